@@ -1,0 +1,88 @@
+"""Where a laptop trial spends its time: collect, score, update, eval; tokens per second; memory.
+
+    python benchmarks/trial.py [--steps 10] [--sweep sweeps/kl.yaml] [--set key=value]...
+
+Runs one trial of the sweep's control in this process with one thread, without Ray, and prints a table.
+Shares of one run compare across machines; seconds do not.
+"""
+
+import argparse
+import os
+import resource
+import tempfile
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch  # noqa: E402
+
+from rltune.policy.load import load_policy  # noqa: E402
+from rltune.rollout.torch_engine import TorchEngine  # noqa: E402
+from rltune.spec import expand, load_sweep  # noqa: E402
+from rltune.spec.schema import TrialConfig  # noqa: E402
+from rltune.store.jsonl import append_jsonl, read_metrics  # noqa: E402
+from rltune.store.rundir import TrialDir  # noqa: E402
+from rltune.track.jsonl import JsonlTracker  # noqa: E402
+from rltune.trainer.loop import Job, train  # noqa: E402
+from rltune.trainer.tasks import env_maker, freeze_tasks  # noqa: E402
+
+PARTS = ("collect", "score", "update", "sync", "eval", "checkpoint")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--sweep", type=Path, default=Path("sweeps/kl.yaml"))
+    parser.add_argument("--set", action="append", default=[])
+    args = parser.parse_args()
+    overrides = [f"budget.steps={args.steps}", *args.set]
+    spec = expand(load_sweep(args.sweep, overrides=overrides, seeds=[0]))[0]
+    config = TrialConfig.model_validate(dict(spec.config))
+    torch.set_num_threads(config.resources.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = TrialDir(Path(folder) / spec.trial_id).create()
+        policy = load_policy(
+            config.policy.model,
+            dtype=config.policy.dtype,
+            template=config.policy.template,
+            env_kind=config.env.kind,
+            device="cpu",
+        )
+        job = Job(
+            config=config,
+            config_hash=spec.config_hash,
+            trial=trial,
+            manifest=freeze_tasks(config),
+            make_env=env_maker(config.env),
+            policy=policy,
+            engine=TorchEngine(policy.decoder()),
+            tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),
+            metric_name="heldout/success_rate",
+            metric_mode="max",
+            should_stop=lambda: False,
+            warn=print,
+        )
+        result = train(job)
+        report(read_metrics(trial.metrics).rows, result.total_s, config)
+
+
+def report(rows: tuple[dict[str, float], ...], total_s: float, config: TrialConfig) -> None:
+    steps = [row for row in rows if row["step"]]
+    sums = {part: sum(row.get(f"timing_s/{part}", 0.0) for row in rows) for part in PARTS}
+    tokens = steps[-1]["budget/generated_tokens"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{config.rollout.groups} groups x {config.rollout.group_size} rollouts, "
+          f"{len(steps)} steps, {config.resources.threads} thread(s)")
+    for part, seconds in sums.items():
+        per_step = seconds / len(steps)
+        print(f"  {part:<11}{seconds:8.1f} s  {100 * seconds / total_s:5.1f} %  {per_step:6.2f} s/step")
+    rest = total_s - sum(sums.values())
+    print(f"  {'other':<11}{rest:8.1f} s  {100 * rest / total_s:5.1f} %")
+    print(f"  {'total':<11}{total_s:8.1f} s")
+    print(f"generated tokens {tokens:.0f}, {tokens / sums['collect']:.0f} per second of collect")
+    print(f"peak memory {peak:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

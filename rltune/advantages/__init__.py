@@ -1,0 +1,1 @@
+"""Advantage estimators, one module each. They estimate; whitening is `rltune.maths.masked`."""

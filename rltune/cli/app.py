@@ -1,0 +1,99 @@
+"""The commands and their help."""
+
+from typing import Any
+
+import typer
+
+from rltune.cli.check import check
+from rltune.cli.doctor import doctor
+from rltune.cli.init import init
+from rltune.cli.inspect import audit, lineage_show, status
+from rltune.cli.plan import plan
+from rltune.cli.sweep import sweep
+from rltune.cli.warmstart import warmstart
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="rltune",
+    help="What does this one knob do to an LLM agent trained with RL? Sweeps in which exactly one "
+    "knob moves, and the proof of it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=_SETTINGS,
+)
+lineage = typer.Typer(
+    name="lineage",
+    help="The table of everything that was tried, and how it ended.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=_SETTINGS,
+)
+
+
+def _examples(*lines: str) -> str:
+    """Return the end of a help text, its lines kept as they are."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+app.command(
+    epilog=_examples(
+        "rltune sweep sweeps/quickstart.yaml",
+        "rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0",
+    )
+)(sweep)
+app.command(
+    epilog=_examples(
+        "rltune check sweeps/kl.yaml",
+        "rltune check sweeps/kl.yaml sweeps/entropy.yaml sweeps/rv_filter.yaml",
+        "rltune check --schema > sweep.schema.json",
+    )
+)(check)
+app.command(
+    epilog=_examples(
+        "rltune plan sweeps/kl.yaml --profile paper",
+        "rltune plan sweeps/kl.yaml --json",
+    )
+)(plan)
+app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
+app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
+app.add_typer(lineage)
+lineage.command(
+    "show",
+    epilog=_examples("rltune lineage show", "rltune lineage show runs/kl-31966bc3 --json"),
+)(lineage_show)
+app.command(
+    epilog=_examples(
+        "rltune warmstart sokoban --out weights/sokoban",
+        "rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban",
+    )
+)(warmstart)
+app.command(epilog=_examples("rltune doctor"))(doctor)
+app.command(epilog=_examples("rltune init my-study"))(init)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"rltune {version('rltune')}")
+        except PackageNotFoundError:
+            typer.echo("rltune (not installed; run from source)")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Take the options before the command."""
+
+
+def command() -> Any:
+    """Return the whole command line as one callable command."""
+    return typer.main.get_command(app)

@@ -1,0 +1,62 @@
+"""`rltune check`: comparability before a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rltune.cli.console import emit_json, show
+from rltune.cli.options import Json, Overrides, Profile, Seeds, parse_seeds
+from rltune.errors import SpecError
+
+
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="Sweep files; several are checked together (S9)."),
+    ] = None,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    seeds: Seeds = None,
+    as_json: Json = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of sweep files, for editors.")
+    ] = False,
+) -> None:
+    """Prove that only one knob moves, before anything runs. Exit code 2 when more does."""
+    if schema:
+        from rltune.spec.sweep_schema import sweep_json_schema
+
+        emit_json(sweep_json_schema())
+        return
+    if not files:
+        raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
+    from rltune.report.render_check import check_json, proof_view, protocol_view
+    from rltune.spec.comparability import check_sweep
+    from rltune.spec.load import load_sweep
+
+    problems = []
+    sweeps = []
+    for file in files:
+        try:
+            sweeps.append(
+                load_sweep(
+                    file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds)
+                )
+            )
+        except SpecError as error:
+            problems += [*error.problems]
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    found = check_json(sweeps)
+    if as_json:
+        emit_json(found)
+    else:
+        for i, sweep in enumerate(sweeps):
+            if i:
+                show("")
+            show(proof_view(sweep, check_sweep(sweep)))
+        if len(sweeps) > 1:
+            show("")
+            show(protocol_view(sweeps))
+    raise typer.Exit(0 if found["ok"] else 2)

@@ -1,0 +1,74 @@
+"""Where commands print: a rich console that is plain off a terminal, and JSON."""
+
+import os
+import sys
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from rltune.store.files import dumps
+
+
+class QuietConsole(Console):
+    """A console that leaves no blanks at line ends, and falls silent when its reader is gone.
+
+    A sweep must not end with the `head` that it was piped into.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; off a terminal without the blanks that fill lines up to the width."""
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        if not self.quiet:
+            try:
+                self.file.write("".join(f"{one.rstrip()}\n" for one in captured.get().splitlines()))
+                self.file.flush()
+            except BrokenPipeError:
+                self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Go on without printing."""
+        self.quiet = True
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Send standard output, and what is still buffered for it, nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def make_console() -> Console:
+    """Return the console of standard output; without colours and codes under NO_COLOR."""
+    is_plain = bool(os.environ.get("NO_COLOR"))
+    return QuietConsole(
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_terminal=False if is_plain else None,
+        color_system=None if is_plain else "auto",
+    )
+
+
+def is_live(console: Console) -> bool:
+    """Tell whether the console can redraw."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def show(item: RenderableType) -> None:
+    """Print a drawing."""
+    make_console().print(item)
+
+
+def emit_json(data: Any) -> None:
+    """Print JSON, and nothing else."""
+    sys.stdout.write(dumps(data, indent=2) + "\n")
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    print(text, file=sys.stderr)

@@ -1,0 +1,197 @@
+"""The checks of `rltune doctor`, one after another, cheapest first."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+
+from rltune.report.render import size
+
+PYTHON = (3, 11)
+PACKAGES = (
+    "numpy", "omegaconf", "psutil", "pydantic", "ray", "rich", "safetensors", "scipy", "tokenizers",
+    "torch", "transformers", "typer", "wandb",
+)  # fmt: skip
+OPTIONAL = ("vllm",)
+SOCKET_LIMIT = 107  # bytes of a Unix socket's path
+_SOCKET = "/ray/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store"
+_MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
+_DISK_BYTES = 2e9
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"  # it works, not as well or not as expected
+    MISSING = "MISSING"  # sweeps cannot run
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: what was looked at, what was found, what to do."""
+
+    name: str
+    state: State
+    detail: str
+    action: str = ""
+
+
+def diagnose(runs_dir: Path) -> Iterator[Check]:
+    """Yield every check as it is done; the slow ones import torch and come last."""
+    yield python()
+    yield packages()
+    yield cores()
+    yield memory()
+    yield disk(runs_dir)
+    yield threads()
+    yield from ray_environment()
+    yield temporary_folder()
+    yield gpu()
+    yield weights()
+
+
+def python() -> Check:
+    """Check the version of Python."""
+    detail = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info >= PYTHON:
+        return Check("python", State.OK, detail)
+    return Check("python", State.MISSING, detail, "Use Python 3.11 or newer.")
+
+
+def packages() -> Check:
+    """Check that the packages rltune depends on are installed."""
+    found = {name: _version(name) for name in (*PACKAGES, *OPTIONAL)}
+    absent = [name for name in PACKAGES if found[name] is None]
+    detail = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    if not absent:
+        return Check("packages", State.OK, detail)
+    action = f"pip install {' '.join(absent)}"
+    return Check("packages", State.MISSING, f"{', '.join(absent)} not installed; {detail}", action)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cores() -> Check:
+    """Count the cores that this process may use, as the container limits them."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if allowed and allowed > 1:
+        return Check("cores", State.OK, f"{allowed} for this process")
+    return Check("cores", State.WARNING, "1 for this process", "Trials run one after another.")
+
+
+def memory() -> Check:
+    """Check the memory that is free now."""
+    import psutil  # type: ignore[import-untyped]
+
+    free = psutil.virtual_memory().available
+    detail = f"{size(free)} free of {size(psutil.virtual_memory().total)}"
+    if free >= _MEMORY_BYTES:
+        return Check("memory", State.OK, detail)
+    action = f"Close other programs; the quickstart needs about {size(_MEMORY_BYTES)}."
+    return Check("memory", State.WARNING, detail, action)
+
+
+def disk(runs_dir: Path) -> Check:
+    """Check the space where the run folders go, and that it can be written."""
+    folder = runs_dir.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    detail = f"{size(shutil.disk_usage(folder).free)} free in {folder}"
+    if not os.access(folder, os.W_OK):
+        action = "Give another folder with --runs-dir."
+        return Check("disk", State.MISSING, f"{folder} cannot be written", action)
+    if shutil.disk_usage(folder).free < _DISK_BYTES:
+        return Check("disk", State.WARNING, detail, "Free some space; checkpoints need it.")
+    return Check("disk", State.OK, detail)
+
+
+def threads() -> Check:
+    """Say what the environment does to threads."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+    detail = (
+        f"{', '.join(given) or 'not set'}; a trial uses resources.threads, whatever is set here"
+    )
+    return Check("threads", State.OK, detail)
+
+
+def ray_environment() -> Iterator[Check]:
+    """Yield what in the environment makes Ray misbehave."""
+    for name in ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR"):
+        if name in os.environ:
+            detail = f"{name}={os.environ[name]} is set, which Ray Tune refuses"
+            yield Check("ray environment", State.MISSING, detail, f"unset {name}")
+    if address := os.environ.get("RAY_ADDRESS"):
+        detail = f"RAY_ADDRESS={address}: sweeps would run on that cluster"
+        action = "unset RAY_ADDRESS, unless that is meant; --ray-address says it per sweep."
+        yield Check("ray environment", State.WARNING, detail, action)
+
+
+def temporary_folder() -> Check:
+    """Check that Ray's sockets below the temporary folder have short enough names."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or tempfile.gettempdir()
+    longest = len(os.fsencode(folder.rstrip("/") + _SOCKET))
+    detail = f"{folder}, longest socket name {longest} of {SOCKET_LIMIT} bytes"
+    if not os.access(folder, os.W_OK):
+        return Check(
+            "temporary folder", State.MISSING, f"{folder} cannot be written", "Set TMPDIR."
+        )
+    if longest > SOCKET_LIMIT:
+        action = "export RAY_TMPDIR=/tmp"
+        return Check("temporary folder", State.MISSING, detail, action)
+    return Check("temporary folder", State.OK, detail)
+
+
+def gpu() -> Check:
+    """Say whether torch sees a GPU; none is needed for profile laptop."""
+    try:
+        import torch
+    except ImportError as error:
+        return Check(
+            "torch", State.MISSING, f"does not load: {_first_line(error)}", "pip install torch"
+        )
+    if not torch.cuda.is_available():
+        return Check("gpu", State.OK, "none; profile laptop needs none, gpu and paper do")
+    names = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
+    found = ", ".join(f"{device.name} with {size(device.total_memory)}" for device in names)
+    return Check("gpu", State.OK, found)
+
+
+def weights() -> Check:
+    """Check that the shipped tiny policy is there and loads."""
+    from rltune.report.parameters import model_folder
+
+    action = "rltune warmstart sokoban --out <folder of the tiny policy>, or install rltune again."
+    folder = model_folder("tiny", "sokoban")
+    if folder is None:
+        return Check("tiny policy", State.MISSING, "the shipped weights are not there", action)
+    try:
+        from rltune.policy.load import load_policy
+
+        policy = load_policy(
+            "tiny", dtype="float32", template="auto", env_kind="sokoban", device="cpu"
+        )
+    except Exception as error:  # whatever breaks here would break every trial
+        detail = f"{folder} does not load: {_first_line(error)}"
+        return Check("tiny policy", State.MISSING, detail, action)
+    count = sum(parameter.numel() for parameter in policy.model.parameters())
+    digest = policy.weights_sha256[:10]
+    return Check("tiny policy", State.OK, f"{count:,} parameters, sha256 {digest}...")
+
+
+def _first_line(error: BaseException) -> str:
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__

@@ -1,0 +1,92 @@
+"""From the arguments to an exit code: 0 ok, 1 a trial failed, 2 refused input, 3 interrupted.
+
+Errors are one line per problem on standard error, never a traceback; a bug leaves its traceback
+in a file and says where.
+"""
+
+import errno
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from rltune.errors import RltuneError
+from rltune.store.files import utc_now
+
+OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
+_SYSTEM = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `rltune status | head` has read enough
+        from rltune.cli.console import discard_stdout
+
+        discard_stdout()
+        return OK
+    return code
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    from rltune.cli.app import command
+
+    try:
+        result = command().main(list(arguments), prog_name="rltune", standalone_mode=False)
+    except BrokenPipeError:
+        raise
+    except RltuneError as error:
+        return _say(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _say("interrupted; the same command goes on.", INTERRUPTED)
+    except Exception as error:
+        return _explain(error)
+    return result if isinstance(result, int) else OK
+
+
+def _explain(error: Exception) -> int:
+    """Report what is no error of rltune's own: of the arguments, of the system, or a bug."""
+    message = getattr(error, "format_message", None)
+    if callable(message):  # every usage error has it; the class is private to typer
+        usage = getattr(getattr(error, "ctx", None), "command_path", "rltune")
+        return _say(f"{message().rstrip('.')}. See `{usage} --help`.", REFUSED)
+    if type(error).__name__ == "Abort":
+        return _say("interrupted; the same command goes on.", INTERRUPTED)
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(f"{where}{error.strerror}.", FAILED)
+    said = " ".join(str(error).split()) or "no message"
+    path = _write_traceback(error)
+    left = f"traceback in {path}" if path else "its traceback could not be written"
+    return _say(f"{type(error).__name__}: {said}. This is a bug in rltune; {left}", FAILED)
+
+
+def _say(text: str, code: int) -> int:
+    for one in text.splitlines() or [""]:
+        print(f"error: {one}", file=sys.stderr)
+    return code
+
+
+def _write_traceback(error: Exception) -> Path | None:
+    """Write the traceback beside the runs, else to the temporary folder; None if neither works."""
+    stamp = utc_now().replace(":", "").replace("-", "")
+    name = f"rltune-bug-{stamp}-{os.getpid()}.txt"
+    text = "".join(traceback.format_exception(error))
+    runs = Path(os.environ.get("RLTUNE_RUNS_DIR", "runs"))
+    for folder in (runs, Path(tempfile.gettempdir())):
+        try:
+            if folder.is_dir():
+                (folder / name).write_text(text, encoding="utf-8", errors="replace")
+                return folder / name
+        except OSError:
+            continue
+    return None

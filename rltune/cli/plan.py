@@ -1,0 +1,39 @@
+"""`rltune plan`: every trial, resolved, with what it will cost."""
+
+from rltune.cli.console import emit_json, show
+from rltune.cli.options import (
+    RUNS,
+    Json,
+    Overrides,
+    Profile,
+    RunsDir,
+    Seeds,
+    SweepFile,
+    parse_seeds,
+)
+
+
+def plan(
+    file: SweepFile,
+    profile: Profile = None,
+    overrides: Overrides = None,
+    seeds: Seeds = None,
+    runs_dir: RunsDir = RUNS,
+    as_json: Json = False,
+) -> None:
+    """Show every trial that `rltune sweep` would run, with its cost in steps, memory and time.
+
+    With --json: the plan.json that the sweep writes, its task digests still null.
+    """
+    from rltune.report.cost import measure
+    from rltune.report.plan import make_plan, plan_json, plan_view
+    from rltune.spec.expand import expand
+    from rltune.spec.load import load_sweep
+
+    loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    specs = expand(loaded)
+    if as_json:
+        emit_json(plan_json(loaded, specs))
+        return
+    measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
+    show(plan_view(make_plan(loaded, specs, measured)))

@@ -1,0 +1,231 @@
+"""`rltune sweep`: prove, run, show, close, audit."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.console import is_live, make_console, warn
+from rltune.cli.inspect import clock
+from rltune.cli.options import (
+    RUNS,
+    Overrides,
+    Profile,
+    RunsDir,
+    Seeds,
+    SweepFile,
+    parse_seeds,
+)
+from rltune.errors import ConfoundedError, InputError, Problem
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rltune.report.live import Progress
+    from rltune.report.status import StatusReader
+    from rltune.spec.load import LoadedSweep
+    from rltune.store.rundir import RunDir
+    from rltune.types import TrialSpec
+
+
+def sweep(
+    file: SweepFile,
+    profile: Profile = None,
+    seeds: Seeds = None,
+    overrides: Overrides = None,
+    runs_dir: RunsDir = RUNS,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option("--max-concurrent", min=1, help="Trials at once; else as many as fit."),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray-address", metavar="ADDRESS", help="A running Ray cluster to use."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Prove and plan, and start nothing.")
+    ] = False,
+    allow_confounded: Annotated[
+        str | None,
+        typer.Option(
+            "--allow-confounded",
+            metavar="WHY",
+            help="Run although more than the axis differs; every row is then disqualified.",
+        ),
+    ] = None,
+) -> None:
+    """Run a sweep, or what is missing of it; ask again to go on after any stop."""
+    if allow_confounded is not None and not allow_confounded.strip():
+        raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
+    from rltune.spec.load import load_sweep
+
+    loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    console = make_console()
+    _prove(loaded, console, allow_confounded)
+    if dry_run:
+        _show_plan(loaded, console, runs_dir)
+        return
+    raise typer.Exit(
+        _run(
+            loaded,
+            console,
+            runs_dir=runs_dir,
+            max_concurrent=max_concurrent,
+            ray_address=ray_address,
+            allow_confounded=allow_confounded,
+        )
+    )
+
+
+def _prove(loaded: "LoadedSweep", console: "Console", allow_confounded: str | None) -> None:
+    """Print the comparability proof.
+
+    Raises:
+        ConfoundedError: It fails, and no reason was given for running all the same.
+
+    """
+    from rltune.report.render_check import proof_view
+    from rltune.spec.comparability import check_sweep
+    from rltune.spec.protocol import check_protocol
+
+    report = check_sweep(loaded)
+    console.print(proof_view(loaded, report))
+    errors = (*report.errors, *check_protocol([loaded]))
+    if errors and allow_confounded is None:
+        raise ConfoundedError(
+            [
+                Problem(str(loaded.path), f"{item.rule}: {item.message}", action=item.remedy)
+                for item in errors
+            ]
+        )
+    if errors:
+        console.print(f"Run all the same, every row disqualified: {allow_confounded}")
+
+
+def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> None:
+    from rltune.report.cost import measure
+    from rltune.report.plan import make_plan, plan_view
+    from rltune.spec.expand import expand
+
+    measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
+    console.print()
+    console.print(plan_view(make_plan(loaded, expand(loaded), measured)))
+    console.print("Nothing was started (--dry-run).")
+
+
+def _run(
+    loaded: "LoadedSweep",
+    console: "Console",
+    *,
+    runs_dir: Path,
+    max_concurrent: int | None,
+    ray_address: str | None,
+    allow_confounded: str | None,
+) -> int:
+    """Run the trials and report; return the exit code."""
+    from rltune.report.live import make_progress
+    from rltune.runner.sweep import SweepRequest, run_sweep
+
+    request = SweepRequest(
+        loaded=loaded,
+        runs_dir=runs_dir,
+        max_concurrent=max_concurrent,
+        ray_address=ray_address,
+        allow_confounded=allow_confounded,
+        argv=tuple(sys.argv),
+    )
+    progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
+    watcher = Watcher(console, progress)
+    with progress:
+        outcome = run_sweep(request, on_start=watcher.start, on_tick=watcher.tick)
+        watcher.tick()
+    if not outcome.launched:
+        console.print("Nothing was left to run: every trial ended earlier.")
+    has_failed = report_end(outcome.run, console)
+    if outcome.is_interrupted:
+        warn("interrupted; the same command goes on with what is missing.")
+        return 3
+    return 1 if has_failed else 0
+
+
+def _printer(console: "Console") -> Callable[[str], None]:
+    """Return a function that prints one event as one line, however long."""
+    return lambda text: console.print(text, soft_wrap=True)
+
+
+class Watcher:
+    """Feeds the progress display. A display that fails must not end a sweep.
+
+    Args:
+        console: Where to print.
+        progress: The display.
+
+    """
+
+    def __init__(self, console: "Console", progress: "Progress") -> None:
+        self._console = console
+        self._progress = progress
+        self._reader: StatusReader | None = None
+
+    def start(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
+        """Say what is going to run, once the run folder is written."""
+        from rltune.report.folder import read_folder
+        from rltune.report.render import short_path
+        from rltune.report.render_run import counts
+        from rltune.report.status import StatusReader
+
+        self._reader = StatusReader(read_folder(run))
+        self._console.print()
+        self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
+        self._console.print(f"{len(specs)} trials: {counts(self._reader.read())}")
+        self.tick()
+
+    def tick(self) -> None:
+        """Show the state of now."""
+        if self._reader is None:
+            return
+        try:
+            self._progress.show(self._reader.read())
+        except Exception as error:  # whatever it is, the trials are worth more than the display
+            self._reader = None
+            said = f"{type(error).__name__}: {error}"
+            warn(f"warning: progress cannot be shown ({said}); the sweep goes on.")
+
+
+def report_end(run: "RunDir", console: "Console") -> bool:
+    """Print the failures, the closing table, the paths and the audit; return if a trial failed."""
+    from rltune.report.audit import audit_folder
+    from rltune.report.folder import read_folder, read_records
+    from rltune.report.render_run import audit_view, bad_lines, closing_view, paths_view
+    from rltune.report.status import read_state
+    from rltune.report.summary import close_sweep
+
+    folder = read_folder(run)
+    state, read = read_state(folder), read_records(folder)
+    for item in bad_lines(state.trials):
+        console.print(item)
+    if any(record.result is not None for record in read.records):
+        console.print()
+        console.print(closing_view(close_sweep(folder, read.records), width=console.width))
+    audit = audit_folder(folder, read)
+    console.print()
+    console.print(paths_view(written(run)))
+    console.print()
+    console.print(audit_view(audit))
+    return state.has_failed
+
+
+def written(run: "RunDir") -> dict[str, str]:
+    """Return what a sweep leaves: name -> path, those that exist."""
+    paths = {
+        "trials": run.trials,
+        "lineage": run.results,
+        "held-out tasks": run.tasks(),
+        "plan": run.plan,
+        "proof": run.comparability,
+        "audit": run.audit,
+        "ledger": run.ledger,
+    }
+    return {name: str(path) for name, path in paths.items() if path.exists()}

@@ -1,0 +1,50 @@
+"""`rltune warmstart`: make the tiny policy's weights again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rltune.errors import InputError, Problem
+
+
+def warmstart(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment: sokoban.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the new weights.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")] = 0,
+    target: Annotated[
+        float,
+        typer.Option("--target", min=0.0, max=1.0, help="Held-out success at which it stops."),
+    ] = 0.45,
+    max_steps: Annotated[
+        int, typer.Option("--max-steps", min=1, help="Optimiser steps at which it gives up.")
+    ] = 5000,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="CPU threads; other numbers, other last bits.")
+    ] = 1,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder with files.")] = False,
+) -> None:
+    """Train a tiny policy on solver demonstrations up to a deliberately middling skill."""
+    from rltune.spec.keys import models_of
+    from rltune.spec.schema import TrialConfig
+
+    models = models_of(TrialConfig.model_fields["env"].annotation)
+    kinds = [model.model_fields["kind"].default for model in models]
+    problems = []
+    if env not in kinds:
+        problems.append(
+            Problem("ENV", f"{env!r} is not an environment.", f"Choose one of {', '.join(kinds)}.")
+        )
+    if out.is_dir() and any(out.iterdir()) and not force:
+        action = "Give another one, or --force to write into it."
+        problems.append(Problem(f"--out {out}", "the folder has files in it.", action=action))
+    if problems:
+        raise InputError(problems)
+
+    from rltune.trainer.warmstart import warmstart as train
+
+    reached = train(
+        env, out, seed=seed, target=target, max_steps=max_steps, threads=threads, say=typer.echo
+    )
+    typer.echo(f"{out}: held-out success {reached:.3f} (target {target:.3f})")
+    typer.echo(f"Use it: rltune sweep sweeps/quickstart.yaml --set policy.model={out}")

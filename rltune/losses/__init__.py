@@ -1,0 +1,1 @@
+"""Per-token losses, one module each, and `reduce`, the only place where tokens become a number."""

@@ -1,0 +1,1 @@
+"""Pure tensor arithmetic that the advantages and the losses share: masks and groups."""

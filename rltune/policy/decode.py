@@ -1,0 +1,56 @@
+"""Incremental decoding of a transformers causal LM, as `rollout.torch_engine` asks for it."""
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+
+class TransformersDecoder:
+    """Runs a causal LM a few tokens at a time over an explicit cache.
+
+    Args:
+        model: The causal LM; it is not copied, so weight updates are seen at once.
+        pad_id: Id for unused places.
+        end_ids: Ids that end a response.
+
+    """
+
+    def __init__(self, model: PreTrainedModel, *, pad_id: int, end_ids: tuple[int, ...]) -> None:
+        self._model = model
+        self.pad_id = pad_id
+        self.end_ids = end_ids
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return torch.device(self._model.device)
+
+    def empty_cache(self) -> DynamicCache:
+        """Return a cache that holds no tokens."""
+        return DynamicCache(config=self._model.config)
+
+    def extend(
+        self,
+        cache: DynamicCache,
+        ids_BT: Tensor,
+        positions_BT: Tensor,
+        visible_BTS: Tensor,
+        last_B: Tensor,
+    ) -> Tensor:
+        """Append tokens to the cache; return float32 logits (B, V) after new column `last_B`."""
+        hidden_BTD = self._model.base_model(
+            input_ids=ids_BT,
+            attention_mask=visible_BTS[:, None],
+            position_ids=positions_BT,
+            cache=cache,
+            use_cache=True,
+        ).last_hidden_state
+        rows_B = torch.arange(len(last_B), device=last_B.device)
+        head = self._model.get_output_embeddings()
+        logits_BV: Tensor = head(hidden_BTD[rows_B, last_B]).float()
+        return logits_BV
+
+    def select(self, cache: DynamicCache, rows: Tensor) -> DynamicCache:
+        """Keep the given rows, in their order; a row may be taken several times."""
+        cache.batch_select_indices(rows)
+        return cache

@@ -1,0 +1,143 @@
+"""Load a policy: weights, tokenizer, and the text that its prompts are made of."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from rltune.errors import InputError, Problem
+from rltune.policy.decode import TransformersDecoder
+from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
+from rltune.policy.tiny import SHIPPED
+
+CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A causal LM with everything that is needed to talk to it.
+
+    Attributes:
+        model: The weights that are trained.
+        tokenizer: Its tokenizer.
+        renderer: Turns observations into the token ids that follow in a conversation.
+        end_ids: Ids that end a response.
+        pad_id: Id for unused places in a batch.
+        weights_sha256: Digest of the weights as loaded.
+
+    """
+
+    model: PreTrainedModel
+    tokenizer: Tokenizer
+    renderer: TextRenderer
+    end_ids: tuple[int, ...]
+    pad_id: int
+    weights_sha256: str
+
+    def decoder(self) -> TransformersDecoder:
+        """Return the view of the model that a rollout engine decodes with."""
+        return TransformersDecoder(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
+
+
+def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device: str) -> Policy:
+    """Load a policy by name.
+
+    Args:
+        model: `tiny`, a folder in transformers' format, or a hub id.
+        dtype: `float32` or `bfloat16`.
+        template: `auto` uses the tokenizer's chat template when it has one; `plain` uses none.
+        env_kind: Chooses among the shipped tiny policies.
+        device: Where the weights go.
+
+    Raises:
+        InputError: The model cannot be found or loaded, or its chat template rewrites history.
+
+    """
+    source = str(SHIPPED / env_kind) if model == "tiny" else model
+    try:
+        tokenizer = _load_tokenizer(source)
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[dtype])
+    except (OSError, ValueError) as error:
+        raise InputError(
+            Problem(
+                "policy.model",
+                f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
+                "Allowed: tiny, a folder with config.json and weights, or a hub id.",
+                "Check the path; without network, download the model first and give its folder.",
+            )
+        ) from error
+    network.to(device).eval()
+    return assemble(network, tokenizer, template=template, is_tiny=model == "tiny")
+
+
+def assemble(
+    model: PreTrainedModel, tokenizer: Tokenizer, *, template: str, is_tiny: bool
+) -> Policy:
+    """Put a policy together from a loaded model and tokenizer."""
+    end_ids = _end_ids(model, tokenizer)
+    renderer: TextRenderer
+    if is_tiny:
+        renderer = PlainRenderer(tokenizer, user="", assistant="")
+    elif template == "auto" and tokenizer.chat_template:
+        renderer = ChatRenderer(tokenizer, end_ids=end_ids)
+        end_ids = tuple(sorted({*renderer.end_ids}))
+    else:
+        renderer = PlainRenderer(tokenizer, user="\nUser: ", assistant="\nAssistant: ")
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
+    return Policy(model, tokenizer, renderer, end_ids, pad_id, weights_digest(model))
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """Return the sha256 over the names, shapes and bytes of all parameters."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        tensor = parameter.detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _end_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
+    configured = model.generation_config.eos_token_id if model.generation_config else None
+    found = configured if isinstance(configured, list) else [configured]
+    ids = {*found, tokenizer.eos_token_id} - {None}
+    if not ids:
+        raise InputError(
+            Problem(
+                "policy.model",
+                "neither the tokenizer nor generation_config.json names an end-of-text token.",
+                action="Set eos_token in the model folder's tokenizer_config.json.",
+            )
+        )
+    return tuple(sorted(ids))
+
+
+def _load_tokenizer(source: str) -> Tokenizer:
+    """Load the tokenizer as it was saved.
+
+    AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
+    splitting rules in place of those in tokenizer.json. A folder that names the general class means
+    it.
+    """
+    config = Path(source) / "tokenizer_config.json"
+    if config.is_file():
+        named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
+        if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
+            return PreTrainedTokenizerFast.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source)
+
+
+def folder_of(model: str, env_kind: str) -> Path | None:
+    """Return the local folder that a model name stands for, if there is one."""
+    folder = SHIPPED / env_kind if model == "tiny" else Path(model)
+    return folder if folder.is_dir() else None

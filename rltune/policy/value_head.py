@@ -1,0 +1,55 @@
+"""The critic: a scalar head on its own copy of the policy's backbone, or on the policy's own."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from rltune.maths.checks import at_least_float32
+from rltune.policy.logprobs import action_hidden
+
+
+class ValueModel(nn.Module):
+    """Value of the state before each sampled token; every value starts at 0.
+
+    Args:
+        policy: The policy at the trial's start.
+        backbone: `own` copies the policy's backbone and trains the copy, as verl and RAGEN do.
+            `policy` reads the policy's hidden states through a small network and sends no gradient
+            back: half the cost of a step, and the policy's gradient stays the policy's.
+
+    """
+
+    def __init__(self, policy: PreTrainedModel, *, backbone: str) -> None:
+        super().__init__()
+        size = policy.config.hidden_size
+        self.backbone = copy.deepcopy(policy.base_model) if backbone == "own" else None
+        last = nn.Linear(size if backbone == "own" else 2 * size, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        if backbone == "own":
+            self.head: nn.Module = last
+        else:
+            self.head = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), last)
+        self.head.to(device=policy.device, dtype=torch.promote_types(policy.dtype, torch.float32))
+
+    def forward(self, ids_BT: Tensor, action_mask_BT: Tensor, policy_hidden_MD: Tensor) -> Tensor:
+        """Return values (M,), in float32 or better, of the sampled tokens, in row-major order.
+
+        `policy_hidden_MD` is what `action_hidden` gives for the policy's backbone on this batch.
+        """
+        if self.backbone is None:
+            hidden_MD = policy_hidden_MD.detach()
+        else:
+            hidden_MD = action_hidden(self.backbone, ids_BT, action_mask_BT)
+        values_M: Tensor = self.head(at_least_float32(hidden_MD))[:, 0]
+        return values_M
+
+
+def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy that never trains: the reference policy of full fine-tuning."""
+    reference = copy.deepcopy(model)
+    reference.requires_grad_(False)
+    torch.nn.Module.eval(reference)
+    return reference

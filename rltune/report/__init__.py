@@ -1,0 +1,1 @@
+"""What a run folder tells: status, audit, closing table, plan; and how it is drawn. No torch."""

@@ -1,0 +1,152 @@
+"""What a sweep will cost, before it runs: counts, memory, and time where it was measured before."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rltune.errors import StoreError
+from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
+from rltune.report.parameters import model_folder, parameter_count
+from rltune.spec.identity import canonical_json
+from rltune.spec.knobs import updates_per_step
+from rltune.spec.records import TrialRecord
+from rltune.store.rundir import RunDir
+from rltune.types import TrialSpec
+
+BYTES = {"float32": 4, "bfloat16": 2}
+_TRAINED_COPIES = 4  # weights, gradients, and AdamW's two moments
+_SPEED_SECTIONS = ("env", "policy", "rollout", "optim", "advantage", "resources")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCost:
+    """What one trial takes at most.
+
+    Attributes:
+        steps: Training steps.
+        rollouts: Training episodes.
+        max_tokens: Sampled training tokens if every response fills its limit.
+        optimizer_steps: Optimiser steps of the policy, critic warm-up included, if no group drops.
+        gates: Held-out evaluations, step 0 included.
+        heldout_rollouts: Episodes of all of them.
+        parameters: Of the policy; None when no local config.json tells.
+        memory_bytes: Weights, gradients and optimiser of policy and critic, and the reference;
+            activations and caches come on top. None when parameters is.
+        wall_s: Seconds by measured steps of an earlier run; None when there is none.
+
+    """
+
+    steps: int
+    rollouts: int
+    max_tokens: int
+    optimizer_steps: int
+    gates: int
+    heldout_rollouts: int
+    parameters: int | None
+    memory_bytes: int | None
+    wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Step times of an earlier run.
+
+    Attributes:
+        source: Its run folder.
+        steps: Training steps measured.
+        step_s: Canonical JSON of the sections that decide the speed -> mean seconds of a step.
+
+    """
+
+    source: str
+    steps: int
+    step_s: Mapping[str, float]
+
+
+def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
+    """Return the cost of one trial."""
+    config = spec.config
+    rollout, steps = config["rollout"], int(config["budget"]["steps"])
+    rollouts = steps * rollout["groups"] * rollout["group_size"]
+    episode = min(
+        config["env"]["max_turns"] * rollout["max_response_tokens"], rollout["max_context"]
+    )
+    every = int(config["gate"]["every"])
+    gates = 1 + math.ceil(steps / every)
+    parameters = _parameters(config)
+    step_s = measured.step_s.get(_speed_key(config)) if measured is not None else None
+    return TrialCost(
+        steps=steps,
+        rollouts=rollouts,
+        max_tokens=rollouts * episode,
+        optimizer_steps=steps * updates_per_step(config),
+        gates=gates,
+        heldout_rollouts=gates * int(config["gate"]["tasks"]),
+        parameters=parameters,
+        memory_bytes=None if parameters is None else memory_bytes(config, parameters),
+        wall_s=None if step_s is None else step_s * steps,
+    )
+
+
+def _parameters(config: Mapping[str, Any]) -> int | None:
+    folder = model_folder(config["policy"]["model"], config["env"]["kind"])
+    return parameter_count(folder) if folder is not None else None
+
+
+def memory_bytes(config: Mapping[str, Any], parameters: int) -> int:
+    """Return the bytes that are held for a whole trial, whatever the batch.
+
+    policy 4 P b, critic (its own copy of the policy, GAE only) 4 P b, reference (KL only) P b
+
+    with P parameters of b bytes; 4 is weights, gradients and AdamW's two moments, all in the
+    dtype of the weights. A critic on the policy's backbone is too small to count.
+    """
+    copies = _TRAINED_COPIES
+    has_own_critic = config["advantage"]["kind"] == "gae" and config["critic"]["backbone"] == "own"
+    copies += _TRAINED_COPIES if has_own_critic else 0
+    copies += 1 if config["loss"]["use_kl_loss"] else 0
+    return copies * parameters * BYTES[config["policy"]["dtype"]]
+
+
+def _speed_key(config: Mapping[str, Any]) -> str:
+    """Return what two trials must share to take the same time a step."""
+    sections = {name: config[name] for name in _SPEED_SECTIONS}
+    return canonical_json({**sections, "reference": config["loss"]["use_kl_loss"]})
+
+
+def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:
+    """Return step times of an earlier run of a sweep: the same run folder, else the newest other.
+
+    Folders that cannot be read are passed over: a plan must not fail on an old one.
+    """
+    others = sorted(
+        (path for path in runs_dir.glob(f"{sweep}-????????") if is_run_folder(path)),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    for path in (runs_dir / run_name, *others):
+        try:
+            records = read_records(read_folder(find_run(path, runs_dir))).records
+        except StoreError:
+            continue
+        found = _measured(RunDir(path), records)
+        if found is not None:
+            return found
+    return None
+
+
+def _measured(run: RunDir, records: Sequence[TrialRecord]) -> Measured | None:
+    seconds: dict[str, list[float]] = {}
+    for record in records:
+        times = [step_seconds(row) for row in record.metrics if row["step"] > 0]
+        seconds.setdefault(_speed_key(record.spec.config), []).extend(t for t in times if t > 0)
+    means = {key: fmean(times) for key, times in seconds.items() if times}
+    return Measured(str(run.path), sum(map(len, seconds.values())), means) if means else None
+
+
+def step_seconds(row: Mapping[str, Any]) -> float:
+    """Return the seconds of one training step, its gate and checkpoint included."""
+    return sum(float(value) for key, value in row.items() if key.startswith("timing_s/"))

@@ -1,0 +1,72 @@
+"""How many parameters a policy has, from the config.json of a local model folder."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rltune
+
+_DENSE = {  # model_type -> whether the query, key and value projections have biases
+    "llama": False,
+    "mistral": False,
+    "qwen2": True,
+    "qwen3": False,
+}
+_NORMED_HEADS = frozenset({"qwen3"})  # with a norm on each head's queries and keys
+
+
+def model_folder(model: str, env_kind: str) -> Path | None:
+    """Return the local folder of a policy: shipped, given, or in the Hugging Face cache."""
+    if model == "tiny":
+        shipped = Path(rltune.__file__).parent / "policy" / "tiny" / env_kind
+        return shipped if shipped.is_dir() else None
+    if Path(model).is_dir():
+        return Path(model)
+    snapshots = _hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots"
+    found = sorted(snapshots.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+    return found[-1].parent if found else None
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+
+
+def parameter_count(folder: Path) -> int | None:
+    """Return the number of parameters of a model folder; None when its kind is not known here."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return dense_decoder_parameters(config)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def dense_decoder_parameters(config: Mapping[str, Any]) -> int | None:
+    """Return the parameters of a dense decoder with gated MLPs and grouped-query attention.
+
+    P = V D (1 or 2) + D + L (2 D Q + 2 D K + bias (Q + 2 K) + 3 D I + 2 D + norms)
+
+    with V tokens, D hidden, L layers, Q = heads x head size, K = KV heads x head size, I the MLP's
+    width; V D counts twice when input and output embeddings are not tied.
+
+    Args:
+        config: Content of a config.json.
+
+    Returns:
+        None when `model_type` is another kind of model.
+
+    """
+    kind = config.get("model_type")
+    if kind not in _DENSE:
+        return None
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    head = config.get("head_dim") or hidden // heads
+    queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
+    bias = queries + 2 * keys if _DENSE[kind] else 0
+    norms = 2 * head if kind in _NORMED_HEADS else 0
+    attention = 2 * hidden * queries + 2 * hidden * keys + bias + norms
+    layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
+    embeddings = config["vocab_size"] * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    return int(embeddings + hidden + config["num_hidden_layers"] * layer)

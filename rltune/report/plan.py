@@ -1,0 +1,141 @@
+"""The plan of a sweep: its trials as they will run, and what they cost."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from rltune.report.cost import Measured, TrialCost, trial_cost
+from rltune.report.render import duration, grid, indent, line, plural, quantity, size
+from rltune.spec.identity import diff_configs, flatten, is_excluded
+from rltune.spec.load import LoadedSweep
+from rltune.spec.problems import show
+from rltune.store.files import to_json
+from rltune.types import TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every trial of a sweep with its cost."""
+
+    loaded: LoadedSweep
+    specs: tuple[TrialSpec, ...]
+    costs: tuple[TrialCost, ...]
+    measured: Measured | None
+
+
+def make_plan(loaded: LoadedSweep, specs: Sequence[TrialSpec], measured: Measured | None) -> Plan:
+    """Put the plan of a sweep together."""
+    return Plan(loaded, tuple(specs), tuple(trial_cost(s, measured) for s in specs), measured)
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Return the plan as text: the trials, what they share, what they cost."""
+    loaded = plan.loaded
+    return Group(
+        line(
+            f"{loaded.run_name}: {plural(len(plan.specs), 'trial')}, profile {loaded.profile}",
+            "bold",
+        ),
+        line(),
+        indent(_trials(plan)),
+        line(),
+        line("Cost of all trials, at most", "bold"),
+        indent(_costs(plan)),
+        line(),
+        line("Config of every trial, the keys above aside", "bold"),
+        *(indent(line(text)) for text in _shared(plan.specs)),
+    )
+
+
+def _moving(specs: Sequence[TrialSpec]) -> list[str]:
+    """Return the dotted keys in which any trial differs from the first, without the seed."""
+    first = specs[0].config
+    keys = (key for spec in specs[1:] for key in diff_configs(first, spec.config))
+    return [key for key in dict.fromkeys(keys) if key != "seed"]
+
+
+def _trials(plan: Plan) -> RenderableType:
+    keys = _moving(plan.specs)
+    headers = ["trial", *(key.rpartition(".")[2] for key in keys), "time"]
+    table = grid(headers, right=range(1, len(headers)))
+    for spec, cost in zip(plan.specs, plan.costs, strict=True):
+        flat = flatten(spec.config)
+        values = (show(flat[key]) if key in flat else "-" for key in keys)
+        table.add_row(spec.trial_id, *values, duration(cost.wall_s))
+    return table
+
+
+def _costs(plan: Plan) -> RenderableType:
+    table = grid(["", "", ""], right=(1,))
+    table.show_header = False
+    for name, amount, note in _cost_rows(plan):
+        table.add_row(name, amount, note)
+    return table
+
+
+def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    costs, first = plan.costs, plan.costs[0]
+
+    def total(name: str) -> str:
+        return quantity(sum(getattr(cost, name) for cost in costs))
+
+    config = plan.specs[0].config
+    yield "training steps", total("steps"), ""
+    yield "rollouts", total("rollouts"), f"{quantity(first.rollouts // first.steps)} a step"
+    yield "sampled tokens", total("max_tokens"), "if every response fills its limit"
+    yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
+    yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
+    if first.parameters is None:
+        yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
+    else:
+        peak = max(cost.memory_bytes or 0 for cost in costs)
+        note = f"a trial: {quantity(first.parameters)} parameters, optimiser, critic, reference"
+        yield "memory", size(peak), f"{note}; activations on top"
+    yield _time_row(plan)
+
+
+def _time_row(plan: Plan) -> tuple[str, str, str]:
+    known = [cost.wall_s for cost in plan.costs if cost.wall_s is not None]
+    if plan.measured is None or not known:
+        return "time", "-", "not measured yet"
+    source = f"one at a time, by {quantity(plan.measured.steps)} steps in {plan.measured.source}"
+    if len(known) < len(plan.costs):
+        source += f"; {len(plan.costs) - len(known)} trials were not measured"
+    return "time", duration(sum(known)), source
+
+
+def _shared(specs: Sequence[TrialSpec]) -> Iterator[str]:
+    """Yield one line per section with the keys that all trials have in common."""
+    moving = set(_moving(specs))
+    sections: dict[str, list[str]] = {}
+    for key, value in flatten(specs[0].config).items():
+        if key in moving or key == "seed":
+            continue
+        section, _, name = key.partition(".")
+        mark = " (no effect on results)" if is_excluded(key) and section != "tracking" else ""
+        sections.setdefault(section, []).append(f"{name}: {show(value)}{mark}")
+    for section, texts in sections.items():
+        yield f"{section}: {{{', '.join(texts)}}}"
+
+
+def plan_json(loaded: LoadedSweep, specs: Sequence[TrialSpec]) -> dict[str, Any]:
+    """Return what the sweep will write to plan.json, every default of every trial spelled out.
+
+    The digests of the frozen tasks are null: the tasks are drawn when the sweep starts.
+    """
+    return {
+        "format": "rltune-plan-1",
+        "sweep": loaded.spec.name,
+        "title": loaded.spec.title,
+        "question": loaded.spec.question,
+        "sweep_hash": loaded.sweep_hash,
+        "file": str(loaded.path),
+        "profile": loaded.profile,
+        "overrides": list(loaded.overrides),
+        "seeds": list(loaded.seeds),
+        "metric": {"name": loaded.spec.metric.name, "mode": loaded.spec.metric.mode},
+        "tasks": None,
+        "trials": to_json(specs),
+    }

@@ -1,0 +1,132 @@
+"""What all drawings share: numbers as text, tables without boxes, findings with their remedies."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rltune.gate import Interval
+from rltune.report.stats import Estimate
+from rltune.spec.findings import Finding, Severity
+from rltune.types import TrialStatus
+
+STATUS_STYLE = {
+    TrialStatus.PENDING: "dim",
+    TrialStatus.RUNNING: "cyan",
+    TrialStatus.DONE: "green",
+    TrialStatus.STOPPED_EARLY: "yellow",
+    TrialStatus.FAILED: "bold red",
+    TrialStatus.DIVERGED: "bold red",
+    TrialStatus.INTERRUPTED: "yellow",
+}
+_SEVERITY_STYLE = {Severity.ERROR: "bold red", Severity.WARNING: "yellow"}
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def rate(value: float | None) -> str:
+    """Return a metric with three decimals; `-` when there is none."""
+    return "-" if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign; `-` when there is none."""
+    return "-" if math.isnan(value) else f"{value:+.3f}"
+
+
+def interval(value: Interval | None, *, is_signed: bool = False) -> str:
+    """Return `[0.41, 0.61]`, or nothing."""
+    if value is None:
+        return ""
+    low, high = (f"{end:+.2f}" if is_signed else f"{end:.2f}" for end in value)
+    return f"[{low}, {high}]"
+
+
+def estimate(value: Estimate, *, joint: str, is_signed: bool = False) -> str:
+    """Return a mean and, after `joint`, its interval."""
+    mean = signed(value.mean) if is_signed else rate(value.mean)
+    around = interval(value.interval, is_signed=is_signed)
+    return f"{mean}{joint}{around}" if around else mean
+
+
+def duration(seconds: float | None) -> str:
+    """Return `2 h 5 min`: the two largest units."""
+    if seconds is None:
+        return "-"
+    rest = round(seconds)
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def quantity(count: float) -> str:
+    """Return a count with thousands separated: `12,288`."""
+    return f"{count:,.0f}"
+
+
+def size(count: float | None) -> str:
+    """Return bytes as `13 MB`; `unknown` when there is none."""
+    if count is None:
+        return "unknown"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 trial`, `2 trials`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def short_path(path: str | Path) -> str:
+    """Return a path as a person in the working folder writes it."""
+    whole = Path(path).absolute()
+    here = Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+
+
+def line(text: str = "", style: str = "") -> Text:
+    """Return a line that wraps at the width."""
+    return Text(text, style=style)
+
+
+def verbatim(text: str, style: str = "") -> Text:
+    """Return a line that is never cut or wrapped: a path or a command to copy."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")
+
+
+def indent(item: RenderableType, columns: int = 2) -> Padding:
+    """Return an item moved to the right."""
+    return Padding(item, (0, 0, 0, columns), expand=False)
+
+
+def grid(headers: Sequence[str], *, right: Iterable[int] = (), gap: int = 2) -> Table:
+    """Return a table without boxes; the columns of `right` hold numbers."""
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    numeric = set(right)
+    for i, header in enumerate(headers):
+        justify = "right" if i in numeric else "left"
+        table.add_column(header, justify=justify, overflow="fold", vertical="top")  # type: ignore[arg-type]
+    return table
+
+
+def finding(item: Finding) -> RenderableType:
+    """Return a finding with its remedy and the reason for which it was accepted."""
+    head = Text.assemble(
+        (f"{item.code or item.rule} {item.severity.value}", _SEVERITY_STYLE[item.severity]),
+        f" {item.message}",
+    )
+    parts: list[RenderableType] = [head, indent(line(f"remedy: {item.remedy}"))]
+    if item.accepted_reason:
+        parts.append(indent(line(f"accepted: {item.accepted_reason}", "green")))
+    return Group(*parts)

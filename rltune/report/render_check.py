@@ -1,0 +1,161 @@
+"""The comparability proof as text: what moves, what is held, what each rule found."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rltune.report.render import finding, grid, indent, line, plural
+from rltune.spec.comparability import check_sweep
+from rltune.spec.findings import RULES, ComparabilityReport, Finding, Severity
+from rltune.spec.identity import flatten
+from rltune.spec.load import LoadedSweep
+from rltune.spec.problems import show
+from rltune.spec.protocol import check_protocol
+from rltune.store.files import to_json
+
+STATIC_RULES = tuple(rule for rule in RULES if rule.startswith("S"))
+
+
+def check_json(sweeps: Sequence[LoadedSweep]) -> dict[str, Any]:
+    """Return what `rltune check` found as JSON."""
+    shared = check_protocol(sweeps)
+    reports = [check_sweep(sweep) for sweep in sweeps]
+    return {
+        "ok": all(report.ok for report in reports) and not _errors(shared),
+        "sweeps": [_sweep_json(*pair) for pair in zip(sweeps, reports, strict=True)],
+        "protocol": to_json(shared),
+    }
+
+
+def _errors(findings: Sequence[Finding]) -> list[Finding]:
+    return [item for item in findings if item.severity is Severity.ERROR]
+
+
+def _sweep_json(loaded: LoadedSweep, report: ComparabilityReport) -> dict[str, Any]:
+    return {
+        "path": str(loaded.path),
+        "name": loaded.spec.name,
+        "run": loaded.run_name,
+        "profile": loaded.profile,
+        "seeds": list(loaded.seeds),
+        "axis": loaded.spec.axis.key,
+        "coupled": {item.key: item.rule for item in loaded.spec.axis.coupled},
+        "held": held_values(loaded),
+        "ok": report.ok,
+        "conditions": to_json(report.axis_table),
+        "errors": to_json(report.errors),
+        "warnings": to_json(report.warnings),
+    }
+
+
+def held_values(loaded: LoadedSweep) -> dict[str, Any]:
+    """Return dotted held key -> its value."""
+    flat = flatten(loaded.control.config)
+    return {key: flat[key] for key in loaded.held_keys if key in flat}
+
+
+def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableType:
+    """Return the proof of one sweep."""
+    shared = check_protocol([loaded])
+    parts: list[RenderableType] = [
+        *_head(loaded),
+        line(),
+        *_axis(loaded),
+        indent(_conditions(report)),
+        line(),
+        line("Held in every condition", "bold"),
+        indent(line(", ".join(f"{key}: {show(v)}" for key, v in held_values(loaded).items()))),
+        line(),
+        line("Rules", "bold"),
+        indent(_rules((*report.errors, *report.warnings, *shared), loaded.protocol is not None)),
+        line(),
+        *_found((*report.errors, *report.warnings, *shared)),
+        verdict(loaded, errors=len(report.errors) + len(_errors(shared))),
+    ]
+    return Group(*parts)
+
+
+def _head(loaded: LoadedSweep) -> Iterator[RenderableType]:
+    conditions, seeds = len(loaded.conditions), len(loaded.seeds)
+    yield line(f"{loaded.path}: {loaded.spec.title}", "bold")
+    yield indent(line(loaded.spec.question))
+    count = (
+        f"{plural(conditions, 'condition')} x {plural(seeds, 'seed')} "
+        f"({', '.join(map(str, loaded.seeds))}) = {plural(conditions * seeds, 'trial')}"
+    )
+    protocol = f", protocol {loaded.protocol.name}" if loaded.protocol is not None else ""
+    yield indent(line(f"{count}, profile {loaded.profile}{protocol}"))
+
+
+def _axis(loaded: LoadedSweep) -> Iterator[RenderableType]:
+    axis = loaded.spec.axis
+    yield Text.assemble(("Axis", "bold"), f" {axis.key}")
+    for item in axis.coupled:
+        yield indent(line(f"coupled {item.key} = {item.rule}, because {item.why}"))
+
+
+def _conditions(report: ComparabilityReport) -> RenderableType:
+    """Return the diff table: a line per condition, a column per key that moves."""
+    keys = list(dict.fromkeys(key for row in report.axis_table for key in row.settings))
+    control = next(row for row in report.axis_table if row.is_control)
+    names = [key.rpartition(".")[2] for key in keys]
+    headers = names if len(set(names)) == len(names) else keys
+    table = grid(["condition", *headers, ""], right=range(1, len(keys) + 1))
+    for row in report.axis_table:
+        values = [
+            Text(show(row.settings.get(key)), style=_style(row.settings, control.settings, key))
+            for key in keys
+        ]
+        table.add_row(row.condition, *values, "control" if row.is_control else "")
+    return table
+
+
+def _style(settings: Mapping[str, Any], control: Mapping[str, Any], key: str) -> str:
+    return "" if settings.get(key) == control.get(key) else "cyan"
+
+
+def _rules(findings: Sequence[Finding], has_protocol: bool) -> RenderableType:
+    table = grid(["", "", ""], gap=1)
+    table.show_header = False
+    for rule in STATIC_RULES:
+        if rule == "S9" and not has_protocol:
+            continue
+        table.add_row(rule, _state([item for item in findings if item.rule == rule]), RULES[rule])
+    return table
+
+
+def _found(findings: Sequence[Finding]) -> Iterator[RenderableType]:
+    if findings:
+        yield line("Findings", "bold")
+        yield from (indent(finding(item)) for item in findings)
+        yield line()
+
+
+def _state(findings: Sequence[Finding]) -> Text:
+    if _errors(findings):
+        return Text("ERROR", style="bold red")
+    if any(not item.accepted_reason for item in findings):
+        return Text("warning", style="yellow")
+    return Text("accepted" if findings else "ok", style="green")
+
+
+def verdict(loaded: LoadedSweep, *, errors: int) -> RenderableType:
+    """Return the sentence that the proof comes to."""
+    if errors:
+        return line(f"NOT COMPARABLE: {plural(errors, 'error')}, see above.", "bold red")
+    coupled = [f"its coupled {', '.join(loaded.coupled_keys)}"] if loaded.coupled_keys else []
+    moving = " and ".join((loaded.spec.axis.key, *coupled))
+    return line(f"Comparable: the conditions differ in {moving} only.", "bold green")
+
+
+def protocol_view(sweeps: Sequence[LoadedSweep]) -> RenderableType:
+    """Return what S9 says about several sweeps together."""
+    shared = check_protocol(sweeps)
+    names = ", ".join(sweep.spec.name for sweep in sweeps if sweep.protocol is not None)
+    if not names:
+        return line("No protocol: these sweeps share no rules, and S9 was not checked.", "yellow")
+    if not _errors(shared):
+        return line(f"S9 ok: {names} agree on every key that their protocol holds.", "green")
+    return Group(*(finding(item) for item in shared))

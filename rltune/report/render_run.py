@@ -1,0 +1,253 @@
+"""What a run folder tells, as text: status, audit, closing table, lineage."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rltune.errors import Problem
+from rltune.report.audit import Audit
+from rltune.report.render import (
+    STATUS_STYLE,
+    duration,
+    estimate,
+    finding,
+    grid,
+    indent,
+    interval,
+    line,
+    plural,
+    quantity,
+    rate,
+    short_path,
+    signed,
+    verbatim,
+)
+from rltune.report.status import BAD, SweepState, TrialState
+from rltune.report.summary import Bounds, Closing, ConditionRow
+from rltune.spec.consumption import Consumption
+from rltune.spec.findings import RULES
+from rltune.store.lineage_query import best
+from rltune.store.lineage_row import LineageRow
+from rltune.types import TrialStatus
+
+WIDE = 112  # columns from which an interval fits beside its mean
+_COUNTER_NAMES = {
+    "budget/rollouts": "rollouts",
+    "budget/generated_tokens": "tokens",
+    "budget/optimizer_steps": "optimiser steps",
+    "wall_s": "wall s",
+}
+
+
+def counts(state: SweepState) -> str:
+    """Return `2 done, 1 running, 3 pending`."""
+    shown = ((status, state.count(status)) for status in TrialStatus)
+    return ", ".join(f"{n} {status.value}" for status, n in shown if n)
+
+
+def status_view(state: SweepState) -> RenderableType:
+    """Return the state of a sweep: who drives it, every trial, what failed."""
+    if state.driver is None:
+        who = "nobody drives it now"
+    else:
+        driver = state.driver
+        who = f"driven by process {driver.pid} on {driver.host} since {driver.started}"
+    left = f", about {duration(state.eta_s)} left" if state.eta_s is not None else ""
+    return Group(
+        line(f"{state.name}: {counts(state)}{left}", "bold"),
+        verbatim(f"  {short_path(state.path)}"),
+        line(f"  {who}"),
+        line(),
+        trials_view(state.trials),
+        *bad_lines(state.trials),
+    )
+
+
+def trials_view(trials: Sequence[TrialState]) -> RenderableType:
+    """Return a line per trial."""
+    headers = ("condition", "seed", "status", "step", "start", "now", "tok/s", "left")
+    table = grid(headers, right=(1, 3, 4, 5, 6, 7), gap=1)
+    for trial in trials:
+        table.add_row(
+            trial.condition,
+            str(trial.seed),
+            Text(trial.status.value, style=STATUS_STYLE[trial.status]),
+            f"{trial.step if trial.step is not None else '-'}/{trial.steps}",
+            rate(trial.base),
+            rate(trial.last),
+            quantity(trial.tokens_per_s) if trial.tokens_per_s is not None else "-",
+            duration(trial.eta_s),
+        )
+    return table
+
+
+def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
+    """Yield why trials failed and where their logs are."""
+    for trial in trials:
+        if trial.status in BAD:
+            yield failure_view(trial)
+
+
+def failure_view(trial: TrialState) -> RenderableType:
+    """Return why a trial failed and where its log is."""
+    where = "before the first gate" if trial.step is None else f"at step {trial.step}"
+    name = f"{trial.condition}, seed {trial.seed}"
+    head = Text.assemble(
+        (trial.status.value.upper(), "bold red"), f" {where}: {name}: {trial.reason}"
+    )
+    return Group(head, verbatim(f"  log: {short_path(trial.log)}"))
+
+
+def audit_view(audit: Audit) -> RenderableType:
+    """Return the audit: what each rule found, what was consumed, the verdict."""
+    findings = (*audit.report.errors, *audit.report.warnings)
+    rules = grid(("", "", ""), gap=1)
+    rules.show_header = False
+    for rule in (name for name in RULES if name.startswith("A")):
+        found = [item for item in findings if item.rule == rule]
+        bad = any(item in audit.report.errors for item in found)
+        word, style = ("ERROR", "bold red") if bad else ("warning", "yellow")
+        state = Text(word, style=style) if found else Text("ok", style="green")
+        rules.add_row(rule, state if audit.started else Text("-"), RULES[rule])
+    return Group(
+        line("Audit of what really ran", "bold"),
+        indent(rules),
+        *(indent(finding(item)) for item in findings),
+        *_consumed(audit.report.budget),
+        *(line(f"unreadable: {problem}", "yellow") for problem in audit.problems),
+        audit_verdict(audit),
+    )
+
+
+def audit_verdict(audit: Audit) -> RenderableType:
+    """Return the one sentence that the audit comes to."""
+    count = f"{audit.finished} of {plural(audit.trials, 'trial')} finished"
+    if not audit.started:
+        return line("Audit: no trial has started; there is nothing to prove.", "yellow")
+    if not audit.ok:
+        return line(f"Audit FAILED ({count}): these trials do not prove a comparison.", "bold red")
+    warned = len(audit.report.warnings)
+    note = f", with {plural(warned, 'warning')}" if warned else ""
+    return line(f"Audit passed ({count}){note}.", "bold green" if not warned else "bold yellow")
+
+
+def _consumed(spent: Consumption) -> Iterator[RenderableType]:
+    """Yield what each condition consumed, with the largest difference between two."""
+    names = [key for key in _COUNTER_NAMES if any(key in row.consumed for row in spent.rows)]
+    if not names:
+        return
+    yield line(f"Consumed up to step {spent.step}, mean over seeds", "bold")
+    headers = ["condition", "trials", *(_COUNTER_NAMES[key] for key in names)]
+    table = grid(headers, right=range(1, len(headers)))
+    for row in spent.rows:
+        cells = (quantity(row.consumed[key]) if key in row.consumed else "-" for key in names)
+        table.add_row(row.condition, str(row.trials), *cells)
+    gaps = (f"{spent.differences[key]:.1%}" if key in spent.differences else "-" for key in names)
+    table.add_row("largest difference", "", *gaps, style="dim")
+    yield indent(table)
+
+
+def closing_view(closing: Closing, *, width: int) -> RenderableType:
+    """Return the closing table, its bounds, what its columns mean, and what may be said."""
+    joint, gap = (" ", 2) if width >= WIDE else ("\n", 1)
+    headers = (
+        "condition", "seeds", "start", "best\ngate", "final", "gain", "against\ncontrol"
+    )  # fmt: skip
+    table = grid(headers, right=(1, 2, 3), gap=gap)
+    for row in closing.rows:
+        table.add_row(*_closing_cells(row, joint), style="bold" if row.is_control else "")
+    notes = [line(text, "dim") for text in _notes(closing.rows)]
+    return Group(
+        line(f"{closing.metric_name}, mean over seeds [95 % t interval]", "bold"),
+        indent(table),
+        *(indent(line(text)) for text in _bound_lines(closing.rows)),
+        *map(indent, notes),
+        *(line(text, "bold") for text in closing.verdicts),
+    )
+
+
+def _closing_cells(row: ConditionRow, joint: str) -> list[str]:
+    final = estimate(row.final, joint=joint)
+    if row.final_of_one is not None:
+        final = f"{rate(row.final.mean)}{joint}{interval(row.final_of_one)}*"
+    difference = "control"
+    if row.difference is not None:
+        difference = estimate(row.difference, joint=joint, is_signed=True)
+    return [
+        row.condition,
+        f"{row.finished}/{row.planned}",
+        rate(row.base.mean),
+        rate(row.selected.mean),
+        final,
+        estimate(row.gain, joint=joint, is_signed=True),
+        difference,
+    ]
+
+
+def _bound_lines(rows: Sequence[ConditionRow]) -> Iterator[str]:
+    """Yield the floor and the ceiling; per condition when the axis changes the tasks."""
+    by_bounds: dict[Bounds, list[str]] = {}
+    for row in rows:
+        if row.bounds is not None:
+            by_bounds.setdefault(row.bounds, []).append(row.condition)
+    for bounds, conditions in by_bounds.items():
+        whose = f"{', '.join(conditions)}: " if len(by_bounds) > 1 else ""
+        yield (
+            f"{whose}random floor {rate(bounds.floor)}, optimal ceiling {rate(bounds.ceiling)} "
+            f"(exact, {bounds.tasks} held-out tasks)"
+        )
+        yield from _below_floor(rows, bounds)
+
+
+def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:
+    for row in rows:
+        if row.bounds == bounds and row.final.mean <= bounds.floor:
+            yield f"{row.condition} ends at or below random play."
+
+
+def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
+    yield "best gate: chosen on these tasks, so optimistic. final: the last gate, not chosen."
+    yield "gain: final - start. against control: final - final of the control of the same seed."
+    if any(row.final_of_one is not None for row in rows):
+        yield "* one seed: Wilson interval over the held-out tasks, not over seeds."
+
+
+def lineage_view(rows: Sequence[LineageRow], *, mode: str) -> RenderableType:
+    """Return the lineage table: what was tried, how it ended, and the best so far."""
+    if not rows:
+        return line("The lineage has no rows yet.")
+    table = grid(("exp_id", "status", "metric", "vs best", "step", "notes"), right=(2, 3, 4), gap=1)
+    top = best(rows, mode)
+    for row in rows:
+        delta = "" if row.delta_vs_best is None else signed(row.delta_vs_best)
+        table.add_row(
+            row.exp_id,
+            row.status.value,
+            rate(row.core_metric),
+            delta,
+            "" if row.best_step is None else str(row.best_step),
+            row.notes,
+            style="bold" if row is top.row else "",
+        )
+    said = "No kept row has a metric yet."
+    if top.row is not None:
+        ties = f", tied with {', '.join(row.exp_id for row in top.ties)}" if top.ties else ""
+        said = (
+            f"Best: {top.row.exp_id} with {rows[0].metric_name} {rate(top.row.core_metric)}{ties}."
+        )
+    return Group(table, line(said, "bold"))
+
+
+def problem_lines(problems: Iterable[Problem]) -> list[str]:
+    """Return one warning per problem."""
+    return [f"warning: {problem}" for problem in problems]
+
+
+def paths_view(paths: Mapping[str, str]) -> RenderableType:
+    """Return what was written where, each path whole."""
+    widest = max(map(len, paths))
+    return Group(
+        line("Written", "bold"),
+        *(verbatim(f"  {name:<{widest}}  {short_path(path)}") for name, path in paths.items()),
+    )

@@ -1,0 +1,84 @@
+"""Means and intervals over seeds, and the few judgements that the closing table makes from them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from rltune.gate import Interval
+
+SEEDS_FOR_A_CLAIM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds.
+
+    Attributes:
+        mean: Mean; NaN without values.
+        n: Number of values.
+        interval: Where the mean of many seeds lies; None with fewer than two values.
+
+    """
+
+    mean: float
+    n: int
+    interval: Interval | None
+
+
+def mean_over_seeds(values: Sequence[float], *, confidence: float = 0.95) -> Estimate:
+    """Return the mean and its t interval.
+
+    mean +- t(n - 1, (1 + confidence) / 2) * s / sqrt(n),    s with n - 1 in its denominator
+
+    The seeds are the sample: the interval says what further seeds would do on the same held-out
+    tasks, not what further tasks would. It is not clipped to the range of the metric.
+
+    Source: Student (1908). A bootstrap over three to five seeds is too narrow, so it is not used.
+
+    Raises:
+        ValueError: A value is not finite, or confidence is not inside (0, 1).
+
+    """
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence {confidence} is outside (0, 1)")
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError(f"the mean over seeds needs finite values, got {list(values)}")
+    n = len(values)
+    if n < 2:
+        return Estimate(values[0] if n else math.nan, n, None)
+    from scipy.special import stdtrit  # slow to import, and `rltune check` draws without it
+
+    mean = fmean(values)
+    half = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * stdev(values) / math.sqrt(n)
+    return Estimate(mean, n, Interval(mean - half, mean + half))
+
+
+def paired_difference(
+    treated: Mapping[int, float], control: Mapping[int, float], *, confidence: float = 0.95
+) -> Estimate:
+    """Return the mean over seeds of (treated - control of the same seed), with its interval.
+
+    Trials of one seed share their tasks and their sampling noise, so the difference is far less
+    noisy than the two means. Seeds that only one side has are left out.
+
+    Args:
+        treated: Seed -> metric.
+        control: Seed -> metric.
+        confidence: Of the interval.
+
+    """
+    shared = sorted(treated.keys() & control.keys())
+    return mean_over_seeds([treated[s] - control[s] for s in shared], confidence=confidence)
+
+
+def overlap(a: Interval, b: Interval) -> bool:
+    """Tell whether two intervals share a value: then the two rates are not to be ranked."""
+    return a.low <= b.high and b.low <= a.high
+
+
+def excludes_zero(estimate: Estimate) -> bool:
+    """Tell whether a difference is a claim: enough seeds, and an interval that leaves out zero."""
+    if estimate.interval is None or estimate.n < SEEDS_FOR_A_CLAIM:
+        return False
+    return estimate.interval.low > 0.0 or estimate.interval.high < 0.0

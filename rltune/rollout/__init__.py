@@ -1,0 +1,1 @@
+"""Episodes: engines sample, environments answer, token ids stay as sampled."""

@@ -1,0 +1,75 @@
+"""What a rollout engine is: token ids in, sampled token ids and their logprobs out.
+
+An engine may keep what it computed for a conversation and reuse it when a later prompt begins with
+the same tokens; that never changes what is sampled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rltune.types import StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to sample; the same for all requests of a call.
+
+    Attributes:
+        temperature: Divides the logits; 0 takes the likeliest token.
+        max_tokens: Tokens per response.
+        max_context: Tokens per conversation, response included.
+
+    """
+
+    temperature: float
+    max_tokens: int
+    max_context: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One response to sample.
+
+    Attributes:
+        conversation: Equal numbers, in one or several calls, continue one conversation.
+        prompt_ids: The whole context so far.
+        seed: Seed of this conversation's draws. The draw for the token at position p of the context
+            depends on (seed, p) only, so batch-mates, retries and turns do not disturb it.
+
+    """
+
+    conversation: int
+    prompt_ids: Sequence[int]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What was sampled for one request.
+
+    Attributes:
+        token_ids: Exactly the sampled ids, end token included; none only when the prompt fills
+            the context.
+        logprobs: Log-probability of each id under the sampling distribution (at temperature 0,
+            under the distribution at temperature 1).
+        stop_reason: Why sampling ended.
+
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stop_reason: StopReason
+
+
+class Engine(Protocol):
+    """Samples responses from the newest weights that it was synced to."""
+
+    def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
+        """Sample one response per request, in order."""
+
+    def sync(self) -> None:
+        """Serve the trainer's current weights from now on; nothing computed before is reused."""
+
+    def close(self) -> None:
+        """Free what the engine holds."""

@@ -1,0 +1,136 @@
+"""Play episodes: environments on one side, an engine on the other, token ids kept as sampled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
+from rltune.types import Episode, StopReason, Turn
+from rltune_envs.base import Step, Task, TextEnv
+
+
+class Renderer(Protocol):
+    """Makes token ids from observations; `policy.render` implements it."""
+
+    def first(self, system: str, observation: str, prefix: str) -> list[int]:
+        """Return the ids of a new conversation up to the first sampled token."""
+
+    def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
+        """Return the ids between a response and the next one."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of sampled ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One episode to play.
+
+    Attributes:
+        task: What to play.
+        group: Index of the prompt in this step.
+        member: Index inside the group.
+        seed: Seed of the sampling draws.
+
+    """
+
+    task: Task
+    group: int
+    member: int
+    seed: int
+
+
+@dataclass(slots=True)
+class _Play:
+    """An episode that is under way."""
+
+    slot: Slot
+    env: TextEnv
+    observation: str
+    prompt_ids: list[int]
+    context: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    last: Step | None = None
+    is_out_of_context: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        ended = self.last is not None and (self.last.terminated or self.last.truncated)
+        return ended or self.is_out_of_context
+
+
+def play(
+    slots: Sequence[Slot],
+    *,
+    make_env: Callable[[], TextEnv],
+    renderer: Renderer,
+    engine: Engine,
+    params: SamplingParams,
+) -> list[Episode]:
+    """Play all slots to their end, turn by turn in one batch; return episodes in slot order.
+
+    Parsing happens on decoded text and decides only what the environment does: the ids that were
+    sampled stay in the episode as they are, whatever the text was worth.
+    """
+    plays = [_start(slot, make_env(), renderer) for slot in slots]
+    while live := [index for index, play in enumerate(plays) if not play.is_over]:
+        requests = [
+            Request(
+                index, [*plays[index].context, *plays[index].prompt_ids], plays[index].slot.seed
+            )
+            for index in live
+        ]
+        for index, completion in zip(live, engine.generate(requests, params), strict=True):
+            _advance(plays[index], completion, renderer)
+    return [_finish(play) for play in plays]
+
+
+def _start(slot: Slot, env: TextEnv, renderer: Renderer) -> _Play:
+    observation = env.reset(seed=slot.task.seed)
+    prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
+    return _Play(slot, env, observation, prompt)
+
+
+def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
+    if completion.stop_reason is StopReason.CONTEXT:
+        play.is_out_of_context = True
+        return
+    response = play.env.response_prefix + renderer.decode(completion.token_ids)
+    step = play.env.step(response)
+    play.turns.append(
+        Turn(
+            prompt_ids=tuple(play.prompt_ids),
+            sampled_ids=completion.token_ids,
+            logprobs=completion.logprobs,
+            stop_reason=completion.stop_reason,
+            observation=play.observation,
+            response=response,
+            actions=step.actions,
+            reward=step.reward,
+            is_valid=step.is_valid,
+        )
+    )
+    play.context += [*play.prompt_ids, *completion.token_ids]
+    play.last = step
+    play.observation = step.observation
+    if not play.is_over:
+        play.prompt_ids = renderer.following(
+            step.observation,
+            play.env.response_prefix,
+            is_ended=completion.stop_reason is StopReason.STOP,
+        )
+
+
+def _finish(play: _Play) -> Episode:
+    last = play.last
+    return Episode(
+        task_id=play.slot.task.task_id,
+        task_seed=play.slot.task.seed,
+        group=play.slot.group,
+        member=play.slot.member,
+        turns=tuple(play.turns),
+        terminated=last is not None and last.terminated,
+        truncated=play.is_out_of_context or (last is not None and last.truncated),
+        success=last is not None and last.success,
+        reward=sum(turn.reward for turn in play.turns),
+    )

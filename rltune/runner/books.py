@@ -1,0 +1,213 @@
+"""The books of a sweep: ledger and lineage, both derived from what the trials' own files say.
+
+Settling is idempotent and needs nothing but the files, so a driver may die at any point: the
+next one settles what this one left.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rltune.runner.trial import LOCK_S, TRIAL_LOCK, read_provenance, steps_done
+from rltune.store.failure import TrialFailure, failure_kind
+from rltune.store.files import utc_now
+from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_query import RowContext, exp_id_of, row_for
+from rltune.store.lock import file_lock
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+_END_EVENTS = {
+    TrialStatus.FAILED: LedgerEvent.FAILED,
+    TrialStatus.DIVERGED: LedgerEvent.DIVERGED,
+    TrialStatus.INTERRUPTED: LedgerEvent.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True)
+class Books:
+    """Ledger and lineage of one launch. Only the holder of the driver lock writes them.
+
+    Attributes:
+        run: The sweep's folder.
+        launch: Name of this launch.
+        lineage: The lineage table.
+        commit: Code of the driver, for trials that died before they recorded theirs.
+        disqualified: Why no finished trial of this launch may count; empty when they may.
+
+    """
+
+    run: RunDir
+    launch: str
+    lineage: LineageStore
+    commit: str
+    disqualified: str
+    _recorded: set[str] = field(default_factory=set)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return Ledger(self.run.ledger)
+
+    def reconcile(self, specs: Sequence[TrialSpec]) -> None:
+        """Settle everything that earlier launches left, also of trials that are not asked for now.
+
+        An attempt that was started and whose driver died without seeing its end is `lost`.
+        """
+        self._recorded.update(row.exp_id for row in self.lineage.read().rows)
+        known = {spec.trial_id: spec for spec in (*self._earlier_specs(), *specs)}
+        for trial in self.ledger.read().lost(driver_lives=False):
+            if trial.trial_id in known:
+                self._outlive(trial.trial_id)
+        self.settle(known.values())
+        for trial in self.ledger.read().trials.values():
+            is_lost = trial.is_open or trial.last.event is LedgerEvent.LOST
+            if is_lost and trial.trial_id in known:
+                self._bury_lost(known[trial.trial_id], trial)
+        self.ledger.close_lost(launch=self.launch)
+
+    def settle(self, specs: Iterable[TrialSpec]) -> None:
+        """Write down what the files of these trials say and the books do not say yet."""
+        entries = self.ledger.read().trials
+        for spec in specs:
+            self._settle_trial(spec, entries.get(spec.trial_id))
+
+    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_stopping: bool) -> None:
+        """Write the FAILED marker of a process that died without writing one.
+
+        A death while a stop was asked for is no crash: whoever stopped the sweep stopped it, too.
+        """
+        trial = self.run.trial(spec.trial_id).create()
+        failure = trial.read_failed()
+        if trial.read_done() is not None or (failure is not None and failure.attempt == attempt):
+            return
+        step = steps_done(trial)
+        kind = RowStatus.PREEMPTED if is_stopping else failure_kind(RuntimeError(), step=step)
+        trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
+
+    def _earlier_specs(self) -> Iterable[TrialSpec]:
+        return [trial.read_spec() for trial in self.run.trial_dirs() if trial.spec.is_file()]
+
+    def _settle_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
+        trial = self.run.trial(spec.trial_id)
+        if not trial.path.is_dir():
+            return
+        seen = entry.attempts if entry else 0
+        attempt = int(read_provenance(trial).get("attempt", 0))
+        outcome: TrialResult | TrialFailure | None = trial.read_done()
+        if outcome is None:
+            failure = trial.read_failed()
+            if failure is not None and failure.attempt >= attempt:
+                outcome, attempt = failure, failure.attempt
+        is_open = entry is not None and entry.is_open and entry.last.attempt == attempt
+        if attempt > seen:
+            self._append(spec, LedgerEvent.STARTED, attempt=attempt)
+            is_open = True
+        if outcome is None:
+            return
+        self._record(spec, outcome, attempt=attempt)
+        if is_open:
+            event, reason = _end_of(outcome)
+            self._append(spec, event, attempt=attempt, reason=reason)
+
+    def _outlive(self, trial_id: str) -> None:
+        """Wait until the dead driver's worker is gone: it may still write its marker."""
+        folder = self.run.trial(trial_id).path
+        if folder.is_dir():
+            with file_lock(folder / TRIAL_LOCK, timeout_s=LOCK_S):
+                pass
+
+    def _bury_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:
+        attempt = entry.last.attempt
+        trial = self.run.trial(spec.trial_id)
+        if exp_id_of(spec.trial_id, attempt) in self._recorded:
+            return
+        by = entry.last.launch if entry.is_open else "an earlier launch"
+        reason = f"lost: the driver of {by} died before this attempt ended"
+        failure = TrialFailure(RowStatus.PREEMPTED, reason, "", steps_done(trial), attempt)
+        self._record(spec, failure, attempt=attempt)
+        if trial.path.is_dir():
+            trial.write_failed(failure)
+
+    def _append(
+        self, spec: TrialSpec, event: LedgerEvent, *, attempt: int, reason: str = ""
+    ) -> None:
+        self.ledger.append(
+            LedgerEntry(
+                time=utc_now(),
+                event=event,
+                trial_id=spec.trial_id,
+                attempt=attempt,
+                launch=self.launch,
+                reason=reason,
+            )
+        )
+
+    def _record(
+        self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int
+    ) -> None:
+        """Append the lineage row of an attempt unless there is one."""
+        name = exp_id_of(spec.trial_id, attempt)
+        if name in self._recorded:
+            return
+        trial = self.run.trial(spec.trial_id)
+        context = RowContext(
+            metric_name=self.lineage.metric_name,
+            metric_mode=self.lineage.metric_mode,
+            timestamp=_ended_at(trial),
+            commit=_commit(trial) or self.commit,
+            attempt=attempt,
+            job_name=self.launch,
+            snapshot_path=_relative(trial.best_heldout, self.run.path),
+            disqualified=self.disqualified,
+            wandb_id=_wandb_id(spec),
+        )
+        self.lineage.record(lambda rows: row_for(spec, outcome, rows, context))
+        self._recorded.add(name)
+
+
+def _end_of(outcome: TrialResult | TrialFailure) -> tuple[LedgerEvent, str]:
+    if isinstance(outcome, TrialResult):
+        return _END_EVENTS.get(outcome.status, LedgerEvent.DONE), outcome.reason
+    return _END_EVENTS[outcome.trial_status], outcome.reason
+
+
+def _ended_at(trial: TrialDir) -> str:
+    """Return when the trial last wrote something that counts."""
+    paths = (trial.done, trial.failed, trial.metrics, trial.provenance)
+    times = [path.stat().st_mtime for path in paths if path.exists()]
+    if not times:
+        return utc_now()
+    return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _commit(trial: TrialDir) -> str:
+    found: Mapping[str, object] = read_provenance(trial)
+    commit = str(found.get("commit", ""))
+    return f"{commit}-dirty" if commit and found.get("dirty") else commit
+
+
+def _relative(link: Path, folder: Path) -> str:
+    """Return what a symlink points at, relative to the run folder, which may be moved."""
+    return os.path.relpath(link.resolve(), folder.resolve()) if link.exists() else ""
+
+
+def _wandb_id(spec: TrialSpec) -> str:
+    tracking = spec.config.get("tracking", {})
+    return "" if tracking.get("wandb", "disabled") == "disabled" else spec.trial_id
+
+
+def open_books(
+    run: RunDir, *, launch: str, metric: tuple[str, str], commit: str, disqualified: str
+) -> Books:
+    """Open the books of a run folder for one launch.
+
+    Raises:
+        StoreError: The lineage table there holds another metric.
+
+    """
+    name, mode = metric
+    return Books(run, launch, LineageStore(run.results, name, mode), commit, disqualified)

@@ -1,0 +1,84 @@
+"""What Ray reads from the environment, and what a trial needs of a cluster. Imports no Ray."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from rltune.errors import Problem, ResourceError
+
+RAY_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # our paths are absolute; relative ones keep their meaning
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints although verbose is 0
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences its own FutureWarning
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # metrics.jsonl is the record
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Tune would end trials without a checkpoint
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+LOCAL_ENVIRONMENT = {"RAY_AUTH_MODE": "disabled"}  # no token file in the home for a private cluster
+REFUSED = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")  # Ray raises on them, late and unclearly
+
+
+def apply_ray_environment(*, is_local: bool) -> None:
+    """Set Ray's variables for this process and those that it starts. Call before importing Ray.
+
+    Raises:
+        ResourceError: A variable is set that this version of Ray refuses.
+
+    """
+    found = [name for name in REFUSED if name in os.environ]
+    if found:
+        raise ResourceError(
+            [
+                Problem(f"environment: {name}", "Ray no longer accepts it.", action="Unset it.")
+                for name in found
+            ]
+        )
+    os.environ.update(RAY_ENVIRONMENT)
+    if is_local:
+        for name, value in LOCAL_ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+
+
+def require_resources(
+    needs: Sequence[Mapping[str, float]], nodes: Sequence[Mapping[str, float]]
+) -> None:
+    """Refuse trials that fit on no machine: Ray would wait for one for ever.
+
+    Args:
+        needs: `CPU` and `GPU` of each trial.
+        nodes: `CPU` and `GPU` of each living machine. A trial never spans two.
+
+    Raises:
+        ResourceError: Names what does not fit, what there is, and the key to change.
+
+    """
+    problems = []
+    for key, kind in (("resources.cpus", "CPU"), ("resources.gpus", "GPU")):
+        wanted = max((need.get(kind, 0.0) for need in needs), default=0.0)
+        largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
+        if wanted > largest:
+            problems.append(_too_much(key, kind, wanted, largest))
+    together = [need for need in needs if not any(_fits(need, node) for node in nodes)]
+    if together and not problems:
+        what = f"no machine has {_amounts(together[0])} together."
+        problems.append(Problem("resources", what, action="Ask for less of one of them."))
+    if problems:
+        raise ResourceError(problems)
+
+
+def _too_much(key: str, kind: str, wanted: float, largest: float) -> Problem:
+    action = f"Run with --set {key}={largest:g}, or give --ray-address of a larger cluster."
+    return Problem(
+        key,
+        f"a trial asks for {wanted:g} {kind}s and the largest machine has {largest:g}.",
+        action=action if largest or kind == "GPU" else "Start the cluster's machines first.",
+    )
+
+
+def _fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
+    return all(amount <= node.get(kind, 0.0) for kind, amount in need.items())
+
+
+def _amounts(need: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items())

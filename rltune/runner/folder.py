@@ -1,0 +1,132 @@
+"""What a sweep's folder holds before its first trial starts: question, proof, plan, tasks."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem, StoreError
+from rltune.spec.findings import ComparabilityReport
+from rltune.spec.identity import canonical_json, sha256_hex
+from rltune.spec.load import LoadedSweep
+from rltune.spec.schema import TrialConfig
+from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
+from rltune.store.rundir import RunDir
+from rltune.trainer.tasks import freeze_tasks
+from rltune.types import TrialSpec
+from rltune_envs.splits import Manifest
+
+_LAUNCH = re.compile(r"launch-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenTasks:
+    """A manifest file and its digest."""
+
+    path: Path
+    sha256: str
+
+
+def next_launch(run: RunDir) -> str:
+    """Return the name of a launch that this folder has not seen: `launch-0001`, then on."""
+    names = [path.name for path in run.tune.iterdir()] if run.tune.is_dir() else []
+    numbers = [int(found[1]) for name in names if (found := _LAUNCH.fullmatch(name))]
+    return f"launch-{max(numbers, default=0) + 1:04d}"
+
+
+def freeze_all(run: RunDir, specs: Sequence[TrialSpec]) -> dict[str, FrozenTasks]:
+    """Return trial id -> its frozen tasks; a manifest is built once and then only read.
+
+    Raises:
+        StoreError: A manifest was edited, or is not the one that the plan was made with.
+
+    """
+    sections = {_tasks_key(spec.config): spec.config for spec in specs}
+    names = _manifest_paths(run, sections)
+    before = _planned_tasks(run)
+    frozen = {}
+    for key, config in sections.items():
+        path = names[key]
+        manifest = _read_manifest(path) if path.exists() else _build_manifest(path, config)
+        digest = manifest.sha256
+        if before.get(path.name, digest) != digest:
+            what = f"holds other tasks ({digest[:10]}) than the plan ({before[path.name][:10]})."
+            raise StoreError(Problem(str(path), what, action=_RESTORE))
+        frozen[key] = FrozenTasks(path, digest)
+    return {spec.trial_id: frozen[_tasks_key(spec.config)] for spec in specs}
+
+
+_RESTORE = "Restore the file, or start over in another --runs-dir."
+
+
+def _tasks_key(config: Mapping[str, Any]) -> str:
+    return sha256_hex(canonical_json({"env": config["env"], "tasks": config["gate"]["tasks"]}))
+
+
+def _env_hash(config: Mapping[str, Any]) -> str:
+    return sha256_hex(canonical_json(config["env"]))
+
+
+def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Path]:
+    """Name each manifest: after its env section when there are several, as the reports look."""
+    if len(sections) == 1:
+        return {key: run.tasks() for key in sections}
+    named = {key: run.tasks(_env_hash(config)) for key, config in sections.items()}
+    if len(set(named.values())) == len(named):
+        return named
+    return {key: run.tasks(key) for key in sections}
+
+
+def _build_manifest(path: Path, config: Mapping[str, Any]) -> Manifest:
+    manifest = freeze_tasks(TrialConfig.model_validate_json(dumps(config)))
+    write_json_atomic(path, manifest.to_json())
+    return manifest
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        return Manifest.from_json(read_json(path))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(Problem(str(path), f"{error}.", action=_RESTORE)) from error
+
+
+def _planned_tasks(run: RunDir) -> dict[str, str]:
+    if not run.plan.exists():
+        return {}
+    plan = read_json(run.plan)
+    tasks = plan.get("tasks", {}) if isinstance(plan, dict) else {}
+    return {str(name): str(digest) for name, digest in tasks.items()}
+
+
+def write_folder(
+    run: RunDir,
+    loaded: LoadedSweep,
+    report: ComparabilityReport,
+    specs: Sequence[TrialSpec],
+    tasks: Mapping[str, FrozenTasks],
+    *,
+    allowed: str | None,
+) -> None:
+    """Write sweep.yaml, comparability.json and plan.json of this launch.
+
+    The plan comes last: a folder with a plan is whole.
+    """
+    write_text_atomic(run.sweep, loaded.text)
+    proof = {**to_json(report), "allow_confounded": allowed}
+    write_json_atomic(run.comparability, proof)
+    plan = {
+        "format": "rltune-plan-1",
+        "sweep": loaded.spec.name,
+        "title": loaded.spec.title,
+        "question": loaded.spec.question,
+        "sweep_hash": loaded.sweep_hash,
+        "file": str(loaded.path),
+        "profile": loaded.profile,
+        "overrides": list(loaded.overrides),
+        "seeds": list(loaded.seeds),
+        "metric": {"name": loaded.spec.metric.name, "mode": loaded.spec.metric.mode},
+        "tasks": {frozen.path.name: frozen.sha256 for frozen in tasks.values()},
+        "trials": [to_json(spec) for spec in specs],
+    }
+    write_json_atomic(run.plan, plan)

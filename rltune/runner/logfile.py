@@ -1,0 +1,48 @@
+"""Everything that a trial prints or logs goes to its own file, whoever runs it."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@contextmanager
+def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
+    """Send logging, stdout and stderr of the whole process to the end of a file; undo it after.
+
+    Also on the level of file descriptors: what C libraries and a dying interpreter print is
+    the only trace of some crashes.
+    """
+    root = logging.getLogger()
+    with ExitStack() as stack:
+        file = stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
+        stack.enter_context(_descriptors_to(file.fileno()))
+        stack.enter_context(redirect_stdout(file))
+        stack.enter_context(redirect_stderr(file))
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter(_FORMAT))
+        stack.callback(root.setLevel, root.level)
+        stack.callback(root.removeHandler, handler)
+        root.addHandler(handler)
+        root.setLevel(level.upper())
+        yield logging.getLogger("rltune.trial")
+
+
+@contextmanager
+def _descriptors_to(target: int) -> Iterator[None]:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):  # a closed or replaced stream has nothing to flush
+            stream.flush()
+    saved = {fd: os.dup(fd) for fd in (1, 2)}
+    try:
+        for fd in saved:
+            os.dup2(target, fd)
+        yield
+    finally:
+        for fd, copy in saved.items():
+            os.dup2(copy, fd)
+            os.close(copy)

@@ -1,0 +1,192 @@
+"""Where a result comes from: code, packages, machine, weights, tasks. What the audit (A1) compares.
+
+The driver reads the code's commit once, before anything starts. A worker checks that it runs that
+code: an edit during a sweep, or another installation on another machine, shows in its record.
+"""
+
+import hashlib
+import os
+import platform
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import rltune
+import rltune_envs
+from rltune.store.files import utc_now
+
+PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
+_FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
+
+
+@dataclass(frozen=True, slots=True)
+class CodeState:
+    """Which code runs.
+
+    Attributes:
+        commit: Commit of the checkout; the installed version when rltune is no checkout.
+        dirty: Whether the code differs from the commit, new files included.
+        diff_sha256: Digest of that difference; empty when there is none.
+        source_sha256: Digest of the Python files themselves.
+
+    """
+
+    commit: str
+    dirty: bool
+    diff_sha256: str
+    source_sha256: str
+
+    @property
+    def label(self) -> str:
+        """The commit, with `-dirty` when the code differs from it."""
+        return f"{self.commit}-dirty" if self.dirty else self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class DriverProvenance:
+    """What the driver knows and hands to every trial."""
+
+    code: CodeState
+    argv: tuple[str, ...]
+
+
+def driver_provenance(argv: Sequence[str]) -> DriverProvenance:
+    """Collect the driver's part, once a launch."""
+    return DriverProvenance(code_state(), tuple(argv))
+
+
+def code_state() -> CodeState:
+    """Return which code this process would run now."""
+    source = source_digest()
+    commit = _git("rev-parse", "HEAD") if _is_checkout() else None
+    if commit is None:
+        return CodeState(rltune_version(), False, "", source)
+    # Only the code: a README edited between two launches must not part their trials.
+    paths = ("--", *map(str, _FOLDERS))
+    diff = _git("diff", "HEAD", *paths) or b""
+    new = _git("ls-files", "--others", "--exclude-standard", "--full-name", *paths) or b""
+    is_dirty = bool(diff or new)
+    changes = hashlib.sha256(diff)
+    if new:  # the digest of the sources stands for the content of files that git does not know
+        changes.update(new + source.encode())
+    digest = changes.hexdigest() if is_dirty else ""
+    return CodeState(commit.decode().strip(), is_dirty, digest, source)
+
+
+def code_of_worker(driver: CodeState) -> CodeState:
+    """Return the driver's code state, or what runs here instead when the files differ."""
+    source = source_digest()
+    if source == driver.source_sha256:
+        return driver
+    return CodeState(driver.commit, True, source, source)
+
+
+def source_digest() -> str:
+    """Return the sha256 over the names and bytes of rltune's Python files."""
+    digest = hashlib.sha256()
+    for folder in _FOLDERS:
+        for path in sorted(folder.rglob("*.py")):
+            name = path.relative_to(folder.parent).as_posix()
+            digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    found = {name: _version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **found, "rltune": rltune_version()}
+
+
+def rltune_version() -> str:
+    """Return the installed version, or `source` when rltune runs from a folder on the path."""
+    return _version("rltune") or "source"
+
+
+def trial_provenance(
+    driver: DriverProvenance,
+    *,
+    attempt: int,
+    device: str,
+    dtype: str,
+    engine: str,
+    threads: int,
+    manifest_sha256: str,
+    weights_sha256: str = "",
+) -> dict[str, Any]:
+    """Return the content of provenance.json, collected in the process that trains.
+
+    Args:
+        driver: The driver's part.
+        attempt: Which attempt of the trial, from 1.
+        device: `cpu`, or a torch device of a GPU.
+        dtype: Number format of the policy.
+        engine: Rollout engine.
+        threads: Threads given to torch.
+        manifest_sha256: Digest of the frozen tasks.
+        weights_sha256: Digest of the weights as loaded; empty while they are not.
+
+    """
+    code = code_of_worker(driver.code)
+    return {
+        **asdict(code),
+        "versions": versions(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "device": device_name(device),
+        "cpu_model": cpu_model(),
+        "dtype": dtype,
+        "engine": engine,
+        "threads": threads,
+        "weights_sha256": weights_sha256,
+        "manifest_sha256": manifest_sha256,
+        "argv": list(driver.argv),
+        "attempt": attempt,
+        "started": utc_now(),
+    }
+
+
+def device_name(device: str) -> str:
+    """Return `cpu`, or the name of the GPU."""
+    if device == "cpu":
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+@cache
+def cpu_model() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _is_checkout() -> bool:
+    """Whether git tracks this very package; a virtual environment inside a repository is none."""
+    return _git("ls-files", "--error-unmatch", str(_FOLDERS[0] / "__init__.py")) is not None
+
+
+def _git(*arguments: str) -> bytes | None:
+    """Return what a git command prints, or None when it fails or there is no git."""
+    command = ["git", "-C", str(_FOLDERS[0]), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,260 @@
+"""A sweep from its loaded file to its outcome: prove, plan, launch what is missing, keep the books.
+
+Ray is imported only when something is left to run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltune.errors import ConfoundedError, Problem, ResourceError
+from rltune.runner.books import Books, open_books
+from rltune.runner.environment import apply_ray_environment
+from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
+from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.provenance import DriverProvenance, driver_provenance
+from rltune.runner.trial import TrialPayload, read_provenance
+from rltune.spec.comparability import check_sweep
+from rltune.spec.expand import expand
+from rltune.spec.findings import ComparabilityReport
+from rltune.spec.load import LoadedSweep
+from rltune.store.lock import take_driver_lock
+from rltune.store.rundir import RunDir, trial_status
+from rltune.types import TrialSpec, TrialStatus
+
+if TYPE_CHECKING:
+    from rltune.runner.tune import TuneLaunch
+
+# A diverged trial is a result: on the same code it diverges again.
+ENDED = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
+STOP_FILE = "STOP"
+
+OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
+OnTick = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRequest:
+    """What to run, and how.
+
+    Attributes:
+        loaded: The sweep.
+        runs_dir: Where run folders are made.
+        max_concurrent: Most trials at a time; None: as many as the resources hold.
+        ray_address: A running cluster; None starts a private one on this machine.
+        allow_confounded: Reason for running although the proof failed; None refuses that.
+        argv: The command line, for the records.
+
+    """
+
+    loaded: LoadedSweep
+    runs_dir: Path
+    max_concurrent: int | None
+    ray_address: str | None
+    allow_confounded: str | None
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOutcome:
+    """What a launch left.
+
+    Attributes:
+        run: The sweep's folder.
+        specs: Every trial that was asked for.
+        statuses: Trial id -> where it is now.
+        launched: Trials that this launch started.
+        is_interrupted: Whether it was stopped before its end; the same command goes on.
+
+    """
+
+    run: RunDir
+    specs: tuple[TrialSpec, ...]
+    statuses: Mapping[str, TrialStatus]
+    launched: int
+    is_interrupted: bool
+
+
+def run_sweep(
+    request: SweepRequest, *, on_start: OnStart, on_tick: OnTick, tick_s: float = 1.0
+) -> SweepOutcome:
+    """Run what is missing of a sweep. Finished trials are returned, never run again.
+
+    Args:
+        request: What to run.
+        on_start: Called once the folder is written, before Ray starts.
+        on_tick: Called about every `tick_s` while trials run, and once after the last.
+        tick_s: Seconds between two looks at the trials.
+
+    Raises:
+        ConfoundedError: More than the axis differs, and `allow_confounded` is None.
+        StoreError: Another driver lives, or the folder's tasks were edited.
+        ResourceError: A trial fits on no machine, or the cluster cannot be reached.
+        KeyboardInterrupt: A second signal came before the running trials had stopped.
+
+    """
+    _require_concurrency(request.max_concurrent)
+    report = check_sweep(request.loaded)
+    require_comparable(report, request)
+    specs = expand(request.loaded)
+    run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
+    with take_driver_lock(run.lock, argv=request.argv):
+        tasks = freeze_all(run, specs)
+        allowed = None if report.ok else request.allow_confounded
+        write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)
+        driver = driver_provenance(request.argv)
+        books = _open(run, request, driver, allowed)
+        books.reconcile(specs)
+        books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
+        on_start(run, specs)
+        todo = [spec for spec in specs if _status(run, spec) not in ENDED]
+        payloads = _payloads(request, books, driver, tasks, todo)
+        is_interrupted = False
+        if payloads:
+            is_interrupted = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
+        statuses = {spec.trial_id: _status(run, spec) for spec in specs}
+    launched = sum(_has_begun(run, payload) for payload in payloads)
+    return SweepOutcome(run, specs, statuses, launched, is_interrupted)
+
+
+def require_comparable(report: ComparabilityReport, request: SweepRequest) -> None:
+    """Refuse a confounded sweep unless a reason to run it anyway is given."""
+    if report.ok or (request.allow_confounded or "").strip():
+        return
+    path = request.loaded.path
+    raise ConfoundedError(
+        [
+            Problem(f"{path}: {finding.code or finding.rule}", finding.message, "", finding.remedy)
+            for finding in report.errors
+        ]
+    )
+
+
+def _require_concurrency(max_concurrent: int | None) -> None:
+    if max_concurrent is not None and max_concurrent < 1:
+        what = f"{max_concurrent} trials at a time would run none."
+        raise ResourceError(Problem("--max-concurrent", what, "Give 1 or more."))
+
+
+def _open(
+    run: RunDir, request: SweepRequest, driver: DriverProvenance, allowed: str | None
+) -> Books:
+    metric = request.loaded.spec.metric
+    return open_books(
+        run,
+        launch=next_launch(run),
+        metric=(metric.name, metric.mode),
+        commit=driver.code.label,
+        disqualified=f"confounded, run anyway: {allowed}" if allowed else "",
+    )
+
+
+def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:
+    return trial_status(run.trial(spec.trial_id))
+
+
+def _payloads(
+    request: SweepRequest,
+    books: Books,
+    driver: DriverProvenance,
+    tasks: Mapping[str, FrozenTasks],
+    todo: Sequence[TrialSpec],
+) -> list[TrialPayload]:
+    state = books.ledger.read()
+    metric = request.loaded.spec.metric
+    return [
+        TrialPayload(
+            spec=spec,
+            folder=books.run.trial(spec.trial_id).path,
+            manifest=tasks[spec.trial_id].path,
+            metric_name=metric.name,
+            metric_mode=metric.mode,
+            attempt=state.attempts(spec.trial_id) + 1,
+            driver=driver,
+            stop_file=books.run.tune / books.launch / STOP_FILE,
+            base=Path.cwd(),
+        )
+        for spec in todo
+    ]
+
+
+def _has_begun(run: RunDir, payload: TrialPayload) -> bool:
+    """Whether this attempt left a trace."""
+    trial = run.trial(payload.spec.trial_id)
+    failure = trial.read_failed()
+    seen = read_provenance(trial).get("attempt")
+    return seen == payload.attempt or (failure is not None and failure.attempt == payload.attempt)
+
+
+class _Drive:
+    """One launch under way: Tune in its thread, the books and the signals here."""
+
+    def __init__(
+        self, request: SweepRequest, books: Books, payloads: Sequence[TrialPayload]
+    ) -> None:
+        self._request = request
+        self._books = books
+        self._payloads = {payload.spec.trial_id: payload for payload in payloads}
+        self._stop_file = payloads[0].stop_file
+        self._launch: TuneLaunch | None = None
+
+    def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
+        """Drive the launch to its end; return whether it was stopped before it."""
+        self._stop_file.parent.mkdir(parents=True)
+        with stop_on_signal(self._stop):
+            apply_ray_environment(is_local=self._request.ray_address is None)
+            from rltune.runner.tune import TuneLaunch
+
+            self._launch = TuneLaunch(
+                self._books.launch,
+                self._books.run.tune,
+                list(self._payloads.values()),
+                max_concurrent=self._request.max_concurrent,
+                address=self._request.ray_address,
+            )
+            if self._is_stopping:
+                return True
+            self._launch.start()
+            try:
+                while self._launch.is_running(wait_s=tick_s):
+                    self._settle()
+                    on_tick()
+            except BaseException:
+                self._launch.abort()
+                raise
+            self._settle()
+            self._bury_silent()
+            on_tick()
+        self._launch.raise_error()
+        return self._is_stopping
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stop_file.exists()
+
+    def _stop(self) -> None:
+        """Ask for a clean stop. The file comes first: what starts after `stop` must find it."""
+        self._stop_file.touch()
+        if self._launch is not None:
+            self._launch.stop()
+
+    def _settle(self) -> None:
+        assert self._launch is not None
+        for death in self._launch.deaths():
+            self._bury(death.trial_id, death.reason)
+        self._books.settle([payload.spec for payload in self._payloads.values()])
+
+    def _bury(self, trial_id: str, reason: str) -> None:
+        payload = self._payloads[trial_id]
+        self._books.bury(
+            payload.spec, attempt=payload.attempt, reason=reason, is_stopping=self._is_stopping
+        )
+
+    def _bury_silent(self) -> None:
+        """Close the attempts that began and of which neither they nor Ray told the end."""
+        for trial_id, payload in self._payloads.items():
+            trial = self._books.run.trial(trial_id)
+            if read_provenance(trial).get("attempt") == payload.attempt:
+                self._bury(trial_id, "its process ended with the launch, without a marker")
+        self._books.settle([payload.spec for payload in self._payloads.values()])

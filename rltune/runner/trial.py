@@ -1,0 +1,294 @@
+"""One trial in one process, from its spec to a DONE or FAILED marker. No Ray inside.
+
+Torch is imported late: its thread pools read the environment when they are first loaded.
+"""
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+
+import rltune
+from rltune.errors import InputError, InterruptedRun, Problem, ResourceError
+from rltune.runner.logfile import logging_to
+from rltune.runner.provenance import DriverProvenance, trial_provenance
+from rltune.spec.schema import TrialConfig
+from rltune.store.failure import TrialFailure, failure_kind
+from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
+from rltune.store.jsonl import append_jsonl, read_jsonl
+from rltune.store.lock import file_lock
+from rltune.store.rundir import TrialDir, trial_status
+from rltune.track.make import make_trackers
+from rltune.types import TrialSpec, TrialStatus
+from rltune_envs.splits import Manifest
+
+if TYPE_CHECKING:
+    from rltune.policy.load import Policy
+    from rltune.rollout.engine import Engine
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+TRIAL_LOCK = "lock"  # held by the process that runs the trial
+LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPayload:
+    """All that a process needs to run one attempt of a trial. Picklable; paths are absolute.
+
+    Attributes:
+        spec: The trial.
+        folder: Its folder.
+        manifest: The file of its frozen tasks.
+        metric_name: Held-out metric that chooses the checkpoint.
+        metric_mode: `max` or `min`.
+        attempt: Which attempt this is, from 1.
+        driver: The driver's part of the provenance.
+        stop_file: Once it exists, the trial checkpoints and ends, or does not start.
+        base: Folder to which a relative `policy.model` refers: the driver's.
+
+    """
+
+    spec: TrialSpec
+    folder: Path
+    manifest: Path
+    metric_name: str
+    metric_mode: Literal["max", "min"]
+    attempt: int
+    driver: DriverProvenance
+    stop_file: Path
+    base: Path
+
+
+def run_trial(payload: TrialPayload) -> TrialStatus:
+    """Run an attempt to its end and return the status that its marker says.
+
+    A finished trial is left alone, and nothing starts once the stop file exists. Whatever the
+    attempt raises becomes its FAILED marker; only a marker that cannot be written raises.
+    """
+    trial = TrialDir(payload.folder).create()
+    with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
+        if trial.read_done() is not None or payload.stop_file.exists():
+            return trial_status(trial)
+        trial.clear_failed()
+        level = str(payload.spec.config["tracking"]["log_level"])
+        with logging_to(trial.log, level=level) as log:
+            try:
+                _train(payload, trial, log)
+            except BaseException as error:  # an interrupt or an exit ends the attempt, too
+                failure = describe_failure(error, step=steps_done(trial), attempt=payload.attempt)
+                log.log(_severity(error), "%s\n%s", failure.reason, failure.traceback)
+                trial.write_failed(failure)
+        return trial_status(trial)
+
+
+def describe_failure(error: BaseException, *, step: int | None, attempt: int) -> TrialFailure:
+    """Return the FAILED marker of an attempt: kind, one line with the place, traceback, step."""
+    if isinstance(error, InterruptedRun):
+        return TrialFailure(failure_kind(error, step=step), str(error), "", step, attempt)
+    frames = traceback.extract_tb(error.__traceback__)
+    root = str(Path(rltune.__file__).parent)
+    ours = [frame for frame in frames if frame.filename.startswith(root)] or frames
+    place = ""
+    if ours:
+        path = Path(ours[-1].filename)
+        name = path.relative_to(Path(root).parent) if path.is_relative_to(root) else path.name
+        place = f" ({name}:{ours[-1].lineno})"
+    text = " ".join(str(error).split()) or "no message"
+    return TrialFailure(
+        kind=failure_kind(error, step=step),
+        reason=f"{type(error).__name__}: {text}{place}",
+        traceback="".join(traceback.format_exception(error)),
+        step=step,
+        attempt=attempt,
+    )
+
+
+def steps_done(trial: TrialDir) -> int | None:
+    """Return the last step with metrics; None when there is none, or they cannot be read."""
+    try:
+        steps = [row["step"] for row in read_jsonl(trial.metrics).rows if "step" in row]
+    except OSError:
+        return None
+    return max(steps, default=None)
+
+
+def read_provenance(trial: TrialDir) -> Mapping[str, Any]:
+    """Return provenance.json; empty when the trial has none that can be read."""
+    try:
+        found = read_json(trial.provenance)
+    except InputError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _severity(error: BaseException) -> int:
+    return logging.INFO if isinstance(error, InterruptedRun) else logging.ERROR
+
+
+def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
+    """Set the process up and train."""
+    config = TrialConfig.model_validate_json(dumps(payload.spec.config))
+    set_environment(config)
+    write_text_atomic(trial.config, _yaml(payload.spec.config))
+    trial.write_spec(payload.spec)
+    manifest = Manifest.from_json(read_json(payload.manifest))
+    device = device_of(config)
+    origin = partial(
+        trial_provenance,
+        payload.driver,
+        attempt=payload.attempt,
+        device=device,
+        dtype=config.policy.dtype,
+        engine=config.rollout.engine,
+        threads=config.resources.threads,
+        manifest_sha256=manifest.sha256,
+    )
+    earlier = _earlier_attempts(trial)
+    record = origin()
+    write_json_atomic(trial.provenance, {**record, "earlier": earlier})
+    if record["source_sha256"] != payload.driver.code.source_sha256:
+        log.warning("this process runs other rltune sources than its driver; the audit says so")
+    set_threads(config.resources.threads)
+    policy = _policy(config, payload.base, device)
+    weights = {"weights_sha256": policy.weights_sha256, "earlier": earlier}
+    write_json_atomic(trial.provenance, {**record, **weights})
+    _run_job(payload, trial, config, manifest, policy, log)
+
+
+def _run_job(
+    payload: TrialPayload,
+    trial: TrialDir,
+    config: TrialConfig,
+    manifest: Manifest,
+    policy: "Policy",
+    log: logging.Logger,
+) -> None:
+    from rltune.trainer.loop import Job, train
+    from rltune.trainer.tasks import env_maker
+
+    tracker = make_trackers(
+        payload.spec,
+        trial.path,
+        append=partial(append_jsonl, trial.metrics),
+        wandb=config.tracking.wandb,
+        project=config.tracking.project,
+        warn=log.warning,
+    )
+    engine = _engine(config, policy)
+    status = TrialStatus.FAILED
+    try:
+        result = train(
+            Job(
+                config=config,
+                config_hash=payload.spec.config_hash,
+                trial=trial,
+                manifest=manifest,
+                make_env=env_maker(config.env),
+                policy=policy,
+                engine=engine,
+                tracker=tracker,
+                metric_name=payload.metric_name,
+                metric_mode=payload.metric_mode,
+                should_stop=payload.stop_file.exists,
+                warn=log.warning,
+            )
+        )
+        status = result.status
+    except InterruptedRun:
+        status = TrialStatus.INTERRUPTED
+        raise
+    finally:
+        engine.close()
+        tracker.close(status)
+
+
+def set_environment(config: TrialConfig) -> None:
+    """Set what torch reads at its first import: threads, and no GPU unless one is reserved."""
+    if "torch" in sys.modules:
+        return
+    for name in THREAD_VARIABLES:
+        os.environ[name] = str(config.resources.threads)
+    if config.resources.gpus == 0:  # Ray leaves the parent's devices visible
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def set_threads(threads: int) -> None:
+    """Give torch its threads: the last bit of a sum may depend on how it was divided."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        try:
+            torch.set_num_interop_threads(1)
+        except RuntimeError:  # parallel work has begun in this process; results do not depend on it
+            logging.getLogger(__name__).debug("inter-op threads stay as they are")
+
+
+def device_of(config: TrialConfig) -> str:
+    """Return the torch device that the reserved resources stand for.
+
+    Raises:
+        ResourceError: A GPU is reserved and torch sees none.
+
+    """
+    if config.resources.gpus == 0:
+        return "cpu"
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ResourceError(
+            Problem(
+                "resources.gpus",
+                f"{config.resources.gpus:g} GPUs are asked for and torch sees none here.",
+                action="Install a CUDA build of torch, or set resources.gpus to 0.",
+            )
+        )
+    return "cuda"
+
+
+def _policy(config: TrialConfig, base: Path, device: str) -> "Policy":
+    from rltune.policy.load import load_policy
+
+    folder = base / config.policy.model
+    is_folder = config.policy.model != "tiny" and folder.is_dir()
+    return load_policy(
+        str(folder) if is_folder else config.policy.model,
+        dtype=config.policy.dtype,
+        template=config.policy.template,
+        env_kind=config.env.kind,
+        device=device,
+    )
+
+
+def _engine(config: TrialConfig, policy: "Policy") -> "Engine":
+    if config.rollout.engine != "torch":
+        raise InputError(
+            Problem(
+                "rollout.engine",
+                f"{config.rollout.engine!r} cannot train: a script has no weights.",
+                "Allowed: torch.",
+            )
+        )
+    from rltune.rollout.torch_engine import TorchEngine
+
+    return TorchEngine(policy.decoder())
+
+
+def _earlier_attempts(trial: TrialDir) -> list[dict[str, Any]]:
+    """Return which code and machine the attempts before this one ran on."""
+    before = read_provenance(trial)
+    if not before:
+        return []
+    keys = ("attempt", "commit", "dirty", "diff_sha256", "host", "device", "started")
+    return [*before.get("earlier", []), {key: before.get(key) for key in keys}]
+
+
+def _yaml(config: Mapping[str, Any]) -> str:
+    return str(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))

@@ -1,0 +1,262 @@
+"""The trials of one launch on Ray Tune. The only module that imports Ray; import it late.
+
+Tune schedules and nothing else: what is left to run, what came out and how a trial is resumed
+are in our own files. A fresh Tuner a launch, one explicit list of trials, no retries, no restore.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
+
+from rltune.errors import Problem, ResourceError
+from rltune.runner.environment import require_resources
+from rltune.runner.trial import THREAD_VARIABLES, TrialPayload, run_trial
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A trial whose process ended without a word."""
+
+    trial_id: str
+    reason: str
+
+
+class TuneLaunch:
+    """One launch: Ray and Tune in a thread of their own, so that signals stay with the caller.
+
+    Args:
+        name: Name of the launch; names its folder.
+        folder: Absolute folder for Tune's state.
+        payloads: The trials, in the order to start them.
+        max_concurrent: Most trials at a time; None: as many as the resources hold.
+        address: A running cluster; None starts a private one on this machine.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        payloads: Sequence[TrialPayload],
+        *,
+        max_concurrent: int | None,
+        address: str | None,
+    ) -> None:
+        self._name = name
+        self._folder = folder
+        self._payloads = tuple(payloads)
+        self._max_concurrent = max_concurrent
+        self._address = address
+        self._watch = _Watch()
+        self._error: BaseException | None = None
+        self._owns_ray = False
+        self._thread = threading.Thread(target=self._run, name=f"tune-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def is_running(self, *, wait_s: float) -> bool:
+        """Wait at most so long for the end; tell whether it is still to come."""
+        self._thread.join(wait_s)
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Start nothing any more, and end once the running trials have.
+
+        The caller has made the trials' stop file before. Safe in a signal handler.
+        """
+        self._watch.drain_only(self._watch.running.copy())
+
+    def deaths(self) -> tuple[Death, ...]:
+        """Return the hard deaths since the last call."""
+        found = []
+        while self._watch.deaths:
+            found.append(self._watch.deaths.popleft())
+        return tuple(found)
+
+    def abort(self) -> None:
+        """End now: the trials' processes are killed."""
+        if self._owns_ray:
+            ray.shutdown()
+
+    def raise_error(self) -> None:
+        """Raise what ended the launch, if something did."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._connect()
+            try:
+                self._fit()
+            finally:
+                if self._owns_ray:
+                    ray.shutdown()
+        except BaseException as error:
+            self._error = error
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        options: dict[str, Any] = {
+            "address": self._address or "local",
+            "logging_level": logging.ERROR,
+            "log_to_driver": False,
+            "runtime_env": {"env_vars": thread_variables(self._payloads)},
+        }
+        if self._address is None:
+            options["include_dashboard"] = False
+        try:
+            ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            where = "--ray-address" if self._address else "ray.init"
+            what = f"{self._address or 'a private cluster'!r} cannot be used: {error}"
+            action = "Check the address with `ray status`, or leave it out to run on this machine."
+            raise ResourceError(Problem(where, what, action=action)) from error
+        self._owns_ray = True
+        # Each failure is told by the trial's own marker; Tune would print it a second time.
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
+    def _fit(self) -> None:
+        needs = {payload.spec.trial_id: trial_needs(payload) for payload in self._payloads}
+        require_resources(tuple(needs.values()), living_nodes())
+        by_id = {payload.spec.trial_id: payload for payload in self._payloads}
+
+        def placement(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
+            return tune.PlacementGroupFactory([needs[config["trial"]]])
+
+        tune.Tuner(
+            tune.with_resources(tune.with_parameters(_trainable, payloads=by_id), placement),
+            # Ids, not payloads: Tune hides objects in a grid from the functions that name trials.
+            param_space={"trial": tune.grid_search(list(by_id))},
+            tune_config=tune.TuneConfig(
+                max_concurrent_trials=self._max_concurrent,
+                reuse_actors=False,
+                trial_dirname_creator=_trial_name,
+                trial_name_creator=_trial_name,
+            ),
+            run_config=tune.RunConfig(
+                name=self._name,
+                storage_path=str(self._folder),
+                verbose=0,
+                failure_config=tune.FailureConfig(max_failures=0),
+                callbacks=[_Listener(self._watch), _Silent()],
+                stop=_Drained(self._watch),
+            ),
+        ).fit()
+
+
+def trial_needs(payload: TrialPayload) -> dict[str, float]:
+    """Return what a trial reserves, in Ray's words."""
+    resources = payload.spec.config["resources"]
+    gpus = {"GPU": float(resources["gpus"])} if resources["gpus"] else {}
+    return {"CPU": float(resources["cpus"]), **gpus}
+
+
+def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:
+    """Return the thread limits of the workers' environment; none when the trials disagree.
+
+    A trial sets them itself before torch is imported; the environment also reaches what a
+    worker imports before the trial begins.
+    """
+    threads = {int(payload.spec.config["resources"]["threads"]) for payload in payloads}
+    if len(threads) != 1:
+        return {}
+    return dict.fromkeys(THREAD_VARIABLES, str(threads.pop()))
+
+
+def living_nodes() -> list[Mapping[str, float]]:
+    """Return the resources of each machine that is up."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+class _Watch:
+    """What the thread of Tune and that of the driver tell each other. Tune pickles it for itself."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self.deaths: deque[Death] = deque()
+        self._waited_for: set[str] | None = None
+
+    def drain_only(self, running: set[str]) -> None:
+        """End the launch when these trials have ended.
+
+        Trials that Tune starts later find the stop file and do nothing.
+        """
+        self._waited_for = running
+
+    @property
+    def is_drained(self) -> bool:
+        return self._waited_for is not None and not (self._waited_for & self.running)
+
+
+class _Listener(tune.Callback):  # type: ignore[misc]
+    """Notes which trials run and which died; the books follow from the trials' own files."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self._watch.running.add(_trial_name(trial))
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self._watch.running.discard(_trial_name(trial))
+
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
+        self._watch.deaths.append(Death(_trial_name(trial), _death_reason(trial)))
+        self._watch.running.discard(_trial_name(trial))
+
+
+class _Silent(TrialProgressCallback):  # type: ignore[misc]
+    """Takes the place of Tune's own, which prints a line a trial although verbose is 0."""
+
+    def _print(self, msg: str) -> None:
+        pass
+
+
+class _Drained(tune.Stopper):  # type: ignore[misc]
+    """Ends the launch once a stop was asked for and the trials that ran have ended."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._watch.is_drained
+
+
+def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
+    run_trial(payloads[config["trial"]])
+
+
+def _trial_name(trial: Trial) -> str:
+    return str(trial.config["trial"])
+
+
+def _death_reason(trial: Trial) -> str:
+    """Return one line about a process that died: Ray knows the exit code and its guess."""
+    try:
+        error = trial.get_pickled_error() or trial.get_error()
+    except Exception as unreadable:  # the reason is a help; the death itself must be booked
+        error = unreadable
+    lines = [line.strip() for line in str(error or "no reason was given").splitlines()]
+    text = " ".join(line for line in lines if line)
+    return f"its process died: {text[:600]}"

@@ -1,0 +1,1 @@
+"""Sweep files: schema, loading, resolution, identity, comparability, audit. No torch, no Ray."""

@@ -1,0 +1,197 @@
+"""What two keys of a trial config must satisfy together, each with what to do instead."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING
+
+from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from rltune.spec.schema import (
+        Advantage,
+        LossConfig,
+        OptimConfig,
+        PolicyConfig,
+        RolloutConfig,
+        RolloutFilterConfig,
+        SokobanConfig,
+    )
+
+VIOLATION = "rltune_violation"
+"""Type of the pydantic error that carries violations in its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: at which key (relative to the checked section), and what to do."""
+
+    key: str
+    what: str
+    action: str
+
+
+def refuse(violations: Sequence[Violation]) -> None:
+    """Raise one pydantic error that carries all violations; do nothing without any."""
+    if violations:
+        text = " ".join(f"{violation.what} {violation.action}" for violation in violations)
+        raise PydanticCustomError(
+            VIOLATION, "{text}", {"text": text, "violations": tuple(violations)}
+        )
+
+
+def require_untruncated_top_p(top_p: float) -> float:
+    """Return top_p when it is 1: truncated sampling makes logp_old and logp incomparable (C12)."""
+    if top_p != 1.0:
+        what = f"{top_p!r} would truncate training samples, which biases every importance ratio."
+        refuse([Violation("", what, "Set it to 1.0; use rollout.temperature for sharper samples.")])
+    return top_p
+
+
+def require_untruncated_top_k(top_k: int) -> int:
+    """Return top_k when it is -1, for the reason of `require_untruncated_top_p`."""
+    if top_k != -1:
+        what = f"{top_k!r} would truncate training samples, which biases every importance ratio."
+        refuse([Violation("", what, "Set it to -1; use rollout.temperature for sharper samples.")])
+    return top_k
+
+
+def env_violations(env: "SokobanConfig") -> list[Violation]:
+    """Return what the episode limits contradict."""
+    found = []
+    reachable = env.max_turns * env.max_actions_per_turn
+    if env.max_actions > reachable:
+        what = (
+            f"{env.max_actions} actions can never be reached in {env.max_turns} turns of "
+            f"{env.max_actions_per_turn}."
+        )
+        found.append(Violation("max_actions", what, f"Give at most {reachable}."))
+    if env.max_actions_per_turn > env.max_actions:
+        what = f"{env.max_actions_per_turn} is more than env.max_actions, {env.max_actions}."
+        found.append(Violation("max_actions_per_turn", what, f"Give at most {env.max_actions}."))
+    if env.boxes > (env.size - 2) ** 2 // 3:
+        room = (env.size - 2) ** 2 // 3
+        what = f"{env.boxes} boxes do not fit a room of {env.size} x {env.size} cells."
+        found.append(Violation("boxes", what, f"Give at most {room}, or a larger env.size."))
+    return found
+
+
+def rollout_violations(rollout: "RolloutConfig") -> list[Violation]:
+    """Return what the token limits contradict."""
+    if rollout.max_response_tokens < rollout.max_context:
+        return []
+    what = f"{rollout.max_response_tokens} tokens of response leave no room for a prompt."
+    limit = f"Give less than rollout.max_context, {rollout.max_context}."
+    return [Violation("max_response_tokens", what, limit)]
+
+
+def loss_violations(loss: "LossConfig") -> list[Violation]:
+    """Return what the KL switch and its coefficient contradict: they are one knob."""
+    if loss.use_kl_loss and loss.kl_loss_coef == 0.0:
+        what = "0.0 with loss.use_kl_loss true runs a reference model for nothing."
+        action = "Give a coefficient above 0, or set loss.use_kl_loss to false."
+        return [Violation("kl_loss_coef", what, action)]
+    if not loss.use_kl_loss and loss.kl_loss_coef > 0.0:
+        what = f"{loss.kl_loss_coef!r} has no effect while loss.use_kl_loss is false."
+        action = "Set loss.use_kl_loss to true; couple it when this is the axis."
+        return [Violation("kl_loss_coef", what, action)]
+    return []
+
+
+def optim_violations(optim: "OptimConfig") -> list[Violation]:
+    """Return whether the micro batches fail to tile a mini batch."""
+    if optim.mini_batch_size % optim.micro_batch_size == 0:
+        return []
+    what = f"{optim.micro_batch_size} does not divide optim.mini_batch_size, "
+    what += f"{optim.mini_batch_size}."
+    return [Violation("micro_batch_size", what, "Give a divisor, so that no rollout is left over.")]
+
+
+def filter_is_active(rollout_filter: "RolloutFilterConfig") -> bool:
+    """Return whether the filter can drop a group: everything but top_p 1.0 with zeros kept."""
+    is_off = rollout_filter.strategy == "top_p" and rollout_filter.value >= 1.0
+    return not (is_off and rollout_filter.include_zero)
+
+
+def filter_value_violations(
+    rollout_filter: "RolloutFilterConfig", rollout: "RolloutConfig"
+) -> list[Violation]:
+    """Return whether the filter's value is outside the domain of its strategy."""
+    strategy, value = rollout_filter.strategy, rollout_filter.value
+    if strategy == "top_k_abs":
+        if value.is_integer() and 1 <= value <= rollout.groups:
+            return []
+        what = f"{value!r} is not a number of groups for strategy top_k_abs."
+        action = f"Give a whole number from 1 to rollout.groups, {rollout.groups}."
+        return [Violation("rollout_filter.value", what, action)]
+    if 0.0 < value <= 1.0:
+        return []
+    what = f"{value!r} is not a share for strategy {strategy}."
+    return [Violation("rollout_filter.value", what, "Give a number above 0 and at most 1.")]
+
+
+def group_violations(
+    rollout: "RolloutConfig", advantage: "Advantage", rollout_filter: "RolloutFilterConfig"
+) -> list[Violation]:
+    """Return what needs the spread of a group when a group has one member (B3)."""
+    if rollout.group_size > 1:
+        return []
+    needs = []
+    if advantage.kind == "grpo":
+        needs.append("advantage.kind grpo")
+    if filter_is_active(rollout_filter):
+        needs.append(f"rollout_filter.metric {rollout_filter.metric}")
+    action = "Give 2 or more; the spread of a single rollout is not defined."
+    return [
+        Violation("rollout.group_size", f"1 cannot be used with {need}.", action) for need in needs
+    ]
+
+
+def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Violation]:
+    """Return whether the mini batches fail to tile the rollouts of a step."""
+    rollouts = rollout.groups * rollout.group_size
+    if rollouts % optim.mini_batch_size == 0:
+        return []
+    what = (
+        f"{optim.mini_batch_size} does not divide the {rollouts} rollouts of a step "
+        "(rollout.groups x rollout.group_size)."
+    )
+    action = "Give a divisor, so that every optimiser step has the same size."
+    return [Violation("optim.mini_batch_size", what, action)]
+
+
+def prompt_violations(env: "SokobanConfig", policy: "PolicyConfig") -> list[Violation]:
+    """Return whether the tiny policy is shown text that its tokenizer does not know."""
+    if policy.model != "tiny" or env.prompt == "compact":
+        return []
+    what = f"{env.prompt!r} cannot be read by policy.model 'tiny'."
+    return [Violation("env.prompt", what, "Set it to compact, or choose another policy.model.")]
+
+
+def vocabulary_violations(loss: "LossConfig", policy: "PolicyConfig") -> list[Violation]:
+    """Return whether the exact KL is asked for over a large vocabulary."""
+    if policy.model == "tiny" or loss.kl_type not in ("full", "full+"):
+        return []
+    what = f"{loss.kl_type!r} needs the whole vocabulary of two models in memory."
+    action = "Use it with policy.model tiny, or choose k2 or k3+."
+    return [Violation("loss.kl_type", what, action)]
+
+
+CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
+    filter_value_violations,
+    group_violations,
+    batch_violations,
+    prompt_violations,
+    vocabulary_violations,
+)
+"""Checks over several sections; the parameters are named like the sections that they read."""
+
+
+def cross_violations(sections: Mapping[str, object]) -> list[Violation]:
+    """Return what sections contradict; a check whose sections are not all there is skipped."""
+    found = []
+    for check in CROSS_CHECKS:
+        names = tuple(signature(check).parameters)
+        if all(name in sections for name in names):
+            found += check(**{name: sections[name] for name in names})
+    return found

@@ -1,0 +1,119 @@
+"""What a check says: a rule, how bad, what was found, what to do, and whether it was accepted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rltune.types import Json
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    ERROR = "error"  # nothing is started, or the figure says that it proves nothing
+    WARNING = "warning"  # stamped on figures until remedied or accepted with a reason
+
+
+RULES = {
+    "S1": "conditions differ in the axis and its coupled keys only",
+    "S2": "every coupled key follows its rule in every condition, and has a reason",
+    "S3": "every other intervention knob is held explicitly",
+    "S4": "all conditions have the same seeds, at least three",
+    "S5": "equal budget: steps, rollouts a step, token limits, evaluation schedule",
+    "S6": "no two conditions are the same run",
+    "S7": "every value is in its knob's domain (proved by the schema when the file is loaded)",
+    "S8": "no known hidden second axis",
+    "S9": "sweeps of one protocol agree on every key that it does not free",
+    "A1": "one commit, package set, device kind, dtype, engine, weights and task manifest",
+    "A2": "the same prompts at every step in all conditions of a seed",
+    "A3": "consumed budgets are close: rollouts, tokens, optimiser steps, wall time",
+    "A4": "every trial reached its last step, or its early end is named",
+    "A5": "evaluated on the same frozen held-out tasks at the same steps",
+}
+"""Rule -> what holds when it finds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a rule found.
+
+    Attributes:
+        rule: `S1`.
+        severity: Error or warning.
+        message: What was found, with names and values.
+        remedy: What to do about it.
+        accepted_reason: The sweep file's reason for accepting a warning, or None.
+        code: The rule, or the rule with the kind of finding: `S8.k1_loss`.
+
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    remedy: str
+    accepted_reason: str | None = None
+    code: str = ""
+
+    def __str__(self) -> str:
+        """Return `S8.k1_loss warning: message remedy`, with the reason if it was accepted."""
+        accepted = f" Accepted: {self.accepted_reason}" if self.accepted_reason else ""
+        return f"{self.code or self.rule} {self.severity}: {self.message} {self.remedy}{accepted}"
+
+
+def error(rule: str, message: str, remedy: str) -> Finding:
+    """Return an error finding."""
+    return Finding(rule, Severity.ERROR, message, remedy, code=rule)
+
+
+def warning(code: str, message: str, remedy: str) -> Finding:
+    """Return a warning finding; the rule is the part of the code before the dot."""
+    return Finding(code.partition(".")[0], Severity.WARNING, message, remedy, code=code)
+
+
+def accept(findings: Sequence[Finding], reasons: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return findings with the written reason on each accepted warning; errors stay errors.
+
+    Args:
+        findings: What the rules found.
+        reasons: Rule (`S8`) or code (`S8.k1_loss`) -> reason; the code wins.
+
+    """
+    return tuple(
+        replace(finding, accepted_reason=reasons.get(finding.code, reasons.get(finding.rule)))
+        if finding.severity is Severity.WARNING
+        else finding
+        for finding in findings
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRow:
+    """One condition in the table of what moves: its axis and coupled keys with their values."""
+
+    condition: str
+    is_control: bool
+    settings: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparabilityReport:
+    """The static proof that only one knob moves, or why it fails.
+
+    Attributes:
+        ok: Whether there is no error.
+        errors: Findings that stop the sweep.
+        warnings: Findings that are stamped on figures, accepted ones included.
+        axis_table: A row per condition.
+
+    """
+
+    ok: bool
+    errors: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    axis_table: tuple[AxisRow, ...]
+
+
+def split(findings: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return (errors, warnings), each in the order given."""
+    errors = tuple(f for f in findings if f.severity is Severity.ERROR)
+    return errors, tuple(f for f in findings if f.severity is Severity.WARNING)

@@ -1,0 +1,119 @@
+"""S8: what is known to move along with a knob although no key says so. Each has a remedy."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rltune.spec.findings import Finding, warning
+from rltune.spec.identity import flatten
+from rltune.spec.keys import overlaps
+from rltune.spec.knobs import filter_is_on, updates_per_step
+
+Configs = Mapping[str, Mapping[str, Any]]
+"""Condition label -> flat config."""
+
+KEPT_TOKENS = ("rollout_filter", "env.max_turns", "env.max_actions", "env.max_actions_per_turn")
+"""Axes that change which tokens, or how many, are trained on."""
+
+
+def hidden_axes(
+    configs: Mapping[str, Mapping[str, Any]], moving: Sequence[str]
+) -> tuple[Finding, ...]:
+    """Return the S8 warnings of a sweep.
+
+    Args:
+        configs: Condition label -> resolved config.
+        moving: Dotted axis and coupled keys.
+
+    """
+    flat = {label: flatten(config) for label, config in configs.items()}
+    return (
+        *_dropped_groups(flat),
+        *_kl_without_gradient(flat),
+        *_scale_dependent_filter(flat),
+        *_moving_normaliser(flat, moving),
+        *_update_count(configs),
+    )
+
+
+def _named(labels: Sequence[str]) -> str:
+    return labels[0] if len(labels) == 1 else f"{len(labels)} conditions ({', '.join(labels)})"
+
+
+def _dropped_groups(flat: Configs) -> Iterator[Finding]:
+    labels = [
+        label
+        for label, config in flat.items()
+        if filter_is_on(config) and config["rollout_filter.on_drop"] == "drop"
+    ]
+    if labels:
+        yield warning(
+            "S8.drop_changes_updates",
+            f"The filter drops groups in {_named(labels)}, so the number of optimiser steps "
+            "depends on the rewards and differs between conditions.",
+            "Set rollout_filter.on_drop: mask.",
+        )
+
+
+def _kl_without_gradient(flat: Configs) -> Iterator[Finding]:
+    labels = [
+        label
+        for label, config in flat.items()
+        if config["loss.use_kl_loss"] and config["loss.kl_type"] == "k1"
+    ]
+    if labels:
+        yield warning(
+            "S8.k1_loss",
+            f"The KL loss in {_named(labels)} is k1 (logp - logp_ref), whose expected gradient is "
+            "zero on-policy: the coefficient adds noise, not a constraint.",
+            "Set loss.kl_type: k2, or k3+.",
+        )
+
+
+def _scale_dependent_filter(flat: Configs) -> Iterator[Finding]:
+    labels = [
+        label
+        for label, config in flat.items()
+        if config["rollout_filter.strategy"] == "top_p"
+        and config["rollout_filter.value"] < 1.0
+        and config["rollout_filter.mode"] == "softmax"
+    ]
+    if labels:
+        yield warning(
+            "S8.softmax_scale",
+            f"The filter in {_named(labels)} takes a share of softmax(score), which depends on "
+            "the scale of the reward: values may select identical groups, and do not carry over "
+            "to another environment.",
+            "Set rollout_filter.mode: mass.",
+        )
+
+
+def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+    modes = {config["loss.aggregation"] for config in flat.values()}
+    direct = [key for key in moving if key in ("loss.aggregation", "loss.sum_norm")]
+    if direct:
+        yield warning(
+            "S8.normaliser",
+            f"The axis {', '.join(direct)} changes the size of the gradient, and with it the "
+            "effective learning rate.",
+            "Tune optim.lr per condition, or compare at equal gradient norm.",
+        )
+        return
+    touching = [key for key in moving if any(overlaps(key, other) for other in KEPT_TOKENS)]
+    if touching and modes != {"seq-mean-token-sum-norm"}:
+        yield warning(
+            "S8.normaliser",
+            f"loss.aggregation {', '.join(sorted(modes))} divides by what is trained on, which "
+            f"{', '.join(touching)} changes: the weight of a token differs between conditions.",
+            "Set loss.aggregation: seq-mean-token-sum-norm with one loss.sum_norm.",
+        )
+
+
+def _update_count(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    counts = {label: updates_per_step(config) for label, config in configs.items()}
+    if len(set(counts.values())) > 1:
+        named = ", ".join(f"{label}: {count}" for label, count in counts.items())
+        yield warning(
+            "S8.update_count",
+            f"Optimiser steps per training step differ between conditions ({named}).",
+            "Move optim.mini_batch_size or optim.epochs along as a coupled key.",
+        )

@@ -1,0 +1,131 @@
+"""Identity of a trial: the same identity means the same run.
+
+The identity is sha256 over the canonical JSON of the full resolved config, minus the keys below,
+which cannot change a result. Values are hashed, never differences from a default: changing a
+default in the code must not make an old result pass for a new one.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rltune.types import Json
+
+EXCLUDED = {
+    "tracking": "where metrics are mirrored and how much is logged",
+    "checkpoint.every": "a trial taken up from a checkpoint is bit-equal to an uninterrupted one",
+    "checkpoint.keep_last": "old checkpoints are only deleted, never read",
+    "resources.cpus": "a reservation; the numerics follow resources.threads",
+    "resources.gpus": "a reservation; the device that was really used is in provenance.json",
+}
+"""Keys (or whole sections) outside the identity, each with the reason."""
+
+HEX_IN_ID = 10
+SLUG_LENGTH = 60
+_UNSAFE = re.compile(r"[^A-Za-z0-9.=_+-]+")
+
+
+def is_excluded(key: str) -> bool:
+    """Return whether a dotted key is outside the identity."""
+    return any(key == excluded or key.startswith(excluded + ".") for excluded in EXCLUDED)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return dotted leaf key -> value; lists and empty mappings are leaves."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, path + "."))
+        else:
+            flat[path] = value
+    return flat
+
+
+def _normal(value: Any) -> Any:
+    """Return value with string keys, lists for tuples, and no minus zero; refuse NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): _normal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_normal(item) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value!r} has no canonical JSON; give a finite number")
+        return value + 0.0  # -0.0 + 0.0 is 0.0
+    return value
+
+
+def canonical_json(obj: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, shortest round-trip floats.
+
+    Raises:
+        ValueError: A number is NaN or infinite.
+        TypeError: A value is not JSON.
+
+    """
+    return json.dumps(
+        _normal(obj), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def sha256_hex(text: str) -> str:
+    """Return the sha256 of a text in UTF-8, as 64 hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity_view(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dotted keys and values that the identity covers."""
+    return {key: value for key, value in flatten(config).items() if not is_excluded(key)}
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return the identity of a resolved config, as 64 hex digits."""
+    return sha256_hex(canonical_json(identity_view(config)))
+
+
+def trial_id(config: Mapping[str, Any], slug: str) -> str:
+    """Return `slug-<10 hex>`: readable, safe as a folder name, unique by the config."""
+    return f"{safe_slug(slug)}-{config_hash(config)[:HEX_IN_ID]}"
+
+
+def safe_slug(text: str) -> str:
+    """Return text as part of a folder name: no separators, no spaces, at most 60 characters."""
+    return _UNSAFE.sub("_", text).strip("._-")[:SLUG_LENGTH].rstrip("._-") or "trial"
+
+
+def value_text(value: Json) -> str:
+    """Return an axis value as people write it: `0.01`, `true`, `nofilter`."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def diff_configs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return dotted key -> (value in a, value in b) where they differ; MISSING for an absent key.
+
+    Works on any nested mapping, not only on trial configs. Numbers compare by value, but true is
+    not 1 and text is not a number.
+    """
+    return dict(_differences(flatten(a), flatten(b)))
+
+
+MISSING = "<absent>"
+
+
+def _differences(
+    a: Mapping[str, Any], b: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in sorted(a.keys() | b.keys()):
+        left, right = a.get(key, MISSING), b.get(key, MISSING)
+        if not same_value(left, right):
+            yield key, (left, right)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Return whether two JSON values are one: 1 and 1.0 are, true and 1 are not."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, bool) != isinstance(b, bool):
+        return False
+    return bool(a == b)

@@ -1,0 +1,261 @@
+"""From a sweep file to its resolved conditions; every problem is found before one is raised.
+
+Order of resolution: base, profile, hold, condition (axis value, then coupled keys), seed, --set.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem, SpecError
+from rltune.spec.axis_checks import axis_leaf_keys, check_axis, check_named_values, unknown_key
+from rltune.spec.conditions import Condition, axis_values, condition_layers
+from rltune.spec.identity import canonical_json, config_hash, flatten, sha256_hex
+from rltune.spec.keys import did_you_mean, nested
+from rltune.spec.overrides import override_layers
+from rltune.spec.problems import Locate, validate
+from rltune.spec.resolve import Layer, file_layer, lines_below, merge_layers, resolve_config
+from rltune.spec.sources import find_source
+from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
+from rltune.spec.yamlfile import YamlFile, read_yaml
+
+HASH_IN_NAME = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSweep:
+    """A sweep file with everything that it names, resolved and valid.
+
+    Attributes:
+        path: The sweep file, as given.
+        text: The file as read.
+        spec: The file as a typed tree.
+        profile: Name of the profile that was used.
+        overrides: The `--set` texts.
+        seeds: Seeds to run: the file's, or those asked for.
+        protocol: The protocol file, if the sweep names one.
+        conditions: In the order of the file; one of them is the control.
+        sweep_hash: 64 hex digits over what runs, independent of the seeds.
+
+    """
+
+    path: Path
+    text: str
+    spec: SweepSpec
+    profile: str
+    overrides: tuple[str, ...]
+    seeds: tuple[int, ...]
+    protocol: ProtocolSpec | None
+    conditions: tuple[Condition, ...]
+    sweep_hash: str
+
+    @property
+    def run_name(self) -> str:
+        """Return `<name>-<hash8>`, the name of the run folder."""
+        return f"{self.spec.name}-{self.sweep_hash[:HASH_IN_NAME]}"
+
+    @property
+    def control(self) -> Condition:
+        """Return the condition that the others are compared with."""
+        return next(condition for condition in self.conditions if condition.is_control)
+
+    @property
+    def axis_keys(self) -> tuple[str, ...]:
+        """Return the dotted leaf keys that the axis sets: one, or those of the bundles."""
+        return axis_leaf_keys(self.spec)
+
+    @property
+    def coupled_keys(self) -> tuple[str, ...]:
+        """Return the dotted keys that are declared to move with the axis."""
+        return tuple(coupled.key for coupled in self.spec.axis.coupled)
+
+    @property
+    def held_keys(self) -> tuple[str, ...]:
+        """Return the dotted leaf keys that the sweep file holds."""
+        return tuple(flatten(nested(self.spec.hold)))
+
+
+def load_sweep(
+    path: Path | str,
+    *,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+) -> LoadedSweep:
+    """Return a sweep file, resolved for a profile.
+
+    Args:
+        path: The sweep file.
+        profile: One of the sweep's allowed profiles; None takes its default.
+        overrides: `key=value` texts from the command line, applied last.
+        seeds: Seeds to run instead of the file's.
+
+    Raises:
+        SpecError: Carries every problem of the sweep and of the files that it names.
+
+    """
+    file = read_yaml(Path(path), kind="sweep file")
+    if isinstance(file, Problem):
+        raise SpecError(file)
+    problems: list[Problem] = []
+    locate = file.locate
+    spec: SweepSpec | None = validate(SweepSpec, file.data, locate, problems)
+    chosen = _profile(file.data, spec, profile, locate, problems)
+    protocol = _protocol(file, locate, problems)
+    shared = _shared_layers(file, chosen, locate, problems)
+    last = override_layers(overrides, spec, problems)
+    wanted = _seeds(spec, seeds, problems)
+    conditions: tuple[Condition, ...] = ()
+    if spec is not None and check_axis(spec, locate, problems):
+        conditions = _conditions(file, spec, shared, last, problems)
+    elif shared:
+        layers = [*shared, *last]
+        resolve_config(merge_layers(layers, problems), layers, problems)
+    if problems or spec is None:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return LoadedSweep(
+        path=Path(path),
+        text=file.text,
+        spec=spec,
+        profile=chosen,
+        overrides=tuple(overrides),
+        seeds=wanted,
+        protocol=protocol,
+        conditions=conditions,
+        sweep_hash=_sweep_hash(spec, conditions),
+    )
+
+
+def _profile(
+    data: Mapping[str, Any],
+    spec: SweepSpec | None,
+    asked: str | None,
+    locate: Locate,
+    problems: list[Problem],
+) -> str:
+    """Return the profile to use, from the raw data when the spec is not valid.
+
+    After a refused one, another is returned so that the rest can still be checked.
+    """
+    if spec is None:
+        profiles = data.get("profiles")
+        default = profiles.get("default") if isinstance(profiles, Mapping) else None
+        return asked or (default if isinstance(default, str) else "")
+    allowed = spec.profiles.allowed
+    chosen = allowed[0]
+    for name, where in (
+        (spec.profiles.default, locate(("profiles", "default"))),
+        (asked, "--profile"),
+    ):
+        if name is not None and name not in allowed:
+            what = f"{name!r} is not a profile of this sweep."
+            choices = f"Choose one of {', '.join(allowed)}."
+            problems.append(Problem(where, what, choices, did_you_mean(name, allowed)))
+        elif name is not None:
+            chosen = name
+    return chosen
+
+
+def _protocol(file: YamlFile, locate: Locate, problems: list[Problem]) -> ProtocolSpec | None:
+    name = file.data.get("protocol")
+    if not isinstance(name, str):
+        return None
+    found = find_source(file.path, "protocol", name, locate(("protocol",)))
+    if isinstance(found, Problem):
+        problems.append(found)
+        return None
+    here = found.locate
+    protocol: ProtocolSpec | None = validate(ProtocolSpec, found.data, here, problems)
+    for key in protocol.free if protocol is not None else ():
+        problems.extend(unknown_key(key, f"{found.where(('free', key))}: free"))
+    return protocol
+
+
+def _shared_layers(
+    file: YamlFile, profile: str, locate: Locate, problems: list[Problem]
+) -> list[Layer]:
+    """Return base, profile and hold as layers, as far as they can be read."""
+    layers = []
+    names = (
+        ("base", file.data.get("base"), ("base",)),
+        ("profile", profile, ("profiles", "allowed")),
+    )
+    for kind, name, path in names:
+        if not isinstance(name, str) or not name:
+            continue
+        found = find_source(file.path, kind, name, locate(path))
+        layer = found if isinstance(found, Problem) else file_layer(found)
+        if isinstance(layer, Problem):
+            problems.append(layer)
+        else:
+            layers.append(layer)
+    hold = file.data.get("hold")
+    if len(layers) == len(names) and isinstance(hold, Mapping):
+        try:
+            tree = nested(hold)
+        except ValueError:  # reported with the sweep file's own problems
+            tree = {}
+        layers.append(Layer(tree, str(file.path), lines_below(file, ("hold",)), "hold."))
+    return layers if len(layers) >= len(names) else []
+
+
+def _seeds(
+    spec: SweepSpec | None, asked: Sequence[int] | None, problems: list[Problem]
+) -> tuple[int, ...]:
+    if asked is None:
+        return spec.seeds if spec is not None else ()
+    for seed in dict.fromkeys(asked):
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
+            problems.append(
+                Problem("--seeds", f"{seed!r} is not a seed.", "Give whole numbers >= 0.")
+            )
+        elif list(asked).count(seed) > 1:
+            problems.append(Problem("--seeds", f"{seed} is given twice.", "Give each once."))
+    if not asked:
+        problems.append(
+            Problem("--seeds", "No seed is given.", "Give at least one, such as 0,1,2.")
+        )
+    return tuple(asked)
+
+
+def _conditions(
+    file: YamlFile,
+    spec: SweepSpec,
+    shared: list[Layer],
+    last: list[Layer],
+    problems: list[Problem],
+) -> tuple[Condition, ...]:
+    """Return every condition resolved with seed 0; adds what is wrong to problems."""
+    values = axis_values(spec.axis)
+    check_named_values(file.locate, spec, values, problems)
+    if not shared:
+        return ()
+    base = merge_layers(shared, problems)
+    seed = Layer({"seed": 0}, str(file.path))
+    conditions = []
+    for value in values:
+        own = condition_layers(file, spec.axis, value, problems)
+        merged = merge_layers([*own, seed, *last], problems, base)
+        config = resolve_config(merged, [*shared, *own, seed, *last], problems)
+        if config is not None:
+            conditions.append(
+                Condition(value.label, value.value, value.is_control, config, value.expected)
+            )
+    return tuple(conditions)
+
+
+def _sweep_hash(spec: SweepSpec, conditions: Sequence[Condition]) -> str:
+    """Return the hash of what runs: name, axis, metric and the conditions, without seeds."""
+    return sha256_hex(
+        canonical_json(
+            {
+                "name": spec.name,
+                "axis": spec.axis.key,
+                "metric": [spec.metric.name, spec.metric.mode],
+                "conditions": sorted(
+                    [c.label, c.is_control, config_hash(c.config)] for c in conditions
+                ),
+            }
+        )
+    )

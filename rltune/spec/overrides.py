@@ -1,0 +1,72 @@
+"""`--set key=value`: the last layer, which may not touch what the sweep is about."""
+
+from collections.abc import Sequence
+
+import yaml
+
+from rltune.errors import Problem
+from rltune.spec.conditions import axis_values
+from rltune.spec.identity import flatten
+from rltune.spec.keys import config_keys, did_you_mean, nested, overlaps
+from rltune.spec.resolve import Layer
+from rltune.spec.sweep_schema import SweepSpec
+from rltune.spec.yamlfile import parse_value
+
+
+def override_layers(
+    overrides: Sequence[str], spec: SweepSpec | None, problems: list[Problem]
+) -> list[Layer]:
+    """Return one layer for each `key=value` text; adds refused ones to problems.
+
+    Args:
+        overrides: The texts, in order; a later one wins.
+        spec: The sweep whose axis, coupled and held keys are protected, if it is valid.
+        problems: Collects what is wrong.
+
+    """
+    guarded = _guarded(spec) if spec is not None else {}
+    layers = []
+    for text in overrides:
+        layer = _layer(text)
+        problem = layer if isinstance(layer, Problem) else _refusal(text, guarded)
+        if problem is not None:
+            problems.append(problem)
+        elif isinstance(layer, Layer):
+            layers.append(layer)
+    return layers
+
+
+def _layer(text: str) -> Layer | Problem:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        return Problem(
+            f"--set {text}", "is not of the form key=value.", "Example: budget.steps=20."
+        )
+    if key not in config_keys():
+        hint = did_you_mean(key, config_keys())
+        return Problem(f"--set {text}", f"{key!r} is not a config key.", action=hint)
+    try:
+        parsed = parse_value(value)
+    except (yaml.YAMLError, RecursionError):
+        return Problem(
+            f"--set {text}", f"{value!r} is not a YAML value.", action="Put it in quotes."
+        )
+    return Layer(nested({key: parsed}), f"--set {text}")
+
+
+def _guarded(spec: SweepSpec) -> dict[str, str]:
+    """Return protected dotted key -> why it is protected."""
+    guarded = dict.fromkeys(flatten(nested(spec.hold)), "held by this sweep")
+    guarded |= {coupled.key: "coupled with the axis" for coupled in spec.axis.coupled}
+    for value in axis_values(spec.axis):
+        guarded |= dict.fromkeys(flatten(value.data), "the axis of this sweep")
+    return guarded | {"seed": "set by the seeds of this sweep"}
+
+
+def _refusal(text: str, guarded: dict[str, str]) -> Problem | None:
+    key = text.partition("=")[0]
+    for other, why in guarded.items():
+        if overlaps(key, other):
+            action = "Use --seeds." if other == "seed" else "Edit the sweep file instead."
+            return Problem(f"--set {text}", f"{other!r} is {why}.", action=action)
+    return None

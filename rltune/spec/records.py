@@ -1,0 +1,66 @@
+"""What the audit reads of one trial: the content of its folder as a frozen record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.types import TrialResult, TrialSpec, TrialStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """One trial as its folder tells it.
+
+    Attributes:
+        spec: spec.json.
+        provenance: provenance.json; empty before the trial starts.
+        metrics: Lines of metrics.jsonl: step 0 (the first gate), then one a training step.
+        heldout: Lines of heldout.jsonl: one a gate.
+        result: The DONE marker, if there is one.
+        failure: The FAILED marker, if there is one.
+
+    """
+
+    spec: TrialSpec
+    provenance: Mapping[str, Any]
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    heldout: tuple[Mapping[str, Any], ...] = ()
+    result: TrialResult | None = None
+    failure: Mapping[str, Any] | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether anything was recorded."""
+        return bool(self.provenance or self.metrics or self.result or self.failure)
+
+    @property
+    def last_step(self) -> int:
+        """The last training step with metrics; 0 without any."""
+        return max((row["step"] for row in self.metrics), default=0)
+
+    @property
+    def planned_steps(self) -> int:
+        """The training steps that the config asks for."""
+        return int(self.spec.config["budget"]["steps"])
+
+    @property
+    def task_hashes(self) -> Mapping[int, str]:
+        """Training step -> hash of the task ids that it drew."""
+        return {
+            row["step"]: row["rollout/task_hash"]
+            for row in self.metrics
+            if row["step"] > 0 and "rollout/task_hash" in row
+        }
+
+    @property
+    def gate_steps(self) -> list[int]:
+        """Steps at which the held-out gate must have run: 0, every n, and the last one.
+
+        A trial that is not done owes no gate at the step where it happens to be.
+        """
+        if not self.metrics:
+            return []
+        every, last = int(self.spec.config["gate"]["every"]), self.last_step
+        is_done = self.result is not None and self.result.status is TrialStatus.DONE
+        steps = {step for step in range(0, last + 1, every) if step < last or is_done}
+        return sorted(steps | ({last} if is_done else set()))

@@ -1,0 +1,146 @@
+"""From layers (base, profile, hold, condition, --set) to one validated trial config."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rltune.errors import Problem
+from rltune.spec.identity import flatten
+from rltune.spec.keys import VARIANT_SECTIONS, nested
+from rltune.spec.problems import validate
+from rltune.spec.schema import TrialConfig, to_plain
+from rltune.spec.yamlfile import KeyPath, YamlFile
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One source of config keys, which remembers where each key was written.
+
+    Attributes:
+        data: Nested keys, without dots.
+        origin: File (or `--set`) named in messages.
+        lines: Line of each key path of data, where known.
+        shown: Put before the dotted key in messages: `hold.`.
+
+    """
+
+    data: Mapping[str, Any]
+    origin: str
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    shown: str = ""
+
+    def where(self, path: KeyPath) -> str:
+        """Return `file:line: key` of a key path."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.lines:
+                return f"{self.origin}:{self.lines[path[:end]]}: {self.shown}{'.'.join(path)}"
+        return f"{self.origin}: {self.shown}{'.'.join(path)}"
+
+    def depth(self, path: KeyPath) -> int:
+        """Return how many leading parts of a key path this layer sets."""
+        node: Any = self.data
+        for i, part in enumerate(path):
+            if not isinstance(node, Mapping) or part not in node:
+                return i
+            node = node[part]
+        return len(path)
+
+
+def file_layer(file: YamlFile) -> Layer | Problem:
+    """Return a whole config file as a layer, its dotted keys nested."""
+    try:
+        data = nested(file.data)
+    except ValueError as error:
+        return Problem(str(file.path), f"{error}, once with dots and once nested.", "Keep one.")
+    return Layer(data, str(file.path), lines_below(file, ()))
+
+
+def lines_below(file: YamlFile, prefix: KeyPath, target: KeyPath = ()) -> dict[KeyPath, int]:
+    """Return the lines of the keys below a prefix, as key paths of a config below target.
+
+    Dotted keys (`loss.kl_loss_coef: 0`) are split, as `rltune.spec.keys.nested` splits them.
+    """
+    found: dict[KeyPath, int] = {}
+    for path, line in file.lines.items():
+        if path[: len(prefix)] == prefix:
+            tail = tuple(part for name in path[len(prefix) :] for part in name.split("."))
+            found[target + tail] = line
+    return found
+
+
+def merge_layers(
+    layers: Sequence[Layer], problems: list[Problem], base: DictConfig | None = None
+) -> DictConfig:
+    """Return layers merged in order, later ones winning; lists are replaced, mappings merged.
+
+    A layer that chooses another `kind` replaces the section: the other variant's keys mean nothing.
+    A layer that cannot be merged is left out, and why is added to problems.
+    """
+    merged = base if base is not None else OmegaConf.create({})
+    for layer in layers:
+        problems.extend(_placeholders(layer))
+        try:
+            data = OmegaConf.create(dict(layer.data))
+            merged = OmegaConf.merge(_without_replaced_variants(merged, layer.data), data)
+        except OmegaConfBaseException as error:
+            problems.append(_unresolved(error, [layer]))
+    return merged
+
+
+def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> DictConfig:
+    for section in VARIANT_SECTIONS:
+        new, old = data.get(section), merged.get(section)
+        if not isinstance(new, Mapping) or not isinstance(old, DictConfig):
+            continue
+        if new.get("kind", old.get("kind")) != old.get("kind"):
+            merged = OmegaConf.masked_copy(merged, [key for key in merged if key != section])
+    return merged
+
+
+def resolve_config(
+    merged: DictConfig, layers: Sequence[Layer], problems: list[Problem]
+) -> dict[str, Any] | None:
+    """Return the validated config as plain values, or None after adding problems.
+
+    Args:
+        merged: The layers, merged.
+        layers: The same layers, for naming where a wrong key was written.
+        problems: Collects what is wrong.
+
+    """
+    try:
+        plain = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        problems.append(_unresolved(error, layers))
+        return None
+    if not isinstance(plain, dict):
+        return None
+    config = validate(TrialConfig, plain, lambda path: _locate(layers, path), problems)
+    return to_plain(config) if config is not None else None
+
+
+def _placeholders(layer: Layer) -> list[Problem]:
+    """Return the keys whose value is OmegaConf's placeholder; merging would skip them silently."""
+    return [
+        Problem(layer.where(tuple(key.split("."))), "'???' is a placeholder.", "Give a value.")
+        for key, value in flatten(layer.data).items()
+        if value == "???"
+    ]
+
+
+def _unresolved(error: OmegaConfBaseException, layers: Sequence[Layer]) -> Problem:
+    key = tuple(str(error.full_key).split(".")) if error.full_key else ()
+    text = str(error).splitlines()[0].rstrip(".")
+    return Problem(_locate(layers, key), f"cannot be resolved: {text}.")
+
+
+def _locate(layers: Sequence[Layer], path: KeyPath) -> str:
+    """Return where a key path was last written; for a missing key, its section."""
+    best = layers[0]
+    for layer in layers:
+        if layer.depth(path) >= best.depth(path):
+            best = layer
+    return best.where(path)

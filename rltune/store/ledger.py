@@ -1,0 +1,182 @@
+"""The ledger of a sweep: what its driver planned, started and saw end. Only the driver writes it.
+
+Ray's own state is never the source of truth; what is left to run follows from this file
+and the markers in the trial folders.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem
+from rltune.store.files import to_json, utc_now
+from rltune.store.jsonl import append_jsonl_many, read_jsonl
+
+
+class LedgerEvent(StrEnum):
+    """What happened to a trial."""
+
+    PLANNED = "planned"  # part of the sweep
+    STARTED = "started"  # handed to Ray
+    DONE = "done"  # wrote its DONE marker
+    FAILED = "failed"  # raised
+    DIVERGED = "diverged"  # a loss or gradient was not finite
+    INTERRUPTED = "interrupted"  # stopped from outside, with a checkpoint
+    LOST = "lost"  # started, and its driver died before it saw the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One line of ledger.jsonl."""
+
+    time: str
+    event: LedgerEvent
+    trial_id: str
+    attempt: int  # 0 for planned, then 1, 2, ...
+    launch: str  # name of the driver's launch: one Tuner, one folder under tune/
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLedger:
+    """The entries of one trial, folded.
+
+    Attributes:
+        trial_id: Name of the trial.
+        attempts: How many attempts were started.
+        last: The last entry.
+
+    """
+
+    trial_id: str
+    attempts: int
+    last: LedgerEntry
+
+    @property
+    def is_open(self) -> bool:
+        """Started and not ended: running while its driver lives, lost when it does not."""
+        return self.last.event is LedgerEvent.STARTED
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """Every trial of the ledger, in the order in which they were first named."""
+
+    trials: Mapping[str, TrialLedger]
+    problems: tuple[Problem, ...]
+
+    def lost(self, *, driver_lives: bool) -> tuple[TrialLedger, ...]:
+        """Return the trials that were started and will never report an end."""
+        return (
+            () if driver_lives else tuple(trial for trial in self.trials.values() if trial.is_open)
+        )
+
+    def attempts(self, trial_id: str) -> int:
+        """Return how many attempts of a trial were started."""
+        trial = self.trials.get(trial_id)
+        return trial.attempts if trial else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """An append-only ledger.jsonl."""
+
+    path: Path
+
+    def append(self, *entries: LedgerEntry) -> None:
+        """Write entries, each durable when this returns."""
+        append_jsonl_many(self.path, [to_json(entry) for entry in entries])
+
+    def plan(self, trial_ids: Sequence[str], *, launch: str) -> None:
+        """Write `planned` for the trials that the ledger does not know yet."""
+        known = self.read().trials
+        self.append(
+            *(
+                LedgerEntry(
+                    time=utc_now(),
+                    event=LedgerEvent.PLANNED,
+                    trial_id=name,
+                    attempt=0,
+                    launch=launch,
+                )
+                for name in trial_ids
+                if name not in known
+            )
+        )
+
+    def start(self, trial_id: str, *, launch: str) -> int:
+        """Write `started` and return the number of the new attempt, from 1."""
+        attempt = self.read().attempts(trial_id) + 1
+        self.append(
+            LedgerEntry(
+                time=utc_now(),
+                event=LedgerEvent.STARTED,
+                trial_id=trial_id,
+                attempt=attempt,
+                launch=launch,
+            )
+        )
+        return attempt
+
+    def end(
+        self, trial_id: str, event: LedgerEvent, *, attempt: int, launch: str, reason: str = ""
+    ) -> None:
+        """Write how an attempt ended."""
+        if event in (LedgerEvent.PLANNED, LedgerEvent.STARTED):
+            raise ValueError(f"{event.value!r} is not an end")
+        self.append(
+            LedgerEntry(
+                time=utc_now(),
+                event=event,
+                trial_id=trial_id,
+                attempt=attempt,
+                launch=launch,
+                reason=reason,
+            )
+        )
+
+    def close_lost(self, *, launch: str) -> tuple[TrialLedger, ...]:
+        """Write `lost` for every open attempt and return them.
+
+        Call it holding the driver lock, before starting any.
+        """
+        lost = self.read().lost(driver_lives=False)
+        for trial in lost:
+            reason = f"launch {trial.last.launch} ended before it reported this attempt's end"
+            self.end(
+                trial.trial_id,
+                LedgerEvent.LOST,
+                attempt=trial.last.attempt,
+                launch=launch,
+                reason=reason,
+            )
+        return lost
+
+    def read(self) -> LedgerState:
+        """Fold the file to one state per trial; report and skip lines that are no entries."""
+        read = read_jsonl(self.path)
+        problems = list(read.problems)
+        trials: dict[str, TrialLedger] = {}
+        for row in read.rows:
+            entry = _entry(row)
+            if entry is None:
+                problems.append(
+                    Problem(
+                        str(self.path), f"not a ledger entry: {row!r}.", action="It is skipped."
+                    )
+                )
+                continue
+            before = trials.get(entry.trial_id)
+            attempts = max(before.attempts if before else 0, entry.attempt)
+            trials[entry.trial_id] = TrialLedger(entry.trial_id, attempts, entry)
+        return LedgerState(trials, tuple(problems))
+
+
+def _entry(row: Mapping[str, Any]) -> LedgerEntry | None:
+    try:
+        entry = LedgerEntry(**row)
+        return replace(entry, event=LedgerEvent(entry.event), attempt=int(entry.attempt))
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,274 @@
+"""The folders of a sweep and of a trial: where each file is, the markers, and what they say.
+
+A trial's state is read from its files alone. DONE holds its result, FAILED why it ended;
+both appear by atomic rename, so a marker that exists is whole.
+"""
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem, StoreError
+from rltune.store.failure import TrialFailure
+from rltune.store.files import read_json, write_json_atomic
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@~-]*")
+
+
+def _require_name(name: str, what: str) -> str:
+    """Return `name` when it can name a folder and sit in a TSV cell as it is."""
+    if not _NAME.fullmatch(name):
+        raise StoreError(
+            Problem(
+                what,
+                f"{name!r} cannot name a folder.",
+                f"Allowed: {_NAME.pattern}, no slash or space.",
+            )
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDir:
+    """The files of one trial: `runs/<sweep>/trials/<trial_id>/`."""
+
+    path: Path
+
+    def create(self) -> "TrialDir":
+        """Make the folders that are missing."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        return self
+
+    @property
+    def trial_id(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        """Resolved config, every default spelled out."""
+        return self.path / "config.yaml"
+
+    @property
+    def spec(self) -> Path:
+        """The TrialSpec as JSON."""
+        return self.path / "spec.json"
+
+    @property
+    def provenance(self) -> Path:
+        """Commit, versions, hardware, weights; written when the trial starts."""
+        return self.path / "provenance.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One object per optimiser step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def heldout(self) -> Path:
+        """One object per gate, with the outcome of every held-out task."""
+        return self.path / "heldout.jsonl"
+
+    @property
+    def episodes(self) -> Path:
+        """Every rollout group."""
+        return self.path / "episodes.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def latest(self) -> Path:
+        """Relative symlink to the newest whole checkpoint."""
+        return self.checkpoints / "latest"
+
+    @property
+    def best_heldout(self) -> Path:
+        """Relative symlink to the checkpoint that the gate chose."""
+        return self.checkpoints / "best_heldout"
+
+    @property
+    def log(self) -> Path:
+        """Standard output and error of the trial."""
+        return self.path / "trial.log"
+
+    @property
+    def done(self) -> Path:
+        """DONE marker."""
+        return self.path / "DONE"
+
+    @property
+    def failed(self) -> Path:
+        """FAILED marker."""
+        return self.path / "FAILED"
+
+    def checkpoint(self, step: int) -> Path:
+        """Folder of the checkpoint after `step` optimiser steps."""
+        return self.checkpoints / f"step-{step:06d}"
+
+    def write_spec(self, spec: TrialSpec) -> None:
+        """Write the TrialSpec."""
+        write_json_atomic(self.spec, spec)
+
+    def read_spec(self) -> TrialSpec:
+        """Read the TrialSpec; StoreError when it is missing or of another version."""
+        data = _require_fields(read_json(self.spec), TrialSpec, self.spec)
+        return TrialSpec(**data)
+
+    def write_done(self, result: TrialResult) -> None:
+        """Mark the trial as finished."""
+        write_json_atomic(self.done, result)
+
+    def read_done(self) -> TrialResult | None:
+        """Return the result, or None when the trial has none yet."""
+        if not self.done.exists():
+            return None
+        data = _require_fields(read_json(self.done), TrialResult, self.done)
+        try:
+            return _result_from(data)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise StoreError(
+                Problem(str(self.done), f"does not hold a TrialResult ({error}).")
+            ) from error
+
+    def write_failed(self, failure: TrialFailure) -> None:
+        """Mark this attempt as ended without a result."""
+        write_json_atomic(self.failed, failure)
+
+    def read_failed(self) -> TrialFailure | None:
+        """Return why the last attempt failed, or None."""
+        if not self.failed.exists():
+            return None
+        data = _require_fields(read_json(self.failed), TrialFailure, self.failed)
+        try:
+            return TrialFailure(**data | {"kind": RowStatus(data["kind"])})
+        except ValueError as error:
+            raise StoreError(
+                Problem(str(self.failed), f"does not hold a TrialFailure ({error}).")
+            ) from error
+
+    def clear_failed(self) -> None:
+        """Set the marker of an earlier attempt aside as `FAILED.<attempt>`: a new one begins."""
+        if failure := self.read_failed():
+            self.failed.rename(self.failed.with_name(f"FAILED.{failure.attempt}"))
+
+
+def _result_from(data: dict[str, Any]) -> TrialResult:
+    """Build the result; its floats may be the strings that stand for NaN and the infinities."""
+    metrics = ("heldout_metric", "base_metric", "final_metric", "pool_metric", "train_s", "total_s")
+    typed: dict[str, Any] = {name: float(data[name]) for name in metrics}
+    typed["status"] = TrialStatus(data["status"])
+    typed["budget"] = {key: float(value) for key, value in data["budget"].items()}
+    return TrialResult(**data | typed)
+
+
+def _require_fields(data: Any, record: type, path: Path) -> dict[str, Any]:
+    """Return the object when its keys are exactly the fields of `record`."""
+    names = {field.name for field in fields(record)}
+    if not isinstance(data, dict) or set(data) != names:
+        given = sorted(data) if isinstance(data, dict) else type(data).__name__
+        raise StoreError(
+            Problem(
+                str(path),
+                f"does not hold a {record.__name__}: it has {given}.",
+                f"Expected {sorted(names)}.",
+                "Another version of rltune wrote it; move the file away to run the trial again.",
+            )
+        )
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The files of one sweep: `runs/<sweep>-<hash8>/`."""
+
+    path: Path
+
+    def create(self) -> "RunDir":
+        """Make the folders that are missing."""
+        self.trials.mkdir(parents=True, exist_ok=True)
+        self.tune.mkdir(exist_ok=True)
+        return self
+
+    @property
+    def sweep(self) -> Path:
+        """The sweep file as it was read."""
+        return self.path / "sweep.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """Every trial, resolved."""
+        return self.path / "plan.json"
+
+    @property
+    def comparability(self) -> Path:
+        """What the check before the run found."""
+        return self.path / "comparability.json"
+
+    @property
+    def audit(self) -> Path:
+        """What the check of the finished trials found."""
+        return self.path / "audit.json"
+
+    @property
+    def results(self) -> Path:
+        """The lineage table."""
+        return self.path / "results.tsv"
+
+    @property
+    def ledger(self) -> Path:
+        """What the driver planned, started and saw end."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the driver while it lives."""
+        return self.path / "driver.lock"
+
+    @property
+    def tune(self) -> Path:
+        """Ray Tune's own folders, one a launch; never the source of truth."""
+        return self.path / "tune"
+
+    @property
+    def trials(self) -> Path:
+        """Folder of the trial folders."""
+        return self.path / "trials"
+
+    def tasks(self, env_hash: str = "") -> Path:
+        """Task manifest; with the hash of an env section when the axis changes the env."""
+        return self.path / (f"tasks-{env_hash[:8]}.json" if env_hash else "tasks.json")
+
+    def trial(self, trial_id: str) -> TrialDir:
+        """Folder of one trial; StoreError when the id cannot name a folder."""
+        return TrialDir(self.trials / _require_name(trial_id, "trial_id"))
+
+    def trial_dirs(self) -> tuple[TrialDir, ...]:
+        """Folders of the trials that exist, by name."""
+        if not self.trials.is_dir():
+            return ()
+        return tuple(TrialDir(path) for path in sorted(self.trials.iterdir()) if path.is_dir())
+
+
+def trial_status(trial: TrialDir) -> TrialStatus:
+    """Return the status that the trial's files prove.
+
+    RUNNING means started and without a marker: whether its process still lives is the
+    driver's to know, since a killed process leaves the same files.
+    """
+    if result := trial.read_done():
+        return result.status
+    if failure := trial.read_failed():
+        return failure.trial_status
+    if trial.provenance.exists() or trial.metrics.exists():
+        return TrialStatus.RUNNING
+    return TrialStatus.PENDING
+
+
+def heartbeat(trial: TrialDir) -> float | None:
+    """Return when the trial last wrote a metric (seconds since the epoch). Information only."""
+    return trial.metrics.stat().st_mtime if trial.metrics.exists() else None

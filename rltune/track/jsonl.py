@@ -1,0 +1,39 @@
+"""The record of truth: one JSON object per optimiser step."""
+
+from collections.abc import Callable, Mapping
+
+from rltune.track.base import Metrics, require_step
+from rltune.types import TrialStatus
+
+Append = Callable[[Mapping[str, object]], None]
+"""Appends one record durably: `partial(append_jsonl, trial.metrics)` of `rltune.store.jsonl`."""
+
+
+class JsonlTracker:
+    """Hand each step's metrics to the metrics file, numbers and text alike.
+
+    It raises when a record cannot be written: a trial whose metrics are lost must stop.
+    The summary and the status are in the trial's DONE and FAILED markers, not here.
+
+    Args:
+        append: Writes one record. Passed in, since trackers and stores do not know each other.
+
+    """
+
+    def __init__(self, append: Append) -> None:
+        self._append = append
+        self._is_closed = False
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        """Append `{"step": step, **metrics}`."""
+        require_step(step, metrics)
+        if self._is_closed:
+            raise ValueError(f"step {step} was logged after close")
+        self._append({"step": step, **metrics})
+
+    def summary(self, values: Metrics) -> None:
+        """Write nothing; the DONE marker has it."""
+
+    def close(self, status: TrialStatus) -> None:
+        """Accept no more records."""
+        self._is_closed = True

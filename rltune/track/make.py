@@ -1,0 +1,66 @@
+"""Which trackers a trial gets."""
+
+from pathlib import Path
+from typing import Literal
+
+from rltune.track.base import MultiTracker, Tracker, Warn
+from rltune.track.jsonl import Append, JsonlTracker
+from rltune.track.wandb_tracker import WandbRun, WandbTracker
+from rltune.types import TrialSpec
+
+WandbMode = Literal["disabled", "offline", "online"]
+
+
+def wandb_run(
+    spec: TrialSpec, folder: Path, *, mode: Literal["offline", "online"], project: str | None
+) -> WandbRun:
+    """Return the W&B run of a trial.
+
+    Condition, axis, seed and identity are in the config as well as in group and tags:
+    the config survives every export.
+    """
+    identity = {
+        "trial_id": spec.trial_id,
+        "sweep": spec.sweep,
+        "axis_key": spec.axis_key,
+        "axis_value": spec.axis_value,
+        "condition": spec.condition,
+        "is_control": spec.is_control,
+        "config_hash": spec.config_hash,
+    }
+    control = ("control",) if spec.is_control else ()
+    return WandbRun(
+        trial_id=spec.trial_id,
+        project=project or "rltune",
+        group=spec.sweep,
+        tags=(f"axis:{spec.axis_key}", spec.condition, f"seed:{spec.seed}", *control),
+        config={**spec.config, "rltune": identity},
+        folder=folder,
+        mode=mode,
+    )
+
+
+def make_trackers(
+    spec: TrialSpec,
+    folder: Path,
+    *,
+    append: Append,
+    wandb: WandbMode,
+    project: str | None,
+    warn: Warn,
+) -> MultiTracker:
+    """Return the trackers of a trial: the metrics file first, then W&B unless disabled.
+
+    Args:
+        spec: The trial.
+        folder: Its folder.
+        append: Appends one record to its metrics file.
+        wandb: `tracking.wandb` of the config.
+        project: `tracking.project`; None is "rltune".
+        warn: Takes one line when W&B fails.
+
+    """
+    trackers: list[Tracker] = [JsonlTracker(append)]
+    if wandb != "disabled":
+        trackers.append(WandbTracker(wandb_run(spec, folder, mode=wandb, project=project), warn))
+    return MultiTracker(tuple(trackers))

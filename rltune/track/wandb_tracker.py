@@ -1,0 +1,166 @@
+r"""Weights & Biases, offline or online. A failure here is said once and never ends the trial.
+
+Facts behind the choices (wandb 0.31): run ids may not contain `:;,#?/'` and projects not
+`/\#?%:`; a step given to `log` that goes backwards is dropped silently, so `step` is logged
+as a metric and declared the axis; an offline run that is killed leaves nothing, so the
+metrics file and not W&B is the record; `finish` waits for uploads without limit unless told.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal
+
+from rltune.track.base import Metrics, Warn, require_step
+from rltune.types import TrialStatus
+
+_ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9._=+-]")
+_ILLEGAL_IN_PROJECT = re.compile(r"[/\\#?%:]")
+_MAX_ID = 100
+_MAX_TAG = 64
+_CLEAN = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY})
+
+
+def wandb_run_id(trial_id: str) -> str:
+    """Return the legal run id of a trial: always the same, different for different trials."""
+    clean = _ILLEGAL_IN_ID.sub("-", trial_id)
+    if clean == trial_id and len(clean) <= _MAX_ID:
+        return clean
+    digest = hashlib.sha256(trial_id.encode()).hexdigest()[:8]
+    return f"{clean[: _MAX_ID - 9]}-{digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WandbRun:
+    """What a W&B run is called and holds.
+
+    Attributes:
+        trial_id: Gives the run its id and name.
+        project: W&B project.
+        group: The sweep; W&B draws the runs of a group together.
+        tags: Short labels to filter by.
+        config: Resolved config and identity; nested mappings are shown with dots.
+        folder: The trial's folder; W&B writes into `wandb/` below it.
+        mode: `offline` writes files for a later `wandb sync`.
+        init_timeout_s: How long starting may take.
+        finish_timeout_s: How long the end waits for uploads.
+
+    """
+
+    trial_id: str
+    project: str
+    group: str
+    tags: tuple[str, ...]
+    config: Mapping[str, Any]
+    folder: Path
+    mode: Literal["offline", "online"]
+    init_timeout_s: float = 60.0
+    finish_timeout_s: float = 120.0
+
+
+class WandbTracker:
+    """Mirror the numbers of a trial to W&B.
+
+    The first failure, at whatever call, is passed to `warn` and ends the mirroring.
+
+    Args:
+        run: Names and settings.
+        warn: Takes the one warning.
+
+    """
+
+    def __init__(self, run: WandbRun, warn: Warn) -> None:
+        self.run_id = wandb_run_id(run.trial_id)
+        self._warn = warn
+        self._run: Any = None
+        self._has_failed = False
+        self._guard("start", lambda: self._start(run))
+
+    def log(self, step: int, metrics: Metrics) -> None:
+        """Log the numbers; text is left out."""
+        require_step(step, metrics)
+        if self._is_on:
+            self._guard("log", lambda: self._run.log({"step": step, **_numbers(metrics)}))
+
+    def summary(self, values: Metrics) -> None:
+        """Set the run's summary, text included."""
+        if self._is_on:
+            self._guard("write the summary", lambda: self._run.summary.update(dict(values)))
+
+    def close(self, status: TrialStatus) -> None:
+        """Finish, after a failure too; a trial that did not end well is shown as failed."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._guard("finish", lambda: _finish(run, status))
+
+    @property
+    def _is_on(self) -> bool:
+        return self._run is not None and not self._has_failed
+
+    def _start(self, run: WandbRun) -> None:
+        self._run = _init(run, self.run_id)
+
+    def _guard(self, doing: str, call: Callable[[], object]) -> None:
+        """Run `call`; warn of the first error and stop mirroring."""
+        try:
+            call()
+        except Exception as error:  # whatever W&B raises must not end a trial
+            if self._has_failed:
+                return
+            self._has_failed = True
+            self._warn(
+                f"W&B could not {doing}: {type(error).__name__}: {error}. The trial goes on "
+                "without it and metrics.jsonl has everything; `tracking.wandb: disabled` leaves "
+                "W&B out."
+            )
+
+
+def _numbers(metrics: Mapping[str, object]) -> dict[str, int | float]:
+    """Return what W&B can draw: numbers of any library, no text and no booleans."""
+    return {key: number for key, value in metrics.items() if (number := _number(value)) is not None}
+
+
+def _number(value: object) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Real):
+        return None
+    return value if isinstance(value, int) else float(value)
+
+
+def _init(run: WandbRun, run_id: str) -> Any:
+    import wandb
+
+    started = wandb.init(
+        id=run_id,
+        name=run.trial_id[:128],
+        project=_ILLEGAL_IN_PROJECT.sub("-", run.project),
+        group=run.group,
+        job_type="train",
+        tags=[tag[:_MAX_TAG] for tag in run.tags],
+        config=dict(run.config),
+        dir=run.folder,
+        mode=run.mode,
+        # Offline sessions of one id are put together by `wandb sync`; asking to resume only warns.
+        resume="allow" if run.mode == "online" else None,
+        reinit="create_new",
+        settings=wandb.Settings(
+            silent=True,
+            console="off",
+            init_timeout=run.init_timeout_s,
+            finish_timeout=run.finish_timeout_s,
+            login_timeout=run.init_timeout_s,
+            x_disable_stats=True,
+            save_code=False,
+            disable_git=True,
+        ),
+    )
+    started.define_metric("step")
+    started.define_metric("*", step_metric="step")
+    return started
+
+
+def _finish(run: Any, status: TrialStatus) -> None:
+    run.summary["trial/status"] = status.value
+    run.finish(exit_code=0 if status in _CLEAN else 1)

@@ -1,0 +1,219 @@
+"""Checkpoints: safetensors plus JSON, written beside and renamed, never pickled.
+
+Random draws come from named streams (maths.streams), so no generator state needs saving: the step
+is the state of all of them.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from rltune.errors import CheckpointError
+from rltune.gate import GateResult
+from rltune.store.files import fsync_dir, link_atomic
+from rltune.store.rundir import TrialDir
+from rltune.trainer.learner import Learner
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Everything besides tensors that a trial carries from step to step.
+
+    Attributes:
+        step: Last finished training step.
+        gates: Held-out results so far, step 0 included.
+        rollouts: Episodes played in training so far.
+        generated_tokens: Tokens sampled in training so far.
+        optimizer_steps: Optimiser steps so far.
+        consecutive_empty: Steps in a row in which the filter kept nothing.
+        train_s: Seconds of training in all attempts.
+
+    """
+
+    step: int = 0
+    gates: tuple[GateResult, ...] = ()
+    rollouts: int = 0
+    generated_tokens: int = 0
+    optimizer_steps: int = 0
+    consecutive_empty: int = 0
+    train_s: float = 0.0
+
+
+class _ForeignCheckpointError(CheckpointError):
+    """The checkpoint is whole, and of another config."""
+
+
+def save_checkpoint(
+    trial: TrialDir, learner: Learner, progress: Progress, *, config_hash: str
+) -> Path:
+    """Write the checkpoint of the current step and point `latest` at it."""
+    folder = trial.checkpoint(progress.step)
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name, module in _modules(learner).items():
+        save_file(_tensors(module), part / f"{name}.safetensors")
+    for name, optimizer in _optimizers(learner).items():
+        save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
+    state = {"trial_id": trial.trial_id, "config_hash": config_hash, "progress": asdict(progress)}
+    (part / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+    for path in part.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    fsync_dir(part)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)
+    fsync_dir(folder.parent)
+    link_atomic(trial.latest, folder.name)
+    return folder
+
+
+def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Progress:
+    """Restore weights and optimisers in place; return the progress.
+
+    Raises:
+        CheckpointError: A file is missing or torn, or the checkpoint is of another config; nothing
+            was restored.
+
+    """
+    progress = _require_whole(folder, learner, config_hash=config_hash)
+    for name, module in _modules(learner).items():
+        _restore_module(module, folder / f"{name}.safetensors")
+    for name, optimizer in _optimizers(learner).items():
+        _restore_optimizer(optimizer, folder / f"{name}.safetensors")
+    return progress
+
+
+def newest_checkpoint(
+    trial: TrialDir, learner: Learner, *, config_hash: str
+) -> tuple[Progress | None, list[str]]:
+    """Restore the newest readable checkpoint; return its progress and what was passed over.
+
+    A torn one is renamed to `torn-step-...`: under its own name it would count as the newest when
+    old checkpoints are deleted.
+
+    Raises:
+        CheckpointError: One is of another config. It is left alone: going on without it would
+            overwrite what another trial measured.
+
+    """
+    problems: list[str] = []
+    for folder in sorted(trial.checkpoints.glob("step-*"), reverse=True):
+        try:
+            progress = load_checkpoint(folder, learner, config_hash=config_hash)
+        except _ForeignCheckpointError:
+            raise
+        except CheckpointError as error:
+            aside = folder.with_name(f"torn-{folder.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            problems.append(
+                f"{error} It is now {aside.name}; the trial goes on from an older checkpoint, or "
+                "from step 0."
+            )
+        else:
+            link_atomic(trial.latest, folder.name)
+            return progress, problems
+    return None, problems
+
+
+def prune_checkpoints(trial: TrialDir, *, keep_last: int, keep_steps: Iterable[int]) -> None:
+    """Delete all but the newest `keep_last` checkpoints and those of `keep_steps`."""
+    folders = sorted(trial.checkpoints.glob("step-*"))
+    kept = {folder.name for folder in folders[-keep_last:]}
+    kept |= {trial.checkpoint(step).name for step in keep_steps}
+    for folder in folders:
+        if folder.name not in kept:
+            shutil.rmtree(folder)
+
+
+def _modules(learner: Learner) -> dict[str, torch.nn.Module]:
+    critic = {} if learner.critic is None else {"critic": learner.critic}
+    return {"policy": learner.policy.model, **critic}
+
+
+def _optimizers(learner: Learner) -> dict[str, torch.optim.Optimizer]:
+    optimizer = learner.critic_optimizer
+    critic = {} if optimizer is None else {"critic_optimizer": optimizer}
+    return {"actor_optimizer": learner.actor_optimizer, **critic}
+
+
+def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progress:
+    """Return the progress of a checkpoint of this config whose files are whole.
+
+    All are looked at before any is loaded: a learner that is half restored could not start from
+    step 0 any more. safetensors refuses a file that is shorter than its header says.
+    """
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        progress = _progress(state["progress"])
+        _require_config(folder, state["config_hash"], config_hash)
+        for name, module in _modules(learner).items():
+            _require_fit(folder / f"{name}.safetensors", module)
+        for name in _optimizers(learner):
+            with safe_open(folder / f"{name}.safetensors", framework="pt"):
+                pass
+    except CheckpointError:
+        raise
+    except Exception as error:  # safetensors raises its own kinds for torn files
+        raise CheckpointError(
+            f"{folder} cannot be read ({type(error).__name__}: {error})."
+        ) from error
+    return progress
+
+
+def _require_config(folder: Path, saved: str, config_hash: str) -> None:
+    if saved != config_hash:
+        raise _ForeignCheckpointError(
+            f"{folder} belongs to config {saved[:10]}, not {config_hash[:10]}. "
+            "Move the trial's folder away to start this trial from step 0."
+        )
+
+
+def _require_fit(path: Path, module: torch.nn.Module) -> None:
+    with safe_open(path, framework="pt") as file:
+        saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    if saved != {name: tuple(p.shape) for name, p in module.named_parameters()}:
+        raise ValueError(f"{path.name} does not hold the parameters of {type(module).__name__}")
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return each parameter once; a tied weight is stored under its first name."""
+    return {name: p.detach().cpu().contiguous() for name, p in module.named_parameters()}
+
+
+@torch.no_grad()
+def _restore_module(module: torch.nn.Module, path: Path) -> None:
+    saved = load_file(path)
+    for name, parameter in module.named_parameters():
+        parameter.copy_(saved[name])
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Return AdamW's state as `<parameter index>.<name>`; empty before the first step."""
+    state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
+        for index, entry in state.items()
+        for name, value in entry.items()
+    }
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in load_file(path).items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _progress(data: dict[str, Any]) -> Progress:
+    return Progress(**{**data, "gates": tuple(GateResult(**gate) for gate in data["gates"])})

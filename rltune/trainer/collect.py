@@ -1,0 +1,51 @@
+"""Tasks of a step, and the episodes that are played on them."""
+
+from collections.abc import Callable, Sequence
+
+from rltune.maths.streams import permutation, stream_seed
+from rltune.policy.load import Policy
+from rltune.rollout.engine import Engine, SamplingParams
+from rltune.rollout.episode import Slot, play
+from rltune.spec.schema import TrialConfig
+from rltune.types import Episode
+from rltune_envs.base import Task, TextEnv
+
+
+def tasks_of_step(train: Sequence[Task], *, seed: int, step: int, groups: int) -> list[Task]:
+    """Return the training tasks of a step: a function of the seed and the step, of nothing else.
+
+    The split is gone through in a shuffled order, again shuffled each time it is used up.
+
+    Args:
+        train: The frozen training split.
+        seed: The trial's seed.
+        step: Training step, from 1.
+        groups: Tasks per step.
+
+    """
+    tasks = []
+    for place in range((step - 1) * groups, step * groups):
+        epoch, index = divmod(place, len(train))
+        order = permutation(len(train), stream_seed(seed, "tasks", epoch))
+        tasks.append(train[order[index]])
+    return tasks
+
+
+def collect(
+    config: TrialConfig,
+    policy: Policy,
+    engine: Engine,
+    tasks: Sequence[Task],
+    *,
+    step: int,
+    make_env: Callable[[], TextEnv],
+) -> list[Episode]:
+    """Play `group_size` episodes of each task."""
+    rollout = config.rollout
+    slots = [
+        Slot(task, group, member, stream_seed(config.seed, "sampling", step, group, member))
+        for group, task in enumerate(tasks)
+        for member in range(rollout.group_size)
+    ]
+    params = SamplingParams(rollout.temperature, rollout.max_response_tokens, rollout.max_context)
+    return play(slots, make_env=make_env, renderer=policy.renderer, engine=engine, params=params)

@@ -1,0 +1,291 @@
+"""The trial loop: collect, filter, credit, update, gate, record. No Ray, no threads, no globals."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from rltune.errors import InterruptedRun
+from rltune.gate import GateResult, Mode, choose_best, is_gate_step
+from rltune.policy.load import Policy
+from rltune.rollout.engine import Engine
+from rltune.rollout.tokens import to_batch
+from rltune.spec.schema import TrialConfig
+from rltune.store.digest import metrics_digest
+from rltune.store.files import link_atomic
+from rltune.store.jsonl import read_metrics
+from rltune.store.rundir import TrialDir
+from rltune.track.base import Tracker
+from rltune.trainer.checkpoint import (
+    Progress,
+    newest_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+)
+from rltune.trainer.collect import collect, tasks_of_step
+from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.heldout import evaluate, task_digest
+from rltune.trainer.learner import Learner, make_learner, score_batch
+from rltune.trainer.measures import Metrics, rollout_metrics, training_metrics
+from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.proof import prove_sync
+from rltune.trainer.records import forget_after, write_episodes, write_heldout
+from rltune.types import Episode, TrialResult, TrialStatus
+from rltune_envs.base import TextEnv
+from rltune_envs.splits import Manifest
+
+POOL_STEPS = 10  # training steps whose success rates make the pool metric
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that one trial needs.
+
+    Attributes:
+        config: Resolved config.
+        config_hash: Identity of the config.
+        trial: Where the records go.
+        manifest: Frozen tasks.
+        make_env: Makes a fresh environment.
+        policy: Freshly loaded weights; they are trained in place.
+        engine: Samples with those weights.
+        tracker: Gets each step's metrics.
+        metric_name: The held-out metric that chooses the checkpoint.
+        metric_mode: `max` or `min`.
+        should_stop: Asked between steps; true ends the attempt with a checkpoint.
+        warn: Gets one line for what a person should know.
+
+    """
+
+    config: TrialConfig
+    config_hash: str
+    trial: TrialDir
+    manifest: Manifest
+    make_env: Callable[[], TextEnv]
+    policy: Policy
+    engine: Engine
+    tracker: Tracker
+    metric_name: str
+    metric_mode: Mode
+    should_stop: Callable[[], bool]
+    warn: Callable[[str], None]
+
+
+def train(job: Job) -> TrialResult:
+    """Run a trial to its last step, from its newest checkpoint if it has one.
+
+    The same job gives the same metrics bit for bit on a CPU, interrupted or not; timings aside.
+
+    Raises:
+        InterruptedRun: `should_stop` said so; a checkpoint was written.
+        DivergedError: A loss or gradient is not finite; the last checkpoint is kept.
+        StaleEngineError: The engine does not serve the trainer's weights.
+
+    """
+    started = time.monotonic()
+    run = _Run(job)
+    run.restore()
+    if not run.progress.gates:
+        run.begin()
+    while run.progress.step < job.config.budget.steps:
+        if job.should_stop():
+            run.checkpoint()
+            raise InterruptedRun(f"stopped at step {run.progress.step}; the same command goes on")
+        run.step()
+    return run.finish(total_s=time.monotonic() - started)
+
+
+class _Run:
+    """A trial under way."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.config = job.config
+        self.learner: Learner = make_learner(job.policy, job.config)
+        self.progress = Progress()
+        self._saved_step: int | None = None
+        self._times: dict[str, float] = {}
+        self._checkpoint_s = 0.0
+
+    def restore(self) -> None:
+        """Go back to the newest readable checkpoint and cut the records to it."""
+        found, problems = newest_checkpoint(
+            self.job.trial, self.learner, config_hash=self.job.config_hash
+        )
+        for problem in problems:
+            self.job.warn(problem)
+        if found is not None:
+            self.progress, self._saved_step = found, found.step
+            self._tidy_checkpoints()  # the last attempt may have died before it did
+        forget_after(self.job.trial, self.progress.step if found is not None else -1)
+        self.job.engine.sync()
+        self._prove()
+
+    def begin(self) -> None:
+        """Evaluate the untrained policy: the start that training has to beat."""
+        metrics = self._gate(0)
+        self._log(0, metrics)
+        self.checkpoint()
+
+    def step(self) -> None:
+        """Make one training step, with its gate and checkpoint when they are due."""
+        began = time.monotonic()
+        step = self.progress.step + 1
+        metrics, episodes = self._train_step(step)
+        self.job.engine.sync()
+        self._prove()
+        self._count(episodes, metrics)
+        self.progress = replace(
+            self.progress, step=step, train_s=self.progress.train_s + time.monotonic() - began
+        )
+        gates = self.config.gate
+        is_gate = is_gate_step(step, every=gates.every, last=self.config.budget.steps)
+        if is_gate:
+            metrics |= self._gate(step)
+        self._log(step, metrics)
+        is_due = step % self.config.checkpoint.every == 0 or step == self.config.budget.steps
+        if is_due or (is_gate and self._best().step == step):
+            self.checkpoint()
+
+    def finish(self, *, total_s: float) -> TrialResult:
+        """Choose the checkpoint, write the DONE marker, and return the result."""
+        best, last = self._best(), self.progress.gates[-1]
+        progress = self.progress
+        result = TrialResult(
+            trial_id=self.job.trial.trial_id,
+            status=TrialStatus.DONE,
+            reason="",
+            final_step=progress.step,
+            best_step=best.step,
+            heldout_metric=best.metric,
+            base_metric=progress.gates[0].metric,
+            final_metric=last.metric,
+            pool_metric=self._pool_metric(),
+            metrics_sha256=metrics_digest(self.job.trial.metrics),
+            train_s=progress.train_s,
+            total_s=total_s,
+            budget={
+                "rollouts": float(progress.rollouts),
+                "generated_tokens": float(progress.generated_tokens),
+                "optimizer_steps": float(progress.optimizer_steps),
+            },
+        )
+        self.job.tracker.summary(
+            {self.job.metric_name: best.metric, "best_step": best.step, "final_step": last.step}
+        )
+        self.job.trial.write_done(result)
+        return result
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, point `best_heldout` at the gate's choice, drop old ones."""
+        if self._saved_step == self.progress.step:
+            return  # writing it again could only lose it
+        began = time.monotonic()
+        save_checkpoint(
+            self.job.trial, self.learner, self.progress, config_hash=self.job.config_hash
+        )
+        self._saved_step = self.progress.step
+        self._tidy_checkpoints()
+        self._checkpoint_s = time.monotonic() - began
+
+    def _tidy_checkpoints(self) -> None:
+        trial = self.job.trial
+        best = self._best().step
+        if trial.checkpoint(best).exists():
+            link_atomic(trial.best_heldout, trial.checkpoint(best).name)
+        prune_checkpoints(trial, keep_last=self.config.checkpoint.keep_last, keep_steps=(best,))
+
+    def _train_step(self, step: int) -> tuple[Metrics, list[Episode]]:
+        config, job = self.config, self.job
+        groups = config.rollout.groups
+        tasks = tasks_of_step(job.manifest.train, seed=config.seed, step=step, groups=groups)
+        with self._timed("collect"):
+            episodes = collect(
+                config, job.policy, job.engine, tasks, step=step, make_env=job.make_env
+            )
+        whole = to_batch(episodes, pad_id=job.policy.pad_id)
+        chosen = filter_groups(whole.rewards_N, groups=groups, config=config.rollout_filter)
+        write_episodes(job.trial, episodes, chosen, step=step)
+        metrics: Metrics = rollout_metrics(episodes, chosen, groups=groups)
+        metrics |= {"rollout/task_hash": task_digest(tasks)}
+        metrics |= {"rollout/empty_after_filter": float(not chosen.keep_N.any())}
+        if not chosen.keep_N.any() and config.rollout_filter.on_drop == "drop":
+            return metrics | {"budget/optimizer_steps": 0.0}, episodes
+        batch = apply_filter(whole, chosen.keep_N, on_drop=config.rollout_filter.on_drop)
+        with self._timed("score"):
+            signals = score_batch(
+                self.learner,
+                batch,
+                temperature=config.rollout.temperature,
+                micro_batch_size=config.optim.micro_batch_size,
+            )
+            credit = assign_credit(batch, signals, config=config.advantage, scale=chosen.scale)
+        metrics |= training_metrics(batch, signals, credit)
+        with self._timed("update"):
+            metrics |= update(self.learner, MiniBatch(batch, signals, credit), config, step=step)
+        metrics |= {"actor/lr": config.optim.lr}
+        return metrics, episodes
+
+    def _gate(self, step: int) -> Metrics:
+        job = self.job
+        with self._timed("eval"):
+            result = evaluate(
+                self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
+            )
+        metrics = result.metrics
+        write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
+        gate = GateResult(
+            step,
+            metrics[job.metric_name],
+            len(result.episodes),
+            sum(episode.success for episode in result.episodes),
+        )
+        self.progress = replace(self.progress, gates=(*self.progress.gates, gate))
+        return metrics
+
+    def _best(self) -> GateResult:
+        return choose_best(self.progress.gates, mode=self.job.metric_mode)
+
+    def _count(self, episodes: Sequence[Episode], metrics: Metrics) -> None:
+        """Add a step to the budget; the metrics then carry the running totals."""
+        progress = self.progress
+        tokens = sum(episode.n_sampled for episode in episodes)
+        self.progress = replace(
+            progress,
+            rollouts=progress.rollouts + len(episodes),
+            generated_tokens=progress.generated_tokens + tokens,
+            optimizer_steps=progress.optimizer_steps + int(metrics["budget/optimizer_steps"]),
+            consecutive_empty=(
+                progress.consecutive_empty + 1 if metrics["rollout/empty_after_filter"] else 0
+            ),
+        )
+        metrics |= {
+            "budget/rollouts": float(self.progress.rollouts),
+            "budget/generated_tokens": float(self.progress.generated_tokens),
+            "budget/optimizer_steps": float(self.progress.optimizer_steps),
+            "perf/tokens_per_s": tokens / max(1e-9, self._times.get("timing_s/collect", 0.0)),
+        }
+
+    def _log(self, step: int, metrics: Metrics) -> None:
+        timings = self._times | {"timing_s/checkpoint": self._checkpoint_s}
+        self.job.tracker.log(step, metrics | timings | {"time": time.time()})
+        self._times, self._checkpoint_s = {}, 0.0
+
+    def _prove(self) -> None:
+        with self._timed("sync"):
+            prove_sync(
+                self.job.engine, self.job.policy, self.job.manifest.heldout[0], self.job.make_env()
+            )
+
+    def _pool_metric(self) -> float:
+        rows = read_metrics(self.job.trial.metrics).rows
+        name = "rollout/success_rate"
+        recent = [float(row[name]) for row in rows if name in row][-POOL_STEPS:]
+        return sum(recent) / max(1, len(recent))
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        key = f"timing_s/{name}"
+        self._times[key] = self._times.get(key, 0.0) + time.monotonic() - began

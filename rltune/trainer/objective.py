@@ -1,0 +1,254 @@
+"""One optimiser step: losses of a mini-batch, its gradient in micro-batches, and the update."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rltune.errors import DivergedError
+from rltune.losses.kl import full_kl, kl_penalty
+from rltune.losses.policy import ppo_loss
+from rltune.losses.reduce import aggregate, count_trained
+from rltune.losses.value import value_loss
+from rltune.maths.streams import permutation, stream_seed
+from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema import TrialConfig
+from rltune.trainer.credit import Credit
+from rltune.trainer.learner import ActionScores, Learner, Signals, by_length, score_actions
+
+Sums = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatch:
+    """Rows of one optimiser step with what the objective needs for them."""
+
+    batch: TokenBatch
+    signals: Signals
+    credit: Credit
+
+    def rows(self, index: np.ndarray) -> "MiniBatch":
+        """Return the given rows, cut to their own longest length."""
+        batch = self.batch.rows(index)
+        rows = torch.from_numpy(index)
+        width = batch.ids_NT.shape[1]
+
+        def cut(tensor_NT: Tensor) -> Tensor:
+            return tensor_NT[rows.to(tensor_NT.device), :width]
+
+        def cut_optional(tensor_NT: Tensor | None) -> Tensor | None:
+            return None if tensor_NT is None else cut(tensor_NT)
+
+        signals = Signals(
+            cut(self.signals.old_logp_NT),
+            cut(self.signals.entropy_NT),
+            cut_optional(self.signals.ref_logp_NT),
+            cut_optional(self.signals.values_NT),
+        )
+        credit = Credit(cut(self.credit.advantages_NT), cut_optional(self.credit.returns_NT))
+        return MiniBatch(batch, signals, credit)
+
+
+def update(learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int) -> Sums:
+    """Train on one batch: `epochs` passes in shuffled mini-batches; return the step's metrics.
+
+    A metric is the mean over the mini-batches that have it: one without anything to train on has a
+    gradient norm of 0 and no entropy.
+
+    Raises:
+        DivergedError: A loss or a gradient is not finite; the weights are those before the bad
+            optimiser step.
+
+    """
+    size = config.optim.mini_batch_size
+    found: dict[str, list[float]] = defaultdict(list)
+    n_steps = 0
+    for epoch in range(config.optim.epochs):
+        seed = stream_seed(config.seed, "minibatch", step, epoch)
+        order = permutation(len(data.batch), seed)
+        for start in range(0, len(order), size):
+            part = data.rows(order[start : start + size])
+            for name, value in _optimizer_step(learner, part, config, step=step).items():
+                found[name].append(value)
+            n_steps += 1
+    means = {name: sum(values) / len(values) for name, values in found.items()}
+    return {**means, "budget/optimizer_steps": float(n_steps)}
+
+
+def _optimizer_step(learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int) -> Sums:
+    """Accumulate the gradient of one mini-batch and apply it.
+
+    A mini-batch in which every row was masked out still makes its step, with a gradient of zero, so
+    that conditions differ in what they learn from and not in how many steps they make. (AdamW's
+    momentum and weight decay go on in such a step, as in any other.)
+    """
+    actor, critic = learner.policy.model, learner.critic
+    is_warmup = critic is not None and step <= config.critic.warmup_steps
+    _zero_gradients(actor)
+    if critic is not None:
+        _zero_gradients(critic)
+    counts = count_trained(torch.from_numpy(data.batch.action_mask_NT))
+    sums: Sums = defaultdict(float)
+    if counts.n_tokens:
+        for index in by_length(data.batch, config.optim.micro_batch_size):
+            part = data.rows(index)
+            if part.batch.action_mask_NT.any():
+                _backward(learner, part, config, counts.n_tokens, counts.n_sequences, sums)
+    norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
+    if critic is not None:
+        norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
+    _require_finite({**sums, **norms}, step)
+    if not is_warmup:
+        learner.actor_optimizer.step()
+    if learner.critic_optimizer is not None:
+        learner.critic_optimizer.step()
+    return {**sums, **norms}
+
+
+def _backward(
+    learner: Learner,
+    data: MiniBatch,
+    config: TrialConfig,
+    n_tokens: int,
+    n_sequences: int,
+    sums: Sums,
+) -> None:
+    """Add the gradient of one micro-batch, normalised by the counts of its mini-batch."""
+    device = data.signals.old_logp_NT.device
+    ids = torch.from_numpy(data.batch.ids_NT).to(device)
+    mask = torch.from_numpy(data.batch.action_mask_NT).to(device)
+    loss = config.loss
+
+    def reduce(per_token_BT: Tensor) -> Tensor:
+        return aggregate(
+            per_token_BT,
+            mask,
+            mode=loss.aggregation,
+            n_tokens=n_tokens,
+            n_sequences=n_sequences,
+            sum_norm=loss.sum_norm,
+        )
+
+    scores = score_actions(learner.policy.model, ids, mask, temperature=config.rollout.temperature)
+    zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
+    logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
+    policy = ppo_loss(
+        logp_BT,
+        data.signals.old_logp_NT,
+        data.credit.advantages_NT,
+        mask_BT=mask,
+        clip_low=loss.clip_low,
+        clip_high=loss.clip_high,
+        dual_clip=loss.dual_clip,
+    )
+    pg_loss = reduce(policy.per_token_BT)
+    total = pg_loss
+    sums["actor/pg_loss"] += pg_loss.item()
+    entropy = reduce(zeros.masked_scatter(mask, scores.tokens.entropy_M))
+    sums["actor/entropy"] += entropy.item()
+    if loss.entropy_coeff:
+        total = total - loss.entropy_coeff * entropy
+    if data.signals.ref_logp_NT is not None:
+        kl = reduce(_kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config))
+        sums["actor/kl_loss"] += kl.item()
+        total = total + loss.kl_loss_coef * kl
+    torch.autograd.backward(total)
+    for name, value in policy.sums.items():
+        sums[name] += value.item() / n_tokens
+    if learner.critic is not None:
+        values_M = learner.critic(ids, mask, scores.hidden_MD)
+        _backward_critic(values_M, data, mask, config.critic.value_clip, n_tokens, sums)
+
+
+def _kl(
+    learner: Learner,
+    scores: ActionScores,
+    logp_BT: Tensor,
+    ref_logp_BT: Tensor,
+    ids: Tensor,
+    mask: Tensor,
+    config: TrialConfig,
+) -> Tensor:
+    """Return the KL to the reference of each token, (B, T).
+
+    `full` is the exact sum over the vocabulary: it runs the reference again and holds two sets of
+    logits, which the schema allows for a small vocabulary only.
+    """
+    kind = config.loss.kl_type
+    if kind.removesuffix("+") != "full":
+        return kl_penalty(logp_BT, ref_logp_BT, kind=kind)
+    if learner.reference is None:
+        raise ValueError("a KL term needs the reference policy")
+    with torch.no_grad():
+        ref_hidden_MD = action_hidden(learner.reference.base_model, ids, mask)
+        ref_logits_MV = ref_hidden_MD @ head_weight(learner.reference).T
+    logits_MV = scores.hidden_MD @ head_weight(learner.policy.model).T
+    temperature = config.rollout.temperature
+    exact_M = full_kl(logits_MV / temperature, ref_logits_MV / temperature)
+    exact_BT = exact_M.new_zeros(mask.shape).masked_scatter(mask, exact_M)
+    if kind == "full":
+        return exact_BT
+    surrogate_BT = kl_penalty(logp_BT, ref_logp_BT, kind="k2")
+    return exact_BT.detach() + (surrogate_BT - surrogate_BT.detach())
+
+
+def _backward_critic(
+    values_M: Tensor,
+    data: MiniBatch,
+    mask: Tensor,
+    value_clip: float,
+    n_tokens: int,
+    sums: Sums,
+) -> None:
+    """Add the critic's gradient of one micro-batch; always a mean over tokens, as in verl."""
+    if data.signals.values_NT is None or data.credit.returns_NT is None:
+        raise ValueError("the critic needs old values and returns")
+    value = value_loss(
+        values_M.new_zeros(mask.shape).masked_scatter(mask, values_M),
+        data.signals.values_NT,
+        data.credit.returns_NT,
+        mask_BT=mask,
+        value_clip=value_clip,
+    )
+    vf_loss = aggregate(
+        value.per_token_BT,
+        mask,
+        mode="token-mean",
+        n_tokens=n_tokens,
+        n_sequences=1,
+        sum_norm=1.0,
+    )
+    torch.autograd.backward(vf_loss)
+    sums["critic/vf_loss"] += vf_loss.item()
+    for name, total in value.sums.items():
+        sums[name] += total.item() / n_tokens
+
+
+def _zero_gradients(module: torch.nn.Module) -> None:
+    """Set every gradient to zeros, also one that does not exist yet.
+
+    AdamW skips a parameter without a gradient. A mini-batch with nothing to train on must not mean
+    something else at the start, and after a resume, than later on.
+    """
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            parameter.grad.zero_()
+        elif parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+
+
+def _clip(module: torch.nn.Module, limit: float) -> float:
+    return float(torch.nn.utils.clip_grad_norm_(module.parameters(), limit))
+
+
+def _require_finite(numbers: Sums, step: int) -> None:
+    bad = {name: value for name, value in numbers.items() if not math.isfinite(value)}
+    if bad:
+        raise DivergedError(
+            f"step {step}: {', '.join(f'{name} is {value}' for name, value in bad.items())}. "
+            "The last checkpoint is kept; lower optim.lr or critic.lr, or tighten optim.grad_clip."
+        )

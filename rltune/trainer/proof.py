@@ -1,0 +1,51 @@
+"""The proof that the engine serves the weights that the trainer holds."""
+
+import torch
+
+from rltune.errors import DivergedError, StaleEngineError
+from rltune.policy.load import Policy
+from rltune.rollout.engine import Engine, Request, SamplingParams
+from rltune.trainer.learner import score_actions
+from rltune_envs.base import Task, TextEnv
+
+# Engines compute in another order than the trainer; a stale policy is off by far more.
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
+_PROBE_TOKENS = 4
+
+
+@torch.no_grad()
+def prove_sync(engine: Engine, policy: Policy, task: Task, env: TextEnv) -> float:
+    """Sample a few tokens on one task and compare their logprobs with the trainer's.
+
+    Returns:
+        The largest absolute difference.
+
+    Raises:
+        DivergedError: The trainer's own logprobs are not finite.
+        StaleEngineError: It is above the tolerance of the policy's number format.
+
+    """
+    observation = env.reset(seed=task.seed)
+    prompt = policy.renderer.first(env.system_prompt, observation, env.response_prefix)
+    params = SamplingParams(1.0, _PROBE_TOKENS, len(prompt) + _PROBE_TOKENS)
+    (completion,) = engine.generate([Request(0, prompt, seed=0)], params)
+    device = policy.model.device
+    ids = torch.tensor([[*prompt, *completion.token_ids]], device=device)
+    mask = torch.zeros_like(ids, dtype=torch.bool)
+    mask[0, len(prompt) :] = True
+    ours = score_actions(policy.model, ids, mask, temperature=1.0).tokens.logprobs_M
+    if not ours.isfinite().all():
+        raise DivergedError(
+            "the policy's logprobs are not finite after an update. "
+            "The last checkpoint is kept; lower optim.lr, or tighten optim.grad_clip."
+        )
+    theirs = torch.tensor(completion.logprobs, device=device)
+    gap = float((ours - theirs).abs().max())
+    limit = TOLERANCE[policy.model.dtype]
+    if not gap <= limit:
+        raise StaleEngineError(
+            f"after sync the engine's logprobs differ from the trainer's by {gap:.3g} "
+            f"(allowed {limit:g} in {policy.model.dtype}): it serves other weights. "
+            "Restart the trial; if it happens again, use rollout.engine: torch."
+        )
+    return gap

@@ -1,0 +1,27 @@
+"""Small policies that several packages' tests share. Torch is imported only where it is used."""
+
+import pytest
+
+
+def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "float32"):
+    import torch
+
+    from rltune.policy.load import assemble
+    from rltune.policy.tiny import tiny_model, tiny_tokenizer
+
+    tokenizer = tiny_tokenizer()
+    torch.manual_seed(seed)
+    model = tiny_model(len(tokenizer), hidden_size=hidden_size, layers=2, heads=2)
+    # Initial weights give all tokens nearly the same probability; larger ones tell them apart.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(4)
+    model = model.to(getattr(torch, dtype)).eval()
+    return assemble(model, tokenizer, template="plain", is_tiny=True)
+
+
+@pytest.fixture
+def small_policy():
+    """Return a maker of untrained policies over the tiny tokenizer, fixed by their seed."""
+    return make_small_policy

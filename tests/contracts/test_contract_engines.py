@@ -1,0 +1,198 @@
+"""What every rollout engine promises, over each one that rltune has."""
+
+import pytest
+import torch
+
+from rltune.rollout.engine import Request, SamplingParams
+from rltune.rollout.scripted_engine import ScriptedEngine
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.types import StopReason
+
+END = 3
+FREE = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
+
+
+def scripted(small_policy):
+    def script(request):
+        start = sum(request.prompt_ids) + len(request.prompt_ids)
+        return [2 + (start * start + 5 * place) % 14 for place in range(12)]
+
+    return ScriptedEngine(script, end_ids=(END,), logprob=-1.0)
+
+
+def torch_engine(small_policy):
+    return TorchEngine(small_policy().decoder())
+
+
+@pytest.fixture(params=[scripted, torch_engine])
+def make_engine(request, small_policy):
+    return lambda: request.param(small_policy)
+
+
+@pytest.fixture
+def engine(make_engine):
+    return make_engine()
+
+
+def requests(n=24, *, seed=0):
+    """Return prompts of 3 to 9 tokens; every third is shared by its neighbour."""
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for index in range(n):
+        length = int(torch.randint(3, 10, (), generator=generator))
+        prompt = torch.randint(4, 16, (length,), generator=generator).tolist()
+        made.append(Request(index, made[-1].prompt_ids if index % 3 == 1 else prompt, 1000 + index))
+    return made
+
+
+def ids_of(completions):
+    return [completion.token_ids for completion in completions]
+
+
+def assert_same(got, want):
+    assert ids_of(got) == ids_of(want)
+    assert [c.stop_reason for c in got] == [c.stop_reason for c in want]
+    for one, other in zip(got, want, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def following(asked, completions, *, rows):
+    """Return the next turn of some conversations: what was said, and 1 to 4 new tokens."""
+    return [
+        Request(
+            asked[row].conversation,
+            [*asked[row].prompt_ids, *completions[row].token_ids, *range(4, 5 + row % 4)],
+            asked[row].seed,
+        )
+        for row in rows
+    ]
+
+
+def test_no_requests(engine):
+    assert engine.generate([], FREE) == []
+
+
+def test_stop_and_length(engine):
+    completions = engine.generate(requests(), FREE)
+    for completion in completions:
+        assert len(completion.logprobs) == len(completion.token_ids)
+        assert END not in completion.token_ids[:-1]
+        if completion.token_ids[-1] == END:
+            assert completion.stop_reason is StopReason.STOP
+        else:
+            assert completion.stop_reason is StopReason.LENGTH
+            assert len(completion.token_ids) == FREE.max_tokens
+    assert {c.stop_reason for c in completions} == {StopReason.STOP, StopReason.LENGTH}
+
+
+def test_an_end_token_at_the_limit_is_a_stop(make_engine):
+    asked = requests()
+    longest = max(
+        (c.token_ids, r)
+        for r, c in zip(asked, make_engine().generate(asked, FREE), strict=True)
+        if c.stop_reason is StopReason.STOP
+    )
+    ids, request = longest
+    exact = SamplingParams(1.0, len(ids), FREE.max_context)
+    assert make_engine().generate([request], exact)[0].stop_reason is StopReason.STOP
+    if len(ids) > 1:
+        (cut,) = make_engine().generate([request], SamplingParams(1.0, len(ids) - 1, 200))
+        assert (cut.token_ids, cut.stop_reason) == (ids[:-1], StopReason.LENGTH)
+
+
+def test_context_limit(engine):
+    limit = 12
+    params = SamplingParams(1.0, 8, limit)
+    asked = [Request(n, [4 + n % 12] * n, n) for n in (3, 9, 11, 12, 15)]
+    completions = engine.generate(asked, params)
+    for request, completion in zip(asked, completions, strict=True):
+        room = limit - len(request.prompt_ids)
+        if room <= 0:
+            assert completion.token_ids == completion.logprobs == ()
+            assert completion.stop_reason is StopReason.CONTEXT
+        else:
+            assert 1 <= len(completion.token_ids) <= room
+            assert (completion.stop_reason is StopReason.STOP) == (completion.token_ids[-1] == END)
+
+
+def test_nobody_has_room(engine):
+    asked = [Request(0, [4] * 12, 0), Request(1, [4] * 20, 1)]
+    for completion in engine.generate(asked, SamplingParams(1.0, 8, 12)):
+        assert (completion.token_ids, completion.stop_reason) == ((), StopReason.CONTEXT)
+
+
+def test_a_full_context_does_not_disturb_the_others(make_engine):
+    fits = [request for request in requests() if len(request.prompt_ids) < 9]
+    params = SamplingParams(1.0, 8, 30)
+    full = [Request(100 + i, [5] * (30 + i), i) for i in range(2)]
+    mixed = make_engine().generate([full[0], *fits, full[1]], params)
+    assert_same(mixed[1:-1], make_engine().generate(fits, params))
+
+
+def test_samples_depend_on_no_batch_mate_and_no_order(make_engine):
+    asked = requests()
+    together = make_engine().generate(asked, FREE)
+    assert_same(make_engine().generate(asked[::-1], FREE)[::-1], together)
+    assert_same(make_engine().generate(asked[5:11], FREE), together[5:11])
+    alone = make_engine()
+    assert_same([alone.generate([request], FREE)[0] for request in asked], together)
+
+
+def test_the_same_call_twice_gives_the_same(engine):
+    first = engine.generate(requests(), FREE)
+    assert_same(engine.generate(requests(), FREE), first)
+    engine.sync()
+    assert_same(engine.generate(requests(), FREE), first)
+
+
+def test_the_conversation_number_is_only_a_name(make_engine):
+    asked = requests()
+    renamed = [Request(900 - r.conversation, r.prompt_ids, r.seed) for r in asked]
+    assert_same(make_engine().generate(renamed, FREE), make_engine().generate(asked, FREE))
+
+
+def test_greedy_ignores_the_seed(make_engine):
+    greedy = SamplingParams(0.0, 8, 200)
+    asked = requests()
+    reseeded = [Request(r.conversation, r.prompt_ids, r.seed + 77) for r in asked]
+    assert_same(make_engine().generate(reseeded, greedy), make_engine().generate(asked, greedy))
+
+
+def test_going_on_equals_starting_afresh(make_engine):
+    """Three turns, rows ending early, in a new order, with prompts of different lengths."""
+    engine = make_engine()
+    asked = requests()
+    for rows in (range(24), [20, 3, 4, 5, 11, 0], [2, 0]):
+        completions = engine.generate(asked, FREE)
+        assert_same(make_engine().generate(asked, FREE), completions)
+        asked = following(asked, completions, rows=[row for row in rows if row < len(asked)])
+    assert_same(engine.generate(asked, FREE), make_engine().generate(asked, FREE))
+
+
+def test_a_changed_past_is_noticed(make_engine):
+    """A request whose prompt is not what was said before is computed anew."""
+    engine = make_engine()
+    asked = requests(6)
+    completions = engine.generate(asked, FREE)
+    changed = [
+        Request(r.conversation, [15 if r.prompt_ids[0] != 15 else 14, *r.prompt_ids[1:]], r.seed)
+        for r in following(asked, completions, rows=range(6))
+    ]
+    assert_same(engine.generate(changed, FREE), make_engine().generate(changed, FREE))
+    newcomers = [*changed[:3], Request(99, [4, 5, 6], 5)]
+    assert_same(engine.generate(newcomers, FREE), make_engine().generate(newcomers, FREE))
+
+
+def test_two_requests_may_continue_one_conversation(make_engine):
+    engine = make_engine()
+    asked = requests(3)
+    completions = engine.generate(asked, FREE)
+    (onward,) = following(asked, completions, rows=[1])
+    twice = [onward, Request(onward.conversation, [*onward.prompt_ids, 7, 8], 5)]
+    assert_same(engine.generate(twice, FREE), make_engine().generate(twice, FREE))
+
+
+def test_close_may_be_called_twice(engine):
+    engine.generate(requests(2), FREE)
+    engine.close()
+    engine.close()

@@ -1,0 +1,65 @@
+import pytest
+from goldens import assert_golden, drawn
+from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep
+
+from rltune.report.audit import audit_folder
+from rltune.report.folder import read_folder, read_records
+from rltune.report.render_run import audit_view
+from rltune.store.files import read_json, write_json_atomic
+
+
+def audit_of(writer):
+    folder = read_folder(writer.run)
+    return audit_folder(folder, read_records(folder))
+
+
+def test_a_clean_sweep_passes_and_is_written(tmp_path):
+    writer = finished_sweep(tmp_path)
+    audit = audit_of(writer)
+    assert audit.ok
+    assert audit.report.warnings == ()
+    written = read_json(writer.run.audit)
+    assert (written["ok"], written["trials"], written["finished"]) == (True, 6, 6)
+
+
+def test_another_commit_fails_and_names_the_trial(tmp_path):
+    writer = finished_sweep(tmp_path)
+    spec = writer.spec(TREATED, 1)
+    provenance = writer.run.trial(spec.trial_id).provenance
+    write_json_atomic(provenance, {**read_json(provenance), "commit": "beef"})
+    audit = audit_of(writer)
+    assert not audit.ok
+    assert [item.rule for item in audit.report.errors] == ["A1"]
+    assert spec.trial_id in audit.report.errors[0].message
+
+
+def test_nothing_started_proves_nothing(tmp_path):
+    audit = audit_of(FolderWriter(tmp_path))
+    assert not audit.ok
+    assert "no trial has started" in drawn(audit_view(audit), 80)
+
+
+def test_a_torn_line_is_reported(tmp_path):
+    writer = finished_sweep(tmp_path)
+    path = writer.run.trial(writer.spec(CONTROL, 0).trial_id).metrics
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"step": 21, "ti')
+    audit = audit_of(writer)
+    assert [str(problem) for problem in audit.problems] == [
+        f"{path}:22: a torn last line (its writer was killed): "
+        """b'{"step": 21, "ti'. The line is skipped."""
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_audit_text(tmp_path, width):
+    assert_golden(f"audit_{width}", drawn(audit_view(audit_of(finished_sweep(tmp_path))), width))
+
+
+def test_failed_audit_text(tmp_path):
+    writer = FolderWriter(tmp_path)
+    writer.finish(writer.spec(CONTROL, 0), {0: 4, 10: 5, 20: 6})
+    writer.finish(writer.spec(TREATED, 0), {0: 4, 20: 6})
+    text = drawn(audit_view(audit_of(writer)), 80)
+    assert "Audit FAILED (2 of 6 trials finished): these trials do not prove a comparison." in text
+    assert "was evaluated at steps [0, 20], not [0, 10, 20]." in " ".join(text.split())

@@ -1,0 +1,123 @@
+import json
+
+import pytest
+from goldens import assert_golden, drawn, masked
+from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sweep
+
+from rltune.report import parameters
+from rltune.report.cost import measure, memory_bytes, trial_cost
+from rltune.report.plan import make_plan, plan_json, plan_view
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+
+QWEN_3B = {
+    "model_type": "qwen2",
+    "vocab_size": 151936,
+    "hidden_size": 2048,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "intermediate_size": 11008,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.fixture
+def no_weights(monkeypatch):
+    """Goldens must not depend on the shipped weights."""
+    monkeypatch.setattr("rltune.report.cost.model_folder", lambda model, env_kind: None)
+
+
+def test_parameters_of_published_models():
+    # embeddings 151936 x 2048; a layer: 2 x 2048^2 + 2 x 2048 x 256 + (2048 + 512) + 3 x 2048 x 11008
+    # + 2 x 2048 = 77_076_992; 36 of them, and 2048: 3_085_938_688, which the model card calls 3.09 B
+    assert parameters.dense_decoder_parameters(QWEN_3B) == 3_085_938_688
+    half = dict(hidden_size=896, num_hidden_layers=24, num_attention_heads=14)
+    half |= dict(num_key_value_heads=2, intermediate_size=4864)
+    assert parameters.dense_decoder_parameters({**QWEN_3B, **half}) == 494_032_768
+
+
+def test_unknown_kind_of_model_is_not_guessed(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**QWEN_3B, "model_type": "mixtral"}))
+    assert parameters.parameter_count(tmp_path) is None
+    (tmp_path / "config.json").write_text("{")
+    assert parameters.parameter_count(tmp_path) is None
+
+
+def test_memory_by_hand(tmp_path):
+    loaded = load_sweep(write_sweep(tmp_path))
+    control, treated = (condition.config for condition in loaded.conditions)
+    # float32, GAE with its own critic: (4 + 4) copies; with the KL term one more
+    assert memory_bytes(control, 1000) == 8 * 1000 * 4
+    assert memory_bytes(treated, 1000) == 9 * 1000 * 4
+    grpo = {**control, "advantage": {"kind": "grpo", "normalize_std": True}}
+    assert memory_bytes(grpo, 1000) == 4 * 1000 * 4
+
+
+def test_cost_by_hand(tmp_path, no_weights):
+    spec = expand(load_sweep(write_sweep(tmp_path)))[0]
+    cost = trial_cost(spec)
+    assert cost.steps == 20
+    assert cost.rollouts == 20 * 2 * 4
+    assert cost.max_tokens == 160 * 40  # five turns of eight tokens, below max_context
+    assert cost.optimizer_steps == 20 * 2  # eight rollouts in mini-batches of four
+    assert cost.gates == 3  # 0, 10, 20
+    assert cost.heldout_rollouts == 30
+    assert cost.parameters is None
+    assert cost.wall_s is None
+
+
+def test_time_comes_from_an_earlier_run(tmp_path, no_weights):
+    writer = finished_sweep(tmp_path)
+    measured = measure(tmp_path / "runs", writer.loaded.run_name, "kl")
+    assert measured.source == str(writer.run.path)
+    assert measured.steps == 120
+    for spec in writer.specs:
+        assert trial_cost(spec, measured).wall_s == pytest.approx(40.0)  # 20 steps of 2 s
+
+
+def test_time_of_another_model_is_not_taken_over(tmp_path, no_weights):
+    writer = finished_sweep(tmp_path)
+    bigger = expand(load_sweep(writer.loaded.path, overrides=["rollout.groups=4"]))[0]
+    measured = measure(tmp_path / "runs", "kl-00000000", "kl")
+    assert measured is not None  # found beside the wanted folder
+    assert trial_cost(bigger, measured).wall_s is None
+
+
+def test_a_broken_folder_is_passed_over(tmp_path):
+    writer = finished_sweep(tmp_path)
+    broken = tmp_path / "runs" / "kl-ffffffff"
+    broken.mkdir()
+    (broken / "plan.json").write_text("{")
+    (broken / "sweep.yaml").write_text("name: kl\n")
+    assert measure(tmp_path / "runs", "kl-ffffffff", "kl").source == str(writer.run.path)
+
+
+def test_plan_json_is_whole(tmp_path):
+    loaded = load_sweep(write_sweep(tmp_path))
+    specs = expand(loaded)
+    data = json.loads(json.dumps(plan_json(loaded, specs)))
+    assert [row["trial_id"] for row in data["trials"]] == [spec.trial_id for spec in specs]
+    assert data["trials"][0]["config"] == json.loads(json.dumps(specs[0].config))
+    assert data["tasks"] is None
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_plan_text(tmp_path, no_weights, width):
+    writer = FolderWriter(tmp_path)
+    text = masked(drawn(plan_view(make_plan(writer.loaded, writer.specs, None)), width))
+    trials, config = text.split("Config of every trial")
+    assert_golden(f"plan_{width}", trials)
+    config = " ".join(config.split())
+    assert "budget: {steps: 20}" in config
+    assert "rollout: {engine: 'torch', groups: 2, group_size: 4" in config
+    assert "kl_loss_coef" not in config  # it is in the table above
+
+
+def test_plan_text_with_measured_time(tmp_path, no_weights):
+    writer = finished_sweep(tmp_path)
+    measured = measure(tmp_path / "runs", writer.loaded.run_name, "kl")
+    text = " ".join(drawn(plan_view(make_plan(writer.loaded, writer.specs, measured)), 120).split())
+    assert f"{writer.spec(CONTROL, 0).trial_id} 0.0 false 40 s" in text
+    assert f"{writer.spec(TREATED, 0).trial_id} 0.1 true 40 s" in text
+    assert "time 4 min one at a time, by 120 steps in" in text

@@ -1,0 +1,107 @@
+import pytest
+from goldens import assert_golden, drawn
+from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
+
+from rltune.gate import wilson_interval
+from rltune.report.folder import read_folder, read_records
+from rltune.report.render_run import closing_view
+from rltune.report.summary import Bounds, close_sweep
+from rltune.spec.audit import env_key
+from rltune.store.files import write_json_atomic
+
+
+def closing_of(writer):
+    folder = read_folder(writer.run)
+    return close_sweep(folder, read_records(folder).records)
+
+
+def test_closing_by_hand(tmp_path):
+    closing = closing_of(finished_sweep(tmp_path))
+    control, treated = closing.rows
+    assert (control.condition, treated.condition) == (CONTROL, TREATED)
+    assert control.is_control
+    assert control.difference is None
+    assert control.base.mean == pytest.approx(0.4)
+    assert control.final.mean == pytest.approx(0.7)  # (6 + 7 + 8) / 30
+    assert control.selected.mean == pytest.approx(0.7)
+    assert treated.selected.mean == pytest.approx(0.5)  # the gate at step 10, or the last
+    assert treated.final.mean == pytest.approx(14 / 30)
+    assert treated.gain.mean == pytest.approx(14 / 30 - 0.4)
+    # paired by seed: -0.2, -0.2, -0.3; s = 0.057735, half = 4.302653 * 0.057735 / sqrt(3)
+    assert treated.difference.mean == pytest.approx(-0.7 / 3)
+    assert treated.difference.interval == pytest.approx((-0.376755, -0.089912), abs=1e-5)
+    assert closing.verdicts == (f"{TREATED} ends below the control.",)
+
+
+def test_floor_and_ceiling_are_of_the_frozen_tasks(tmp_path):
+    """Case H5: every number of success stands between chance and a perfect player."""
+    closing = closing_of(finished_sweep(tmp_path))
+    assert {row.bounds for row in closing.rows} == {Bounds(0.184, 0.95, 10)}
+
+
+def test_a_condition_below_chance_is_named(tmp_path):
+    writer = FolderWriter(tmp_path)
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 3, 20: 1 if spec.is_control else 5})
+    text = drawn(closing_view(closing_of(writer), width=80), 80)
+    assert f"{CONTROL} ends at or below random play." in text
+    assert f"{TREATED} ends at or below" not in text
+
+
+def test_two_seeds_allow_no_claim(tmp_path):
+    writer = FolderWriter(tmp_path, seeds=(0, 1))
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 9 if spec.is_control else 1})
+    assert closing_of(writer).verdicts == (
+        "No claim can be made from 2 seeds: at least 3 are needed.",
+    )
+
+
+def test_one_seed_shows_the_interval_over_tasks(tmp_path):
+    writer = FolderWriter(tmp_path, seeds=(0,))
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 6})
+    closing = closing_of(writer)
+    assert closing.rows[0].final_of_one == wilson_interval(6, 10)
+    assert closing.rows[0].final.interval is None
+    assert_golden("closing_one_seed_80", drawn(closing_view(closing, width=80), 80))
+
+
+def test_unfinished_trials_are_counted_and_left_out(tmp_path):
+    writer = FolderWriter(tmp_path)
+    writer.finish(writer.spec(CONTROL, 0), {0: 4, 10: 5, 20: 6})
+    writer.train(writer.spec(TREATED, 0), {0: 4}, steps=3)
+    control, treated = closing_of(writer).rows
+    assert (control.finished, control.planned) == (1, 3)
+    assert (treated.finished, treated.planned) == (0, 3)
+
+
+def test_an_axis_over_the_tasks_has_bounds_per_condition(tmp_path):
+    text = SWEEP.replace("key: loss.kl_loss_coef", "key: env.max_turns").replace(
+        "[0.0, 0.1]", "[5, 3]"
+    )
+    text = text[: text.index("  coupled:")] + text[text.index("seeds:") :]
+    text = text.replace("control: 0.0", "control: 5").replace("protocol: figure3\n", "")
+    text = text.replace(
+        "hold:\n",
+        "hold:\n  env.max_actions: 6\n  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0\n",
+    )
+    writer = FolderWriter(tmp_path, text)
+    writer.run.tasks().unlink()
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 6})
+    for turns, floor in ((5, 0.2), (3, 0.1)):
+        spec = writer.spec(f"max_turns={turns}", 0)
+        record = next(r for r in read_records(read_folder(writer.run)).records if r.spec == spec)
+        tasks = {"heldout_floor": floor, "heldout_ceiling": 0.9, "heldout": [{}] * 10}
+        write_json_atomic(writer.run.tasks(env_key(record)), tasks)
+    closing = closing_of(writer)
+    assert [row.bounds.floor for row in closing.rows] == [0.2, 0.1]
+    text = drawn(closing_view(closing, width=80), 80)
+    assert "max_turns=3: random floor 0.100, optimal ceiling 0.900" in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_closing_table(tmp_path, width):
+    closing = closing_of(finished_sweep(tmp_path))
+    assert_golden(f"closing_{width}", drawn(closing_view(closing, width=width), width))

@@ -1,0 +1,314 @@
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from rltune.spec.comparability import check_sweep
+from rltune.spec.findings import RULES, Severity
+from rltune.spec.isolation import check_conditions
+from rltune.spec.sweep_schema import Coupled
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+H1 = json.loads((GOLDEN / "h1_ragen_topk.json").read_text(encoding="utf-8"))
+H3 = json.loads((GOLDEN / "h3_ragen_coupled.json").read_text(encoding="utf-8"))
+ONE_VALUE = "Give each one value in all conditions, or declare it under axis.coupled with a rule."
+COUPLING = {
+    "kl": Coupled(key="actor.use_kl_loss", rule="value > 0", why="one switch"),
+    "nofilter": Coupled(
+        key="rollout.rollout_filter_include_zero", rule="value == 1.0", why="zeros count too"
+    ),
+    "drgrpo": Coupled(
+        key="actor.loss_agg_mode",
+        rule="'token-mean' if value else 'seq-mean-token-sum-norm'",
+        why="Dr.GRPO removes both normalisers",
+    ),
+}
+
+
+def lines(findings):
+    return [str(finding) for finding in findings]
+
+
+# --- S1, S2 on plain dicts of another system
+
+
+def test_h1_names_all_three_extra_axes_and_only_them():
+    found = check_conditions(H1["control"], H1["others"], H1["axis"])
+    assert lines(found) == [
+        "S1 error: 'topk_0.25' differs from the control in 3 keys besides the axis "
+        "rollout.rollout_filter_strategy, rollout.rollout_filter_value: "
+        "ppo_mini_batch_size 64 -> 32, rollout.max_model_len 5000 -> 4000, "
+        f"rollout.max_num_batched_tokens 5000 -> 4000. {ONE_VALUE}"
+    ]
+
+
+def test_h1_repaired_is_clean():
+    others = deepcopy(H1["others"])
+    others["topk_0.25"]["ppo_mini_batch_size"] = 64
+    others["topk_0.25"]["rollout"] |= {"max_model_len": 5000, "max_num_batched_tokens": 5000}
+    assert check_conditions(H1["control"], others, H1["axis"]) == ()
+
+
+H3_EXTRA = {
+    "kl": ["actor.use_kl_loss false -> true"] * 2,
+    "nofilter": ["rollout.rollout_filter_include_zero false -> true"],
+    "drgrpo": ["actor.loss_agg_mode 'token-mean' -> 'seq-mean-token-sum-norm'"],
+}
+
+
+@pytest.mark.parametrize("case", H3_EXTRA)
+def test_h3_undeclared_coupling_is_refused_and_declared_is_allowed(case):
+    fixture = H3[case]
+    arguments = (fixture["control"], fixture["others"], fixture["axis"])
+    assert lines(check_conditions(*arguments)) == [
+        f"S1 error: {label!r} differs from the control in 1 key besides the axis "
+        f"{fixture['axis']}: {extra}. {ONE_VALUE}"
+        for label, extra in zip(fixture["others"], H3_EXTRA[case], strict=True)
+    ]
+    assert check_conditions(*arguments, [COUPLING[case]]) == ()
+
+
+def test_declared_coupling_that_breaks_its_rule_is_refused():
+    fixture = deepcopy(H3["kl"])
+    fixture["control"]["actor"]["use_kl_loss"] = True  # "0.0" is not "0": RAGEN's string test
+    found = check_conditions(
+        fixture["control"], fixture["others"], fixture["axis"], [COUPLING["kl"]]
+    )
+    assert lines(found) == [
+        "S2 error: actor.use_kl_loss is true in 'control'; its rule gives false. "
+        "Change the rule 'value > 0', or the value."
+    ]
+
+
+def test_coupled_key_that_is_absent_and_rule_that_fails():
+    rule = Coupled(key="b", rule="1 / value", why="x")
+    assert lines(check_conditions({"a": 0}, {"one": {"a": 1}}, "a", [rule])) == [
+        "S2 error: the rule of b fails in 'control': it has no value for 0 (division by zero). "
+        "Change the rule '1 / value', or the value.",
+        "S2 error: b is '<absent>' in 'one'; its rule gives 1.0. "
+        "Change the rule '1 / value', or the value.",
+    ]
+
+
+def test_d7_one_sentence_of_a_prompt_is_an_axis():
+    control = {"lr": 1.0, "prompt": {"system": "Push the box.", "stop": ["</answer>"]}}
+    other = {"lr": 2.0, "prompt": {"system": "Push the box. Think.", "stop": ["</answer>", "\n"]}}
+    assert lines(check_conditions(control, {"other": other}, "lr")) == [
+        "S1 error: 'other' differs from the control in 2 keys besides the axis lr: "
+        "prompt.stop ['</answer>'] -> ['</answer>', '\\n'], "
+        f"prompt.system 'Push the box.' -> 'Push the box. Think.'. {ONE_VALUE}"
+    ]
+
+
+def test_true_is_not_one_and_absent_is_not_null():
+    found = check_conditions({"k": 0, "a": True, "b": None}, {"x": {"k": 1, "a": 1}}, "k")
+    assert "2 keys besides the axis k: a true -> 1, b null -> '<absent>'" in found[0].message
+
+
+def test_keys_of_another_variant_belong_to_an_axis_over_its_kind():
+    gae, grpo = {"kind": "gae", "lam": 1.0, "x": 1}, {"kind": "grpo", "std": True, "x": 1}
+    key = "advantage.kind"
+    assert check_conditions({"advantage": gae}, {"grpo": {"advantage": grpo}}, key) == ()
+    found = check_conditions({"advantage": gae}, {"g": {"advantage": grpo | {"x": 2}}}, key)
+    assert "1 key besides the axis advantage.kind: advantage.x 1 -> 2" in found[0].message
+
+
+# --- the rules on our own sweeps
+
+
+def test_toy_sweep_is_proven(load):
+    report = check_sweep(load())
+    assert (report.ok, report.errors, report.warnings) == (True, (), ())
+    assert [(row.condition, row.is_control, row.settings) for row in report.axis_table] == [
+        ("kl_loss_coef=0.0", True, {"loss.kl_loss_coef": 0.0, "loss.use_kl_loss": False}),
+        ("kl_loss_coef=0.01", False, {"loss.kl_loss_coef": 0.01, "loss.use_kl_loss": True}),
+        ("kl_loss_coef=0.1", False, {"loss.kl_loss_coef": 0.1, "loss.use_kl_loss": True}),
+    ]
+
+
+def test_s1_sees_a_second_axis_through_an_interpolation(load):
+    hidden = ("  loss.kl_type: k2", "  loss.kl_type: k2\n  loss.clip_high: ${loss.kl_loss_coef}")
+    report = check_sweep(load(hidden))
+    assert lines(report.errors) == [
+        f"S1 error: 'kl_loss_coef={value}' differs from the control in 1 key besides the axis "
+        f"loss.kl_loss_coef: loss.clip_high 0.0 -> {value}. {ONE_VALUE}"
+        for value in (0.01, 0.1)
+    ]
+    assert not report.ok
+
+
+def test_s3_names_every_knob_that_is_not_held(load):
+    report = check_sweep(load(("  loss.entropy_coeff: 0.0\n", ""), ("    value: 1.0\n", "")))
+    assert lines(report.errors) == [
+        "S3 error: Not held: loss.entropy_coeff (an entropy bonus flattens the policy whatever the "
+        "reward says); rollout_filter.value (decides how many prompts teach). "
+        "Write under hold: loss.entropy_coeff: 0.0, rollout_filter.value: 1.0."
+    ]
+
+
+def test_s3_asks_for_the_rest_of_the_filter_only_when_it_filters(load):
+    report = check_sweep(load(("value: 1.0", "value: 0.9")))
+    assert [finding.rule for finding in report.errors] == ["S3"]
+    assert report.errors[0].remedy == (
+        "Write under hold: rollout_filter.mode: 'softmax', rollout_filter.on_drop: 'drop', "
+        "rollout_filter.loss_scaling: 'none'."
+    )
+
+
+@pytest.mark.parametrize(("seeds", "count"), [([4], "1 seed"), ([0, 1], "2 seeds")])
+def test_s4_few_seeds(load, seeds, count):
+    report = check_sweep(load(seeds=seeds))
+    assert report.ok
+    assert lines(report.warnings) == [
+        f"S4 warning: No claim can be made from {count}. Run at least 3 seeds."
+    ]
+
+
+AXIS = "  key: loss.kl_loss_coef\n  values: [0.0, 0.01, 0.1]\n  control: 0.0\n"
+COUPLED = (
+    '  coupled:\n    - key: loss.use_kl_loss\n      rule: "value > 0"\n      why: one switch\n'
+)
+HOLD = "  loss.kl_type: k2\n"
+
+
+def axis(key, values, control, hold="  loss.kl_loss_coef: 0.0\n", coupled=""):
+    """Changes that give the toy sweep another axis."""
+    return (
+        (AXIS, f"  key: {key}\n  values: {values}\n  control: {control}\n"),
+        (COUPLED, coupled),
+        (HOLD, hold),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "shown"),
+    [
+        ("budget.steps", "[80, 160]", "budget.steps 80 -> 160"),
+        ("rollout.groups", "[16, 32]", "rollouts per step 128 -> 256"),
+        (
+            "rollout.max_response_tokens",
+            "[8, 16]",
+            "rollout.max_response_tokens 8 -> 16",
+        ),
+        ("gate.every", "[10, 20]", "gate.every 10 -> 20"),
+        ("gate.temperature", "[1.0, 0]", "gate.temperature 1.0 -> 0.0"),
+    ],
+)
+def test_s5_unequal_budget(load, key, values, shown):
+    control = values[1:].partition(",")[0]
+    errors = check_sweep(load(*axis(key, values, control))).errors
+    label = f"{key.rpartition('.')[2]}={values[:-1].rpartition(' ')[2]}"
+    assert lines(errors) == [
+        f"S5 error: '{label}' has another budget than the control: {shown}. "
+        "Give all conditions one budget."
+    ]
+
+
+def test_s5_group_size_at_equal_rollouts_is_fair(load):
+    coupled = (
+        "  coupled:\n    - key: rollout.groups\n      rule: 128 // value\n"
+        "      why: equal rollouts per step\n"
+    )
+    changes = axis("rollout.group_size", "[4, 8]", "8", coupled=coupled)
+    report = check_sweep(load(*changes))
+    assert (report.errors, report.warnings) == ((), ())
+
+
+def test_s6_same_config_by_an_alias(load):
+    report = check_sweep(
+        load(
+            *axis(
+                "loss.kl_type", "[k2, mse]", "k2",
+                hold="  loss.kl_loss_coef: 0.1\n  loss.use_kl_loss: true\n",
+            )
+        )
+    )  # fmt: skip
+    assert lines(report.errors) == [
+        "S6 error: 'kl_type=k2' and 'kl_type=mse' resolve to the same config. "
+        "Remove one of them, or give them different values."
+    ]
+
+
+def test_s6_sees_keys_without_effect_and_keys_outside_the_identity(load):
+    errors = check_sweep(load(*axis("loss.kl_type", "[k2, k3]", "k2"))).errors
+    assert lines(errors) == [
+        "S6 error: 'kl_type=k2' and 'kl_type=k3' are the same run: they differ only in "
+        "loss.kl_type (loss.use_kl_loss is false). "
+        "Remove one of them, or give them different values."
+    ]
+    assert [finding.rule for finding in check_sweep(
+        load(*axis("checkpoint.every", "[10, 20]", "10"))
+    ).errors] == ["S6"]  # fmt: skip
+
+
+K1 = ("kl_type: k2", "kl_type: k1")
+
+
+def test_s8_k1_as_a_loss(load):
+    (finding,) = check_sweep(load(K1)).warnings
+    assert (finding.rule, finding.code, finding.severity) == ("S8", "S8.k1_loss", Severity.WARNING)
+    assert finding.message.startswith(
+        "The KL loss in 2 conditions (kl_loss_coef=0.01, kl_loss_coef=0.1) is k1"
+    )
+    assert finding.remedy == "Set loss.kl_type: k2, or k3+."
+    for remedied in ("k2", "k3+", "k1+"):
+        assert check_sweep(load(("kl_type: k2", f"kl_type: {remedied}"))).warnings == ()
+
+
+@pytest.mark.parametrize("key", ["S8", "S8.k1_loss"])
+def test_s8_accepted_with_a_reason_stays_visible(load, key):
+    accept = ("seeds:", f"accept: {{{key}: it is the point}}\nseeds:")
+    (finding,) = check_sweep(load(K1, accept)).warnings
+    assert finding.accepted_reason == "it is the point"
+    assert str(finding).endswith("Accepted: it is the point")
+    other = ("seeds:", "accept: {S8.normaliser: no}\nseeds:")
+    assert check_sweep(load(K1, other)).warnings[0].accepted_reason is None
+
+
+FILTER = (
+    "    include_zero: true\n",
+    "    include_zero: true\n    mode: softmax\n    on_drop: drop\n    loss_scaling: none\n",
+)
+
+
+def codes(load, *changes):
+    report = check_sweep(load(FILTER, *changes))
+    assert report.errors == ()
+    return [finding.code for finding in report.warnings]
+
+
+def test_s8_filter_findings_and_their_remedies(load):
+    on = ("value: 1.0", "value: 0.9")
+    assert codes(load) == []
+    assert codes(load, on) == ["S8.drop_changes_updates", "S8.softmax_scale"]
+    assert codes(load, on, ("on_drop: drop", "on_drop: mask")) == ["S8.softmax_scale"]
+    assert codes(load, on, ("mode: softmax", "mode: mass")) == ["S8.drop_changes_updates"]
+    # value 1.0 without include_zero still drops the groups without spread
+    zero = ("include_zero: true", "include_zero: false")
+    assert codes(load, zero) == ["S8.drop_changes_updates"]
+
+
+def test_s8_normaliser_that_follows_the_axis(load):
+    changes = axis("env.max_turns", "[5, 6]", "5")
+    assert codes(load, *changes) == ["S8.normaliser"]
+    norm = "  loss.kl_loss_coef: 0.0\n  loss.aggregation: seq-mean-token-sum-norm\n"
+    assert codes(load, *axis("env.max_turns", "[5, 6]", "5", hold=norm)) == []
+    changes = axis("loss.aggregation", "[token-mean, seq-mean-token-sum]", "token-mean")
+    assert codes(load, *changes) == ["S8.normaliser"]
+
+
+def test_s8_number_of_updates_follows_the_axis(load):
+    report = check_sweep(load(*axis("optim.mini_batch_size", "[32, 128]", "32")))
+    (finding,) = report.warnings
+    assert finding.code == "S8.update_count"
+    assert "(mini_batch_size=32: 4, mini_batch_size=128: 1)" in finding.message  # 128 / 32, / 128
+
+
+def test_advantage_kind_as_an_axis(load):
+    report = check_sweep(load(*axis("advantage.kind", "[gae, grpo]", "gae")))
+    assert (report.errors, report.warnings) == ((), ())
+
+
+def test_every_rule_has_a_sentence():
+    assert list(RULES) == [f"S{i}" for i in range(1, 10)] + [f"A{i}" for i in range(1, 6)]

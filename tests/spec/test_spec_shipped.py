@@ -1,0 +1,140 @@
+"""Every YAML that ships loads, resolves and checks, with every profile that it allows."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rltune.spec.comparability import check_sweep
+from rltune.spec.load import load_sweep
+from rltune.spec.protocol import check_protocol
+from rltune.spec.schema import TrialConfig
+from rltune.spec.sweep_schema import ProtocolSpec, sweep_json_schema
+from rltune.spec.yamlfile import YamlFile, read_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SWEEPS = sorted((ROOT / "sweeps").rglob("*.yaml"))
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+EXPECTED_WARNINGS = {
+    "entropy": [],
+    "kl": [],
+    "kl_k1_as_published": ["S8.k1_loss"],
+    "quickstart": ["S4"],
+    "rv_filter": ["S8.drop_changes_updates", "S8.softmax_scale", "S8.normaliser"],
+}
+PROFILE_COUNT = {"quickstart": 1}  # the others: laptop, gpu, paper
+
+
+def test_nothing_is_missing_or_unknown():
+    assert [path.stem for path in SWEEPS] == sorted(EXPECTED_WARNINGS)
+    assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
+        "profiles/gpu.yaml",
+        "profiles/laptop.yaml",
+        "profiles/paper.yaml",
+        "protocols/figure3.yaml",
+        "sokoban.yaml",
+    ]
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_sweep_is_comparable_in_every_profile(path):
+    profiles = load_sweep(path).spec.profiles.allowed
+    assert len(profiles) == PROFILE_COUNT.get(path.stem, 3)
+    for profile in profiles:
+        loaded = load_sweep(path, profile=profile)
+        report = check_sweep(loaded)
+        assert report.errors == ()
+        assert [finding.code for finding in report.warnings] == EXPECTED_WARNINGS[path.stem]
+        assert len(loaded.seeds) == (2 if path.stem == "quickstart" else 3)
+        for condition in loaded.conditions:
+            assert TrialConfig.model_validate(condition.config).policy.model
+
+
+@pytest.mark.parametrize("profile", ["laptop", "gpu", "paper"])
+def test_figure3_is_one_protocol(profile):
+    names = ("kl", "entropy", "rv_filter")
+    sweeps = [load_sweep(ROOT / f"sweeps/{name}.yaml", profile=profile) for name in names]
+    assert [sweep.protocol.name for sweep in sweeps] == ["figure3"] * 3
+    assert check_protocol(sweeps) == ()
+
+
+def _leaves(tree, prefix=""):
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_key_is_commented(path):
+    file = read_yaml(path, kind="config")
+    assert isinstance(file, YamlFile)
+    if path.parent.name == "protocols":
+        assert ProtocolSpec.model_validate(file.data).name == path.stem
+        return
+    lines = file.text.splitlines()
+    for key in _leaves(file.data):
+        line = lines[file.lines[tuple(key.split("."))] - 1]
+        assert "#" in line, f"{path.name}: {key}"
+
+
+def test_the_base_spells_out_every_key_with_the_schema_default():
+    base = read_yaml(ROOT / "configs" / "sokoban.yaml", kind="base file")
+    defaults = TrialConfig(policy={"model": "other"}).model_dump(mode="json")
+    defaults["policy"]["model"] = "tiny"
+    assert base.data == defaults
+
+
+def test_paper_is_the_published_protocol():
+    config = load_sweep(ROOT / "sweeps/kl.yaml", profile="paper").control.config
+    assert config["policy"] == {"model": "Qwen/Qwen2.5-3B", "dtype": "bfloat16", "template": "auto"}
+    assert config["advantage"] == {"kind": "gae", "gamma": 1.0, "lam": 1.0}
+    assert config["budget"]["steps"] == 400
+    assert (config["rollout"]["groups"], config["rollout"]["group_size"]) == (8, 16)
+    assert (config["optim"]["mini_batch_size"], config["optim"]["micro_batch_size"]) == (32, 4)
+    assert (config["optim"]["lr"], config["critic"]["lr"]) == (1e-6, 1e-5)
+    assert config["gate"] == {"every": 10, "tasks": 512, "temperature": 0.5}
+    assert (config["env"]["max_turns"], config["env"]["max_actions_per_turn"]) == (5, 2)
+    assert config["rollout"]["max_response_tokens"] == 400
+    assert config["rollout"]["max_context"] == 3600
+    assert (config["loss"]["clip_low"], config["loss"]["clip_high"]) == (0.2, 0.28)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("kl", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
+        ("kl_k1_as_published", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
+        ("entropy", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
+        ("rv_filter", [1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, "nofilter"]),
+        ("quickstart", [0.0, 0.01, 0.1]),
+    ],
+)
+def test_axis_values_are_the_published_ones(name, values):
+    loaded = load_sweep(ROOT / f"sweeps/{name}.yaml")
+    assert [condition.value for condition in loaded.conditions] == values
+
+
+def test_json_schema_describes_every_key_of_a_sweep_file():
+    schema = sweep_json_schema()
+    assert json.loads(json.dumps(schema)) == schema
+    parts = [schema, *schema["$defs"].values()]
+    for part in parts:
+        assert part["additionalProperties"] is False
+        for name, info in part["properties"].items():
+            assert info.get("description"), f"{part['title']}.{name}"
+    assert set(schema["required"]) == {
+        "name", "title", "question", "base", "axis", "seeds", "profiles",
+    }  # fmt: skip
+
+
+def test_every_config_key_has_a_sentence():
+    schema = TrialConfig.model_json_schema()
+    count = 0
+    for part in [schema, *schema["$defs"].values()]:
+        for name, info in part["properties"].items():
+            if "$ref" not in info:  # a section: described by its class
+                assert info["description"].endswith("."), f"{part['title']}.{name}"
+                count += 1
+    assert count > 60

@@ -1,0 +1,147 @@
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rltune.track.make import make_trackers, wandb_run
+from rltune.track.wandb_tracker import WandbTracker, wandb_run_id
+from rltune.types import TrialSpec, TrialStatus
+
+SPEC = TrialSpec(
+    trial_id="loss.kl=0.01-s1-0123456789",
+    sweep="kl",
+    axis_key="loss.kl_loss_coef",
+    condition="loss.kl_loss_coef=0.01",
+    axis_value=0.01,
+    is_control=True,
+    seed=1,
+    config={"seed": 1, "env": {"kind": "sokoban"}},
+    config_hash="ff" * 32,
+)
+LEET = Path(sys.executable).with_name("wandb")
+
+
+@pytest.fixture
+def no_credentials(monkeypatch, tmp_path):
+    """W&B as on a fresh machine: no key, no settings, nothing outside the test's folder."""
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "WANDB_PROJECT", "WANDB_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(home / name.lower()))
+
+
+def test_run_ids_are_legal_stable_and_different():
+    assert wandb_run_id(SPEC.trial_id) == SPEC.trial_id
+    odd = [f"a{c}b" for c in ":;,#?/' "] + ["x" * 200, "x" * 201]
+    made = [wandb_run_id(name) for name in odd]
+    assert len(set(made)) == len(odd)
+    assert made == [wandb_run_id(name) for name in odd]
+    assert all(len(name) <= 100 and not set(":;,#?/' ") & set(name) for name in made)
+
+
+def test_disabled_means_that_wandb_is_not_even_imported(tmp_path):
+    code = (
+        "import sys; from rltune.track.make import make_trackers; from tests_spec import SPEC\n"
+        "make_trackers(SPEC, None, append=print, wandb='disabled', project=None, warn=print)\n"
+        "assert 'wandb' not in sys.modules\n"
+    )
+    spec = f"from rltune.types import TrialSpec\nSPEC = {SPEC!r}\n"
+    (tmp_path / "tests_spec.py").write_text(spec)
+    (tmp_path / "main.py").write_text(code)
+    subprocess.run([sys.executable, str(tmp_path / "main.py")], check=True)
+
+
+def inspect(folder, *flags):
+    (run,) = (folder / "wandb").glob("offline-run-*")
+    done = subprocess.run(
+        [LEET, "leet", "inspect", *flags, "--json", run], check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
+    warnings, rows = [], []
+    tracker = make_trackers(
+        SPEC, tmp_path, append=rows.append, wandb="offline", project="a/b", warn=warnings.append
+    )
+    tracker.log(0, {"heldout/success_rate": 0.25, "rollout/task_hash": "ff"})
+    tracker.log(10, {"heldout/success_rate": 0.5, "actor/pg_loss": math.nan, "odd": True})
+    tracker.summary({"best_step": 10})
+    tracker.close(TrialStatus.DIVERGED)
+    assert warnings == []
+    assert rows[0] == {"step": 0, "heldout/success_rate": 0.25, "rollout/task_hash": "ff"}
+
+    summary = json.loads(inspect(tmp_path, "--summary"))
+    assert summary["run_id"] == summary["name"] == SPEC.trial_id
+    assert (summary["state"], summary["exit_code"], summary["project"]) == ("failed", 1, "a-b")
+    assert summary["tags"] == ["axis:loss.kl_loss_coef", SPEC.condition, "seed:1", "control"]
+    assert summary["config"]["env"] == {"kind": "sokoban"}
+    assert summary["config"]["rltune"]["config_hash"] == SPEC.config_hash
+    assert summary["summary"]["trial/status"] == "diverged"
+    assert summary["summary"]["best_step"] == 10
+
+    records = [json.loads(line) for line in inspect(tmp_path).splitlines()]
+    (run,) = (r["run"] for r in records if r["type"] == "run")
+    assert (run["run_group"], run["job_type"]) == ("kl", "train")
+    axes = [r["metric"] for r in records if r["type"] == "metric"]
+    assert any(a.get("glob_name") == "*" and a["step_metric"] == "step" for a in axes)
+    history = [r["history"]["item"] for r in records if r["type"] == "history"]
+    plain = [{k: v for k, v in item.items() if not k.startswith("_")} for item in history]
+    assert plain == [
+        {"step": 0, "heldout/success_rate": 0.25},
+        {"step": 10, "heldout/success_rate": 0.5, "actor/pg_loss": "NaN"},
+    ]
+
+
+def test_online_without_a_key_warns_once_and_the_trial_goes_on(tmp_path, no_credentials):
+    warnings, rows = [], []
+    tracker = make_trackers(
+        SPEC, tmp_path, append=rows.append, wandb="online", project=None, warn=warnings.append
+    )
+    tracker.log(0, {"x": 1.0})
+    tracker.summary({"x": 1.0})
+    tracker.close(TrialStatus.DONE)
+    assert rows == [{"step": 0, "x": 1.0}]
+    (warning,) = warnings
+    assert warning.startswith("W&B could not start: UsageError: No API key configured.")
+    assert warning.endswith(
+        "The trial goes on without it and metrics.jsonl has everything; "
+        "`tracking.wandb: disabled` leaves W&B out."
+    )
+
+
+class BrokenRun:
+    """A W&B run whose service has died."""
+
+    def __init__(self):
+        self.calls = []
+        self.summary = {}
+
+    def log(self, values):
+        self.calls.append("log")
+        raise ConnectionResetError("service died")
+
+    def finish(self, exit_code):
+        self.calls.append("finish")
+        raise ConnectionResetError("service died")
+
+
+def test_a_service_that_dies_is_said_once_left_alone_and_still_finished(tmp_path, monkeypatch):
+    broken, warnings = BrokenRun(), []
+    monkeypatch.setattr("rltune.track.wandb_tracker._init", lambda run, run_id: broken)
+    run = wandb_run(SPEC, tmp_path, mode="offline", project=None)
+    tracker = WandbTracker(run, warnings.append)
+    for step in range(3):
+        tracker.log(step, {"x": 1.0})
+    tracker.summary({"x": 1.0})
+    tracker.close(TrialStatus.DONE)
+    tracker.close(TrialStatus.DONE)
+    assert broken.calls == ["log", "finish"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("W&B could not log: ConnectionResetError: service died.")
