@@ -4,9 +4,11 @@ import pytest
 
 
 def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "float32"):
+    """Make an untrained policy; `dtype` as in the config, or float64 weights for exact tests."""
     import torch
 
     from rltune.policy.load import assemble
+    from rltune.policy.precision import set_compute_dtype
     from rltune.policy.tiny import tiny_model, tiny_tokenizer
 
     tokenizer = tiny_tokenizer()
@@ -17,11 +19,15 @@ def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "flo
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(4)
-    model = model.to(getattr(torch, dtype)).eval()
+    model.eval()
+    if dtype == "float64":
+        model.double()
+    else:
+        set_compute_dtype(model, dtype)
     return assemble(model, tokenizer, template="plain", is_tiny=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small_policy():
     """Return a maker of untrained policies over the tiny tokenizer, fixed by their seed."""
     return make_small_policy

@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -129,30 +130,33 @@ def _check_reset(player: _Player, seed: int, other: int) -> None:
 
 
 def _check_global_random_state(player: _Player, seed: int, other: int) -> None:
-    kept = random.getstate()
-    try:
-        episodes = []
-        for state in (1, 2):
-            random.seed(state)
-            before = random.getstate(), _numpy_state()
+    episodes = []
+    for state in (1, 2):
+        with _global_random_state(state) as read:
+            before = read()
             episodes.append(player.play_alone(seed))
-            if before != (random.getstate(), _numpy_state()):
+            if before != read():
                 detail = "an episode moved it; draw from a generator of your own"
                 raise broken("global random state is left alone", seed, detail)
-    finally:
-        random.setstate(kept)
     if episodes[0] != episodes[1]:
-        detail = "the state of Python's global generator changed the episode"
+        detail = "the state of a global generator changed the episode"
         raise broken("reset(seed) is the only randomness", seed, detail)
 
 
-def _numpy_state() -> str:
-    """Return numpy's global random state as text; empty while numpy is not loaded."""
+@contextmanager
+def _global_random_state(state: int) -> Iterator[Callable[[], tuple[object, ...]]]:
+    """Seed Python's generator, and numpy's where loaded, and yield a reader; restore both."""
     numpy: Any = sys.modules.get("numpy")
-    if numpy is None:
-        return ""
-    name, keys, *rest = numpy.random.get_state()
-    return f"{name} {keys.tobytes().hex()} {rest}"
+    kept = random.getstate(), numpy and numpy.random.get_state()
+    random.seed(state)
+    if numpy:
+        numpy.random.seed(state)
+    try:
+        yield lambda: (random.getstate(), numpy and repr(numpy.random.get_state(legacy=False)))
+    finally:
+        random.setstate(kept[0])
+        if numpy:
+            numpy.random.set_state(kept[1])
 
 
 def _check_instances(player: _Player, seed: int, other: int) -> None:

@@ -1,13 +1,17 @@
 """`rltune check`: comparability before a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rltune.cli.console import emit_json, show
 from rltune.cli.options import Json, Overrides, Profile, Seeds, parse_seeds
-from rltune.errors import SpecError
+from rltune.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from rltune.spec.load import LoadedSweep
 
 
 def check(
@@ -31,32 +35,47 @@ def check(
         return
     if not files:
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
-    from rltune.report.render_check import check_json, proof_view, protocol_view
-    from rltune.spec.comparability import check_sweep
-    from rltune.spec.load import load_sweep
+    from rltune.report.render_check import check_json
 
-    problems = []
-    sweeps = []
-    for file in files:
-        try:
-            sweeps.append(
-                load_sweep(
-                    file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds)
-                )
-            )
-        except SpecError as error:
-            problems += [*error.problems]
-    if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
+    sweeps = _load_all(files, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     found = check_json(sweeps)
     if as_json:
         emit_json(found)
     else:
-        for i, sweep in enumerate(sweeps):
-            if i:
-                show("")
-            show(proof_view(sweep, check_sweep(sweep)))
-        if len(sweeps) > 1:
-            show("")
-            show(protocol_view(sweeps))
+        _show_all(sweeps)
     raise typer.Exit(0 if found["ok"] else 2)
+
+
+def _load_all(
+    files: Sequence[Path],
+    *,
+    profile: str | None,
+    overrides: Sequence[str],
+    seeds: Sequence[int] | None,
+) -> "list[LoadedSweep]":
+    """Return all sweeps, or raise with the problems of all of them."""
+    from rltune.spec.load import load_sweep
+
+    sweeps: list[LoadedSweep] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            sweeps.append(load_sweep(file, profile=profile, overrides=overrides, seeds=seeds))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    return sweeps
+
+
+def _show_all(sweeps: "Sequence[LoadedSweep]") -> None:
+    from rltune.report.render_check import proof_view, protocol_view
+    from rltune.spec.comparability import check_sweep
+
+    for i, sweep in enumerate(sweeps):
+        if i:
+            show("")
+        show(proof_view(sweep, check_sweep(sweep)))
+    if len(sweeps) > 1:
+        show("")
+        show(protocol_view(sweeps))

@@ -16,7 +16,8 @@ class QuietConsole(Console):
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; off a terminal without the blanks that fill lines up to the width."""
+        """Print; long paths stay whole, and off a terminal no blanks fill lines up."""
+        options.setdefault("crop", False)
         if self.is_terminal:
             super().print(*objects, **options)
             return

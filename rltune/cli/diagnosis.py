@@ -1,5 +1,6 @@
 """The checks of `rltune doctor`, one after another, cheapest first."""
 
+import io
 import os
 import platform
 import re
@@ -7,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -94,7 +96,7 @@ def cores() -> Check:
 
 def memory() -> Check:
     """Check the memory that is free now."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     free = psutil.virtual_memory().available
     detail = f"{size(free)} free of {size(psutil.virtual_memory().total)}"
@@ -181,9 +183,10 @@ def weights() -> Check:
     try:
         from rltune.policy.load import load_policy
 
-        policy = load_policy(
-            "tiny", dtype="float32", template="auto", env_kind="sokoban", device="cpu"
-        )
+        with redirect_stderr(io.StringIO()):  # transformers draws a progress bar
+            policy = load_policy(
+                "tiny", dtype="float32", template="auto", env_kind="sokoban", device="cpu"
+            )
     except Exception as error:  # whatever breaks here would break every trial
         detail = f"{folder} does not load: {_first_line(error)}"
         return Check("tiny policy", State.MISSING, detail, action)

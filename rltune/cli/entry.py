@@ -16,6 +16,7 @@ from rltune.errors import RltuneError
 from rltune.store.files import utc_now
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
+_TYPER_INTERRUPT = 130  # what newer typers return for KeyboardInterrupt; older ones raise Abort
 _SYSTEM = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 
@@ -50,6 +51,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return _say("interrupted; the same command goes on.", INTERRUPTED)
     except Exception as error:
         return _explain(error)
+    if result == _TYPER_INTERRUPT:
+        return _say("interrupted; the same command goes on.", INTERRUPTED)
     return result if isinstance(result, int) else OK
 
 

@@ -4,6 +4,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from rltune.maths.checks import at_least_float32
+from rltune.policy.precision import computing
+
 
 class TransformersDecoder:
     """Runs a causal LM a few tokens at a time over an explicit cache.
@@ -38,16 +41,18 @@ class TransformersDecoder:
         last_B: Tensor,
     ) -> Tensor:
         """Append tokens to the cache; return float32 logits (B, V) after new column `last_B`."""
-        hidden_BTD = self._model.base_model(
-            input_ids=ids_BT,
-            attention_mask=visible_BTS[:, None],
-            position_ids=positions_BT,
-            cache=cache,
-            use_cache=True,
-        ).last_hidden_state
+        backbone = self._model.base_model
+        with computing(backbone):
+            hidden_BTD = backbone(
+                input_ids=ids_BT,
+                attention_mask=visible_BTS[:, None],
+                position_ids=positions_BT,
+                cache=cache,
+                use_cache=True,
+            ).last_hidden_state
         rows_B = torch.arange(len(last_B), device=last_B.device)
         head = self._model.get_output_embeddings()
-        logits_BV: Tensor = head(hidden_BTD[rows_B, last_B]).float()
+        logits_BV: Tensor = head(at_least_float32(hidden_BTD[rows_B, last_B]))
         return logits_BV
 
     def select(self, cache: DynamicCache, rows: Tensor) -> DynamicCache:

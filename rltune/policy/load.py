@@ -16,11 +16,11 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.precision import set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.tiny import SHIPPED
 
 CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device:
 
     Args:
         model: `tiny`, a folder in transformers' format, or a hub id.
-        dtype: `float32` or `bfloat16`.
+        dtype: Format of the computation, `float32` or `bfloat16`; weights stay float32.
         template: `auto` uses the tokenizer's chat template when it has one; `plain` uses none.
         env_kind: Chooses among the shipped tiny policies.
         device: Where the weights go.
@@ -66,7 +66,7 @@ def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device:
     source = str(SHIPPED / env_kind) if model == "tiny" else model
     try:
         tokenizer = _load_tokenizer(source)
-        network = AutoModelForCausalLM.from_pretrained(source, dtype=DTYPES[dtype])
+        network = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise InputError(
             Problem(
@@ -77,6 +77,7 @@ def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device:
             )
         ) from error
     network.to(device).eval()
+    set_compute_dtype(network, dtype)
     return assemble(network, tokenizer, template=template, is_tiny=model == "tiny")
 
 

@@ -4,9 +4,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rltune.maths.checks import at_least_float32
+from rltune.policy.precision import computing
+
 
 def action_hidden(backbone: torch.nn.Module, ids_BT: Tensor, action_mask_BT: Tensor) -> Tensor:
-    """Return the last hidden state (M, D) before each sampled token, in row-major order.
+    """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
     Rows are right-padded, so causal attention alone keeps padding out of every sampled token, and
     no attention mask is needed. Only the M sampled places go through the vocabulary head later, so
@@ -20,8 +23,10 @@ def action_hidden(backbone: torch.nn.Module, ids_BT: Tensor, action_mask_BT: Ten
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
-    hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], use_cache=False).last_hidden_state
-    return hidden_BTD[action_mask_BT[:, 1:]]
+    with computing(backbone):
+        hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], use_cache=False).last_hidden_state
+    hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
+    return at_least_float32(hidden_MD)
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

@@ -87,7 +87,7 @@ class ChatRenderer:
             raise InputError(
                 Problem(
                     "policy.template",
-                    f"the chat template cannot show a system and a user message: {error}",
+                    f"the chat template cannot show a system and a user message ({error}).",
                     action="Set policy.template: plain, or use another model.",
                 )
             ) from error

@@ -16,7 +16,7 @@ from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
 from rltune.types import TrialSpec
 
-BYTES = {"float32": 4, "bfloat16": 2}
+WEIGHT_BYTES = 4  # float32, whatever the computation is done in
 _TRAINED_COPIES = 4  # weights, gradients, and AdamW's two moments
 _SPEED_SECTIONS = ("env", "policy", "rollout", "optim", "advantage", "resources")
 
@@ -101,14 +101,14 @@ def memory_bytes(config: Mapping[str, Any], parameters: int) -> int:
 
     policy 4 P b, critic (its own copy of the policy, GAE only) 4 P b, reference (KL only) P b
 
-    with P parameters of b bytes; 4 is weights, gradients and AdamW's two moments, all in the
-    dtype of the weights. A critic on the policy's backbone is too small to count.
+    with P parameters of b = 4 bytes; 4 P is weights, gradients and AdamW's two moments. A critic on
+    the policy's backbone is too small to count.
     """
     copies = _TRAINED_COPIES
     has_own_critic = config["advantage"]["kind"] == "gae" and config["critic"]["backbone"] == "own"
     copies += _TRAINED_COPIES if has_own_critic else 0
     copies += 1 if config["loss"]["use_kl_loss"] else 0
-    return copies * parameters * BYTES[config["policy"]["dtype"]]
+    return copies * parameters * WEIGHT_BYTES
 
 
 def _speed_key(config: Mapping[str, Any]) -> str:

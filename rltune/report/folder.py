@@ -149,6 +149,16 @@ def _planned(path: Path) -> list[TrialSpec]:
         ) from error
 
 
+def confounded_reason(run: RunDir) -> str:
+    """Return why a sweep ran although its proof failed; empty when the proof holds."""
+    if not run.comparability.is_file():
+        return ""
+    proof = read_json(run.comparability)
+    if not isinstance(proof, dict) or proof.get("ok", True):
+        return ""
+    return str(proof.get("allow_confounded") or "no reason was recorded")
+
+
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
     """The records of all trials, and what in their files could not be read."""

@@ -59,7 +59,7 @@ def _moving(specs: Sequence[TrialSpec]) -> list[str]:
 def _trials(plan: Plan) -> RenderableType:
     keys = _moving(plan.specs)
     headers = ["trial", *(key.rpartition(".")[2] for key in keys), "time"]
-    table = grid(headers, right=range(1, len(headers)))
+    table = grid(headers, right=range(1, len(headers)), whole=(0,))
     for spec, cost in zip(plan.specs, plan.costs, strict=True):
         flat = flatten(spec.config)
         values = (show(flat[key]) if key in flat else "-" for key in keys)

@@ -110,13 +110,23 @@ def indent(item: RenderableType, columns: int = 2) -> Padding:
     return Padding(item, (0, 0, 0, columns), expand=False)
 
 
-def grid(headers: Sequence[str], *, right: Iterable[int] = (), gap: int = 2) -> Table:
-    """Return a table without boxes; the columns of `right` hold numbers."""
+def grid(
+    headers: Sequence[str], *, right: Iterable[int] = (), whole: Iterable[int] = (), gap: int = 2
+) -> Table:
+    """Return a table without boxes.
+
+    Args:
+        headers: One a column.
+        right: Columns that hold numbers.
+        whole: Columns that never wrap: ids to copy.
+        gap: Blanks between columns.
+
+    """
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
-    numeric = set(right)
+    numeric, unbroken = set(right), set(whole)
     for i, header in enumerate(headers):
         justify = "right" if i in numeric else "left"
-        table.add_column(header, justify=justify, overflow="fold", vertical="top")  # type: ignore[arg-type]
+        table.add_column(header, justify=justify, overflow="fold", no_wrap=i in unbroken)  # type: ignore[arg-type]
     return table
 
 

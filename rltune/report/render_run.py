@@ -217,7 +217,12 @@ def lineage_view(rows: Sequence[LineageRow], *, mode: str) -> RenderableType:
     """Return the lineage table: what was tried, how it ended, and the best so far."""
     if not rows:
         return line("The lineage has no rows yet.")
-    table = grid(("exp_id", "status", "metric", "vs best", "step", "notes"), right=(2, 3, 4), gap=1)
+    table = grid(
+        ("exp_id", "status", "metric", "vs best", "step", "notes"),
+        right=(2, 3, 4),
+        whole=(0,),
+        gap=1,
+    )
     top = best(rows, mode)
     for row in rows:
         delta = "" if row.delta_vs_best is None else signed(row.delta_vs_best)

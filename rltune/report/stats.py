@@ -72,6 +72,14 @@ def paired_difference(
     return mean_over_seeds([treated[s] - control[s] for s in shared], confidence=confidence)
 
 
+def as_rate(estimate: Estimate) -> Estimate:
+    """Return the mean of a rate with its interval cut to [0, 1], beyond which no rate lies."""
+    if estimate.interval is None:
+        return estimate
+    low, high = estimate.interval
+    return Estimate(estimate.mean, estimate.n, Interval(max(0.0, low), min(1.0, high)))
+
+
 def overlap(a: Interval, b: Interval) -> bool:
     """Tell whether two intervals share a value: then the two rates are not to be ranked."""
     return a.low <= b.high and b.low <= a.high

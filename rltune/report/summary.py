@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rltune.gate import Interval, wilson_interval
-from rltune.report.folder import SweepFolder, manifest_of
+from rltune.report.folder import SweepFolder, confounded_reason, manifest_of
 from rltune.report.stats import (
     SEEDS_FOR_A_CLAIM,
     Estimate,
+    as_rate,
     excludes_zero,
     mean_over_seeds,
     paired_difference,
@@ -94,7 +95,9 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord]) -> Closing:
         groups.setdefault(record.spec.condition, []).append(record)
     control = next((g for g in groups.values() if g[0].spec.is_control), [])
     rows = tuple(_row(folder, group, control) for group in groups.values())
-    return Closing(folder.metric_name, rows, tuple(_verdicts(rows)))
+    reason = confounded_reason(folder.run)
+    verdicts = [f"CONFOUNDED, nothing follows about the axis. Run anyway: {reason}"]
+    return Closing(folder.metric_name, rows, tuple(verdicts if reason else _verdicts(rows)))
 
 
 def _row(
@@ -104,6 +107,7 @@ def _row(
     finals = _by_seed(group, _final)
     bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
     chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
+    final = mean_over_seeds(list(finals.values()))
     is_rate = folder.metric_name == SUCCESS
     return ConditionRow(
         condition=first.condition,
@@ -112,7 +116,7 @@ def _row(
         finished=len(finals),
         base=mean_over_seeds(list(bases.values())),
         selected=mean_over_seeds(list(chosen.values())),
-        final=mean_over_seeds(list(finals.values())),
+        final=as_rate(final) if is_rate else final,
         final_of_one=_task_interval(group) if is_rate and len(finals) == 1 else None,
         gain=paired_difference(finals, bases),
         difference=None

@@ -86,6 +86,7 @@ class Books:
             return
         step = steps_done(trial)
         kind = RowStatus.PREEMPTED if is_stopping else failure_kind(RuntimeError(), step=step)
+        trial.clear_failed()
         trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
 
     def _earlier_specs(self) -> Iterable[TrialSpec]:

@@ -110,11 +110,12 @@ def run_sweep(
         on_start(run, specs)
         todo = [spec for spec in specs if _status(run, spec) not in ENDED]
         payloads = _payloads(request, books, driver, tasks, todo)
-        is_interrupted = False
+        was_stopped = False
         if payloads:
-            is_interrupted = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
+            was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     launched = sum(_has_begun(run, payload) for payload in payloads)
+    is_interrupted = was_stopped and not ENDED.issuperset(statuses.values())
     return SweepOutcome(run, specs, statuses, launched, is_interrupted)
 
 
@@ -200,7 +201,7 @@ class _Drive:
         self._launch: TuneLaunch | None = None
 
     def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
-        """Drive the launch to its end; return whether it was stopped before it."""
+        """Drive the launch to its end; return whether a stop was asked for."""
         self._stop_file.parent.mkdir(parents=True)
         with stop_on_signal(self._stop):
             apply_ray_environment(is_local=self._request.ray_address is None)

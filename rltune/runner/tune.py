@@ -126,6 +126,9 @@ class TuneLaunch:
         self._owns_ray = True
         # Each failure is told by the trial's own marker; Tune would print it a second time.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        # Ray prints a dead worker to stdout whatever its options say. It would break --json, and
+        # the same text is in the trial's FAILED marker.
+        ray._private.worker._worker_logs_enabled = False
 
     def _fit(self) -> None:
         needs = {payload.spec.trial_id: trial_needs(payload) for payload in self._payloads}
@@ -181,7 +184,7 @@ def living_nodes() -> list[Mapping[str, float]]:
 
 
 class _Watch:
-    """What the thread of Tune and that of the driver tell each other. Tune pickles it for itself."""
+    """What the threads of Tune and of the driver tell each other. Picklable: Tune insists."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
@@ -252,11 +255,10 @@ def _trial_name(trial: Trial) -> str:
 
 
 def _death_reason(trial: Trial) -> str:
-    """Return one line about a process that died: Ray knows the exit code and its guess."""
+    """Return one line about a process that died: what Ray wrote about it, without its ids."""
     try:
-        error = trial.get_pickled_error() or trial.get_error()
-    except Exception as unreadable:  # the reason is a help; the death itself must be booked
-        error = unreadable
-    lines = [line.strip() for line in str(error or "no reason was given").splitlines()]
-    text = " ".join(line for line in lines if line)
-    return f"its process died: {text[:600]}"
+        text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
+    except (OSError, TypeError):  # the reason is a help; the death itself must be booked
+        text = ""
+    text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
+    return f"its process died: {text[:700] or 'Ray gave no reason'}"

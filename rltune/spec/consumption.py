@@ -6,6 +6,7 @@ from statistics import fmean
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten
+from rltune.spec.knobs import filter_is_on
 from rltune.spec.records import TrialRecord
 
 COUNTERS = ("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps")
@@ -96,12 +97,7 @@ def _differences(rows: Sequence[ConsumptionRow]) -> dict[str, float]:
 
 def _drops(record: TrialRecord) -> bool:
     flat = flatten(record.spec.config)
-    off = (
-        flat.get("rollout_filter.strategy") == "top_p"
-        and flat.get("rollout_filter.value", 1.0) >= 1.0
-        and flat.get("rollout_filter.include_zero", True)
-    )
-    return not off and flat.get("rollout_filter.on_drop") == "drop"
+    return filter_is_on(flat) and flat["rollout_filter.on_drop"] == "drop"
 
 
 def budget_findings(spent: Consumption) -> Iterator[Finding]:

@@ -107,10 +107,9 @@ def optim_violations(optim: "OptimConfig") -> list[Violation]:
     return [Violation("micro_batch_size", what, "Give a divisor, so that no rollout is left over.")]
 
 
-def filter_is_active(rollout_filter: "RolloutFilterConfig") -> bool:
-    """Return whether the filter can drop a group: everything but top_p 1.0 with zeros kept."""
-    is_off = rollout_filter.strategy == "top_p" and rollout_filter.value >= 1.0
-    return not (is_off and rollout_filter.include_zero)
+def can_drop(*, strategy: str, value: float, include_zero: bool) -> bool:
+    """Return whether a filter can drop a group: all but top_p 1.0 with zeros kept can."""
+    return not (strategy == "top_p" and value >= 1.0 and include_zero)
 
 
 def filter_value_violations(
@@ -139,7 +138,11 @@ def group_violations(
     needs = []
     if advantage.kind == "grpo":
         needs.append("advantage.kind grpo")
-    if filter_is_active(rollout_filter):
+    if can_drop(
+        strategy=rollout_filter.strategy,
+        value=rollout_filter.value,
+        include_zero=rollout_filter.include_zero,
+    ):
         needs.append(f"rollout_filter.metric {rollout_filter.metric}")
     action = "Give 2 or more; the spread of a single rollout is not defined."
     return [

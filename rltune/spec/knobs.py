@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rltune.spec.crosschecks import can_drop
 from rltune.spec.identity import flatten
 
 KNOBS = {
@@ -28,8 +29,11 @@ FILTER_KEYS = tuple(
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
     """Return whether the filter of a flat config can drop a group."""
-    is_off = flat["rollout_filter.strategy"] == "top_p" and flat["rollout_filter.value"] >= 1.0
-    return not (is_off and flat["rollout_filter.include_zero"])
+    return can_drop(
+        strategy=flat["rollout_filter.strategy"],
+        value=flat["rollout_filter.value"],
+        include_zero=flat["rollout_filter.include_zero"],
+    )
 
 
 def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class PolicyConfig(Section):
         description="`tiny` (shipped), a Hugging Face id, or a folder with a saved model.",
     )
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Number format of weights and activations."
+        "float32", description="Number format of the computation; weights are float32 in any case."
     )
     template: Literal["auto", "plain"] = Field(
         "auto",

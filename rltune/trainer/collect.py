@@ -23,12 +23,12 @@ def tasks_of_step(train: Sequence[Task], *, seed: int, step: int, groups: int) -
         groups: Tasks per step.
 
     """
-    tasks = []
-    for place in range((step - 1) * groups, step * groups):
-        epoch, index = divmod(place, len(train))
-        order = permutation(len(train), stream_seed(seed, "tasks", epoch))
-        tasks.append(train[order[index]])
-    return tasks
+    places = range((step - 1) * groups, step * groups)
+    orders = {
+        epoch: permutation(len(train), stream_seed(seed, "tasks", epoch))
+        for epoch in {place // len(train) for place in places}
+    }
+    return [train[orders[place // len(train)][place % len(train)]] for place in places]
 
 
 def collect(

@@ -4,6 +4,7 @@ import torch
 
 from rltune.errors import DivergedError, StaleEngineError
 from rltune.policy.load import Policy
+from rltune.policy.precision import compute_dtype
 from rltune.rollout.engine import Engine, Request, SamplingParams
 from rltune.trainer.learner import score_actions
 from rltune_envs.base import Task, TextEnv
@@ -41,11 +42,12 @@ def prove_sync(engine: Engine, policy: Policy, task: Task, env: TextEnv) -> floa
         )
     theirs = torch.tensor(completion.logprobs, device=device)
     gap = float((ours - theirs).abs().max())
-    limit = TOLERANCE[policy.model.dtype]
+    computed_in = compute_dtype(policy.model.base_model)
+    limit = TOLERANCE[computed_in]
     if not gap <= limit:
         raise StaleEngineError(
             f"after sync the engine's logprobs differ from the trainer's by {gap:.3g} "
-            f"(allowed {limit:g} in {policy.model.dtype}): it serves other weights. "
+            f"(allowed {limit:g} in {computed_in}): it serves other weights. "
             "Restart the trial; if it happens again, use rollout.engine: torch."
         )
     return gap

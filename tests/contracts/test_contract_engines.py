@@ -87,17 +87,18 @@ def test_stop_and_length(engine):
 
 def test_an_end_token_at_the_limit_is_a_stop(make_engine):
     asked = requests()
-    longest = max(
-        (c.token_ids, r)
-        for r, c in zip(asked, make_engine().generate(asked, FREE), strict=True)
-        if c.stop_reason is StopReason.STOP
-    )
-    ids, request = longest
+    stopped = [
+        (completion.token_ids, request)
+        for request, completion in zip(asked, make_engine().generate(asked, FREE), strict=True)
+        if completion.stop_reason is StopReason.STOP
+    ]
+    ids, request = max(stopped, key=lambda pair: len(pair[0]))
+    assert len(ids) > 1
     exact = SamplingParams(1.0, len(ids), FREE.max_context)
-    assert make_engine().generate([request], exact)[0].stop_reason is StopReason.STOP
-    if len(ids) > 1:
-        (cut,) = make_engine().generate([request], SamplingParams(1.0, len(ids) - 1, 200))
-        assert (cut.token_ids, cut.stop_reason) == (ids[:-1], StopReason.LENGTH)
+    (whole,) = make_engine().generate([request], exact)
+    assert (whole.token_ids, whole.stop_reason) == (ids, StopReason.STOP)
+    (cut,) = make_engine().generate([request], SamplingParams(1.0, len(ids) - 1, 200))
+    assert (cut.token_ids, cut.stop_reason) == (ids[:-1], StopReason.LENGTH)
 
 
 def test_context_limit(engine):

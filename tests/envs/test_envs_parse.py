@@ -50,7 +50,14 @@ def test_names_inside_an_answer(answer, actions, n_invalid, n_over_limit):
 
 @pytest.mark.parametrize(
     "response",
-    [answer for answer, *_ in ANSWERS] + ["<answer>Up", "Up</answer>", "</answer>Up<answer>"],
+    [answer for answer, *_ in ANSWERS]
+    + [
+        "<answer>Up",
+        "<answer>Up ",
+        "Up</answer>",
+        "</answer>Up<answer>",
+        "<think></think><answer>Up ",
+    ],
 )
 def test_without_a_closed_answer_nothing_is_asked_for(response):
     assert parse(response) == ParsedActions((), n_invalid=1, n_over_limit=0)

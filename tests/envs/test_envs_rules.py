@@ -53,18 +53,15 @@ def test_all_four_directions_push():
 
 def test_solved_means_every_box_on_a_target():
     wall = "########"
-    assert not parse_level([wall, "#P√_XO_#", wall]).is_solved(
-        parse_level([wall, "#P√_XO_#", wall]).start
-    )
-    level = parse_level([wall, "#P√__√_#", wall])
-    assert level.is_solved(level.start)
+    half, whole = (parse_level([wall, row, wall]) for row in ("#P√_XO_#", "#P√__√_#"))
+
+    assert not half.is_solved(half.start)
+    assert whole.is_solved(whole.start)
 
 
 def test_a_drawn_level_reads_back_as_itself():
     for seed in range(50):
-        level = generate(
-            seed, height=7, width=6, boxes=2, search_depth=30, max_moves=12
-        ).level
+        level = generate(seed, height=7, width=6, boxes=2, search_depth=30, max_moves=12).level
         assert parse_level(render(level, level.start)) == level
 
 

@@ -60,7 +60,9 @@ def test_stream_seed_by_hand():
 
 
 def test_streams_of_different_names_differ():
-    keys = [(seed, what, step) for seed in (0, 1) for what in ("tasks", "heldout") for step in (0, 1)]
+    keys = [
+        (seed, what, step) for seed in (0, 1) for what in ("tasks", "heldout") for step in (0, 1)
+    ]
     assert len({stream_seed(*key) for key in keys}) == len(keys)
     # Indices are separated: (1, 11) and (11, 1) are two streams.
     assert stream_seed(0, "sampling", 1, 11) != stream_seed(0, "sampling", 11, 1)
@@ -74,7 +76,8 @@ def test_permutation_is_one():
 
 def test_equal_in_another_process_whatever_its_hash_seed():
     code = (
-        "from rltune.maths.streams import *; print(permutation(20, stream_seed(4, 'minibatch', 2, 0)).tolist())"
+        "from rltune.maths.streams import permutation, stream_seed\n"
+        "print(permutation(20, stream_seed(4, 'minibatch', 2, 0)).tolist())"
     )
     here = permutation(20, stream_seed(4, "minibatch", 2, 0)).tolist()
     for hash_seed in ("1", "2"):

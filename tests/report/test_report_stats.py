@@ -4,7 +4,7 @@ import statistics
 import pytest
 
 from rltune.gate import wilson_interval
-from rltune.report.stats import excludes_zero, mean_over_seeds, overlap, paired_difference
+from rltune.report.stats import as_rate, excludes_zero, mean_over_seeds, overlap, paired_difference
 
 
 def test_mean_over_seeds_by_hand():
@@ -19,6 +19,12 @@ def test_two_seeds_say_almost_nothing():
     # s = 0.1 / sqrt(2), t(1, 0.975) = 12.706205, half = 12.706205 * 0.1 / 2 = 0.635310
     found = mean_over_seeds([0.4, 0.5])
     assert found.interval == pytest.approx((0.45 - 0.635310, 0.45 + 0.635310), abs=1e-6)
+
+
+def test_interval_of_a_rate_stays_a_rate():
+    found = as_rate(mean_over_seeds([0.4, 0.5]))
+    assert (found.mean, found.interval) == (pytest.approx(0.45), (0.0, 1.0))
+    assert as_rate(mean_over_seeds([0.4])).interval is None
 
 
 @pytest.mark.parametrize("values", [[], [0.4]])

@@ -1,9 +1,12 @@
+import io
+
 import pytest
 from goldens import assert_golden, drawn, masked
+from rich.console import Console
 from run_folders import CONTROL, START, TREATED, FolderWriter
 
 from rltune.report.folder import read_folder
-from rltune.report.live import PlainProgress, events, live_view
+from rltune.report.live import LiveProgress, PlainProgress, events, live_view
 from rltune.report.render_run import status_view
 from rltune.report.status import StatusReader, read_state
 from rltune.store.failure import TrialFailure
@@ -97,7 +100,7 @@ def test_events_tell_gates_and_changes_once(mixed):
     assert said[1:] == [
         "12:00:00 kl_loss_coef=0.0, seed 1: step 20/20, held-out 0.700 (start 0.400), 160 tokens/s",
         "12:00:00 kl_loss_coef=0.0, seed 1: done, held-out 0.400 -> 0.700, best gate at step 20",
-        "12:00:00 kl_loss_coef=0.1, seed 1: FAILED before the first gate: "
+        "12:00:00 kl_loss_coef=0.1, seed 1: FAILED at step 7/20: "
         f"RuntimeError: out of memory (rltune/x.py:3); log: {log}",
     ]
 
@@ -113,3 +116,19 @@ def test_live_table_of_a_low_terminal_shows_what_runs(mixed):
     assert "running" in text.splitlines()[1]
     assert "(5 more: `rltune status`)" in " ".join(text.split())
     assert "failed" not in "\n".join(text.splitlines()[:2])
+
+
+def test_live_display_keeps_ends_and_failures_above_the_table(mixed):
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, height=30)
+    reader = StatusReader(read_folder(mixed.run))
+    with take_driver_lock(mixed.run.lock, argv=["rltune"]), LiveProgress(console) as live:
+        live.show(reader.read(now=NOW))
+        mixed.fail(mixed.spec(TREATED, 1), CRASH)
+        mixed.finish(mixed.spec(TREATED, 2), {0: 4, 10: 5, 20: 7})
+        live.show(reader.read(now=NOW))
+        live.show(reader.read(now=NOW))
+    text = console.file.getvalue()
+    assert text.count("kl_loss_coef=0.1, seed 1: RuntimeError") == 1
+    assert text.count("kl_loss_coef=0.1, seed 2: done, held-out 0.400 -> 0.700") == 1
+    assert "seed 0: done" not in text  # it had ended before
+    assert text.count("about") >= 2  # the table was drawn with what is left

@@ -57,6 +57,17 @@ def test_two_seeds_allow_no_claim(tmp_path):
     )
 
 
+def test_a_confounded_sweep_concludes_nothing(tmp_path):
+    writer = finished_sweep(tmp_path)
+    proof = {"ok": False, "errors": [], "allow_confounded": "to see it"}
+    write_json_atomic(writer.run.comparability, proof)
+    assert closing_of(writer).verdicts == (
+        "CONFOUNDED, nothing follows about the axis. Run anyway: to see it",
+    )
+    write_json_atomic(writer.run.comparability, {"ok": True, "allow_confounded": None})
+    assert closing_of(writer).verdicts == (f"{TREATED} ends below the control.",)
+
+
 def test_one_seed_shows_the_interval_over_tasks(tmp_path):
     writer = FolderWriter(tmp_path, seeds=(0,))
     for spec in writer.specs:
@@ -87,7 +98,6 @@ def test_an_axis_over_the_tasks_has_bounds_per_condition(tmp_path):
         "hold:\n  env.max_actions: 6\n  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0\n",
     )
     writer = FolderWriter(tmp_path, text)
-    writer.run.tasks().unlink()
     for spec in writer.specs:
         writer.finish(spec, {0: 4, 10: 5, 20: 6})
     for turns, floor in ((5, 0.2), (3, 0.1)):

@@ -77,9 +77,7 @@ def test_greedy_is_the_argmax_and_reports_logprobs_at_temperature_1(small_policy
 
 def test_seeds_matter(small_policy):
     asked = [Request(i, [4, 9, 2, 5], seed=i) for i in range(20)]
-    completions = TorchEngine(small_policy().decoder()).generate(
-        asked, SamplingParams(1.0, 8, 200)
-    )
+    completions = TorchEngine(small_policy().decoder()).generate(asked, SamplingParams(1.0, 8, 200))
     assert len({c.token_ids for c in completions}) > 10
 
 
@@ -115,7 +113,13 @@ def test_absolute_positions_never_leave_the_context():
     """A long row beside a short one: the long one's unused places are past the last position."""
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=16, n_positions=24, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=3
+        vocab_size=16,
+        n_positions=24,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=3,
     )
     decoder = TransformersDecoder(GPT2LMHeadModel(config).eval(), pad_id=0, end_ids=(3,))
     params = SamplingParams(1.0, 4, 24)

@@ -156,6 +156,13 @@ def test_s3_asks_for_the_rest_of_the_filter_only_when_it_filters(load):
     )
 
 
+def test_s3_asks_for_the_rest_of_the_filter_when_one_condition_filters(load):
+    changes = axis("rollout_filter.value", "[1.0, 0.9]", "1.0")
+    report = check_sweep(load(*changes, ("    value: 1.0\n", "")))
+    assert [finding.rule for finding in report.errors] == ["S3"]
+    assert "rollout_filter.on_drop" in report.errors[0].remedy
+
+
 @pytest.mark.parametrize(("seeds", "count"), [([4], "1 seed"), ([0, 1], "2 seeds")])
 def test_s4_few_seeds(load, seeds, count):
     report = check_sweep(load(seeds=seeds))

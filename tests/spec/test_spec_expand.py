@@ -1,6 +1,8 @@
+from rltune.spec.conditions import axis_values
 from rltune.spec.expand import expand, trial_slug
 from rltune.spec.identity import config_hash
 from rltune.spec.schema import TrialConfig
+from rltune.spec.sweep_schema import Axis
 
 
 def test_seed_major_with_the_control_first(load):
@@ -40,6 +42,13 @@ def test_what_changes_a_run_changes_the_folder(load):
     assert load(("values: [0.0, 0.01, 0.1]", "values: [0.0, 0.01]")).sweep_hash != plain
     assert load(("control: 0.0", "control: 0.1")).sweep_hash != plain
     assert load(("mode: max", "mode: min")).sweep_hash != plain
+
+
+def test_true_is_not_the_control_one():
+    values = axis_values(Axis(key="loss.use_kl_loss", values=[1, True, 0.0], control=True))
+    assert [value.is_control for value in values] == [False, True, False]
+    values = axis_values(Axis(key="loss.clip_low", values=[1, 0.0], control=0))
+    assert [value.is_control for value in values] == [False, True]
 
 
 def test_a_long_label_is_cut_but_not_its_seed():

@@ -124,6 +124,8 @@ def test_excluded_keys_are_the_documented_ones():
         "checkpoint.every", "checkpoint.keep_last", "resources.cpus", "resources.gpus",
     }  # fmt: skip
     assert not is_excluded("resources.threads")
+    assert not is_excluded("tracking_of_something")
+    assert not is_excluded("checkpoint.every_other")
     assert all(EXCLUDED.values())
 
 

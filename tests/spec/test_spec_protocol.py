@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,14 @@ def test_every_difference_is_named_with_both_files(two):
         "loss.entropy_coeff (0.0 and 0.5), seeds ([0, 1, 2] and [0, 1, 3]). "
         "Give both one value, or free the key in protocol pair."
     ]
+
+
+def test_a_key_is_free_when_both_protocol_files_free_it(two):
+    a, b = two(options={"overrides": ["budget.steps=7"]})
+    more = {**a.protocol.free, "budget.steps": "lengths may differ"}
+    free = a.protocol.model_copy(update={"free": more})
+    assert len(check_protocol([a, replace(b, protocol=free)])) == 1
+    assert check_protocol([replace(a, protocol=free), replace(b, protocol=free)]) == ()
 
 
 def test_another_profile_is_a_difference(two):

@@ -55,7 +55,8 @@ def generate(
     Args:
         seed: Names the level; equal arguments give the equal level in every process.
         height: Rows, walls included; at least 4.
-        width: Columns, walls included; at least 4.
+        width: Columns, walls included; at least 4. A box needs three cells in line to be pulled, so
+            4x4 has no level.
         boxes: Number of boxes and targets.
         search_depth: Backward steps from the solved position. More steps make harder levels.
         max_moves: Longest shortest solution that is accepted, in actions.
@@ -91,8 +92,8 @@ def _attempt(
     *target_cells, player = rng.sample(floor, boxes + 1)
     targets = sum(1 << cell for cell in target_cells)
     start = _play_backwards(rng, walls, width, State(player, targets), search_depth)
-    level = Level(height, width, walls, targets, start)
-    return None if level.is_solved(start) else level
+    # As in the published generator, no box starts at home.
+    return None if start.boxes & targets else Level(height, width, walls, targets, start)
 
 
 def _carve(rng: random.Random, height: int, width: int) -> int:

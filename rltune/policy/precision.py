@@ -1,0 +1,30 @@
+"""Number formats: weights are kept in float32; what is computed with them may be bfloat16.
+
+At the published learning rate of 1e-6 a step of AdamW is far below bfloat16's resolution, so
+weights kept in it would not move at all. Mixed precision by autocast is what verl trains with, too.
+"""
+
+import torch
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def set_compute_dtype(model: torch.nn.Module, name: str) -> None:
+    """Choose the format of the forward pass; copies of the model keep the choice."""
+    setattr(model.base_model, _ATTRIBUTE, DTYPES[name])
+
+
+def compute_dtype(backbone: torch.nn.Module) -> torch.dtype:
+    """Return the format that a backbone computes in; float32 when none was chosen."""
+    dtype: torch.dtype = getattr(backbone, _ATTRIBUTE, torch.float32)
+    return dtype
+
+
+def computing(backbone: torch.nn.Module) -> torch.autocast:
+    """Return the context that a backbone's forward pass runs in."""
+    dtype = compute_dtype(backbone)
+    device = next(backbone.parameters()).device.type
+    return torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32)
+
+
+_ATTRIBUTE = "rltune_compute_dtype"

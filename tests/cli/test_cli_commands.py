@@ -1,0 +1,215 @@
+import json
+
+import pytest
+from goldens import assert_golden, masked
+from run_folders import (
+    CONTROL,
+    SWEEP,
+    TREATED,
+    FolderWriter,
+    finished_sweep,
+    write_sweep,
+)
+
+from rltune.report.plan import plan_json
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.failure import TrialFailure
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_query import RowContext, row_for
+from rltune.types import RowStatus
+
+CONFOUNDED = SWEEP.replace("  loss.entropy_coeff: 0.0\n", "")
+CRASH = TrialFailure(RowStatus.CRASH, "RuntimeError: out of memory (rltune/x.py:3)", "", 7, 1)
+
+
+def test_check_prints_the_proof(rltune, tmp_path):
+    write_sweep(tmp_path)
+    result = rltune("check", "sweeps/kl.yaml")
+    assert result.code == 0
+    assert_golden("check_80", result.out)
+
+
+def test_check_refuses_with_code_2_and_says_why_on_stdout(rltune, tmp_path):
+    write_sweep(tmp_path, CONFOUNDED)
+    result = rltune("check", "sweeps/kl.yaml")
+    assert result.code == 2
+    assert "NOT COMPARABLE: 1 error, see above." in result.out
+
+
+def test_check_of_two_files_names_what_their_protocol_forbids(rltune, tmp_path):
+    path = write_sweep(tmp_path)
+    path.with_name("b.yaml").write_text(SWEEP.replace("budget.steps: 20", "budget.steps: 21"))
+    result = rltune("check", "sweeps/kl.yaml", "sweeps/b.yaml")
+    assert result.code == 2
+    assert "S9 error sweeps/kl.yaml and sweeps/b.yaml follow protocol figure3" in result.out
+
+
+def test_check_reports_the_problems_of_all_files(rltune, tmp_path):
+    write_sweep(tmp_path)
+    result = rltune("check", "a.yaml", "sweeps/kl.yaml", "b.yaml")
+    assert result.err.splitlines() == [
+        "error: a.yaml: There is no such sweep file.",
+        "error: b.yaml: There is no such sweep file.",
+    ]
+
+
+def test_check_json(rltune, tmp_path):
+    write_sweep(tmp_path)
+    data = json.loads(rltune("check", "sweeps/kl.yaml", "--json").out)
+    assert data["ok"] is True
+    assert data["sweeps"][0]["axis"] == "loss.kl_loss_coef"
+
+
+def test_check_schema_describes_sweep_files(rltune):
+    schema = json.loads(rltune("check", "--schema").out)
+    assert {"name", "axis", "seeds", "hold"} <= set(schema["properties"])
+
+
+def test_plan_json_is_what_the_sweep_writes(rltune, tmp_path):
+    loaded = load_sweep(write_sweep(tmp_path))
+    data = json.loads(rltune("plan", "sweeps/kl.yaml", "--json").out)
+    written = json.loads(json.dumps(plan_json(loaded, expand(loaded))))
+    assert data == {**written, "file": "sweeps/kl.yaml"}
+
+
+def test_plan_text(rltune, tmp_path):
+    write_sweep(tmp_path)
+    result = rltune("plan", "sweeps/kl.yaml", "--seeds", "4")
+    assert result.code == 0
+    assert "2 trials, profile laptop" in result.out
+    assert "not measured yet" in result.out
+
+
+def test_status_finds_the_newest_run(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    assert rltune("status").out.splitlines()[:2] == ["kl: 6 done", f"  runs/{writer.run.path.name}"]
+    assert json.loads(rltune("status", "--json").out)["trials"][0]["status"] == "done"
+
+
+def test_status_of_a_failed_trial_is_code_1(rltune, tmp_path):
+    writer = FolderWriter(tmp_path)
+    writer.fail(writer.spec(TREATED, 0), CRASH)
+    result = rltune("status", str(writer.run.path))
+    assert result.code == 1
+    assert "FAILED at step 7: kl_loss_coef=0.1, seed 0: RuntimeError: out of memory" in result.out
+
+
+def test_status_watch_ends_without_a_driver(rltune, tmp_path):
+    finished_sweep(tmp_path)
+    assert rltune("status", "--watch").code == 0
+
+
+def test_runs_dir_comes_from_the_environment(rltune, tmp_path, monkeypatch):
+    finished_sweep(tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("RLTUNE_RUNS_DIR", "elsewhere")
+    assert rltune("status").out.startswith("kl: 6 done")
+
+
+def test_a_trial_folder_is_pointed_to_its_run(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    trial = writer.run.trial(writer.specs[0].trial_id).path
+    assert rltune("audit", str(trial)).err == (
+        f"error: {trial}: this is one trial. Give its run folder, {writer.run.path}.\n"
+    )
+
+
+def test_the_folder_of_all_runs_is_no_run(rltune, tmp_path):
+    name = finished_sweep(tmp_path).run.path.name
+    assert rltune("status", "runs").err == (
+        "error: runs: this is not a run folder; it has no sweep.yaml. "
+        f"Give one inside it, such as runs/{name}.\n"
+    )
+
+
+def test_audit_code_follows_the_verdict(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    assert rltune("audit").code == 0
+    assert json.loads(rltune("audit", "--json").out)["ok"] is True
+    writer.start(writer.spec(CONTROL, 0), commit="beef")
+    result = rltune("audit")
+    assert result.code == 1
+    assert "Audit FAILED" in result.out
+
+
+@pytest.fixture
+def lineage(tmp_path):
+    """A baseline, a crash, and a discarded trial."""
+    writer = finished_sweep(tmp_path)
+    store = LineageStore(writer.run.results, "heldout/success_rate", "max")
+    context = RowContext(
+        metric_name="heldout/success_rate", metric_mode="max", timestamp="2026-01-31T12:00:00Z",
+        commit="c0ffee",
+    )  # fmt: skip
+    for spec, outcome in (
+        (writer.spec(CONTROL, 0), None),
+        (writer.spec(TREATED, 0), None),
+        (writer.spec(TREATED, 1), CRASH),
+    ):
+        result = outcome or writer.run.trial(spec.trial_id).read_done()
+        store.record(lambda rows, s=spec, o=result: row_for(s, o, rows, context))
+    return writer
+
+
+def test_lineage_show(rltune, lineage):
+    result = rltune("lineage", "show")
+    assert result.code == 0
+    assert_golden("lineage_80", masked(result.out))
+    data = json.loads(rltune("lineage", "show", str(lineage.run.results), "--json").out)
+    assert [row["status"] for row in data["rows"]] == ["baseline", "discard", "crash"]
+
+
+def test_lineage_warns_of_a_torn_row(rltune, lineage):
+    with lineage.run.results.open("a") as file:
+        file.write("half a row")
+    result = rltune("lineage", "show")
+    assert "warning: " in result.err
+    assert "torn last line of 10 bytes" in result.err
+
+
+def test_lineage_before_any_end(rltune, tmp_path):
+    writer = FolderWriter(tmp_path)
+    assert rltune("lineage", "show").err == (
+        f"error: runs/{writer.run.path.name}/results.tsv: no trial has ended yet, so there is no "
+        "lineage. `rltune status` shows what runs.\n"
+    )
+
+
+def test_init_writes_sweeps_that_check(rltune, tmp_path):
+    result = rltune("init", "study")
+    assert result.code == 0
+    assert "wrote study/sweeps/quickstart.yaml" in result.out
+    assert result.out.splitlines()[-1] == "Next: cd study && rltune check sweeps/quickstart.yaml"
+    sweeps = sorted((tmp_path / "study" / "sweeps").glob("*.yaml"))
+    assert len(sweeps) == 5
+    for path in sweeps:
+        assert path.read_text().startswith("# yaml-language-server: $schema=sweep.schema.json\n")
+        assert rltune("check", str(path)).code == 0
+    schema = json.loads((tmp_path / "study" / "sweeps" / "sweep.schema.json").read_text())
+    assert schema == json.loads(rltune("check", "--schema").out)
+
+
+def test_init_never_overwrites_without_force(rltune, tmp_path):
+    rltune("init", "study")
+    mine = tmp_path / "study" / "sweeps" / "kl.yaml"
+    mine.write_text("mine\n")
+    refused = rltune("init", "study")
+    assert refused.code == 2
+    assert refused.err == (
+        "error: study/sweeps/kl.yaml: exists and differs from the starter. "
+        "Move it away, or replace it with --force.\n"
+    )
+    assert mine.read_text() == "mine\n"
+    forced = rltune("init", "study", "--force")
+    assert forced.out.startswith("wrote study/sweeps/kl.yaml\n")
+    assert "mine" not in mine.read_text()
+
+
+def test_warmstart_leaves_a_full_folder_alone(rltune, tmp_path):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "model.safetensors").touch()
+    assert rltune("warmstart", "sokoban", "--out", "w").err == (
+        "error: --out w: the folder has files in it. Give another one, or --force to write into "
+        "it.\n"
+    )

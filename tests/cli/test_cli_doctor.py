@@ -1,0 +1,61 @@
+import json
+
+from rltune.cli import diagnosis
+from rltune.cli.diagnosis import Check, State
+
+
+def test_a_long_temporary_folder_is_missing(monkeypatch, tmp_path):
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(long))
+    check = diagnosis.temporary_folder()
+    assert check.state is State.MISSING
+    assert check.action == "export RAY_TMPDIR=/tmp"
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp")
+    assert diagnosis.temporary_folder().state is State.OK
+
+
+def test_variables_that_ray_refuses(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("TUNE_RESULT_DIR", "/x")
+    (check,) = diagnosis.ray_environment()
+    assert (check.state, check.action) == (State.MISSING, "unset TUNE_RESULT_DIR")
+    monkeypatch.delenv("TUNE_RESULT_DIR")
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    (check,) = diagnosis.ray_environment()
+    assert check.state is State.WARNING
+
+
+def test_disk_looks_at_the_folder_that_exists(tmp_path):
+    check = diagnosis.disk(tmp_path / "a" / "b")
+    assert str(tmp_path) in check.detail
+
+
+def test_missing_package_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(diagnosis, "PACKAGES", ("numpy", "no-such-package-here"))
+    check = diagnosis.packages()
+    assert check.state is State.MISSING
+    assert check.action == "pip install no-such-package-here"
+
+
+def test_cheap_checks_pass_here():
+    for check in (diagnosis.python(), diagnosis.packages(), diagnosis.threads()):
+        assert check.state is State.OK
+
+
+def test_exit_code_and_verdict(rltune, monkeypatch):
+    checks = [Check("python", State.OK, "3.11"), Check("torch", State.MISSING, "no", "pip install")]
+    monkeypatch.setattr(diagnosis, "diagnose", lambda runs_dir: iter(checks))
+    result = rltune("doctor")
+    assert result.code == 1
+    assert result.out.splitlines() == [
+        "ok      python: 3.11",
+        "MISSING torch: no",
+        "        -> pip install",
+        "Not ready: torch.",
+    ]
+    assert json.loads(rltune("doctor", "--json").out)["ok"] is False
+    monkeypatch.setattr(diagnosis, "diagnose", lambda runs_dir: iter(checks[:1]))
+    result = rltune("doctor")
+    assert result.code == 0
+    assert result.out.splitlines()[-1] == "Ready. Next: rltune sweep sweeps/quickstart.yaml"

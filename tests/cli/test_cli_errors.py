@@ -1,0 +1,196 @@
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from run_folders import write_sweep
+
+import rltune.cli.entry as entry
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("sweep", "check", "plan", "status", "audit", "warmstart", "doctor", "init")
+
+
+@pytest.mark.parametrize("words", [(name,) for name in COMMANDS] + [("lineage", "show")])
+def test_help_has_an_example(rltune, words):
+    result = rltune(*words, "--help")
+    assert result.code == 0
+    assert f"\n  Example:\n    rltune {' '.join(words)}" in result.out
+
+
+def test_help_lists_every_command(rltune):
+    out = rltune("--help").out
+    assert all(f"\n  {name} " in out for name in (*COMMANDS, "lineage"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("foo",), "error: No such command 'foo'. See `rltune --help`.\n"),
+        (("check", "--bar"), "error: No such option: --bar. See `rltune check --help`.\n"),
+        (("plan",), "error: Missing argument 'FILE'. See `rltune plan --help`.\n"),
+        (
+            ("check",),
+            "error: check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.\n",
+        ),
+        (("check", "no.yaml"), "error: no.yaml: There is no such sweep file.\n"),
+        (
+            ("status",),
+            "error: runs: there is no run folder here. Give one, or --runs-dir, or start a sweep "
+            "with `rltune sweep FILE`.\n",
+        ),
+        (("audit", "nowhere"), "error: nowhere: there is no such folder. Run folders are "
+         "<runs-dir>/<sweep>-<hash8>.\n"),
+        (
+            ("warmstart", "chess", "--out", "w"),
+            "error: ENV: 'chess' is not an environment. Choose one of sokoban.\n",
+        ),
+    ],
+)  # fmt: skip
+def test_refused_input_is_one_whole_line(rltune, arguments, line):
+    result = rltune(*arguments)
+    assert (result.code, result.out, result.err) == (2, "", line)
+
+
+def test_every_problem_has_its_line(rltune, tmp_path):
+    write_sweep(tmp_path)
+    result = rltune(
+        "plan", "sweeps/kl.yaml", "--profile", "lap", "--set", "budget.steps=3", "--set", "x=1"
+    )
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "error: --profile: 'lap' is not a profile of this sweep. Choose one of laptop. "
+        "Did you mean 'laptop'?",
+        "error: --set budget.steps=3: 'budget.steps' is held by this sweep. "
+        "Edit the sweep file instead.",
+        "error: --set x=1: 'x' is not a config key.",
+    ]
+
+
+def test_seeds_that_are_no_numbers(rltune, tmp_path):
+    write_sweep(tmp_path)
+    result = rltune("plan", "sweeps/kl.yaml", "--seeds", "0,a,-1")
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "error: --seeds: 'a' is not a seed. Give whole numbers, such as 0,1,2.",
+        "error: --seeds: '-1' is not a seed. Give whole numbers, such as 0,1,2.",
+    ]
+
+
+def test_a_bug_is_one_line_and_its_traceback_a_file(rltune, tmp_path, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("seven\ntimes")
+
+    monkeypatch.setattr("rltune.spec.load.load_sweep", broken)
+    (tmp_path / "runs").mkdir()
+    result = rltune("plan", "sweeps/kl.yaml")
+    files = list((tmp_path / "runs").glob("rltune-bug-*.txt"))
+    assert result.code == 1
+    assert result.err == (
+        "error: ZeroDivisionError: seven times. This is a bug in rltune; "
+        f"traceback in {files[0].relative_to(tmp_path)}\n"
+    )
+    assert "Traceback (most recent call last)" in files[0].read_text()
+
+
+def test_traceback_goes_to_the_temporary_folder_without_runs(rltune, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert entry._write_traceback(ValueError("x")).parent == tmp_path
+
+
+def test_interrupt_is_exit_code_3(rltune, monkeypatch):
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rltune.spec.load.load_sweep", stopped)
+    result = rltune("check", "sweeps/kl.yaml")
+    assert (result.code, result.err) == (3, "error: interrupted; the same command goes on.\n")
+
+
+def test_a_file_that_may_not_be_read_is_no_bug(rltune, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "sweeps/kl.yaml")
+
+    monkeypatch.setattr("rltune.spec.load.load_sweep", refused)
+    result = rltune("check", "sweeps/kl.yaml")
+    assert (result.code, result.err) == (1, "error: sweeps/kl.yaml: Permission denied.\n")
+
+
+def in_process(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}", **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+MODULES = """
+import sys
+from rltune.cli.entry import run
+code = run(sys.argv[1:] or {arguments!r})
+print("HEAVY", code, sorted({{"torch", "ray", "transformers", "wandb"}} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "sweeps/kl.yaml"],
+        ["plan", "sweeps/kl.yaml"],
+        ["sweep", "sweeps/kl.yaml", "--dry-run"],
+        ["init", "new"],
+    ],
+)
+def test_light_commands_import_neither_torch_nor_ray(tmp_path, arguments):
+    write_sweep(tmp_path)
+    done = in_process(MODULES.format(arguments=arguments), tmp_path)
+    assert done.stdout.splitlines()[-1] == "HEAVY 0 []", done.stderr
+
+
+def test_head_is_silent(tmp_path):
+    write_sweep(tmp_path)
+    command = f"{sys.executable} -c 'from rltune.cli import main; main()' check sweeps/kl.yaml"
+    for flags in ("", " --json"):
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", f"({command}{flags}; echo code $? >&2) | head -n 1"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr == "code 0\n"
+        assert len(done.stdout.splitlines()) == 1
+
+
+def test_printing_goes_on_silently_when_the_reader_is_gone(tmp_path):
+    """A sweep piped into `head` must reach its end."""
+    code = (
+        "import sys, time; from rltune.cli.console import make_console; console = make_console();"
+        "[(console.print('x' * 70), time.sleep(0.01)) for _ in range(50)];"
+        "print('went on', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f'{sys.executable} -c "{code}" | head -n 1'],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == "went on\n"
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", "CI"])
+def test_no_escape_codes_off_a_terminal_or_without_colour(tmp_path, variable):
+    write_sweep(tmp_path)
+    code = "from rltune.cli.entry import run; run(['check', 'sweeps/kl.yaml'])"
+    done = in_process(code, tmp_path, **{variable: "1"})
+    assert "\x1b" not in done.stdout
+    assert "Comparable" in done.stdout

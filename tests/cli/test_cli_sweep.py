@@ -1,0 +1,176 @@
+"""`rltune sweep` around a runner that only writes files."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from goldens import assert_golden, masked
+from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, write_sweep
+
+from rltune.cli.sweep import Watcher
+from rltune.runner import sweep as runner
+from rltune.runner.folder import FrozenTasks, write_folder
+from rltune.spec.comparability import check_sweep
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.failure import TrialFailure
+from rltune.store.files import read_json
+from rltune.store.lock import take_driver_lock
+from rltune.store.rundir import RunDir
+from rltune.types import RowStatus
+
+CRASH = TrialFailure(RowStatus.CRASH, "RuntimeError: out of memory (rltune/x.py:3)", "", 7, 1)
+GATES = {0: 4, 10: 5, 20: 6}
+
+
+@dataclass
+class FakeRunner:
+    """Stands in for run_sweep: writes a run folder, one act a tick."""
+
+    root: object
+    acts: list[Callable[[FolderWriter], None]]
+    interrupted: bool = False
+    requests: list[runner.SweepRequest] = field(default_factory=list)
+
+    def __call__(self, request, *, on_start, on_tick, tick_s=1.0):
+        self.requests.append(request)
+        writer = FolderWriter(self.root, request.loaded.text, seeds=request.loaded.seeds)
+        with take_driver_lock(writer.run.lock, argv=["rltune"]):
+            on_start(writer.run, writer.specs)
+            for act in self.acts:
+                act(writer)
+                on_tick()
+        return runner.SweepOutcome(
+            run=writer.run,
+            specs=writer.specs,
+            statuses={},
+            launched=len(self.acts),
+            is_interrupted=self.interrupted,
+        )
+
+
+@pytest.fixture
+def run_with(rltune, tmp_path, monkeypatch):
+    """Run `rltune sweep` with the acts of a fake runner."""
+    write_sweep(tmp_path)
+
+    def call(*acts, arguments=(), interrupted=False):
+        fake = FakeRunner(tmp_path, list(acts), interrupted)
+        monkeypatch.setattr(runner, "run_sweep", fake)
+        monkeypatch.setattr("rltune.cli.sweep.clock", lambda: "12:00:00")
+        return rltune("sweep", "sweeps/kl.yaml", *arguments), fake
+
+    return call
+
+
+def finish(label: str, seed: int) -> Callable[[FolderWriter], None]:
+    return lambda writer: writer.finish(writer.spec(label, seed), GATES)
+
+
+def test_proof_progress_closing_paths_verdict_in_order(run_with):
+    result, fake = run_with(
+        finish(CONTROL, 0), finish(TREATED, 0), arguments=("--seeds", "0", "--max-concurrent", "2")
+    )
+    assert result.code == 0
+    assert result.err == ""
+    assert_golden("sweep_80", masked(result.out))
+    assert fake.requests[0].max_concurrent == 2
+    marks = ["Comparable:", "Run folder", "12:00:00", "random floor", "Written", "Audit passed"]
+    places = [result.out.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_a_failure_is_told_at_once_and_again_at_the_end(run_with, tmp_path):
+    result, _ = run_with(
+        lambda writer: writer.fail(writer.spec(TREATED, 0), CRASH),
+        finish(CONTROL, 0),
+        arguments=("--seeds", "0"),
+    )
+    assert result.code == 1
+    lines = result.out.splitlines()
+    told = [line for line in lines if "FAILED" in line]
+    assert told[0].startswith("12:00:00 kl_loss_coef=0.1, seed 0: FAILED at step 7/20: Runtime")
+    assert told[0].endswith("trial.log")
+    assert lines.index(told[0]) < next(i for i, line in enumerate(lines) if ": done" in line)
+    assert len(told) == 2
+
+
+def test_interrupted_is_code_3(run_with):
+    result, _ = run_with(
+        lambda writer: writer.train(writer.spec(CONTROL, 0), {0: 4}, steps=3), interrupted=True
+    )
+    assert result.code == 3
+    assert result.err == "interrupted; the same command goes on with what is missing.\n"
+
+
+def test_nothing_left_to_run_says_so(run_with, tmp_path):
+    writer = FolderWriter(tmp_path)
+    for spec in writer.specs:
+        writer.finish(spec, GATES)
+    result, _ = run_with()
+    assert result.code == 0
+    assert "Nothing was left to run: every trial ended earlier." in result.out
+    assert "6 trials: 6 done" in result.out
+
+
+def test_plan_shows_what_the_runner_writes(rltune, tmp_path):
+    """Case of `plan --json`: the runner's own plan.json, task digests aside."""
+    write_sweep(tmp_path)
+    data = json.loads(rltune("plan", "sweeps/kl.yaml", "--json").out)
+    loaded = load_sweep("sweeps/kl.yaml")
+    specs = expand(loaded)
+    frozen = FrozenTasks(tmp_path / "tasks.json", "0" * 64)
+    run = RunDir(tmp_path / "run").create()
+    tasks = {spec.trial_id: frozen for spec in specs}
+    write_folder(run, loaded, check_sweep(loaded), specs, tasks, allowed=None)
+    assert data == {**read_json(run.plan), "tasks": None}
+
+
+def test_dry_run_starts_nothing(run_with, tmp_path):
+    result, fake = run_with(arguments=("--dry-run",))
+    assert result.code == 0
+    assert fake.requests == []
+    assert result.out.endswith("Nothing was started (--dry-run).\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_confounded_sweep_is_refused(run_with, tmp_path):
+    write_sweep(tmp_path, SWEEP.replace("  loss.entropy_coeff: 0.0\n", ""))
+    result, fake = run_with()
+    assert result.code == 2
+    assert fake.requests == []
+    assert result.err == (
+        "error: sweeps/kl.yaml: S3: Not held: loss.entropy_coeff (an entropy bonus flattens the "
+        "policy whatever the reward says). Write under hold: loss.entropy_coeff: 0.0.\n"
+    )
+
+
+def test_a_confounded_sweep_runs_with_a_reason(run_with, tmp_path):
+    write_sweep(tmp_path, SWEEP.replace("  loss.entropy_coeff: 0.0\n", ""))
+    result, fake = run_with(arguments=("--allow-confounded", "to see it"))
+    assert fake.requests[0].allow_confounded == "to see it"
+    assert "Run all the same, every row disqualified: to see it" in result.out
+    blank, _ = run_with(arguments=("--allow-confounded", " "))
+    assert blank.err == "error: --allow-confounded: the reason is empty. Write a sentence.\n"
+
+
+def test_a_display_that_breaks_does_not_end_the_sweep(capsys, tmp_path):
+    class Broken:
+        shown = 0
+
+        def show(self, state):
+            self.shown += 1
+            raise RuntimeError("no terminal")
+
+    from rltune.cli.console import make_console
+
+    broken = Broken()
+    watcher = Watcher(make_console(), broken)
+    writer = FolderWriter(tmp_path)
+    watcher.start(writer.run, writer.specs)
+    watcher.tick()
+    assert broken.shown == 1
+    assert capsys.readouterr().err == (
+        "warning: progress cannot be shown (RuntimeError: no terminal); the sweep goes on.\n"
+    )

@@ -1,0 +1,131 @@
+import copy
+import json
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from rltune.errors import InputError
+from rltune.policy.load import assemble, folder_of, load_policy, weights_digest
+from rltune.policy.logprobs import action_hidden
+from rltune.policy.precision import compute_dtype
+from rltune.policy.render import ChatRenderer, PlainRenderer
+
+
+def load(model, **changes):
+    arguments = {"dtype": "float32", "template": "auto", "env_kind": "sokoban", "device": "cpu"}
+    return load_policy(str(model), **{**arguments, **changes})
+
+
+def save(policy, folder):
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def qwen(size, *, eos):
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=size,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        bos_token_id=None,
+        eos_token_id=eos,
+        pad_token_id=None,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def test_the_shipped_policy_loads():
+    policy = load("tiny")
+    assert policy.tokenizer.convert_ids_to_tokens(list(policy.end_ids)) == ["</answer>"]
+    assert policy.pad_id not in policy.end_ids
+    assert not policy.model.training
+    assert policy.weights_sha256 == weights_digest(policy.model) == load("tiny").weights_sha256
+    assert folder_of("tiny", "sokoban").is_dir()
+
+
+def test_a_saved_policy_comes_back(small_policy, tmp_path):
+    policy = small_policy()
+    again = load(save(policy, tmp_path / "p"), template="plain")
+    assert again.weights_sha256 == policy.weights_sha256
+    text = "Up||Down</answer>"
+    assert again.tokenizer.encode(text) == policy.tokenizer.encode(text)
+    assert again.end_ids == policy.end_ids
+    assert folder_of(str(tmp_path / "p"), "sokoban") == tmp_path / "p"
+    assert folder_of("org/model", "sokoban") is None
+
+
+def test_bfloat16_computes_in_it_and_keeps_weights_and_scores_in_float32(small_policy, tmp_path):
+    full, half = (load(save(small_policy(), tmp_path), dtype=d) for d in ("float32", "bfloat16"))
+    assert half.model.dtype is torch.float32
+    ids = torch.tensor([[9, 10, 14, 2, 5, 4, 6, 3]])
+    mask = torch.tensor([[False] * 4 + [True] * 4])
+    exact, rough = (action_hidden(p.model.base_model, ids, mask) for p in (full, half))
+    assert exact.dtype is rough.dtype is torch.float32
+    assert not torch.equal(exact, rough)
+    assert torch.allclose(exact, rough, atol=0.05)
+    assert compute_dtype(copy.deepcopy(half.model).base_model) is torch.bfloat16
+
+
+def test_a_missing_model_says_what_to_do(tmp_path):
+    with pytest.raises(InputError, match=r"^policy\.model: '.*nowhere' cannot be loaded: .*Check"):
+        load(tmp_path / "nowhere")
+
+
+def test_the_digest_sees_every_weight(small_policy):
+    policy = small_policy()
+    assert small_policy().weights_sha256 == policy.weights_sha256
+    assert small_policy(seed=1).weights_sha256 != policy.weights_sha256
+    with torch.no_grad():
+        policy.model.get_output_embeddings().weight[-1, -1] += 1e-3
+    assert weights_digest(policy.model) != policy.weights_sha256
+
+
+@pytest.mark.parametrize(("template", "kind"), [("auto", ChatRenderer), ("plain", PlainRenderer)])
+def test_template(chat_tokenizer, template, kind):
+    tokenizer = chat_tokenizer()
+    policy = assemble(
+        qwen(len(tokenizer), eos=tokenizer.eos_token_id),
+        tokenizer,
+        template=template,
+        is_tiny=False,
+    )
+    assert isinstance(policy.renderer, kind)
+
+
+def test_auto_without_a_chat_template_is_plain(small_policy, tmp_path):
+    assert isinstance(load(save(small_policy(), tmp_path)).renderer, PlainRenderer)
+
+
+def test_all_end_tokens_count(chat_tokenizer):
+    """One from the model's config, one from the tokenizer, one from the chat template."""
+    tokenizer = chat_tokenizer(eos="<|endoftext|>")
+    text_end, im_end = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
+    model = qwen(len(tokenizer), eos=[5, text_end])
+    chat = assemble(model, tokenizer, template="auto", is_tiny=False)
+    assert chat.end_ids == tuple(sorted((5, text_end, im_end)))
+    assert chat.decoder().end_ids == chat.end_ids
+    plain = assemble(model, tokenizer, template="plain", is_tiny=False)
+    assert plain.end_ids == tuple(sorted((5, text_end)))
+    assert plain.pad_id == 5  # no pad token: an end token, which batches tell apart by their mask
+
+
+def test_a_model_without_an_end_is_refused(small_policy):
+    policy = small_policy()
+    policy.tokenizer.eos_token = None
+    policy.model.generation_config.eos_token_id = None
+    with pytest.raises(InputError, match=r"^policy\.model: neither .* Set eos_token in"):
+        assemble(policy.model, policy.tokenizer, template="plain", is_tiny=True)
+
+
+def test_a_saved_tokenizer_keeps_its_own_splitting(small_policy, tmp_path):
+    """AutoTokenizer would put Qwen2's rules in its place."""
+    save(small_policy(), tmp_path)
+    named = json.loads((tmp_path / "tokenizer_config.json").read_text())["tokenizer_class"]
+    assert named in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    ids = load(tmp_path).tokenizer.encode("#P√Up||Left</answer>")
+    assert len(ids) == 7

@@ -1,0 +1,183 @@
+"""From observations to ids (D1, D2, A7): a conversation only grows, and keeps what was sampled."""
+
+import pytest
+
+from rltune.errors import InputError
+from rltune.policy.render import ChatRenderer, PlainRenderer
+from rltune.rollout.engine import SamplingParams
+from rltune.rollout.episode import Slot, play
+from rltune.rollout.scripted_engine import ScriptedEngine
+from rltune.rollout.tokens import to_batch
+from rltune.types import StopReason
+from rltune_envs.base import Task
+from rltune_envs.sokoban import SokobanEnv
+
+SLOT = Slot(Task("t", 3, "", 0), group=0, member=0, seed=0)
+
+
+def chat(tokenizer):
+    return ChatRenderer(tokenizer, end_ids=[tokenizer.eos_token_id])
+
+
+def plain(tokenizer):
+    return PlainRenderer(tokenizer, user="\nUser: ", assistant="\nAssistant: ")
+
+
+def play_script(tokenizer, renderer, responses, *, max_tokens=400, cap=2, turns=5):
+    """Play one episode; return it and the context of each request."""
+    contexts = []
+
+    def script(request):
+        contexts.append(list(request.prompt_ids))
+        return responses[len(contexts) - 1]
+
+    (episode,) = play(
+        [SLOT],
+        make_env=lambda: SokobanEnv(max_actions_per_turn=cap, max_turns=turns),
+        renderer=renderer,
+        engine=ScriptedEngine(script, end_ids=[tokenizer.eos_token_id], logprob=-0.5),
+        params=SamplingParams(1.0, max_tokens, 20_000),
+    )
+    return episode, contexts
+
+
+def answer(tokenizer, text, *, end=True):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return [*ids, tokenizer.eos_token_id] if end else ids
+
+
+def as_messages(episode, system):
+    messages = [{"role": "system", "content": system}]
+    for turn in episode.turns:
+        messages.append({"role": "user", "content": turn.observation})
+        messages.append({"role": "assistant", "content": turn.response})
+    return messages
+
+
+@pytest.mark.parametrize("make_renderer", [chat, plain])
+def test_the_context_of_a_turn_starts_with_all_that_came_before(chat_tokenizer, make_renderer):
+    tokenizer = chat_tokenizer()
+    texts = [
+        "hm</think> <answer>Up</answer>",
+        "no answer",
+        "a</think><answer>Down || Up</answer> x",
+    ]
+    responses = [answer(tokenizer, text) for text in texts]
+    episode, contexts = play_script(tokenizer, make_renderer(tokenizer), responses, turns=3)
+    assert len(contexts) == len(episode.turns) == 3
+    for turn, context, onward in zip(episode.turns, contexts, contexts[1:], strict=False):
+        assert onward[: len(context) + len(turn.sampled_ids)] == [*context, *turn.sampled_ids]
+        assert len(onward) > len(context) + len(turn.sampled_ids)
+    assert [list(turn.sampled_ids) for turn in episode.turns] == responses
+
+
+def test_the_whole_text_is_what_the_template_writes(chat_tokenizer):
+    """The newline after <|im_end|> is there, and no end token is written twice."""
+    tokenizer = chat_tokenizer()
+    texts = ["hm</think> <answer>Up</answer>", "x</think> <answer>Down</answer>", "junk"]
+    responses = [answer(tokenizer, text) for text in texts]
+    episode, contexts = play_script(tokenizer, chat(tokenizer), responses, turns=3)
+    env = SokobanEnv()
+    want = tokenizer.apply_chat_template(
+        as_messages(episode, env.system_prompt)[:-1], tokenize=False, add_generation_prompt=True
+    )
+    assert tokenizer.decode(contexts[-1]) == want + env.response_prefix
+    assert contexts[-1] == tokenizer.encode(want + env.response_prefix, add_special_tokens=False)
+
+
+def test_a_response_that_was_cut_off_gets_its_end_from_the_template(chat_tokenizer):
+    tokenizer = chat_tokenizer()
+    responses = [answer(tokenizer, "abcdefghijkl"), answer(tokenizer, "x")]
+    episode, contexts = play_script(tokenizer, chat(tokenizer), responses, max_tokens=5, turns=2)
+    first = episode.turns[0]
+    assert first.stop_reason is StopReason.LENGTH
+    assert tokenizer.eos_token_id not in first.sampled_ids  # supplied as prompt, never trained
+    assert episode.turns[1].prompt_ids[0] == tokenizer.eos_token_id
+    want = tokenizer.apply_chat_template(
+        as_messages(episode, SokobanEnv().system_prompt)[:-1],
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    assert tokenizer.decode(contexts[1]) == want + "<think>"
+
+
+def test_a_template_that_rewrites_history_is_refused(chat_tokenizer):
+    with pytest.raises(InputError) as caught:
+        chat(chat_tokenizer("stripped"))
+    assert str(caught.value) == (
+        "policy.template: the tokenizer's chat template is not prefix-preserving: it rewrites an "
+        "earlier response when the conversation goes on, so trained tokens would differ from "
+        "sampled ones. Set policy.template: plain, or use a model that only appends."
+    )
+
+
+def test_a_template_without_system_role_is_refused(chat_tokenizer):
+    with pytest.raises(InputError, match=r"^policy\.template: .*\(no system role\)\. Set policy"):
+        chat(chat_tokenizer("no system"))
+
+
+def test_the_template_s_own_end_token_ends_a_response(chat_tokenizer):
+    """A base model's config names <|endoftext|>; its chat template closes with <|im_end|>."""
+    tokenizer = chat_tokenizer(eos="<|endoftext|>")
+    text_end, im_end = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
+    renderer = ChatRenderer(tokenizer, end_ids=[text_end])
+    assert set(renderer.end_ids) == {text_end, im_end}
+    for is_ended in (True, False):
+        between = tokenizer.decode(renderer.following("B", "", is_ended=is_ended))
+        assert between == ("" if is_ended else "<|im_end|>") + (
+            "\n<|im_start|>user\nB<|im_end|>\n<|im_start|>assistant\n"
+        )
+
+
+def test_an_end_token_behind_a_space_is_not_written_twice(chat_tokenizer):
+    tokenizer = chat_tokenizer("inst", eos="<|endoftext|>")
+    renderer = chat(tokenizer)
+    assert set(renderer.end_ids) == {tokenizer.eos_token_id}
+    assert tokenizer.decode(renderer.following("B", "", is_ended=True)) == "[B]"
+    assert tokenizer.decode(renderer.following("B", "", is_ended=False)) == " <|endoftext|>[B]"
+
+
+def test_no_system_message_without_system_text(chat_tokenizer):
+    tokenizer = chat_tokenizer()
+    ids = chat(tokenizer).first("", "A", "<think>")
+    assert tokenizer.decode(ids) == "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\n<think>"
+
+
+def test_plain_pieces(chat_tokenizer):
+    tokenizer = chat_tokenizer()
+    renderer = plain(tokenizer)
+    assert tokenizer.decode(renderer.first("S", "A", "<think>")) == "S\nUser: A\nAssistant: <think>"
+    for is_ended in (True, False):
+        ids = renderer.following("B", "<t>", is_ended=is_ended)
+        assert tokenizer.decode(ids) == "\nUser: B\nAssistant: <t>"
+    assert renderer.decode([*tokenizer.encode("hi"), tokenizer.eos_token_id]) == "hi"
+
+
+@pytest.mark.parametrize("make_renderer", [chat, plain])
+def test_sampled_ids_survive_another_way_to_write_their_text(chat_tokenizer, make_renderer):
+    """D1: "ab" is one token to the encoder; what was sampled is [a, b]."""
+    tokenizer = chat_tokenizer()
+    a, b, ab = tokenizer.convert_tokens_to_ids(["a", "b", "ab"])
+    assert tokenizer.encode("ab", add_special_tokens=False) == [ab]
+    sampled = [a, b, ab, a, b, tokenizer.eos_token_id]
+    episode, contexts = play_script(
+        tokenizer, make_renderer(tokenizer), [sampled, sampled], turns=2
+    )
+    batch = to_batch([episode], pad_id=0)
+    assert batch.ids_NT[batch.action_mask_NT].tolist() == sampled * 2
+    assert (batch.rollout_logprobs_NT[batch.action_mask_NT] == -0.5).all()
+    assert batch.ids_NT[0].tolist() == [*contexts[1], *sampled]
+    assert episode.turns[0].response == "<think>ababab"
+
+
+@pytest.mark.parametrize("cap", [2, 5])
+def test_trailing_junk_and_too_many_actions_are_trained_on_as_sampled(chat_tokenizer, cap):
+    """A7: parsing executes a part of the text; the ids stay whole."""
+    tokenizer = chat_tokenizer()
+    names = " || ".join(["Up", "Down", "Up", "Down", "Up", "Down", "Up"])
+    sampled = answer(tokenizer, f"t</think><answer>{names}</answer> and then <answer>Left</answer>")
+    episode, _ = play_script(tokenizer, chat(tokenizer), [sampled] * 5, cap=cap)
+    assert episode.turns[0].actions == ("Up", "Down", "Up", "Down", "Up")[:cap]
+    assert all(turn.sampled_ids == tuple(sampled) for turn in episode.turns)
+    batch = to_batch([episode], pad_id=0)
+    assert batch.ids_NT[batch.action_mask_NT].tolist() == sampled * len(episode.turns)

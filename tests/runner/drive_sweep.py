@@ -1,0 +1,38 @@
+"""Drive a sweep as the command line does, and print the outcome as one JSON line.
+
+python drive_sweep.py SWEEP_FILE RUNS_DIR MAX_CONCURRENT
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from rltune.runner.sweep import SweepRequest, run_sweep
+from rltune.spec.load import load_sweep
+
+
+def main() -> None:
+    ticks = []
+    request = SweepRequest(
+        loaded=load_sweep(Path(sys.argv[1])),
+        runs_dir=Path(sys.argv[2]),
+        max_concurrent=int(sys.argv[3]),
+        ray_address=None,
+        allow_confounded=None,
+        argv=tuple(sys.argv),
+    )
+    outcome = run_sweep(
+        request, on_start=lambda run, specs: None, on_tick=lambda: ticks.append(1), tick_s=0.2
+    )
+    report = {
+        "statuses": {name: status.value for name, status in outcome.statuses.items()},
+        "launched": outcome.launched,
+        "is_interrupted": outcome.is_interrupted,
+        "ticks": len(ticks),
+        "ray": "ray" in sys.modules,
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rltune.runner.books import Books, open_books
+from rltune.runner.trial import TRIAL_LOCK
+from rltune.spec.expand import expand
+from rltune.store.failure import TrialFailure
+from rltune.store.files import write_json_atomic
+from rltune.store.ledger import Ledger, LedgerEvent
+from rltune.store.lock import file_lock
+from rltune.store.rundir import RunDir, trial_status
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+METRIC = ("heldout/reward_mean", "max")
+
+
+def result_of(spec: TrialSpec, metric: float = 0.5) -> TrialResult:
+    numbers = {"base_metric": 0.1, "final_metric": metric, "pool_metric": 0.2}
+    return TrialResult(
+        trial_id=spec.trial_id,
+        status=TrialStatus.DONE,
+        reason="",
+        final_step=2,
+        best_step=2,
+        heldout_metric=metric,
+        metrics_sha256="0" * 64,
+        train_s=1.0,
+        total_s=2.0,
+        **numbers,
+    )
+
+
+def begin(run: RunDir, spec: TrialSpec, *, attempt: int = 1) -> None:
+    """Leave what an attempt leaves that has begun."""
+    trial = run.trial(spec.trial_id).create()
+    trial.write_spec(spec)
+    write_json_atomic(trial.provenance, {"attempt": attempt, "commit": "abc", "dirty": True})
+    trial.metrics.write_text('{"step": 0}\n{"step": 4}\n')
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path / "run").create()
+
+
+@pytest.fixture
+def specs(small) -> tuple[TrialSpec, ...]:
+    return expand(small)
+
+
+def books_of(run: RunDir, launch: str = "launch-0001", disqualified: str = "") -> Books:
+    return open_books(run, launch=launch, metric=METRIC, commit="c0", disqualified=disqualified)
+
+
+def events(run: RunDir, trial_id: str) -> list[tuple[str, int]]:
+    lines = Ledger(run.ledger).path.read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [(row["event"], row["attempt"]) for row in rows if row["trial_id"] == trial_id]
+
+
+def rows(run: RunDir) -> list[tuple[str, str]]:
+    return [(row.exp_id, row.status.value) for row in books_of(run).lineage.read().rows]
+
+
+def test_an_attempt_that_has_begun_is_started_once(run, specs):
+    books = books_of(run)
+    begin(run, specs[0])
+    books.settle(specs)
+    books.settle(specs)
+    assert events(run, specs[0].trial_id) == [("started", 1)]
+    assert rows(run) == []
+
+
+def test_a_finished_trial_gets_its_row_and_its_end_once(run, specs):
+    books = books_of(run)
+    for spec, metric in zip(specs[:2], (0.5, 0.7), strict=True):
+        begin(run, spec)
+        run.trial(spec.trial_id).write_done(result_of(spec, metric))
+    books.settle(specs)
+    books.settle(specs)
+    assert events(run, specs[0].trial_id) == [("started", 1), ("done", 1)]
+    assert rows(run) == [(specs[0].trial_id, "baseline"), (specs[1].trial_id, "keep")]
+    row = books.lineage.read().rows[1]
+    assert row.parent_exp == specs[0].trial_id
+    assert row.commit == "abc-dirty"
+    assert row.job_name == "launch-0001"
+    assert row.delta_vs_best == pytest.approx(0.2)  # 0.7 - 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        (RowStatus.CRASH, LedgerEvent.FAILED),
+        (RowStatus.PREFLIGHT_CRASH, LedgerEvent.FAILED),
+        (RowStatus.DIVERGED, LedgerEvent.DIVERGED),
+        (RowStatus.PREEMPTED, LedgerEvent.INTERRUPTED),
+    ],
+)
+def test_each_failure_is_booked_with_its_reason(run, specs, kind, event):
+    spec = specs[1]
+    begin(run, spec)
+    run.trial(spec.trial_id).write_failed(TrialFailure(kind, "because", "", 4, 1))
+    books = books_of(run)
+    books.settle(specs)
+    assert events(run, spec.trial_id) == [("started", 1), (event.value, 1)]
+    (row,) = books.lineage.read().rows
+    assert (row.status, row.notes) == (kind, "because (at step 4)")
+    assert Ledger(run.ledger).read().trials[spec.trial_id].last.reason == "because"
+
+
+def test_a_second_attempt_gets_its_own_row(run, specs):
+    spec = specs[1]
+    books = books_of(run)
+    begin(run, spec)
+    trial = run.trial(spec.trial_id)
+    trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
+    books.settle(specs)
+    trial.clear_failed()
+    begin(run, spec, attempt=2)
+    books.settle(specs)
+    trial.write_done(result_of(spec))
+    books.settle(specs)
+    assert events(run, spec.trial_id) == [
+        ("started", 1),
+        ("failed", 1),
+        ("started", 2),
+        ("done", 2),
+    ]
+    assert rows(run) == [(spec.trial_id, "crash"), (f"{spec.trial_id}.a2", "keep")]
+
+
+def test_a_disqualified_sweep_keeps_nothing(run, specs):
+    books = books_of(run, disqualified="confounded, run anyway: to see")
+    begin(run, specs[0])
+    run.trial(specs[0].trial_id).write_done(result_of(specs[0]))
+    books.settle(specs)
+    (row,) = books.lineage.read().rows
+    assert row.status is RowStatus.DISQUALIFIED
+    assert "to see" in row.notes
+
+
+def test_a_process_that_died_silently_is_buried_once(run, specs):
+    spec = specs[1]
+    books = books_of(run)
+    begin(run, spec)
+    books.bury(spec, attempt=1, reason="its process died", is_stopping=False)
+    books.bury(spec, attempt=1, reason="again", is_stopping=False)
+    books.settle(specs)
+    (row,) = books.lineage.read().rows
+    assert (row.status, row.notes) == (RowStatus.CRASH, "its process died (at step 4)")
+
+
+def test_a_death_before_the_first_gate_is_a_preflight_crash(run, specs):
+    books = books_of(run)
+    books.bury(specs[1], attempt=1, reason="its process died", is_stopping=False)
+    books.settle(specs)
+    assert events(run, specs[1].trial_id) == [("started", 1), ("failed", 1)]
+    assert rows(run) == [(specs[1].trial_id, "preflight_crash")]
+
+
+def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, specs):
+    trial = run.trial(specs[1].trial_id)
+    begin(run, specs[1])
+    trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
+    books = books_of(run)
+    books.settle(specs)
+    books.bury(specs[1], attempt=2, reason="its process died", is_stopping=False)
+    books.settle(specs)
+    assert rows(run) == [(trial.trial_id, "crash"), (f"{trial.trial_id}.a2", "crash")]
+    assert (trial.path / "FAILED.1").exists()
+
+
+def test_a_death_during_a_stop_is_no_crash(run, specs):
+    books = books_of(run)
+    begin(run, specs[1])
+    books.bury(specs[1], attempt=1, reason="its process died", is_stopping=True)
+    books.settle(specs)
+    assert rows(run) == [(specs[1].trial_id, "preempted")]
+
+
+def test_a_result_is_never_buried(run, specs):
+    spec = specs[1]
+    begin(run, spec)
+    run.trial(spec.trial_id).write_done(result_of(spec))
+    books_of(run).bury(spec, attempt=1, reason="its process died", is_stopping=False)
+    assert trial_status(run.trial(spec.trial_id)) is TrialStatus.DONE
+    assert not run.trial(spec.trial_id).failed.exists()
+
+
+def test_the_next_driver_settles_what_a_killed_one_left(run, specs):
+    done, open_, unseen = specs[:3]
+    first = books_of(run)
+    for spec in (done, open_):
+        begin(run, spec)
+    first.settle(specs)
+    run.trial(done.trial_id).write_done(result_of(done))  # ended, and the driver died
+    begin(run, unseen)  # began, and the driver died before it saw that
+
+    second = books_of(run, "launch-0002")
+    second.reconcile(specs[:1])  # also trials that are not asked for now
+    books_of(run, "launch-0003").reconcile(specs)
+    assert events(run, done.trial_id) == [("started", 1), ("done", 1)]
+    for spec in (open_, unseen):
+        assert events(run, spec.trial_id) == [("started", 1), ("lost", 1)]
+        assert trial_status(run.trial(spec.trial_id)) is TrialStatus.INTERRUPTED
+    assert sorted(rows(run)) == sorted(
+        [
+            (done.trial_id, "baseline"),
+            (open_.trial_id, "preempted"),
+            (unseen.trial_id, "preempted"),
+        ]
+    )
+
+
+def test_a_dead_drivers_worker_may_still_finish(run, specs):
+    # kill -9 of a driver leaves its workers alive for a few seconds.
+    spec = specs[0]
+    begin(run, spec)
+    books_of(run).settle(specs)
+    trial = run.trial(spec.trial_id)
+    holds = threading.Event()
+
+    def worker() -> None:
+        with file_lock(trial.path / TRIAL_LOCK):
+            holds.set()
+            time.sleep(0.3)
+            trial.write_done(result_of(spec))
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    holds.wait()
+    books_of(run, "launch-0002").reconcile(specs)
+    thread.join()
+    assert events(run, spec.trial_id) == [("started", 1), ("done", 1)]
+    assert rows(run) == [(spec.trial_id, "baseline")]
+
+
+def test_a_row_that_was_not_written_is_written_later(run, specs):
+    # The driver died between the ledger and the table, or somebody removed the table.
+    spec = specs[0]
+    begin(run, spec)
+    run.trial(spec.trial_id).write_done(result_of(spec))
+    books_of(run).settle(specs)
+    run.results.unlink()
+    books_of(run, "launch-0002").reconcile(specs)
+    assert rows(run) == [(spec.trial_id, "baseline")]
+    assert events(run, spec.trial_id) == [("started", 1), ("done", 1)]

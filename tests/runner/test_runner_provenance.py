@@ -1,0 +1,133 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import rltune
+from rltune.runner.provenance import (
+    PACKAGES,
+    CodeState,
+    DriverProvenance,
+    code_of_worker,
+    code_state,
+    source_digest,
+    trial_provenance,
+    versions,
+)
+from rltune.spec.audit import SAME_EVERYWHERE
+
+CODE_STATE = "from rltune.runner.provenance import code_state as c; import json; s = c(); "
+CODE_STATE += "print(json.dumps([s.commit, s.dirty, s.diff_sha256, s.source_sha256]))"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def state_of(folder: Path) -> CodeState:
+    """Return what a process that runs the rltune in `folder` finds."""
+    path = os.pathsep.join(map(str, (folder, folder / "envs")))
+    done = subprocess.run(
+        [sys.executable, "-c", CODE_STATE],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return CodeState(*json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a copy of the packages."""
+    root = Path(rltune.__file__).parent.parent
+    folder = tmp_path_factory.mktemp("checkout")
+    for part in ("rltune", "envs/rltune_envs"):
+        for path in (root / part).rglob("*.py"):
+            target = folder / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    (folder / ".gitignore").write_text("__pycache__\n")
+    (folder / "README.md").write_text("hello\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def test_a_clean_checkout_is_its_commit(checkout):
+    state = state_of(checkout)
+    assert state.commit == git(checkout, "rev-parse", "HEAD")
+    assert (state.dirty, state.diff_sha256) == (False, "")
+    assert state.label == state.commit
+
+
+def test_a_readme_does_not_make_the_code_dirty(checkout):
+    (checkout / "README.md").write_text("changed\n")
+    assert not state_of(checkout).dirty
+
+
+@pytest.mark.parametrize("name", ["rltune/errors.py", "rltune/added.py"])
+def test_changed_and_new_files_make_it_dirty(checkout, name):
+    path = checkout / name
+    before = path.read_bytes() if path.exists() else None
+    clean = state_of(checkout)
+    digests = set()
+    try:
+        for line in ("# one\n", "# two\n"):
+            path.write_bytes((before or b"") + line.encode())
+            state = state_of(checkout)
+            assert state.dirty
+            assert state.label == f"{state.commit}-dirty"
+            assert state.source_sha256 != clean.source_sha256
+            digests.add(state.diff_sha256)
+    finally:
+        path.unlink() if before is None else path.write_bytes(before)
+    assert len(digests) == 2
+
+
+def test_without_git_the_version_stands_for_the_commit(checkout, tmp_path):
+    # Also inside a repository of something else: a virtual environment in a project.
+    git(tmp_path, "init", "-q")
+    inner = tmp_path / "venv"
+    subprocess.run(["cp", "-r", str(checkout), str(inner)], check=True)
+    subprocess.run(["rm", "-rf", str(inner / ".git")], check=True)
+    state = state_of(inner)
+    assert len(state.commit) < 40
+    assert (state.dirty, state.diff_sha256) == (False, "")
+    assert len(state.source_sha256) == 64
+
+
+def test_a_worker_with_other_files_says_so():
+    here = code_state()
+    assert code_of_worker(here) == here
+    elsewhere = code_of_worker(replace(here, source_sha256="0" * 64))
+    assert elsewhere.dirty
+    assert elsewhere.diff_sha256 == source_digest()
+
+
+def test_provenance_has_every_field_that_the_audit_compares():
+    record = trial_provenance(
+        DriverProvenance(code_state(), ("rltune", "sweep")),
+        attempt=2,
+        device="cpu",
+        dtype="float32",
+        engine="torch",
+        threads=1,
+        manifest_sha256="m",
+    )
+    assert set(SAME_EVERYWHERE) <= set(record)
+    assert record["argv"] == ["rltune", "sweep"]
+    assert record["cpu_model"]
+
+
+def test_versions_name_python_and_every_package():
+    found = versions()
+    assert set(found) == {"python", *PACKAGES}
+    assert all(found.values())

@@ -1,0 +1,228 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rltune.errors import ConfoundedError, ResourceError, StoreError
+from rltune.runner.environment import REFUSED, apply_ray_environment, require_resources
+from rltune.runner.folder import freeze_all, next_launch
+from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.sweep import SweepRequest, run_sweep
+from rltune.runner.trial import run_trial
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.failure import TrialFailure
+from rltune.store.files import read_json
+from rltune.store.ledger import Ledger
+from rltune.store.lock import take_driver_lock
+from rltune.store.rundir import RunDir
+from rltune.types import RowStatus, TrialStatus
+
+
+def request_of(loaded, tmp_path: Path, **changes) -> SweepRequest:
+    request = SweepRequest(loaded, tmp_path / "runs", None, None, None, ("rltune", "sweep"))
+    return replace(request, **changes)
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+class EnoughError(Exception):
+    """Raised by a test's on_start: the folder is written, and nothing may start."""
+
+
+def enough(*_: object) -> None:
+    raise EnoughError
+
+
+def prepare(request: SweepRequest) -> RunDir:
+    with pytest.raises(EnoughError):
+        run_sweep(request, on_start=enough, on_tick=nothing)
+    return RunDir(request.runs_dir.resolve() / request.loaded.run_name)
+
+
+def test_the_folder_is_whole_before_anything_starts(small, tmp_path):
+    run = prepare(request_of(small, tmp_path))
+    plan = read_json(run.plan)
+    assert [row["trial_id"] for row in plan["trials"]] == [s.trial_id for s in expand(small)]
+    assert plan["trials"][0]["is_control"] is True
+    assert plan["tasks"] == {"tasks.json": read_json(run.tasks())["sha256"]}
+    proof = read_json(run.comparability)
+    assert (proof["ok"], proof["allow_confounded"]) == (True, None)
+    assert run.sweep.read_text() == small.text
+    assert set(Ledger(run.ledger).read().trials) == {spec.trial_id for spec in expand(small)}
+
+
+def test_a_second_driver_is_refused_and_changes_nothing(small, tmp_path):
+    run = prepare(request_of(small, tmp_path))
+    before = run.ledger.read_bytes()
+    with (
+        take_driver_lock(run.lock, argv=["first"]),
+        pytest.raises(StoreError, match=r"driver\.lock: this sweep is already driven by process"),
+    ):
+        run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+    assert run.ledger.read_bytes() == before
+
+
+def test_an_edited_task_manifest_is_refused(small, tmp_path):
+    run = prepare(request_of(small, tmp_path))
+    run.tasks().write_text(run.tasks().read_text().replace('"n_duplicates": ', '"n_duplicates": 1'))
+    with pytest.raises(StoreError, match=r"tasks\.json: the task manifest does not match"):
+        run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+
+
+def test_tasks_of_another_plan_are_refused(small, tmp_path):
+    # Whole in themselves, but not the tasks that the earlier trials were measured on.
+    run = prepare(request_of(small, tmp_path))
+    other = RunDir(tmp_path / "other").create()
+    spec = expand(small)[0]
+    config = {**spec.config, "env": {**spec.config["env"], "split_seed": 1}}
+    freeze_all(other, [replace(spec, config=config)])
+    run.tasks().write_bytes(other.tasks().read_bytes())
+    with pytest.raises(StoreError, match=r"tasks\.json: holds other tasks"):
+        run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+
+
+def test_each_env_section_has_its_own_tasks(small, tmp_path):
+    run = RunDir(tmp_path / "run").create()
+    one, other = expand(small)[:2]
+    config = {**other.config, "env": {**other.config["env"], "search_depth": 10}}
+    frozen = freeze_all(run, [one, replace(other, config=config)])
+    paths = {tasks.path.name for tasks in frozen.values()}
+    assert len(paths) == 2
+    assert all(name.startswith("tasks-") for name in paths)
+
+
+def test_a_confounded_sweep_starts_nothing(write_sweep, tmp_path):
+    text = write_sweep()
+    broken = text.with_name("broken.yaml")
+    broken.write_text(text.read_text().replace("  loss.entropy_coeff: 0.0\n", ""))
+    loaded = load_sweep(broken)
+    with pytest.raises(ConfoundedError, match=r"broken\.yaml: S3: Not held: loss\.entropy_coeff"):
+        run_sweep(request_of(loaded, tmp_path), on_start=nothing, on_tick=nothing)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_confounded_sweep_runs_with_a_reason_and_says_so(write_sweep, tmp_path, make_payload):
+    text = write_sweep()
+    broken = text.with_name("broken.yaml")
+    broken.write_text(text.read_text().replace("  loss.entropy_coeff: 0.0\n", ""))
+    loaded = load_sweep(broken)
+    request = request_of(loaded, tmp_path, allow_confounded="a look")
+    run = prepare(request)
+    proof = read_json(run.comparability)
+    assert (proof["ok"], proof["allow_confounded"]) == (False, "a look")
+    payload = make_payload(loaded)
+    run_trial(replace(payload, folder=run.trial(payload.spec.trial_id).path))
+    prepare(request)
+    (line,) = run.results.read_text().splitlines()[1:]
+    assert "\tdisqualified\t" in line
+    assert "a look" in line
+
+
+def test_a_finished_sweep_returns_without_ray(small, tmp_path, make_payload):
+    loaded = replace(small, conditions=small.conditions[:2])
+    request = request_of(loaded, tmp_path)
+    run = prepare(request)
+    payload = make_payload(loaded)
+    run_trial(replace(payload, folder=run.trial(payload.spec.trial_id).path))
+    # A diverged trial has ended, too: on the same code it diverges again.
+    diverged = run.trial(expand(loaded)[1].trial_id).create()
+    diverged.write_failed(TrialFailure(RowStatus.DIVERGED, "loss is nan", "", 1, 1))
+    had_ray = "ray" in sys.modules
+    outcome = run_sweep(request, on_start=nothing, on_tick=nothing)
+    assert list(outcome.statuses.values()) == [TrialStatus.DONE, TrialStatus.DIVERGED]
+    assert (outcome.launched, outcome.is_interrupted) == (0, False)
+    assert ("ray" in sys.modules) == had_ray
+    assert len(run.results.read_text().splitlines()) == 1 + 2
+
+
+def test_no_trial_at_a_time_is_refused(small, tmp_path):
+    with pytest.raises(ResourceError, match=r"^--max-concurrent: 0 trials at a time"):
+        run_sweep(request_of(small, tmp_path, max_concurrent=0), on_start=nothing, on_tick=nothing)
+
+
+def test_importing_the_runner_imports_neither_torch_nor_ray():
+    program = "import sys, rltune.runner.sweep; print({'torch', 'ray'} & set(sys.modules))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True)
+    assert done.stdout.strip() == b"set()"
+
+
+def test_launches_are_counted(tmp_path):
+    run = RunDir(tmp_path)
+    assert next_launch(run) == "launch-0001"
+    (run.tune / "launch-0009").mkdir(parents=True)
+    (run.tune / "other").mkdir()
+    assert next_launch(run) == "launch-0010"
+
+
+@pytest.mark.parametrize(
+    ("needs", "message"),
+    [
+        (
+            {"CPU": 4.0},
+            r"^resources\.cpus: a trial asks for 4 CPUs and the largest machine has 2\.",
+        ),
+        ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial asks for 1 GPUs .* --set "),
+    ],
+)
+def test_trials_that_fit_nowhere_are_refused(needs, message):
+    # Two machines of two cores hold no trial of four.
+    with pytest.raises(ResourceError, match=message):
+        require_resources([{"CPU": 1.0}, needs], [{"CPU": 2.0}, {"CPU": 2.0}])
+
+
+def test_cores_and_gpus_must_be_on_one_machine():
+    nodes = [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}]
+    require_resources([{"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0}], nodes)
+    with pytest.raises(ResourceError, match=r"no machine has 2 CPUs and 1 GPUs together"):
+        require_resources([{"CPU": 2.0, "GPU": 1.0}], nodes)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_variables_that_ray_refuses_are_named_before_it_starts(monkeypatch, name):
+    monkeypatch.setenv(name, "/tmp/x")
+    with pytest.raises(ResourceError, match=f"^environment: {name}: "):
+        apply_ray_environment(is_local=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_asks_and_the_second_ends(number):
+    before = signal.getsignal(number)
+    asked = []
+    with stop_on_signal(lambda: asked.append(1)):
+        signal.raise_signal(number)
+        assert asked == [1]
+        with pytest.raises(KeyboardInterrupt, match="second signal"):
+            signal.raise_signal(number)
+    assert asked == [1]
+    assert signal.getsignal(number) is before
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signal(nothing):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_no_handler_is_installed():
+    seen = []
+
+    def enter() -> None:
+        with stop_on_signal(nothing):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGTERM)]

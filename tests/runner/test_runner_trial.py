@@ -1,0 +1,209 @@
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+import rltune
+from rltune.errors import DivergedError, InterruptedRun
+from rltune.runner.trial import describe_failure, run_trial, steps_done
+from rltune.spec.load import load_sweep
+from rltune.store.digest import metrics_digest
+from rltune.store.files import read_json, to_json
+from rltune.store.jsonl import read_metrics
+from rltune.store.rundir import TrialDir
+from rltune.types import RowStatus, TrialStatus
+
+
+def test_a_trial_ends_done_and_says_where_it_comes_from(small, make_payload, capfd):
+    payload = make_payload(small)
+    torch.set_num_threads(2)
+    assert run_trial(payload) is TrialStatus.DONE
+
+    trial = TrialDir(payload.folder)
+    result = trial.read_done()
+    assert result is not None
+    assert result.final_step == 2
+    assert result.metrics_sha256 == metrics_digest(trial.metrics)
+    assert [row["step"] for row in read_metrics(trial.metrics).rows] == [0, 1, 2]
+    assert trial.read_spec() == replace(payload.spec, config=to_json(payload.spec.config))
+    assert yaml.safe_load(trial.config.read_text()) == to_json(payload.spec.config)
+
+    origin = read_json(trial.provenance)
+    assert origin["device"] == "cpu"
+    assert (origin["dtype"], origin["engine"], origin["threads"]) == ("float32", "torch", 1)
+    assert origin["manifest_sha256"] == read_json(payload.manifest)["sha256"]
+    assert len(origin["weights_sha256"]) == 64
+    assert origin["pid"] == os.getpid()
+    assert (origin["attempt"], origin["earlier"]) == (1, [])
+    assert origin["argv"] == ["test"]
+    assert torch.get_num_threads() == 1
+    assert capfd.readouterr() == ("", "")  # all of it went to trial.log
+
+
+def test_a_finished_trial_is_left_alone(small, make_payload):
+    payload = make_payload(small)
+    run_trial(payload)
+    before = {path: path.stat().st_mtime_ns for path in payload.folder.rglob("*")}
+    assert run_trial(replace(payload, attempt=2)) is TrialStatus.DONE
+    assert {path: path.stat().st_mtime_ns for path in payload.folder.rglob("*")} == before
+
+
+def test_nothing_starts_once_the_stop_file_exists(small, make_payload, tmp_path):
+    payload = make_payload(small)
+    payload.stop_file.touch()
+    assert run_trial(payload) is TrialStatus.PENDING
+    assert not TrialDir(payload.folder).provenance.exists()
+
+
+def test_a_crash_becomes_a_marker_with_reason_place_and_attempt(small, make_payload):
+    payload = make_payload(small, attempt=3)
+    trial = TrialDir(payload.folder).create()
+    trial.metrics.mkdir()  # nothing can be logged
+    assert run_trial(payload) is TrialStatus.FAILED
+
+    failure = trial.read_failed()
+    assert failure is not None
+    assert (failure.kind, failure.step, failure.attempt) == (RowStatus.PREFLIGHT_CRASH, None, 3)
+    assert failure.reason.startswith("IsADirectoryError: ")
+    place = re.search(r"\((rltune/\S+\.py):(\d+)\)$", failure.reason)
+    assert place is not None
+    source = (Path(rltune.__file__).parent.parent / place[1]).read_text().splitlines()
+    assert "open(" in source[int(place[2]) - 1]  # the line that raised, not one of its callers
+    assert "Traceback (most recent call last)" in failure.traceback
+    assert failure.reason in trial.log.read_text()
+
+
+def test_a_new_attempt_sets_the_old_marker_aside(small, make_payload):
+    payload = make_payload(small)
+    trial = TrialDir(payload.folder).create()
+    trial.metrics.mkdir()
+    run_trial(payload)
+    trial.metrics.rmdir()
+    assert run_trial(replace(payload, attempt=2)) is TrialStatus.DONE
+    assert not trial.failed.exists()
+    assert json.loads((trial.path / "FAILED.1").read_text())["attempt"] == 1
+    origin = read_json(trial.provenance)
+    assert (origin["attempt"], [old["attempt"] for old in origin["earlier"]]) == (2, [1])
+
+
+def test_an_interrupted_trial_goes_on_bit_equal(write_sweep, make_payload):
+    # F1: 6 steps against 3 + 3. The checkpoint of step 3 is the stop file, so that the first
+    # attempt ends exactly there.
+    loaded = load_sweep(write_sweep(steps=6, gate_every=4, checkpoint_every=3))
+    whole = make_payload(loaded, condition=2, name="whole")
+    assert run_trial(whole) is TrialStatus.DONE
+
+    halved = make_payload(loaded, condition=2, name="halved")
+    trial = TrialDir(halved.folder)
+    first = replace(halved, stop_file=trial.checkpoint(3))
+    assert run_trial(first) is TrialStatus.INTERRUPTED
+    failure = trial.read_failed()
+    assert failure is not None
+    assert (failure.kind, failure.step) == (RowStatus.PREEMPTED, 3)
+    assert run_trial(replace(halved, attempt=2)) is TrialStatus.DONE
+
+    assert_bit_equal(TrialDir(whole.folder), trial, step=6)
+
+
+def assert_bit_equal(one: TrialDir, other: TrialDir, *, step: int) -> None:
+    assert metrics_digest(one.metrics) == metrics_digest(other.metrics)
+    assert one.heldout.read_bytes() == other.heldout.read_bytes()
+    assert one.episodes.read_bytes() == other.episodes.read_bytes()
+    files = sorted(path.name for path in one.checkpoint(step).glob("*.safetensors"))
+    assert "policy.safetensors" in files
+    for name in files:
+        left, right = (load_file(trial.checkpoint(step) / name) for trial in (one, other))
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[key], right[key]) for key in left), name
+
+
+def test_training_changes_the_weights(write_sweep, make_payload, small_policy):
+    # Else the equality above would hold for a trial that learns nothing.
+    payload = make_payload(load_sweep(write_sweep(steps=4)))
+    run_trial(payload)
+    before = load_file(small_policy / "model.safetensors")
+    after = load_file(TrialDir(payload.folder).checkpoint(4) / "policy.safetensors")
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(after[key], before[key]) for key in before)
+
+
+def test_the_environment_of_the_caller_does_not_reach_the_numbers(small, make_payload):
+    # The same trial started with two threads in the environment: resources.threads decides.
+    payload = make_payload(small)
+    run_trial(payload)
+    other = make_payload(small, name="other")
+    program = (
+        "import pickle, sys\n"
+        "from rltune.runner.trial import run_trial\n"
+        "run_trial(pickle.load(sys.stdin.buffer))\n"
+        "import os, torch\n"
+        "print(torch.get_num_threads(), os.environ['OMP_NUM_THREADS'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps(other),
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+    )
+    assert done.stdout.split() == [b"1", b"1"]
+    digests = {metrics_digest(TrialDir(p.folder).metrics) for p in (payload, other)}
+    assert len(digests) == 1
+
+
+def test_a_relative_model_folder_is_the_drivers(small, make_payload, small_policy):
+    payload = make_payload(small)
+    config = {**payload.spec.config, "policy": {**payload.spec.config["policy"]}}
+    config["policy"]["model"] = small_policy.name
+    moved = replace(payload, spec=replace(payload.spec, config=config), base=small_policy.parent)
+    assert run_trial(moved) is TrialStatus.DONE
+
+
+def test_a_model_that_cannot_be_loaded_fails_before_the_first_step(small, make_payload):
+    payload = make_payload(small)
+    config = {**payload.spec.config, "policy": {**payload.spec.config["policy"]}}
+    config["policy"]["model"] = "./nowhere"
+    assert (
+        run_trial(replace(payload, spec=replace(payload.spec, config=config))) is TrialStatus.FAILED
+    )
+    failure = TrialDir(payload.folder).read_failed()
+    assert failure is not None
+    assert failure.kind is RowStatus.PREFLIGHT_CRASH
+    assert "'./nowhere' cannot be loaded" in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "step", "kind"),
+    [
+        (DivergedError("loss is nan"), 3, RowStatus.DIVERGED),
+        (InterruptedRun("stopped"), 3, RowStatus.PREEMPTED),
+        (KeyboardInterrupt(), 3, RowStatus.PREEMPTED),
+        (SystemExit(1), 3, RowStatus.CRASH),
+        (ValueError("x"), 0, RowStatus.CRASH),
+        (ValueError("x"), None, RowStatus.PREFLIGHT_CRASH),
+    ],
+)
+def test_each_error_has_its_kind(error, step, kind):
+    failure = describe_failure(error, step=step, attempt=2)
+    assert (failure.kind, failure.step, failure.attempt) == (kind, step, 2)
+
+
+def test_a_reason_is_one_line():
+    failure = describe_failure(ValueError("two\nlines"), step=1, attempt=1)
+    assert failure.reason == "ValueError: two lines"
+
+
+def test_steps_done_reads_what_is_there(tmp_path: Path):
+    trial = TrialDir(tmp_path)
+    assert steps_done(trial) is None
+    trial.metrics.write_text('{"step": 0}\n{"step": 7}\n{"step"')
+    assert steps_done(trial) == 7

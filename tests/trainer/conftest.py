@@ -1,0 +1,224 @@
+"""A small env in the tiny tokenizer's words, and trials of a second over it."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema import TrialConfig
+from rltune.store.jsonl import append_jsonl, read_metrics
+from rltune.store.rundir import TrialDir
+from rltune.track.jsonl import JsonlTracker
+from rltune.trainer.loop import Job, train
+from rltune_envs.base import Step, Task, TextEnv
+from rltune_envs.splits import Manifest
+
+CELLS = "#_OX√PS"
+HASH = "c" * 64
+
+
+class UpEnv(TextEnv):
+    """Pays 1 for each Up and -0.5 for each Down; solved by a Right; three turns.
+
+    Observations differ in length, and those of seeds 0 and 10 are the same text.
+    """
+
+    system_prompt = ""
+    response_prefix = "<answer>"
+    action_names = ("Up", "Down", "Left", "Right")
+
+    def __init__(self, *, is_constant: bool = False):
+        self.is_constant = is_constant
+
+    def reset(self, *, seed):
+        self._seed, self._turn = seed % 10, 0
+        return self._show()
+
+    def step(self, response):
+        self._turn += 1
+        success = "Right" in response
+        reward = 1.0 * response.count("Up") - 0.5 * response.count("Down")
+        return Step(
+            self._show(),
+            reward=0.0 if self.is_constant else reward,
+            terminated=success,
+            truncated=self._turn == 3 and not success,
+            success=success,
+            is_valid=response.endswith("</answer>"),
+        )
+
+    def task(self, seed):
+        return Task(f"up-{seed}", seed, f"hash-{seed}", 1)
+
+    def format_response(self, actions):
+        return f"<answer>{'||'.join(actions)}</answer>"
+
+    def expert_actions(self):
+        return ("Right",)
+
+    def random_success_probability(self, seed):
+        return 0.25
+
+    def _show(self):
+        return CELLS[: 3 + (self._seed + self._turn) % 4] + CELLS[self._seed % 7]
+
+
+def manifest(*, train=12, heldout=5):
+    env = UpEnv()
+    return Manifest(
+        train=tuple(env.task(seed) for seed in range(train)),
+        heldout=tuple(env.task(seed) for seed in range(100, 100 + heldout)),
+        heldout_floor=0.25,
+        heldout_ceiling=1.0,
+        n_duplicates=0,
+    )
+
+
+DEFAULTS = {
+    "env.prompt": "compact",
+    "policy.model": "tiny",
+    "rollout.groups": 2,
+    "rollout.group_size": 4,
+    "rollout.max_response_tokens": 6,
+    "rollout.max_context": 120,
+    "optim.lr": 1e-3,
+    "optim.mini_batch_size": 4,
+    "optim.micro_batch_size": 2,
+    "critic.lr": 1e-2,
+    "gate.every": 2,
+    "gate.tasks": 5,
+    "gate.temperature": 1.0,
+    "budget.steps": 4,
+    "checkpoint.every": 2,
+    "advantage": {"kind": "grpo"},
+}
+
+
+def config_of(**changes):
+    """Build a config from dotted keys; `__` stands for the dot."""
+    tree = {}
+    for key, value in {**DEFAULTS, **{k.replace("__", "."): v for k, v in changes.items()}}.items():
+        *path, leaf = key.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[leaf] = value
+    return TrialConfig.model_validate(tree)
+
+
+@dataclass
+class Trial:
+    """A trial in a folder; `run` is one attempt with freshly loaded weights."""
+
+    folder: TrialDir
+    config: TrialConfig
+    make_policy: object
+    is_constant: bool = False
+    warnings: list = field(default_factory=list)
+    policy: object = None
+
+    def run(self, *, stop_at=None, die_at=None, config_hash=HASH, make_engine=None, mode="max"):
+        """Train; stop politely before step `stop_at`, or die when step `die_at` is logged."""
+        self.policy = self.make_policy()
+        make_engine = make_engine or (lambda policy: TorchEngine(policy.decoder()))
+        job = Job(
+            config=self.config,
+            config_hash=config_hash,
+            trial=self.folder,
+            manifest=manifest(),
+            make_env=lambda: UpEnv(is_constant=self.is_constant),
+            policy=self.policy,
+            engine=make_engine(self.policy),
+            tracker=Dying(JsonlTracker(partial(append_jsonl, self.folder.metrics)), die_at),
+            metric_name="heldout/reward_mean",
+            metric_mode=mode,
+            should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
+            warn=self.warnings.append,
+        )
+        return train(job)
+
+    @property
+    def rows(self):
+        return read_metrics(self.folder.metrics).rows
+
+    @property
+    def last_step(self):
+        return self.rows[-1]["step"]
+
+    @property
+    def checkpoints(self):
+        return sorted(int(p.name[5:]) for p in self.folder.checkpoints.glob("step-*"))
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing after it is written."""
+
+
+class Dying:
+    """A tracker in front of another that dies after it recorded a step."""
+
+    def __init__(self, tracker, die_at):
+        self._tracker, self._die_at = tracker, die_at
+
+    def log(self, step, metrics):
+        self._tracker.log(step, metrics)
+        if step == self._die_at:
+            raise Killed
+
+    def summary(self, values):
+        self._tracker.summary(values)
+
+    def close(self, status):
+        self._tracker.close(status)
+
+
+@pytest.fixture
+def make_config():
+    return config_of
+
+
+@pytest.fixture(scope="session")
+def make_trial_in(small_policy):
+    def make(folder, *, is_constant=False, **changes):
+        made = TrialDir(folder).create()
+        return Trial(made, config_of(**changes), small_policy, is_constant=is_constant)
+
+    return make
+
+
+@pytest.fixture
+def make_trial(tmp_path, make_trial_in):
+    """Return a maker of trials: `make_trial(name, **config changes)`."""
+    return lambda name="trial", **changes: make_trial_in(tmp_path / name, **changes)
+
+
+@pytest.fixture
+def killed():
+    return Killed
+
+
+@pytest.fixture
+def up_env():
+    return UpEnv
+
+
+@pytest.fixture
+def make_manifest():
+    return manifest
+
+
+@pytest.fixture
+def sample_batch(small_policy):
+    """Return a maker of (episodes, batch) that a policy sampled in `UpEnv`."""
+    from rltune.rollout.tokens import to_batch
+    from rltune.trainer.collect import collect
+
+    def sample(config, policy, *, engine=None, step=1, seeds=None):
+        env = UpEnv()
+        tasks = [env.task(seed) for seed in (seeds or range(config.rollout.groups))]
+        engine = engine or TorchEngine(policy.decoder())
+        episodes = collect(config, policy, engine, tasks, step=step, make_env=UpEnv)
+        return episodes, to_batch(episodes, pad_id=policy.pad_id)
+
+    return sample

@@ -1,0 +1,185 @@
+"""From rewards to advantages (B1, B4, B7), and metrics by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema import GaeConfig, GrpoConfig, RolloutFilterConfig
+from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.learner import Signals
+from rltune.trainer.measures import rollout_metrics, training_metrics
+from rltune.types import Episode, StopReason, Turn
+
+GRPO = GrpoConfig(kind="grpo")
+GAE = GaeConfig(kind="gae")
+
+
+def batch_of(rewards, group, mask):
+    mask = np.array(mask, dtype=bool)
+    rewards_NT = np.zeros(mask.shape, dtype=np.float32)
+    for row, reward in enumerate(rewards):
+        if mask[row].any():
+            rewards_NT[row, np.flatnonzero(mask[row])[-1]] = reward
+    return TokenBatch(
+        ids_NT=np.arange(mask.size).reshape(mask.shape),
+        action_mask_NT=mask,
+        turn_ids_NT=np.where(mask, 0, -1),
+        rollout_logprobs_NT=np.zeros(mask.shape, dtype=np.float32),
+        rewards_NT=rewards_NT,
+        rewards_N=np.array(rewards, dtype=np.float32),
+        group_N=np.array(group),
+    )
+
+
+def signals_of(batch, *, values=None, logp=0.0):
+    shape = batch.ids_NT.shape
+    values_NT = None if values is None else torch.tensor(values, dtype=torch.float32)
+    return Signals(torch.full(shape, logp), torch.zeros(shape), None, values_NT)
+
+
+FOUR = batch_of(
+    [1.0, 0.0, 2.0, 2.0],
+    [0, 0, 1, 1],
+    [[0, 1, 0, 1], [0, 1, 1, 0], [0, 0, 1, 1], [0, 1, 0, 0]],
+)
+
+
+def test_grpo_by_hand():
+    # group 0: (1 - 0.5) / std, std of [1, 0] with ddof 1 = sqrt(0.5); group 1 has no spread
+    credit = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=1.0)
+    a = 0.5 / (0.5**0.5 + 1e-6)
+    want = [[0, a, 0, a], [0, -a, -a, 0], [0] * 4, [0] * 4]
+    torch.testing.assert_close(credit.advantages_NT, torch.tensor(want))
+    assert credit.returns_NT is None
+    half = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=0.5)
+    torch.testing.assert_close(half.advantages_NT, torch.tensor(want) / 2)
+
+
+def test_shuffled_rows_get_the_same_advantages():
+    credit = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=1.0)
+    order = np.array([2, 0, 3, 1])
+    shuffled = assign_credit(FOUR.rows(order), signals_of(FOUR.rows(order)), config=GRPO, scale=1.0)
+    assert torch.equal(shuffled.advantages_NT, credit.advantages_NT[torch.from_numpy(order)])
+
+
+def test_gae_by_hand():
+    # gamma = lam = 1: A = R - V at each sampled token; observation tokens carry nothing
+    values = [[9, 0.5, 9, 0.25], [9, 0.0, 0.5, 9], [9, 9, 1.0, 2.0], [9, 1.0, 9, 9]]
+    credit = assign_credit(FOUR, signals_of(FOUR, values=values), config=GAE, scale=1.0)
+    raw = torch.tensor([0.5, 0.75, 0.0, -0.5, 1.0, 0.0, 1.0])
+    mask = torch.from_numpy(FOUR.action_mask_NT)
+    torch.testing.assert_close(
+        credit.advantages_NT[mask], (raw - raw.mean()) / (raw.var() + 1e-8).sqrt()
+    )
+    assert credit.returns_NT[mask].tolist() == [1.0, 1.0, 0.0, 0.0, 2.0, 2.0, 2.0]
+    assert (credit.advantages_NT[~mask] == 0).all()
+
+
+def test_gae_needs_values():
+    with pytest.raises(ValueError, match="needs a critic's values"):
+        assign_credit(FOUR, signals_of(FOUR), config=GAE, scale=1.0)
+
+
+def test_filter_keeps_whole_groups_and_counts():
+    config = RolloutFilterConfig(include_zero=False, loss_scaling="sqrt")
+    chosen = filter_groups(FOUR.rewards_N, groups=2, config=config)
+    assert chosen.keep_N.tolist() == [True, True, False, False]
+    assert (chosen.kept_ratio, chosen.zero_count) == (0.5, 1)
+    assert chosen.scale == pytest.approx(0.5**0.5)
+    assert chosen.scores_G.tolist() == pytest.approx([0.5**0.5, 0.0])
+
+
+def test_a_single_rollout_per_group_passes_a_filter_that_is_off():
+    chosen = filter_groups(np.array([1.0, 0.0]), groups=2, config=RolloutFilterConfig())
+    assert chosen.keep_N.all()
+
+
+def test_drop_and_mask():
+    keep = np.array([False, False, True, True])
+    dropped = apply_filter(FOUR, keep, on_drop="drop")
+    assert dropped.group_N.tolist() == [1, 1]
+    masked = apply_filter(FOUR, keep, on_drop="mask")
+    assert len(masked) == 4
+    assert masked.action_mask_NT[:2].sum() == 0
+    assert (masked.action_mask_NT[2:] == FOUR.action_mask_NT[2:]).all()
+    assert apply_filter(FOUR, np.ones(4, dtype=bool), on_drop="drop") is FOUR
+
+
+@pytest.mark.parametrize("config", [GRPO, GAE])
+def test_masked_rows_do_not_reach_the_advantages_of_others(config):
+    """The same advantages as when the rows are dropped, whitening included."""
+    keep = np.array([True, True, False, False])
+    values = [[0, 0.5, 0, 0.25], [0, 0.0, 0.5, 0], [0, 0, 1.0, 2.0], [0, 1.0, 0, 0]]
+    masked = apply_filter(FOUR, keep, on_drop="mask")
+    got = assign_credit(masked, signals_of(FOUR, values=values), config=config, scale=1.0)
+    dropped = apply_filter(FOUR, keep, on_drop="drop")
+    want = assign_credit(dropped, signals_of(dropped, values=values[:2]), config=config, scale=1.0)
+    torch.testing.assert_close(got.advantages_NT[:2], want.advantages_NT)
+    assert (got.advantages_NT[2:] == 0).all()
+
+
+def turn(sampled, *, stop=StopReason.STOP, is_valid=True):
+    n = len(sampled)
+    return Turn((1,), tuple(sampled), (0.0,) * n, stop, "", "", (), 0.0, is_valid)
+
+
+def test_rollout_metrics_by_hand():
+    cut = turn([4] * 6, stop=StopReason.LENGTH, is_valid=False)
+    rows = [  # (turns, reward, success) of two groups of two
+        ((turn([4, 3]), turn([3])), 3.0, True),
+        ((cut,), 1.0, False),
+        ((turn([4, 3]),), 2.0, False),
+        ((), 2.0, False),
+    ]
+    episodes = [
+        Episode("t", 0, i // 2, i % 2, turns, success, not success, success, reward)
+        for i, (turns, reward, success) in enumerate(rows)
+    ]
+    rewards = np.array([e.reward for e in episodes])
+    chosen = filter_groups(rewards, groups=2, config=RolloutFilterConfig(include_zero=False))
+    assert rollout_metrics(episodes, chosen, groups=2) == {
+        "rollout/success_rate": 0.25,
+        "rollout/reward_mean": 2.0,
+        "rollout/in_group_reward_std": pytest.approx(2**0.5 / 2),  # (sqrt(2) + 0) / 2
+        "rollout/filter_kept_ratio": 0.5,
+        "rollout/filter_zero_count": 1.0,
+        "rollout/invalid_action_rate": 0.25,  # one of four turns
+        "rollout/turns": 1.0,
+        "response_length/mean": 2.75,  # (2 + 1 + 6 + 2) / 4
+        "response_length/max": 6.0,
+        "response_length/min": 1.0,
+        "response_length/clip_ratio": 0.25,
+    }
+
+
+def test_training_metrics_by_hand():
+    values = [[0, 0.5, 0, 0.5], [0, 0.0, 0.0, 0], [0, 0, 2.0, 2.0], [0, 2.0, 0, 0]]
+    signals = signals_of(FOUR, values=values, logp=-0.5)
+    batch = replace(FOUR, rollout_logprobs_NT=np.full((4, 4), -0.75, dtype=np.float32))
+    credit = assign_credit(batch, signals, config=GAE, scale=1.0)
+    got = training_metrics(batch, signals, credit)
+    assert got["rollout_corr/logprob_diff_max"] == pytest.approx(0.25)
+    assert got["rollout_corr/kl"] == pytest.approx(-0.25)  # mean of rollout - trainer
+    assert (got["critic/score/mean"], got["critic/score/max"]) == (1.25, 2.0)
+    # returns [1, 1, 0, 0, 2, 2, 2]: variance 34/49; error [.5, .5, 0 x5]: variance 2.5/49
+    assert got["critic/vf_explained_var"] == pytest.approx(1 - 2.5 / 34, rel=1e-5)
+    assert (got["critic/returns/min"], got["critic/values/max"]) == (0.0, 2.0)
+
+
+@pytest.mark.parametrize("config", [GRPO, GAE])
+def test_metrics_of_a_step_in_which_every_row_is_masked(config):
+    nothing = replace(FOUR, action_mask_NT=np.zeros((4, 4), dtype=bool))
+    signals = signals_of(nothing, values=np.zeros((4, 4)).tolist())
+    credit = assign_credit(nothing, signals, config=config, scale=1.0)
+    got = training_metrics(nothing, signals, credit)
+    assert all(np.isfinite(value) for value in got.values())
+    assert "critic/score/mean" not in got
+
+
+def test_scores_are_those_of_the_rows_that_are_trained():
+    masked = apply_filter(FOUR, np.array([True, True, False, False]), on_drop="mask")
+    credit = assign_credit(masked, signals_of(masked), config=GRPO, scale=1.0)
+    assert training_metrics(masked, signals_of(masked), credit)["critic/score/mean"] == 0.5

@@ -1,0 +1,270 @@
+"""A trial from start to end: what it records, empty steps (B8), stale engines, tasks (A2 kind)."""
+
+import copy
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from rltune.errors import DivergedError, StaleEngineError
+from rltune.policy.load import weights_digest
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.store.jsonl import read_jsonl
+from rltune.trainer.collect import tasks_of_step
+from rltune.trainer.proof import prove_sync
+from rltune.types import TrialStatus
+
+STATS = ("mean", "max", "min")
+EVERY_STEP = {
+    *("actor/pg_loss", "actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"),
+    *("actor/entropy", "actor/grad_norm", "actor/lr"),
+    *(
+        f"critic/{what}/{stat}"
+        for what in ("score", "advantages")
+        for stat in ("mean", "max", "min")
+    ),
+    *(f"response_length/{stat}" for stat in ("mean", "max", "min", "clip_ratio")),
+    *("rollout/success_rate", "rollout/reward_mean", "rollout/in_group_reward_std"),
+    *("rollout/filter_kept_ratio", "rollout/filter_zero_count", "rollout/invalid_action_rate"),
+    *("rollout/turns", "rollout/task_hash", "rollout/empty_after_filter"),
+    *("rollout_corr/logprob_diff_max", "rollout_corr/kl"),
+    *("timing_s/collect", "timing_s/score", "timing_s/update", "timing_s/sync"),
+    *("timing_s/checkpoint", "perf/tokens_per_s"),
+    *("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps"),
+}
+WITH_CRITIC = {
+    *("critic/vf_loss", "critic/vf_clipfrac", "critic/vf_explained_var", "critic/grad_norm"),
+    *(f"critic/{what}/{stat}" for what in ("returns", "values") for stat in STATS),
+}
+GATE = {"heldout/success_rate", "heldout/reward_mean", "heldout/turns"}
+GATE |= {"heldout/invalid_action_rate", "timing_s/eval"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        pytest.param({}, set(), id="grpo"),
+        pytest.param({"advantage": {"kind": "gae"}}, WITH_CRITIC, id="gae"),
+        pytest.param(
+            {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.1, "loss__kl_type": "full"},
+            {"actor/kl_loss"},
+            id="kl",
+        ),
+    ],
+)
+def test_what_is_recorded(make_trial, changes, more):
+    trial = make_trial(**changes)
+    result = trial.run()
+    names = {row["step"]: set(row) - {"step", "time"} for row in trial.rows}
+    assert sorted(names) == [0, 1, 2, 3, 4]
+    assert names[0] >= GATE
+    assert names[1] == names[3] == EVERY_STEP | more
+    assert names[2] == names[4] == EVERY_STEP | more | GATE
+    last = trial.rows[-1]
+    assert last["budget/rollouts"] == result.budget["rollouts"] == 4 * 8
+    assert last["budget/optimizer_steps"] == result.budget["optimizer_steps"] == 4 * 2
+    episodes = read_jsonl(trial.folder.episodes).rows
+    assert len(episodes) == 4 * 8
+    names = {"group", "kept", "member", "reward", "step", "success"}
+    names |= {"task_id", "task_seed", "truncated", "turns"}
+    assert all(set(row) == names for row in episodes)
+    heldout = read_jsonl(trial.folder.heldout).rows
+    assert [(row["step"], row["n"], row["temperature"]) for row in heldout] == [
+        (step, 5, 1.0) for step in (0, 2, 4)
+    ]
+    assert len({row["tasks_sha256"] for row in heldout}) == 1
+    assert trial.folder.read_done() == result
+    assert result.status is TrialStatus.DONE
+    rates = [row["rollout/success_rate"] for row in trial.rows[1:]]
+    assert result.pool_metric == pytest.approx(sum(rates) / 4)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "gae"])
+def test_training_earns_more(make_trial, kind):
+    """The env pays for Up; a policy that starts at random finds out."""
+    trial = make_trial(
+        advantage={"kind": kind},
+        budget__steps=8,
+        gate__every=8,
+        rollout__group_size=8,
+        optim__mini_batch_size=16,
+        optim__micro_batch_size=16,
+        optim__lr=1e-2,
+    )
+    result = trial.run()
+    assert result.final_metric > result.base_metric + 0.5
+
+
+NOTHING = {"rollout_filter": {"include_zero": False}, "optim__weight_decay": 0.0}
+
+
+def test_when_no_group_is_left_the_step_is_skipped_and_counted(make_trial):
+    trial = make_trial(is_constant=True, **NOTHING)
+    result = trial.run()
+    assert result.status is TrialStatus.DONE
+    assert result.budget["optimizer_steps"] == 0
+    assert result.budget["rollouts"] == 32
+    assert [row["rollout/empty_after_filter"] for row in trial.rows[1:]] == [1.0] * 4
+    assert [row["rollout/filter_zero_count"] for row in trial.rows[1:]] == [2.0] * 4
+    assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
+    assert trial.checkpoints == [0, 2, 4]
+    assert not any(row["kept"] for row in read_jsonl(trial.folder.episodes).rows)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "gae"])
+def test_when_all_groups_are_masked_the_steps_are_made(make_trial, kind):
+    filter_ = {"include_zero": False, "on_drop": "mask"}
+    trial = make_trial(
+        is_constant=True, **{**NOTHING, "rollout_filter": filter_}, advantage={"kind": kind}
+    )
+    result = trial.run()
+    assert result.budget["optimizer_steps"] == 8  # as many as without a filter
+    assert [row["rollout/empty_after_filter"] for row in trial.rows[1:]] == [1.0] * 4
+    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 4
+    assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
+
+
+@pytest.mark.parametrize("kind", ["grpo", "gae"])
+@pytest.mark.parametrize("on_drop", ["mask", "drop"])
+def test_mask_keeps_the_number_of_optimiser_steps(make_trial, kind, on_drop):
+    trial = make_trial(
+        rollout_filter={"strategy": "top_k", "value": 0.5, "on_drop": on_drop},
+        advantage={"kind": kind},
+    )
+    result = trial.run()
+    assert [row["rollout/filter_kept_ratio"] for row in trial.rows[1:]] == [0.5] * 4
+    assert result.budget["optimizer_steps"] == {"mask": 8, "drop": 4}[on_drop]
+
+
+def test_equal_rewards_teach_nothing_without_a_filter(make_trial):
+    trial = make_trial(is_constant=True, optim__weight_decay=0.0)
+    result = trial.run()
+    assert result.budget["optimizer_steps"] == 8
+    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 4
+    assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
+
+
+def test_the_trial_s_tasks_are_those_of_its_seed(make_trial):
+    """A2: the same stream in every condition, another one for another seed."""
+    base = {"budget__steps": 3, "gate__every": 3}
+    trials = [
+        make_trial("a", **base),
+        make_trial("b", **base, advantage={"kind": "gae"}, optim__lr=0.1, rollout__temperature=2.0),
+        make_trial("c", **base, rollout_filter={"strategy": "top_k", "value": 0.5}),
+        make_trial("d", **base, seed=1),
+    ]
+    streams = []
+    for trial in trials:
+        trial.run()
+        streams.append([row["rollout/task_hash"] for row in trial.rows[1:]])
+    assert streams[0] == streams[1] == streams[2] != streams[3]
+    assert len(set(streams[0])) == 3
+
+
+def test_tasks_go_through_the_split_once_an_epoch(make_manifest):
+    train = make_manifest(train=12).train
+    steps = [tasks_of_step(train, seed=0, step=step, groups=5) for step in range(1, 13)]
+    drawn = [task.task_id for tasks in steps for task in tasks]  # 60 = 5 epochs of 12
+    epochs = [drawn[start : start + 12] for start in range(0, 60, 12)]
+    assert all(sorted(epoch) == sorted(t.task_id for t in train) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 5
+    assert tasks_of_step(train, seed=0, step=7, groups=5) == steps[6]
+    assert tasks_of_step(train, seed=1, step=7, groups=5) != steps[6]
+
+
+def test_groups_are_told_apart_by_place(small_policy, make_config, sample_batch, up_env):
+    """B4: seeds 0 and 10 show the same text; they stay two groups."""
+    env = up_env()
+    assert env.reset(seed=0) == env.reset(seed=10)
+    episodes, batch = sample_batch(make_config(), small_policy(), seeds=[0, 10])
+    assert batch.group_N.tolist() == [0] * 4 + [1] * 4
+    assert Counter(e.task_seed for e in episodes) == {0: 4, 10: 4}
+    assert len({e.turns[0].sampled_ids for e in episodes}) > 2  # members sample apart
+
+
+def stale(policy):
+    return TorchEngine(copy.deepcopy(policy).decoder())
+
+
+def test_an_engine_with_older_weights_is_refused(make_trial):
+    trial = make_trial(optim__lr=1e-2)
+    with pytest.raises(
+        StaleEngineError,
+        match=r"^after sync the engine's logprobs differ from the trainer's by [\d.e-]+ "
+        r"\(allowed 0\.001 in torch\.float32\): it serves other weights\. Restart the trial",
+    ):
+        trial.run(make_engine=stale)
+    assert trial.last_step == 0  # noticed before the first step's record was written
+
+
+def test_an_engine_that_keeps_old_prefixes_is_refused(make_trial):
+    class Forgetless(TorchEngine):
+        def sync(self):
+            pass
+
+    trial = make_trial(optim__lr=1e-2)
+    with pytest.raises(StaleEngineError):
+        # Asked again for the same probe, it would answer from what it computed before.
+        trial.run(make_engine=lambda policy: Remembering(Forgetless(policy.decoder())))
+
+
+class Remembering:
+    """Answers a request that it has seen with what it said then."""
+
+    def __init__(self, engine):
+        self._engine, self._said = engine, {}
+
+    def generate(self, requests, params):
+        for request in requests:
+            key = tuple(request.prompt_ids), request.seed
+            if key not in self._said:
+                (self._said[key],) = self._engine.generate([request], params)
+        return [self._said[tuple(r.prompt_ids), r.seed] for r in requests]
+
+    def sync(self):
+        pass
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_honest_engine_is_proven(small_policy, up_env, dtype):
+    policy = small_policy(dtype=dtype)
+    gap = prove_sync(TorchEngine(policy.decoder()), policy, up_env().task(0), up_env())
+    assert gap < (1e-4 if dtype == "float32" else 0.3)
+
+
+def test_weights_that_are_not_finite_are_divergence_not_staleness(small_policy, up_env):
+    policy = small_policy()
+    engine = TorchEngine(policy.decoder())
+    with torch.no_grad():
+        next(policy.model.parameters()).fill_(torch.nan)
+    engine.sync()
+    with pytest.raises(DivergedError, match="logprobs are not finite"):
+        prove_sync(engine, policy, up_env().task(0), up_env())
+
+
+def test_a_wild_learning_rate_ends_as_diverged(make_trial):
+    trial = make_trial(optim__lr=1e30)
+    with pytest.raises(DivergedError):
+        trial.run()
+    assert trial.checkpoints == [0]
+    assert trial.folder.read_done() is None
+
+
+def test_gates_of_one_trial_share_their_luck(make_trial):
+    """An unchanged policy scores the same at every gate."""
+    trial = make_trial(is_constant=True, **NOTHING)
+    trial.run()
+    rows = read_jsonl(trial.folder.heldout).rows
+    assert len(rows) == 3
+    assert len({(tuple(row["success"]), tuple(row["reward"])) for row in rows}) == 1
+
+
+def test_greedy_gate(make_trial):
+    trial = make_trial(gate__temperature=0.0, budget__steps=1)
+    trial.run()
+    other = make_trial("other", gate__temperature=0.0, budget__steps=1, seed=1)
+    other.run()
+    first = [read_jsonl(t.folder.heldout).rows[0]["reward"] for t in (trial, other)]
+    assert first[0] == first[1]
+    assert np.isfinite(first[0]).all()

@@ -1,0 +1,319 @@
+"""The whole objective: who gets a gradient (C6), and what must not change it (C1, C10)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rltune.losses.kl import full_kl
+from rltune.losses.reduce import AGGREGATIONS
+from rltune.policy.load import weights_digest
+from rltune.trainer.credit import Credit, assign_credit
+from rltune.trainer.learner import make_learner, score_batch
+from rltune.trainer.objective import MiniBatch, update
+
+KL_TYPES = ("k1", "k2", "k3", "abs", "full", "k1+", "k3+", "abs+", "full+")
+ONE_STEP = {"optim__mini_batch_size": 8, "optim__micro_batch_size": 4, "optim__grad_clip": 1e9}
+ALL_TERMS = {
+    "advantage": {"kind": "gae"},
+    "loss__entropy_coeff": 0.01,
+    "loss__use_kl_loss": True,
+    "loss__kl_loss_coef": 0.1,
+}
+
+
+@pytest.fixture
+def prepare(small_policy, make_config, sample_batch):
+    """Return a maker of (learner, mini-batch, config), the policy a little off its reference."""
+
+    def make(*, dtype="float32", advantages=None, drift=0.05, **changes):
+        config = make_config(**{**ONE_STEP, **changes})
+        _, batch = sample_batch(config, small_policy())
+        learner = make_learner(small_policy(dtype=dtype), config)
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for module in filter(None, (learner.policy.model, learner.critic)):
+                for parameter in module.parameters():
+                    noise = torch.randn(parameter.shape, generator=generator)
+                    parameter.add_(drift * noise.to(parameter.dtype))
+        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+        credit = assign_credit(batch, signals, config=config.advantage, scale=1.0)
+        if advantages is not None:
+            fixed = torch.full_like(credit.advantages_NT, advantages)
+            credit = replace(credit, advantages_NT=fixed)
+        return learner, MiniBatch(batch, signals, credit), config
+
+    return make
+
+
+def gradients(learner):
+    critic = [] if learner.critic is None else list(learner.critic.parameters())
+    return [p.grad.clone() for p in [*learner.policy.model.parameters(), *critic]]
+
+
+def states(backbone, store):
+    """Keep the gradient of each forward pass's hidden states."""
+
+    def hook(_, __, output):
+        if output.last_hidden_state.requires_grad:
+            output.last_hidden_state.retain_grad()
+            store.append(output.last_hidden_state)
+
+    return backbone.register_forward_hook(hook)
+
+
+def test_only_the_places_before_sampled_tokens_get_a_gradient(prepare):
+    learner, data, config = prepare(**ALL_TERMS, optim__micro_batch_size=8)
+    policy_states, critic_states = [], []
+    states(learner.policy.model.base_model, policy_states)
+    states(learner.critic.backbone, critic_states)
+    update(learner, data, config, step=1)
+    # The rows come in the order that the step shuffled them into, then shortest first.
+    for (hidden,) in (policy_states, critic_states):
+        is_touched = (hidden.grad != 0).any(-1)
+        assert not is_touched.all()
+        counts = is_touched.sum(1).tolist()
+        assert sorted(counts) == sorted(data.batch.action_mask_NT.sum(1).tolist())
+        places = {tuple(row.nonzero()[:, 0].tolist()) for row in is_touched}
+        mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+        assert places == {tuple(row.nonzero()[:, 0].tolist()) for row in mask}
+
+
+def test_what_lies_outside_the_mask_does_not_matter(prepare):
+    """NaN in every float there and any id in the padding: metrics and gradients are bit-equal."""
+    learner, data, config = prepare(**ALL_TERMS)
+    want = update(learner, data, config, step=1), gradients(learner)
+
+    learner, data, config = prepare(**ALL_TERMS)
+    mask = torch.from_numpy(data.batch.action_mask_NT)
+
+    def spoil(tensor):
+        return tensor.where(mask, torch.nan)
+
+    is_padding = np.cumsum(data.batch.action_mask_NT[:, ::-1], axis=1)[:, ::-1] == 0
+    assert is_padding.any()
+    ids = np.where(is_padding, 9, data.batch.ids_NT)
+    rollout = np.where(data.batch.action_mask_NT, data.batch.rollout_logprobs_NT, np.nan)
+    batch = replace(data.batch, ids_NT=ids, rollout_logprobs_NT=rollout)
+    signals = replace(
+        data.signals,
+        old_logp_NT=spoil(data.signals.old_logp_NT),
+        entropy_NT=spoil(data.signals.entropy_NT),
+        ref_logp_NT=spoil(data.signals.ref_logp_NT),
+        values_NT=spoil(data.signals.values_NT),
+    )
+    credit = Credit(spoil(data.credit.advantages_NT), spoil(data.credit.returns_NT))
+    got = update(learner, MiniBatch(batch, signals, credit), config, step=1), gradients(learner)
+    assert got[0] == want[0]
+    assert all(torch.equal(a, b) for a, b in zip(got[1], want[1], strict=True))
+
+
+def test_rows_that_were_masked_out_change_nothing(prepare):
+    """The same gradient with two rows masked as without them."""
+    got, want = {}, {}
+    for kind, store in (("mask", got), ("drop", want)):
+        learner, data, config = prepare(**ALL_TERMS)
+        keep = np.arange(8) < 6
+        if kind == "mask":
+            mask = data.batch.action_mask_NT & keep[:, None]
+            data = replace(data, batch=replace(data.batch, action_mask_NT=mask))
+        else:
+            data = data.rows(np.flatnonzero(keep))
+        store["metrics"] = update(learner, data, config, step=1)
+        store["gradients"] = gradients(learner)
+    assert got["metrics"] == pytest.approx(want["metrics"], rel=1e-4, abs=1e-6)
+    for a, b in zip(got["gradients"], want["gradients"], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("backbone", ["own", "policy"])
+def test_the_micro_batch_split_changes_nothing(prepare, aggregation, backbone):
+    results = []
+    for size in (8, 1, 2, 4):
+        learner, data, config = prepare(
+            **ALL_TERMS,
+            dtype="float64",
+            loss__aggregation=aggregation,
+            loss__sum_norm=7.0,
+            critic__backbone=backbone,
+            optim__micro_batch_size=size,
+        )
+        results.append((update(learner, data, config, step=1), gradients(learner)))
+    (metrics, whole), *others = results
+    assert all(g.dtype == torch.float64 for g in whole)
+    assert sum(g.abs().sum() for g in whole) > 0
+    for other, split in others:
+        assert other == pytest.approx(metrics, rel=1e-9, abs=1e-12)
+        for a, b in zip(split, whole, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_mini_batches_are_optimiser_steps(prepare):
+    learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
+    assert update(learner, data, config, step=1)["budget/optimizer_steps"] == 4
+    learner, data, config = prepare(optim__mini_batch_size=4, optim__epochs=3)
+    assert update(learner, data, config, step=1)["budget/optimizer_steps"] == 6
+
+
+def entropy(learner, data):
+    signals = score_batch(learner, data.batch, temperature=1.0, micro_batch_size=8)
+    return signals.entropy_NT[torch.from_numpy(data.batch.action_mask_NT)].mean().item()
+
+
+def test_the_entropy_bonus_raises_entropy(prepare):
+    learner, data, config = prepare(advantages=0.0, loss__entropy_coeff=1.0, optim__lr=1e-4)
+    before = entropy(learner, data)
+    metrics = update(learner, data, config, step=1)
+    assert metrics["actor/entropy"] == pytest.approx(before, rel=1e-5)
+    assert metrics["actor/grad_norm"] > 0
+    assert entropy(learner, data) > before + 1e-3
+
+
+def test_a_coefficient_of_0_leaves_no_trace(prepare):
+    learner, data, config = prepare(advantages=0.0, loss__entropy_coeff=0.0)
+    metrics = update(learner, data, config, step=1)
+    assert metrics["actor/entropy"] > 0  # still measured
+    assert all((g == 0).all() for g in gradients(learner))
+
+
+def test_advantages_move_the_policy_their_way(prepare):
+    for advantage in (1.0, -1.0):
+        learner, data, config = prepare(advantages=advantage, optim__lr=1e-4)
+        mask = torch.from_numpy(data.batch.action_mask_NT)
+        update(learner, data, config, step=1)
+        after = score_batch(learner, data.batch, temperature=1.0, micro_batch_size=8).old_logp_NT
+        assert ((after - data.signals.old_logp_NT)[mask].mean() * advantage).item() > 0
+
+
+def exact_kl(learner, data):
+    """The mean exact KL over sampled tokens, by full forward passes of both models."""
+    ids = torch.from_numpy(data.batch.ids_NT)
+    mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+    logits = learner.policy.model(input_ids=ids).logits[:, :-1][mask]
+    with torch.no_grad():
+        reference = learner.reference(input_ids=ids).logits[:, :-1][mask]
+    return full_kl(logits, reference).mean()
+
+
+def kl_changes(kl_type, coefficient=1.0, **changes):
+    return {
+        "advantages": 0.0,
+        "loss__use_kl_loss": True,
+        "loss__kl_loss_coef": coefficient,
+        "loss__kl_type": kl_type,
+        "optim__weight_decay": 0.0,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("kl_type", KL_TYPES)
+def test_the_reference_never_moves(prepare, kl_type):
+    learner, data, config = prepare(**kl_changes(kl_type))
+    before = weights_digest(learner.reference)
+    metrics = update(learner, data, config, step=1)
+    assert np.isfinite(metrics["actor/kl_loss"])
+    assert metrics["actor/grad_norm"] > 0
+    assert weights_digest(learner.reference) == before
+    assert all(p.grad is None for p in learner.reference.parameters())
+
+
+@pytest.mark.parametrize("kl_type", ["k2", "full", "k1+", "k3+", "full+"])
+def test_the_kl_term_pulls_towards_the_reference(prepare, kl_type):
+    learner, data, config = prepare(**kl_changes(kl_type, optim__lr=1e-4, optim__epochs=5))
+    before = exact_kl(learner, data).item()
+    update(learner, data, config, step=1)
+    assert exact_kl(learner, data).item() < before
+
+
+@pytest.mark.parametrize("kl_type", KL_TYPES)
+def test_kl_is_0_at_the_start(prepare, kl_type):
+    learner, data, config = prepare(**kl_changes(kl_type), drift=0.0)
+    assert update(learner, data, config, step=1)["actor/kl_loss"] == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_full_kl_is_exact_and_so_is_its_gradient(prepare, temperature):
+    learner, data, config = prepare(
+        **kl_changes("full"), dtype="float64", rollout__temperature=temperature
+    )
+    ids = torch.from_numpy(data.batch.ids_NT)
+    mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+    parameters = list(learner.policy.model.parameters())
+    logits = learner.policy.model(input_ids=ids).logits[:, :-1][mask] / temperature
+    reference = learner.reference(input_ids=ids).logits[:, :-1][mask] / temperature
+    want = full_kl(logits, reference).mean()
+    want_gradients = torch.autograd.grad(want, parameters)
+    metrics = update(learner, data, config, step=1)
+    assert metrics["actor/kl_loss"] == pytest.approx(want.item(), rel=1e-9)
+    for parameter, gradient in zip(parameters, want_gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-8, atol=1e-12)
+
+
+def test_full_plus_has_the_value_of_full_and_the_gradient_of_k2(prepare):
+    found = {}
+    for kl_type in ("full", "k2", "full+"):
+        learner, data, config = prepare(**kl_changes(kl_type), dtype="float64")
+        metrics = update(learner, data, config, step=1)
+        found[kl_type] = metrics["actor/kl_loss"], gradients(learner)
+    assert found["full+"][0] == pytest.approx(found["full"][0], rel=1e-12)
+    assert found["full+"][0] != pytest.approx(found["k2"][0], rel=1e-3)
+    for a, b in zip(found["full+"][1], found["k2"][1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_only_the_critic_learns_while_it_warms_up(prepare):
+    for step, is_moved in ((2, False), (3, True)):
+        learner, data, config = prepare(advantage={"kind": "gae"}, critic__warmup_steps=2)
+        before = [weights_digest(m) for m in (learner.policy.model, learner.critic)]
+        update(learner, data, config, step=step)
+        assert (weights_digest(learner.policy.model) != before[0]) is is_moved
+        assert weights_digest(learner.critic) != before[1]
+
+
+def test_a_mini_batch_without_anything_to_learn_still_steps(prepare):
+    """Also as the very first one: momentum and weight decay do not know when a trial began."""
+    learner, data, config = prepare(optim__weight_decay=0.5, optim__mini_batch_size=4)
+    nothing = replace(data.batch, action_mask_NT=np.zeros_like(data.batch.action_mask_NT))
+    metrics = update(learner, replace(data, batch=nothing), config, step=1)
+    assert metrics == {"budget/optimizer_steps": 2.0, "actor/grad_norm": 0.0}
+    state = learner.actor_optimizer.state_dict()["state"]
+    assert len(state) == len(list(learner.policy.model.parameters()))
+    assert {float(entry["step"]) for entry in state.values()} == {2.0}
+
+
+def test_metrics_are_means_over_the_mini_batches_that_have_them(prepare):
+    """Half the rows masked: entropy is that of the other half, not half of it."""
+    learner, data, config = prepare(
+        advantages=0.0, optim__mini_batch_size=1, optim__micro_batch_size=1, optim__weight_decay=0.0
+    )
+    keep = np.arange(8) < 4
+    mask = data.batch.action_mask_NT & keep[:, None]
+    masked = replace(data, batch=replace(data.batch, action_mask_NT=mask))
+    metrics = update(learner, masked, config, step=1)
+    per_row = [
+        row[m].mean().item()
+        for row, m in zip(data.signals.entropy_NT[:4], torch.from_numpy(mask), strict=False)
+    ]
+    assert metrics["actor/entropy"] == pytest.approx(np.mean(per_row), rel=1e-4)
+    assert metrics["budget/optimizer_steps"] == 8
+
+
+def test_a_gradient_that_is_not_finite_stops_the_trial_before_the_step(prepare):
+    from rltune.errors import DivergedError
+
+    learner, data, config = prepare(advantages=float("inf"))
+    before = weights_digest(learner.policy.model)
+    with pytest.raises(DivergedError, match=r"^step 7: .*actor/pg_loss is .*lower optim\.lr"):
+        update(learner, data, config, step=7)
+    assert weights_digest(learner.policy.model) == before
+
+
+def test_the_shuffle_follows_seed_step_and_epoch(prepare):
+    learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
+    one = update(learner, data, config, step=1)
+    learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
+    assert update(learner, data, config, step=1) == one
+    learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
+    assert update(learner, data, config, step=2) != one

@@ -1,0 +1,262 @@
+"""F1: interrupted and resumed is bit-equal to uninterrupted; checkpoints are kept and chosen."""
+
+import json
+import os
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from rltune.errors import CheckpointError, InterruptedRun
+from rltune.policy.load import weights_digest
+from rltune.store.jsonl import read_jsonl
+from rltune.trainer.checkpoint import (
+    Progress,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from rltune.trainer.learner import make_learner
+from rltune.types import TrialStatus
+
+KL = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05, "loss__entropy_coeff": 0.01}
+KINDS = {
+    "grpo": {},
+    "gae-own": {"advantage": {"kind": "gae"}, "optim__epochs": 2, **KL},
+    "gae-policy": {"advantage": {"kind": "gae"}, "critic__backbone": "policy", **KL},
+    # The filter leaves steps and mini-batches with nothing to learn from.
+    "grpo-mask": {
+        "rollout_filter": {"value": 0.5, "include_zero": False, "on_drop": "mask"},
+        "optim__mini_batch_size": 2,
+    },
+}
+STEPS = {"budget__steps": 6, "checkpoint__every": 2, "gate__every": 3}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, make_trial_in):
+    """Return the uninterrupted trial of a kind and its result, run once."""
+
+    @cache
+    def run(kind):
+        trial = make_trial_in(tmp_path_factory.mktemp(kind), **STEPS, **KINDS[kind])
+        return trial, trial.run()
+
+    return run
+
+
+def lasting(result):
+    """Return a result without its clocks and its name."""
+    return replace(result, train_s=0.0, total_s=0.0, trial_id="")
+
+
+def assert_same_trial(got, result, whole):
+    want, want_result = whole
+    assert lasting(result) == lasting(want_result)
+    assert result.status is TrialStatus.DONE
+    assert weights_digest(got.policy.model) == weights_digest(want.policy.model)
+    assert got.folder.heldout.read_bytes() == want.folder.heldout.read_bytes()
+    assert got.folder.episodes.read_bytes() == want.folder.episodes.read_bytes()
+    assert [row["step"] for row in got.rows] == list(range(7))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_resumed_is_bit_equal(make_trial, whole, kind):
+    trial = make_trial(**STEPS, **KINDS[kind])
+    with pytest.raises(InterruptedRun, match=r"^stopped at step 3; the same command goes on$"):
+        trial.run(stop_at=4)
+    assert trial.last_step == 3
+    assert 3 in trial.checkpoints
+    assert_same_trial(trial, trial.run(), whole(kind))
+    assert trial.warnings == []
+
+
+def test_the_kinds_and_the_seeds_differ(make_trial, whole):
+    """Else the test above could not fail."""
+    other = make_trial(**STEPS, **KINDS["grpo"], seed=1).run()
+    digests = {whole(kind)[1].metrics_sha256 for kind in KINDS} | {other.metrics_sha256}
+    assert len(digests) == len(KINDS) + 1
+    empty = [row["rollout/filter_kept_ratio"] for row in whole("grpo-mask")[0].rows[1:]]
+    assert min(empty) < 1
+
+
+@pytest.mark.parametrize("die_at", [0, 3, 6])
+def test_killed_between_checkpoints_goes_on_from_the_newest(make_trial, whole, killed, die_at):
+    trial = make_trial(**STEPS)
+    with pytest.raises(killed):
+        trial.run(die_at=die_at)
+    assert trial.last_step == die_at
+    assert die_at not in trial.checkpoints  # its records are ahead of every checkpoint
+    assert_same_trial(trial, trial.run(), whole("grpo"))
+
+
+def test_killed_often(make_trial, whole, killed):
+    trial = make_trial(**STEPS)
+    for die_at in (1, 3, 3, 5):
+        with pytest.raises(killed):
+            trial.run(die_at=die_at)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=1)  # asked to stop before it did anything
+    assert_same_trial(trial, trial.run(), whole("grpo"))
+
+
+def test_killed_before_done_was_written(make_trial):
+    trial = make_trial(**STEPS)
+    want = trial.run()
+    trial.folder.done.unlink()
+    trial.folder.best_heldout.unlink()
+    assert lasting(trial.run()) == lasting(want)
+    assert trial.folder.read_done().metrics_sha256 == want.metrics_sha256
+    assert trial.folder.best_heldout.resolve().name == f"step-{want.best_step:06d}"
+
+
+def test_the_reference_after_a_resume_is_the_start_of_the_trial(make_trial):
+    """With the resume point as reference, the KL would begin at 0 again."""
+    changes = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.01, "optim__mini_batch_size": 8}
+    trial = make_trial(**STEPS, **changes)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    trial.run()
+    kl = {row["step"]: row["actor/kl_loss"] for row in trial.rows if row["step"]}
+    assert kl[1] == pytest.approx(0, abs=1e-6)
+    assert kl[4] > 1e-4
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+TORN = {
+    "policy": lambda folder: cut(folder / "policy.safetensors"),
+    "critic": lambda folder: cut(folder / "critic.safetensors"),
+    "optimizer": lambda folder: cut(folder / "critic_optimizer.safetensors"),
+    "state": lambda folder: (folder / "state.json").write_text('{"config_ha'),
+    "missing": lambda folder: (folder / "actor_optimizer.safetensors").unlink(),
+    "empty": lambda folder: (folder / "critic.safetensors").write_bytes(b""),
+}
+
+
+def test_a_torn_checkpoint_is_passed_over(make_trial, whole):
+    trial = make_trial(**STEPS, **KINDS["gae-own"], checkpoint__keep_last=1)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=6)
+    TORN["critic"](trial.folder.checkpoint(5))
+    assert_same_trial(trial, trial.run(), whole("gae-own"))
+    (warning,) = trial.warnings
+    assert warning.startswith(f"{trial.folder.checkpoint(5)} cannot be read (")
+    assert warning.endswith(
+        " It is now torn-step-000005; the trial goes on from an older checkpoint, or from step 0."
+    )
+    assert trial.checkpoints[-1] == 6  # not pushed out by the torn one
+    assert trial.folder.latest.resolve().name == "step-000006"
+
+
+def test_with_all_checkpoints_torn_a_trial_starts_from_its_first_weights(make_trial, whole):
+    """Although the policy's file is whole: no part of a torn checkpoint may be loaded."""
+    trial = make_trial(**STEPS, **KINDS["gae-own"])
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    torn = trial.checkpoints
+    for step in torn:
+        TORN["optimizer"](trial.folder.checkpoint(step))
+    assert_same_trial(trial, trial.run(), whole("gae-own"))
+    assert len(trial.warnings) == len(torn) > 1
+
+
+@pytest.mark.parametrize("tear", TORN)
+def test_nothing_of_a_torn_checkpoint_is_loaded(make_trial, small_policy, tear):
+    trial = make_trial(**KINDS["gae-own"])
+    saved = make_learner(small_policy(seed=1), trial.config)
+    folder = save_checkpoint(trial.folder, saved, Progress(step=5), config_hash="a" * 64)
+    TORN[tear](folder)
+    learner = make_learner(small_policy(), trial.config)
+    before = [weights_digest(module) for module in (learner.policy.model, learner.critic)]
+    with pytest.raises(CheckpointError, match=r"step-000005 cannot be read \(\w+: "):
+        load_checkpoint(folder, learner, config_hash="a" * 64)
+    found, problems = newest_checkpoint(trial.folder, learner, config_hash="a" * 64)
+    assert (found, len(problems)) == (None, 1)
+    after = [weights_digest(module) for module in (learner.policy.model, learner.critic)]
+    assert after == before
+    assert (trial.folder.checkpoints / "torn-step-000005").is_dir()
+
+
+def test_the_weights_of_another_architecture_are_refused(make_trial, small_policy):
+    trial = make_trial(**STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=1)
+    trial.make_policy = lambda: small_policy(hidden_size=16)
+    trial.run()
+    assert "does not hold the parameters of Qwen2ForCausalLM" in trial.warnings[0]
+
+
+def files(trial):
+    paths = trial.folder.path.rglob("*")
+    return {path: path.read_bytes() for path in paths if path.is_file()}
+
+
+def test_a_checkpoint_of_another_config_is_refused_and_left_alone(make_trial):
+    trial = make_trial(**STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    before = files(trial)
+    with pytest.raises(
+        CheckpointError, match=r"belongs to config cccccccccc, not dddddddddd\. Move"
+    ):
+        trial.run(config_hash="d" * 64)
+    assert files(trial) == before
+
+
+def gates(trial):
+    return {row["step"]: row["heldout/reward_mean"] for row in trial.rows if "heldout/turns" in row}
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_the_newest_and_the_best_checkpoint_are_kept(make_trial, mode):
+    trial = make_trial(
+        budget__steps=8, gate__every=1, checkpoint__every=3, checkpoint__keep_last=2, optim__lr=3e-2
+    )
+    result = trial.run(mode=mode)
+    history = gates(trial)
+    best = max(history.values()) if mode == "max" else min(history.values())
+    assert result.best_step == min(step for step, value in history.items() if value == best)
+    assert result.heldout_metric == best
+    assert (result.base_metric, result.final_metric) == (history[0], history[8])
+    assert trial.folder.best_heldout.resolve().name == f"step-{result.best_step:06d}"
+    assert os.readlink(trial.folder.best_heldout) == f"step-{result.best_step:06d}"
+    assert os.readlink(trial.folder.latest) == "step-000008"
+    assert result.best_step in trial.checkpoints
+    assert 8 in trial.checkpoints
+    assert len(trial.checkpoints) <= 3
+    saved = json.loads((trial.folder.best_heldout / "state.json").read_text())
+    assert saved["progress"]["step"] == result.best_step
+    assert not list(trial.folder.checkpoints.glob(".*"))
+
+
+def test_when_training_only_harms_the_start_is_the_best(make_trial):
+    # So wild a step that the policy says one thing for ever, and not what the env pays for.
+    trial = make_trial(budget__steps=3, gate__every=1, checkpoint__keep_last=1, optim__lr=10.0)
+    result = trial.run()
+    assert max(gates(trial).values()) == gates(trial)[0]
+    assert result.best_step == 0
+    assert trial.checkpoints == [0, 3]
+
+
+def test_a_stop_writes_no_checkpoint_twice(make_trial):
+    trial = make_trial(**STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=3)
+    before = (trial.folder.checkpoint(2) / "state.json").stat()
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=1)
+    after = (trial.folder.checkpoint(2) / "state.json").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_records_are_cut_back_to_the_checkpoint(make_trial, killed):
+    trial = make_trial(**STEPS)
+    with pytest.raises(killed):
+        trial.run(die_at=3)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=1)
+    for path in (trial.folder.metrics, trial.folder.heldout, trial.folder.episodes):
+        assert max(row["step"] for row in read_jsonl(path).rows) <= 2
