@@ -1,9 +1,9 @@
 """Where a laptop trial spends its time: collect, score, update, eval; tokens per second; memory.
 
-    python benchmarks/trial.py [--steps 10] [--sweep sweeps/kl.yaml] [--set key=value]...
+    python benchmarks/trial.py [--steps 10] [--seed 0] [--sweep sweeps/kl.yaml] [--set key=value]...
 
-Runs one trial of the sweep's control in this process with one thread, without Ray, and prints a table.
-Shares of one run compare across machines; seconds do not.
+Runs one trial of the sweep's control in this process with one thread, without Ray, and prints a
+table. Shares of one run compare across machines; seconds do not.
 """
 
 import argparse
@@ -15,17 +15,18 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch  # noqa: E402
+import torch
 
-from rltune.policy.load import load_policy  # noqa: E402
-from rltune.rollout.torch_engine import TorchEngine  # noqa: E402
-from rltune.spec import expand, load_sweep  # noqa: E402
-from rltune.spec.schema import TrialConfig  # noqa: E402
-from rltune.store.jsonl import append_jsonl, read_metrics  # noqa: E402
-from rltune.store.rundir import TrialDir  # noqa: E402
-from rltune.track.jsonl import JsonlTracker  # noqa: E402
-from rltune.trainer.loop import Job, train  # noqa: E402
-from rltune.trainer.tasks import env_maker, freeze_tasks  # noqa: E402
+from rltune.policy.load import load_policy
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.spec.schema import TrialConfig
+from rltune.store.jsonl import append_jsonl, read_metrics
+from rltune.store.rundir import TrialDir
+from rltune.track.jsonl import JsonlTracker
+from rltune.trainer.loop import Job, train
+from rltune.trainer.tasks import env_maker, freeze_tasks
 
 PARTS = ("collect", "score", "update", "sync", "eval", "checkpoint")
 
@@ -33,11 +34,12 @@ PARTS = ("collect", "score", "update", "sync", "eval", "checkpoint")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sweep", type=Path, default=Path("sweeps/kl.yaml"))
     parser.add_argument("--set", action="append", default=[])
     args = parser.parse_args()
     overrides = [f"budget.steps={args.steps}", *args.set]
-    spec = expand(load_sweep(args.sweep, overrides=overrides, seeds=[0]))[0]
+    spec = expand(load_sweep(args.sweep, overrides=overrides, seeds=[args.seed]))[0]
     config = TrialConfig.model_validate(dict(spec.config))
     torch.set_num_threads(config.resources.threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +66,10 @@ def main() -> None:
             warn=print,
         )
         result = train(job)
-        report(read_metrics(trial.metrics).rows, result.total_s, config)
+        rows = read_metrics(trial.metrics).rows
+        gates = [row for row in rows if "heldout/success_rate" in row]
+        print("gates", *(f"{gate['step']}:{gate['heldout/success_rate']:.4f}" for gate in gates))
+        report(rows, result.total_s, config)
 
 
 def report(rows: tuple[dict[str, float], ...], total_s: float, config: TrialConfig) -> None:
@@ -72,11 +77,15 @@ def report(rows: tuple[dict[str, float], ...], total_s: float, config: TrialConf
     sums = {part: sum(row.get(f"timing_s/{part}", 0.0) for row in rows) for part in PARTS}
     tokens = steps[-1]["budget/generated_tokens"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{config.rollout.groups} groups x {config.rollout.group_size} rollouts, "
-          f"{len(steps)} steps, {config.resources.threads} thread(s)")
+    print(
+        f"{config.rollout.groups} groups x {config.rollout.group_size} rollouts, "
+        f"{len(steps)} steps, {config.resources.threads} thread(s)"
+    )
     for part, seconds in sums.items():
         per_step = seconds / len(steps)
-        print(f"  {part:<11}{seconds:8.1f} s  {100 * seconds / total_s:5.1f} %  {per_step:6.2f} s/step")
+        print(
+            f"  {part:<11}{seconds:8.1f} s  {100 * seconds / total_s:5.1f} %  {per_step:5.2f} s/step"
+        )
     rest = total_s - sum(sums.values())
     print(f"  {'other':<11}{rest:8.1f} s  {100 * rest / total_s:5.1f} %")
     print(f"  {'total':<11}{total_s:8.1f} s")

@@ -26,14 +26,15 @@ def plan(
     With --json: the plan.json that the sweep writes, its task digests still null.
     """
     from rltune.report.cost import measure
-    from rltune.report.plan import make_plan, plan_json, plan_view
+    from rltune.report.plan import make_plan, plan_view
     from rltune.spec.expand import expand
     from rltune.spec.load import load_sweep
+    from rltune.spec.plan import plan_json
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     specs = expand(loaded)
     if as_json:
-        emit_json(plan_json(loaded, specs))
+        emit_json(plan_json(loaded, specs, tasks=None))
         return
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     show(plan_view(make_plan(loaded, specs, measured)))

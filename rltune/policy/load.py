@@ -13,6 +13,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers import PreTrainedTokenizerBase as Tokenizer
+from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
@@ -63,6 +64,7 @@ def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device:
         InputError: The model cannot be found or loaded, or its chat template rewrites history.
 
     """
+    transformers_logging.disable_progress_bar()  # a trial's log is read by people
     source = str(SHIPPED / env_kind) if model == "tiny" else model
     try:
         tokenizer = _load_tokenizer(source)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Group, RenderableType
 
@@ -11,7 +10,6 @@ from rltune.report.render import duration, grid, indent, line, plural, quantity,
 from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
-from rltune.store.files import to_json
 from rltune.types import TrialSpec
 
 
@@ -118,24 +116,3 @@ def _shared(specs: Sequence[TrialSpec]) -> Iterator[str]:
         sections.setdefault(section, []).append(f"{name}: {show(value)}{mark}")
     for section, texts in sections.items():
         yield f"{section}: {{{', '.join(texts)}}}"
-
-
-def plan_json(loaded: LoadedSweep, specs: Sequence[TrialSpec]) -> dict[str, Any]:
-    """Return what the sweep will write to plan.json, every default of every trial spelled out.
-
-    The digests of the frozen tasks are null: the tasks are drawn when the sweep starts.
-    """
-    return {
-        "format": "rltune-plan-1",
-        "sweep": loaded.spec.name,
-        "title": loaded.spec.title,
-        "question": loaded.spec.question,
-        "sweep_hash": loaded.sweep_hash,
-        "file": str(loaded.path),
-        "profile": loaded.profile,
-        "overrides": list(loaded.overrides),
-        "seeds": list(loaded.seeds),
-        "metric": {"name": loaded.spec.metric.name, "mode": loaded.spec.metric.mode},
-        "tasks": None,
-        "trials": to_json(specs),
-    }

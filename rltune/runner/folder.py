@@ -10,6 +10,7 @@ from rltune.errors import Problem, StoreError
 from rltune.spec.findings import ComparabilityReport
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.load import LoadedSweep
+from rltune.spec.plan import plan_json
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.rundir import RunDir
@@ -115,18 +116,5 @@ def write_folder(
     write_text_atomic(run.sweep, loaded.text)
     proof = {**to_json(report), "allow_confounded": allowed}
     write_json_atomic(run.comparability, proof)
-    plan = {
-        "format": "rltune-plan-1",
-        "sweep": loaded.spec.name,
-        "title": loaded.spec.title,
-        "question": loaded.spec.question,
-        "sweep_hash": loaded.sweep_hash,
-        "file": str(loaded.path),
-        "profile": loaded.profile,
-        "overrides": list(loaded.overrides),
-        "seeds": list(loaded.seeds),
-        "metric": {"name": loaded.spec.metric.name, "mode": loaded.spec.metric.mode},
-        "tasks": {frozen.path.name: frozen.sha256 for frozen in tasks.values()},
-        "trials": [to_json(spec) for spec in specs],
-    }
-    write_json_atomic(run.plan, plan)
+    digests = {frozen.path.name: frozen.sha256 for frozen in tasks.values()}
+    write_json_atomic(run.plan, plan_json(loaded, specs, tasks=digests))

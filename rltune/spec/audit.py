@@ -55,12 +55,14 @@ class AuditReport:
 def audit_trials(records: Sequence[TrialRecord]) -> AuditReport:
     """Return what A1 to A5 find in the trials of one sweep.
 
-    Trials that have not started prove nothing and break nothing: A4 names them.
+    Trials that have not started prove nothing and break nothing: A4 names them. Nor does one that
+    died before it measured anything have a provenance to compare.
     """
     started = [record for record in records if record.has_started]
+    measured = [record for record in started if record.metrics]
     spent = consumption(started)
     findings = (
-        *same_provenance(started),
+        *same_provenance(measured),
         *same_prompts(started),
         *budget_findings(spent),
         *same_length(records),

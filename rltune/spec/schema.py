@@ -87,8 +87,8 @@ class PolicyConfig(Section):
 class RolloutConfig(Section):
     """How training episodes are sampled."""
 
-    engine: Literal["torch", "scripted"] = Field(
-        "torch", description="What samples tokens: the policy itself, or a script (tests)."
+    engine: Literal["torch"] = Field(
+        "torch", description="What samples tokens: the policy itself, batched in torch."
     )
     groups: PositiveInt = Field(8, description="Prompts per training step, in groups.")
     group_size: PositiveInt = Field(16, description="Rollouts of one prompt, in episodes.")

@@ -196,7 +196,9 @@ class Axis(Section):
 class Metric(Section):
     """What decides which condition did better."""
 
-    name: Text = Field("heldout/success_rate", description="Name of a logged metric.")
+    name: Literal["heldout/success_rate", "heldout/reward_mean", "heldout/turns"] = Field(
+        "heldout/success_rate", description="Name of a metric of the held-out gate."
+    )
     mode: Literal["max", "min"] = Field("max", description="Whether more or less is better.")
 
 

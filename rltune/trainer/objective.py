@@ -13,6 +13,7 @@ from rltune.losses.kl import full_kl, kl_penalty
 from rltune.losses.policy import ppo_loss
 from rltune.losses.reduce import aggregate, count_trained
 from rltune.losses.value import value_loss
+from rltune.maths.masked import masked_sum
 from rltune.maths.streams import permutation, stream_seed
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.rollout.tokens import TokenBatch
@@ -117,21 +118,17 @@ def _backward(
     n_sequences: int,
     sums: Sums,
 ) -> None:
-    """Add the gradient of one micro-batch, normalised by the counts of its mini-batch."""
+    """Add the gradient of one micro-batch, normalised by the counts of its mini-batch.
+
+    total = policy loss - entropy_coeff mean(H) + kl_loss_coef mean(KL)
+
+    Entropy and KL are means over tokens whatever `loss.aggregation` is, so that a coefficient has
+    one unit. (verl aggregates them like the policy loss.)
+    """
     device = data.signals.old_logp_NT.device
     ids = torch.from_numpy(data.batch.ids_NT).to(device)
     mask = torch.from_numpy(data.batch.action_mask_NT).to(device)
     loss = config.loss
-
-    def reduce(per_token_BT: Tensor) -> Tensor:
-        return aggregate(
-            per_token_BT,
-            mask,
-            mode=loss.aggregation,
-            n_tokens=n_tokens,
-            n_sequences=n_sequences,
-            sum_norm=loss.sum_norm,
-        )
 
     scores = score_actions(learner.policy.model, ids, mask, temperature=config.rollout.temperature)
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
@@ -145,15 +142,23 @@ def _backward(
         clip_high=loss.clip_high,
         dual_clip=loss.dual_clip,
     )
-    pg_loss = reduce(policy.per_token_BT)
+    pg_loss = aggregate(
+        policy.per_token_BT,
+        mask,
+        mode=loss.aggregation,
+        n_tokens=n_tokens,
+        n_sequences=n_sequences,
+        sum_norm=loss.sum_norm,
+    )
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    entropy = reduce(zeros.masked_scatter(mask, scores.tokens.entropy_M))
+    entropy = masked_sum(zeros.masked_scatter(mask, scores.tokens.entropy_M), mask) / n_tokens
     sums["actor/entropy"] += entropy.item()
     if loss.entropy_coeff:
         total = total - loss.entropy_coeff * entropy
     if data.signals.ref_logp_NT is not None:
-        kl = reduce(_kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config))
+        kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
+        kl = masked_sum(kl_BT, mask) / n_tokens
         sums["actor/kl_loss"] += kl.item()
         total = total + loss.kl_loss_coef * kl
     torch.autograd.backward(total)
@@ -214,14 +219,7 @@ def _backward_critic(
         mask_BT=mask,
         value_clip=value_clip,
     )
-    vf_loss = aggregate(
-        value.per_token_BT,
-        mask,
-        mode="token-mean",
-        n_tokens=n_tokens,
-        n_sequences=1,
-        sum_norm=1.0,
-    )
+    vf_loss = masked_sum(value.per_token_BT, mask) / n_tokens
     torch.autograd.backward(vf_loss)
     sums["critic/vf_loss"] += vf_loss.item()
     for name, total in value.sums.items():

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltune.report.plan import plan_json
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
+from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic, write_text_atomic
 from rltune.store.jsonl import append_jsonl_many
@@ -91,7 +91,7 @@ class FolderWriter:
         self.specs = expand(self.loaded)
         self.run = RunDir(self.root / "runs" / self.loaded.run_name).create()
         write_text_atomic(self.run.sweep, self.loaded.text)
-        write_json_atomic(self.run.plan, plan_json(self.loaded, self.specs))
+        write_json_atomic(self.run.plan, plan_json(self.loaded, self.specs, tasks=None))
         write_json_atomic(self.run.tasks(), TASKS)
 
     def spec(self, label: str, seed: int) -> TrialSpec:

@@ -6,9 +6,10 @@ from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sw
 
 from rltune.report import parameters
 from rltune.report.cost import measure, memory_bytes, trial_cost
-from rltune.report.plan import make_plan, plan_json, plan_view
+from rltune.report.plan import make_plan, plan_view
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
+from rltune.spec.plan import plan_json
 
 QWEN_3B = {
     "model_type": "qwen2",
@@ -97,7 +98,7 @@ def test_a_broken_folder_is_passed_over(tmp_path):
 def test_plan_json_is_whole(tmp_path):
     loaded = load_sweep(write_sweep(tmp_path))
     specs = expand(loaded)
-    data = json.loads(json.dumps(plan_json(loaded, specs)))
+    data = json.loads(json.dumps(plan_json(loaded, specs, tasks=None)))
     assert [row["trial_id"] for row in data["trials"]] == [spec.trial_id for spec in specs]
     assert data["trials"][0]["config"] == json.loads(json.dumps(specs[0].config))
     assert data["tasks"] is None

@@ -192,7 +192,7 @@ def axis(key, values, control, hold="  loss.kl_loss_coef: 0.0\n", coupled=""):
     ("key", "values", "shown"),
     [
         ("budget.steps", "[80, 160]", "budget.steps 80 -> 160"),
-        ("rollout.groups", "[16, 32]", "rollouts per step 128 -> 256"),
+        ("rollout.groups", "[16, 32]", "rollouts per step 64 -> 128"),
         (
             "rollout.max_response_tokens",
             "[8, 16]",

@@ -311,9 +311,9 @@ def test_kl_switch_and_coefficient_must_agree(problems):
         ("min_p", "0.0", "0.0 is not a share for strategy min_p. "
          "Give a number above 0 and at most 1."),
         ("top_k_abs", "2.5", "2.5 is not a number of groups for strategy top_k_abs. "
-         "Give a whole number from 1 to rollout.groups, 16."),
-        ("top_k_abs", "17", "17.0 is not a number of groups for strategy top_k_abs. "
-         "Give a whole number from 1 to rollout.groups, 16."),
+         "Give a whole number from 1 to rollout.groups, 32."),
+        ("top_k_abs", "33", "33.0 is not a number of groups for strategy top_k_abs. "
+         "Give a whole number from 1 to rollout.groups, 32."),
     ],
 )  # fmt: skip
 def test_filter_value_has_the_domain_of_its_strategy(problems, strategy, value, message):

@@ -76,7 +76,7 @@ def test_another_profile_is_a_difference(two):
 
 def test_an_axis_outside_the_free_keys_is_refused(two):
     sweeps = two(("{key: optim.lr, values: [1e-4, 2e-4], control: 1e-4}",
-                  "{key: critic.lr, values: [1e-3, 2e-3], control: 1e-3}"))  # fmt: skip
+                  "{key: critic.lr, values: [3e-3, 2e-3], control: 3e-3}"))  # fmt: skip
     assert [str(finding) for finding in check_protocol(sweeps)] == [
         "S9 error: b.yaml moves critic.lr, which protocol pair does not free. "
         "Add the key under free in protocol pair with a reason, or leave the protocol."

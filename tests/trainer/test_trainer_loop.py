@@ -198,6 +198,25 @@ def test_an_engine_with_older_weights_is_refused(make_trial):
     assert trial.last_step == 0  # noticed before the first step's record was written
 
 
+class Snapshot:
+    """Serves the weights of its last sync, as an engine in another process does."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def sync(self):
+        self._engine = stale(self._policy)
+
+    def generate(self, requests, params):
+        return self._engine.generate(requests, params)
+
+
+def test_an_engine_with_its_own_weights_is_synced_before_it_is_used(make_trial):
+    plain, apart = make_trial("plain"), make_trial("apart")
+    want = plain.run().metrics_sha256
+    assert apart.run(make_engine=Snapshot).metrics_sha256 == want
+
+
 def test_an_engine_that_keeps_old_prefixes_is_refused(make_trial):
     class Forgetless(TorchEngine):
         def sync(self):
