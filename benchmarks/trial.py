@@ -48,6 +48,7 @@ def main() -> None:
             config.policy.model,
             dtype=config.policy.dtype,
             template=config.policy.template,
+            is_bare=config.env.prompt == "compact",
             env_kind=config.env.kind,
             device="cpu",
         )

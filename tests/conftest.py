@@ -24,7 +24,7 @@ def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "flo
         model.double()
     else:
         set_compute_dtype(model, dtype)
-    return assemble(model, tokenizer, template="plain", is_tiny=True)
+    return assemble(model, tokenizer, template="plain", is_bare=True)
 
 
 @pytest.fixture(scope="session")

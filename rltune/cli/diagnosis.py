@@ -185,7 +185,12 @@ def weights() -> Check:
 
         with redirect_stderr(io.StringIO()):  # transformers draws a progress bar
             policy = load_policy(
-                "tiny", dtype="float32", template="auto", env_kind="sokoban", device="cpu"
+                "tiny",
+                dtype="float32",
+                template="auto",
+                is_bare=True,
+                env_kind="sokoban",
+                device="cpu",
             )
     except Exception as error:  # whatever breaks here would break every trial
         detail = f"{folder} does not load: {_first_line(error)}"

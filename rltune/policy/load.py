@@ -50,13 +50,16 @@ class Policy:
         return TransformersDecoder(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
 
 
-def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device: str) -> Policy:
+def load_policy(
+    model: str, *, dtype: str, template: str, is_bare: bool, env_kind: str, device: str
+) -> Policy:
     """Load a policy by name.
 
     Args:
         model: `tiny`, a folder in transformers' format, or a hub id.
         dtype: Format of the computation, `float32` or `bfloat16`; weights stay float32.
         template: `auto` uses the tokenizer's chat template when it has one; `plain` uses none.
+        is_bare: Write nothing but observations and responses: for compact prompts.
         env_kind: Chooses among the shipped tiny policies.
         device: Where the weights go.
 
@@ -80,16 +83,16 @@ def load_policy(model: str, *, dtype: str, template: str, env_kind: str, device:
         ) from error
     network.to(device).eval()
     set_compute_dtype(network, dtype)
-    return assemble(network, tokenizer, template=template, is_tiny=model == "tiny")
+    return assemble(network, tokenizer, template=template, is_bare=is_bare)
 
 
 def assemble(
-    model: PreTrainedModel, tokenizer: Tokenizer, *, template: str, is_tiny: bool
+    model: PreTrainedModel, tokenizer: Tokenizer, *, template: str, is_bare: bool
 ) -> Policy:
     """Put a policy together from a loaded model and tokenizer."""
     end_ids = _end_ids(model, tokenizer)
     renderer: TextRenderer
-    if is_tiny:
+    if is_bare:
         renderer = PlainRenderer(tokenizer, user="", assistant="")
     elif template == "auto" and tokenizer.chat_template:
         renderer = ChatRenderer(tokenizer, end_ids=end_ids)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-SHIPPED = Path(__file__).parent / "tiny"
+SHIPPED = Path(__file__).parent / "weights"
 PAD, UNKNOWN, END = "<pad>", "<unk>", "</answer>"
 _WORDS = ("<answer>", END, "||", "Up", "Down", "Left", "Right")
 _CELLS = "#_OX√PS"

@@ -20,7 +20,7 @@ _NORMED_HEADS = frozenset({"qwen3"})  # with a norm on each head's queries and k
 def model_folder(model: str, env_kind: str) -> Path | None:
     """Return the local folder of a policy: shipped, given, or in the Hugging Face cache."""
     if model == "tiny":
-        shipped = Path(rltune.__file__).parent / "policy" / "tiny" / env_kind
+        shipped = Path(rltune.__file__).parent / "policy" / "weights" / env_kind
         return shipped if shipped.is_dir() else None
     if Path(model).is_dir():
         return Path(model)

@@ -181,7 +181,7 @@ def _run_job(
         project=config.tracking.project,
         warn=log.warning,
     )
-    engine = _engine(config, policy)
+    engine = _engine(policy)
     status = TrialStatus.FAILED
     try:
         result = train(
@@ -262,20 +262,13 @@ def _policy(config: TrialConfig, base: Path, device: str) -> "Policy":
         str(folder) if is_folder else config.policy.model,
         dtype=config.policy.dtype,
         template=config.policy.template,
+        is_bare=config.env.prompt == "compact",
         env_kind=config.env.kind,
         device=device,
     )
 
 
-def _engine(config: TrialConfig, policy: "Policy") -> "Engine":
-    if config.rollout.engine != "torch":
-        raise InputError(
-            Problem(
-                "rollout.engine",
-                f"{config.rollout.engine!r} cannot train: a script has no weights.",
-                "Allowed: torch.",
-            )
-        )
+def _engine(policy: "Policy") -> "Engine":
     from rltune.rollout.torch_engine import TorchEngine
 
     return TorchEngine(policy.decoder())

@@ -27,9 +27,9 @@ from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import build_manifest
 
 HELDOUT_TASKS = 2048  # never demonstrated; every gate of up to this size is drawn from them
-PROBE_TASKS = 512  # fresh tasks on which the skill is measured
+PROBE_TASKS = 512  # training tasks on which the skill is measured; distinct, as held-out ones are
 PROBE_EVERY = 20
-_DEMONSTRATIONS, _PROBES = 1 << 60, 1 << 61  # task seeds far from those of any split
+_DEMONSTRATIONS = 1 << 60  # task seeds far from those of any split
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def warmstart(
     say: Callable[[str], None],
     recipe: Recipe | None = None,
 ) -> float:
-    """Train a tiny policy from nothing until it solves `target` of fresh tasks; save it.
+    """Train a tiny policy from nothing until it solves `target` of the tasks; save it.
 
     Args:
         env_kind: Which environment; `sokoban`.
@@ -116,12 +116,14 @@ def warmstart(
     recipe = recipe or Recipe()
     make_env = env_maker(SokobanConfig.model_validate({"kind": env_kind, "prompt": "compact"}))
     tokenizer = tiny_tokenizer()
-    policy = assemble(tiny_model(len(tokenizer)), tokenizer, template="plain", is_tiny=True)
-    heldout = build_manifest(make_env(), train_tasks=0, heldout_tasks=HELDOUT_TASKS, split_seed=0)
+    policy = assemble(tiny_model(len(tokenizer)), tokenizer, template="plain", is_bare=True)
+    tasks = build_manifest(
+        make_env(), train_tasks=PROBE_TASKS, heldout_tasks=HELDOUT_TASKS, split_seed=0
+    )
     stream = demonstrations(
         make_env(),
         seed=seed,
-        excluded={task.content_hash for task in heldout.heldout},
+        excluded={task.content_hash for task in tasks.heldout},
         noise=recipe.noise,
     )
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=recipe.lr, betas=(0.9, 0.98))
@@ -134,7 +136,7 @@ def warmstart(
         examples = [encode(tokenizer, example) for example in turns]
         loss = _learn(policy, examples, optimizer, recipe)
         if step % PROBE_EVERY == 0 or step == max_steps:
-            reached = measure_skill(policy, make_env, seed=seed)
+            reached = measure_skill(policy, tasks.train, make_env=make_env, seed=seed)
             say(f"step {step}  loss {loss:.3f}  success {reached:.3f} of target {target:g}")
             if reached >= target:
                 break
@@ -142,11 +144,12 @@ def warmstart(
     return reached
 
 
-def measure_skill(policy: Policy, make_env: Callable[[], TextEnv], *, seed: int) -> float:
-    """Return the success rate on fresh tasks, sampling at temperature 1."""
+def measure_skill(
+    policy: Policy, tasks: Sequence[Task], *, make_env: Callable[[], TextEnv], seed: int
+) -> float:
+    """Return the success rate on the tasks, sampling at temperature 1."""
     slots = [
-        Slot(Task(str(i), _PROBES + i, "", 0), i, 0, stream_seed(seed, "probe", i))
-        for i in range(PROBE_TASKS)
+        Slot(task, index, 0, stream_seed(seed, "probe", index)) for index, task in enumerate(tasks)
     ]
     episodes = play(
         slots,

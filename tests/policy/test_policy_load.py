@@ -13,7 +13,13 @@ from rltune.policy.render import ChatRenderer, PlainRenderer
 
 
 def load(model, **changes):
-    arguments = {"dtype": "float32", "template": "auto", "env_kind": "sokoban", "device": "cpu"}
+    arguments = {
+        "dtype": "float32",
+        "template": "auto",
+        "is_bare": False,
+        "env_kind": "sokoban",
+        "device": "cpu",
+    }
     return load_policy(str(model), **{**arguments, **changes})
 
 
@@ -92,7 +98,7 @@ def test_template(chat_tokenizer, template, kind):
         qwen(len(tokenizer), eos=tokenizer.eos_token_id),
         tokenizer,
         template=template,
-        is_tiny=False,
+        is_bare=False,
     )
     assert isinstance(policy.renderer, kind)
 
@@ -106,10 +112,10 @@ def test_all_end_tokens_count(chat_tokenizer):
     tokenizer = chat_tokenizer(eos="<|endoftext|>")
     text_end, im_end = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
     model = qwen(len(tokenizer), eos=[5, text_end])
-    chat = assemble(model, tokenizer, template="auto", is_tiny=False)
+    chat = assemble(model, tokenizer, template="auto", is_bare=False)
     assert chat.end_ids == tuple(sorted((5, text_end, im_end)))
     assert chat.decoder().end_ids == chat.end_ids
-    plain = assemble(model, tokenizer, template="plain", is_tiny=False)
+    plain = assemble(model, tokenizer, template="plain", is_bare=False)
     assert plain.end_ids == tuple(sorted((5, text_end)))
     assert plain.pad_id == 5  # no pad token: an end token, which batches tell apart by their mask
 
@@ -119,7 +125,7 @@ def test_a_model_without_an_end_is_refused(small_policy):
     policy.tokenizer.eos_token = None
     policy.model.generation_config.eos_token_id = None
     with pytest.raises(InputError, match=r"^policy\.model: neither .* Set eos_token in"):
-        assemble(policy.model, policy.tokenizer, template="plain", is_tiny=True)
+        assemble(policy.model, policy.tokenizer, template="plain", is_bare=True)
 
 
 def test_a_saved_tokenizer_keeps_its_own_splitting(small_policy, tmp_path):

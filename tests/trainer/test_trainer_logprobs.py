@@ -46,7 +46,14 @@ def test_ratio_is_1_for_the_shipped_policy_on_sokoban(make_config, temperature):
     config = make_config(
         rollout__temperature=temperature, env__train_tasks=4, rollout__groups=4, gate__tasks=1
     )
-    policy = load_policy("tiny", dtype="float32", template="auto", env_kind="sokoban", device="cpu")
+    policy = load_policy(
+        "tiny",
+        dtype="float32",
+        template="auto",
+        is_bare=True,
+        env_kind="sokoban",
+        device="cpu",
+    )
     episodes = collect(
         config,
         policy,
