@@ -83,10 +83,8 @@ def report(rows: tuple[dict[str, float], ...], total_s: float, config: TrialConf
         f"{len(steps)} steps, {config.resources.threads} thread(s)"
     )
     for part, seconds in sums.items():
-        per_step = seconds / len(steps)
-        print(
-            f"  {part:<11}{seconds:8.1f} s  {100 * seconds / total_s:5.1f} %  {per_step:5.2f} s/step"
-        )
+        share, per_step = 100 * seconds / total_s, seconds / len(steps)
+        print(f"  {part:<11}{seconds:8.1f} s  {share:5.1f} %  {per_step:5.2f} s/step")
     rest = total_s - sum(sums.values())
     print(f"  {'other':<11}{rest:8.1f} s  {100 * rest / total_s:5.1f} %")
     print(f"  {'total':<11}{total_s:8.1f} s")
