@@ -1,5 +1,10 @@
 """Small policies that several packages' tests share. Torch is imported only where it is used."""
 
+import os
+
+# Two torch processes with two threads each spin against each other, many times slower than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 
 
