@@ -65,6 +65,7 @@ def main() -> None:
             metric_mode="max",
             should_stop=lambda: False,
             warn=print,
+            say=lambda line: None,
         )
         result = train(job)
         rows = read_metrics(trial.metrics).rows

@@ -14,7 +14,7 @@ class GateResult:
     """One evaluation on the frozen held-out tasks.
 
     Attributes:
-        step: Optimiser steps done before it; 0 is the policy before training.
+        step: Training steps done before it; 0 is the policy before training.
         metric: The sweep's metric.
         n: Tasks evaluated.
         successes: Tasks solved.
@@ -35,7 +35,7 @@ class Interval(NamedTuple):
 
 
 def is_gate_step(step: int, *, every: int, last: int) -> bool:
-    """Tell whether the gate evaluates after `step` optimiser steps.
+    """Tell whether the gate evaluates after `step` training steps.
 
     It does at step 0 (else nothing shows that training beat its start), at every
     multiple of `every`, and at the last step (else the end of training is never seen).
@@ -45,7 +45,7 @@ def is_gate_step(step: int, *, every: int, last: int) -> bool:
 
     """
     if every < 1:
-        raise ValueError(f"gate.every is {every}; it counts optimiser steps and must be at least 1")
+        raise ValueError(f"gate.every is {every}; it counts training steps and must be at least 1")
     if not 0 <= step <= last:
         raise ValueError(f"step {step} is outside 0..{last}")
     return step == last or step % every == 0

@@ -79,6 +79,8 @@ class Turn:
     actions: tuple[str, ...]  # executed actions
     reward: float  # env reward of this turn, format penalty included
     is_valid: bool  # the response parsed and every named action was allowed
+    n_invalid: int  # refused action names, or 1 when there was no answer; 0 when is_valid
+    n_over_limit: int  # allowed action names beyond the limits, not executed
 
 
 @dataclass(frozen=True, slots=True)

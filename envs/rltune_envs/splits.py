@@ -43,14 +43,19 @@ class Manifest:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: The content does not match its sha256.
+            ValueError: The content does not match its sha256, or a training task is held out, too.
 
         """
         body = {key: value for key, value in data.items() if key != "sha256"}
         if _digest(body) != data.get("sha256"):
             raise ValueError("the task manifest does not match its sha256; it was edited or torn")
         tasks = {part: tuple(Task(**task) for task in body[part]) for part in ("train", "heldout")}
-        return Manifest(**{**body, **tasks})
+        manifest = Manifest(**{**body, **tasks})
+        if overlap := overlapping_tasks(manifest):
+            raise ValueError(
+                f"{len(overlap)} training tasks are also held out, {overlap[0].task_id} first"
+            )
+        return manifest
 
     @property
     def sha256(self) -> str:

@@ -136,10 +136,6 @@ def ray_environment() -> Iterator[Check]:
         if name in os.environ:
             detail = f"{name}={os.environ[name]} is set, which Ray Tune refuses"
             yield Check("ray environment", State.MISSING, detail, f"unset {name}")
-    if address := os.environ.get("RAY_ADDRESS"):
-        detail = f"RAY_ADDRESS={address}: sweeps would run on that cluster"
-        action = "unset RAY_ADDRESS, unless that is meant; --ray-address says it per sweep."
-        yield Check("ray environment", State.WARNING, detail, action)
 
 
 def temporary_folder() -> Check:

@@ -58,8 +58,11 @@ def clock() -> str:
 
 
 def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Prove from the records that what really ran is comparable. Exit code 1 when it is not."""
-    from rltune.report.audit import audit_folder
+    """Prove from the records that what really ran is comparable. Exit code 1 when it is not.
+
+    Incomplete is not failed: while there is nothing to compare yet and no error, the code is 0.
+    """
+    from rltune.report.audit import Verdict, audit_folder
     from rltune.report.folder import find_run, read_folder, read_records
     from rltune.report.render_run import audit_view
 
@@ -69,7 +72,7 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
         emit_json(result.to_json())
     else:
         show(audit_view(result))
-    raise typer.Exit(0 if result.ok else 1)
+    raise typer.Exit(0 if result.verdict in (Verdict.PASSED, Verdict.INCOMPLETE) else 1)
 
 
 def lineage_show(

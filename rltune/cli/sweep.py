@@ -88,19 +88,17 @@ def _prove(loaded: "LoadedSweep", console: "Console", allow_confounded: str | No
     """
     from rltune.report.render_check import proof_view
     from rltune.spec.comparability import check_sweep
-    from rltune.spec.protocol import check_protocol
 
     report = check_sweep(loaded)
     console.print(proof_view(loaded, report))
-    errors = (*report.errors, *check_protocol([loaded]))
-    if errors and allow_confounded is None:
+    if not report.ok and allow_confounded is None:
         raise ConfoundedError(
             [
                 Problem(str(loaded.path), f"{item.rule}: {item.message}", action=item.remedy)
-                for item in errors
+                for item in report.errors
             ]
         )
-    if errors:
+    if not report.ok:
         console.print(f"Run all the same, every row disqualified: {allow_confounded}")
 
 
@@ -143,11 +141,11 @@ def _run(
         watcher.tick()
     if not outcome.launched:
         console.print("Nothing was left to run: every trial ended earlier.")
-    has_failed = report_end(outcome.run, console)
+    is_sound = report_end(outcome.run, console)
     if outcome.is_interrupted:
         warn("interrupted; the same command goes on with what is missing.")
         return 3
-    return 1 if has_failed else 0
+    return 0 if is_sound else 1
 
 
 def _printer(console: "Console") -> Callable[[str], None]:
@@ -195,26 +193,36 @@ class Watcher:
 
 
 def report_end(run: "RunDir", console: "Console") -> bool:
-    """Print the failures, the closing table, the paths and the audit; return if a trial failed."""
+    """Print the failures, the closing table, the paths and the audit.
+
+    Returns:
+        Whether no trial failed and the audit found no error. A sweep that is confounded on purpose
+        did what was asked for; `rltune audit` is the command that judges it.
+
+    """
     from rltune.report.audit import audit_folder
     from rltune.report.folder import read_folder, read_records
+    from rltune.report.render import short_path
     from rltune.report.render_run import audit_view, bad_lines, closing_view, paths_view
     from rltune.report.status import read_state
     from rltune.report.summary import close_sweep
 
     folder = read_folder(run)
     state, read = read_state(folder), read_records(folder)
+    audit = audit_folder(folder, read)
     for item in bad_lines(state.trials):
         console.print(item)
     if any(record.result is not None for record in read.records):
         console.print()
-        console.print(closing_view(close_sweep(folder, read.records), width=console.width))
-    audit = audit_folder(folder, read)
+        console.print(closing_view(close_sweep(folder, read.records, audit), width=console.width))
     console.print()
     console.print(paths_view(written(run)))
+    if any(run.trials.glob("*/wandb/offline-run-*")):
+        said = f"  to W&B when you like: wandb sync {short_path(run.trials)}/*/wandb/offline-run-*"
+        console.print(said, soft_wrap=True)
     console.print()
     console.print(audit_view(audit))
-    return state.has_failed
+    return audit.report.ok and not state.has_failed
 
 
 def written(run: "RunDir") -> dict[str, str]:

@@ -4,6 +4,7 @@ z = logits / temperature,  log p(a) = z_a - logsumexp(z),  H = logsumexp(z) - su
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,12 +19,12 @@ class TokenScores:
 
     Attributes:
         logprobs_M: Log-probability of the token.
-        entropy_M: Entropy of the distribution it was drawn from, in nats.
+        entropy_M: Entropy of the distribution it was drawn from, in nats; None if not asked for.
 
     """
 
     logprobs_M: Tensor
-    entropy_M: Tensor
+    entropy_M: Tensor | None
 
 
 def _scaled(logits: Tensor, temperature: float) -> Tensor:
@@ -61,6 +62,10 @@ def logprobs_of(logits: Tensor, ids: Tensor, *, temperature: float) -> Tensor:
     return _logprobs(_scaled(logits, temperature), ids)
 
 
+EntropyUse = Literal["none", "value", "gradient"]
+"""Not computed; computed and detached; computed with its gradient."""
+
+
 def chunked_logprobs_entropy(
     hidden_MD: Tensor,
     lm_head_weight_VD: Tensor,
@@ -68,6 +73,7 @@ def chunked_logprobs_entropy(
     *,
     temperature: float,
     chunk: int,
+    entropy: EntropyUse,
 ) -> TokenScores:
     """Return logprobs and entropy from hidden states, holding the logits of one chunk at a time.
 
@@ -81,6 +87,7 @@ def chunked_logprobs_entropy(
         ids_M: The sampled tokens, int64.
         temperature: The one that the tokens were sampled at.
         chunk: Tokens per chunk; >= 1.
+        entropy: What the entropy is for; as costly as the logprobs, and twice that with a gradient.
 
     Raises:
         ValueError: The shapes do not fit or `chunk` is not positive.
@@ -95,21 +102,26 @@ def chunked_logprobs_entropy(
         )
     require_same_shape(ndim=1, hidden=hidden_MD[:, 0], ids_M=ids_M)
 
-    def score(hidden: Tensor, weight: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def score(hidden: Tensor, weight: Tensor, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         z = _scaled(hidden @ weight.T, temperature)
-        return _logprobs(z, ids), _entropy(z)
+        logprobs = _logprobs(z, ids)
+        if entropy == "none":
+            return logprobs, None
+        return logprobs, _entropy(z if entropy == "gradient" else z.detach())
 
     wants_gradient = torch.is_grad_enabled() and (
         hidden_MD.requires_grad or lm_head_weight_VD.requires_grad
     )
-    logprobs, entropies = [], []
+    logprobs: list[Tensor] = []
+    entropies: list[Tensor] = []
     for hidden, ids in zip(torch.split(hidden_MD, chunk), torch.split(ids_M, chunk), strict=True):
         if wants_gradient:
-            logprob, entropy = checkpoint(
+            logprob, entropy_part = checkpoint(
                 score, hidden, lm_head_weight_VD, ids, use_reentrant=False, preserve_rng_state=False
             )
         else:
-            logprob, entropy = score(hidden, lm_head_weight_VD, ids)
+            logprob, entropy_part = score(hidden, lm_head_weight_VD, ids)
         logprobs.append(logprob)
-        entropies.append(entropy)
-    return TokenScores(logprobs_M=torch.cat(logprobs), entropy_M=torch.cat(entropies))
+        if entropy_part is not None:
+            entropies.append(entropy_part)
+    return TokenScores(torch.cat(logprobs), torch.cat(entropies) if entropies else None)

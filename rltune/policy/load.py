@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Policy:
         end_ids: Ids that end a response.
         pad_id: Id for unused places in a batch.
         weights_sha256: Digest of the weights as loaded.
+        tokenizer_sha256: Digest of what turns text into ids: tokenizer, template, kind of renderer.
 
     """
 
@@ -44,6 +46,7 @@ class Policy:
     end_ids: tuple[int, ...]
     pad_id: int
     weights_sha256: str
+    tokenizer_sha256: str
 
     def decoder(self) -> TransformersDecoder:
         """Return the view of the model that a rollout engine decodes with."""
@@ -93,14 +96,25 @@ def assemble(
     end_ids = _end_ids(model, tokenizer)
     renderer: TextRenderer
     if is_bare:
+        kind = "bare"
         renderer = PlainRenderer(tokenizer, user="", assistant="")
     elif template == "auto" and tokenizer.chat_template:
+        kind = "chat"
         renderer = ChatRenderer(tokenizer, end_ids=end_ids)
         end_ids = tuple(sorted({*renderer.end_ids}))
     else:
+        kind = "plain"
         renderer = PlainRenderer(tokenizer, user="\nUser: ", assistant="\nAssistant: ")
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
-    return Policy(model, tokenizer, renderer, end_ids, pad_id, weights_digest(model))
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        renderer=renderer,
+        end_ids=end_ids,
+        pad_id=pad_id,
+        weights_sha256=weights_digest(model),
+        tokenizer_sha256=tokenizer_digest(tokenizer, kind=kind, end_ids=end_ids, pad_id=pad_id),
+    )
 
 
 def weights_digest(model: torch.nn.Module) -> str:
@@ -111,6 +125,24 @@ def weights_digest(model: torch.nn.Module) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def tokenizer_digest(
+    tokenizer: Tokenizer, *, kind: str, end_ids: Sequence[int], pad_id: int
+) -> str:
+    """Return the sha256 over what decides the ids of a text and the end of a response.
+
+    Args:
+        tokenizer: Counts with its whole definition and its chat template.
+        kind: How the renderer writes a conversation: `bare`, `plain` or `chat`.
+        end_ids: Ids that end a response.
+        pad_id: Id for unused places.
+
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    definition = sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str()
+    parts = [definition, tokenizer.chat_template, kind, list(end_ids), pad_id]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _end_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -141,9 +173,3 @@ def _load_tokenizer(source: str) -> Tokenizer:
         if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
             return PreTrainedTokenizerFast.from_pretrained(source)
     return AutoTokenizer.from_pretrained(source)
-
-
-def folder_of(model: str, env_kind: str) -> Path | None:
-    """Return the local folder that a model name stands for, if there is one."""
-    folder = SHIPPED / env_kind if model == "tiny" else Path(model)
-    return folder if folder.is_dir() else None

@@ -18,7 +18,9 @@ from rltune.types import TrialSpec
 
 WEIGHT_BYTES = 4  # float32, whatever the computation is done in
 _TRAINED_COPIES = 4  # weights, gradients, and AdamW's two moments
-_SPEED_SECTIONS = ("env", "policy", "rollout", "optim", "advantage", "resources")
+_SPEED_SECTIONS = (
+    "env", "policy", "rollout", "advantage", "critic", "optim", "gate", "resources",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,18 @@ def confounded_reason(run: RunDir) -> str:
     return str(proof.get("allow_confounded") or "no reason was recorded")
 
 
+def open_warnings(run: RunDir) -> tuple[str, ...]:
+    """Return the S8 warnings of the proof that were neither remedied nor accepted with a reason."""
+    proof = read_json(run.comparability) if run.comparability.is_file() else {}
+    found = proof.get("warnings", ()) if isinstance(proof, dict) else ()
+    return tuple(
+        f"{item.get('code') or item['rule']} warning, neither remedied nor accepted: "
+        f"{item['message']}"
+        for item in found
+        if item["rule"] == "S8" and not item.get("accepted_reason")
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
     """The records of all trials, and what in their files could not be read."""

@@ -41,6 +41,7 @@ def _sweep_json(loaded: LoadedSweep, report: ComparabilityReport) -> dict[str, A
         "profile": loaded.profile,
         "seeds": list(loaded.seeds),
         "axis": loaded.spec.axis.key,
+        "why": loaded.spec.axis.why,
         "coupled": {item.key: item.rule for item in loaded.spec.axis.coupled},
         "held": held_values(loaded),
         "ok": report.ok,
@@ -58,7 +59,7 @@ def held_values(loaded: LoadedSweep) -> dict[str, Any]:
 
 def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableType:
     """Return the proof of one sweep."""
-    shared = check_protocol([loaded])
+    findings = (*report.errors, *report.warnings)
     parts: list[RenderableType] = [
         *_head(loaded),
         line(),
@@ -69,10 +70,10 @@ def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableTy
         indent(line(", ".join(f"{key}: {show(v)}" for key, v in held_values(loaded).items()))),
         line(),
         line("Rules", "bold"),
-        indent(_rules((*report.errors, *report.warnings, *shared), loaded.protocol is not None)),
+        indent(_rules(findings, loaded.protocol is not None)),
         line(),
-        *_found((*report.errors, *report.warnings, *shared)),
-        verdict(loaded, errors=len(report.errors) + len(_errors(shared))),
+        *_found(findings),
+        verdict(loaded, errors=len(report.errors)),
     ]
     return Group(*parts)
 
@@ -92,6 +93,8 @@ def _head(loaded: LoadedSweep) -> Iterator[RenderableType]:
 def _axis(loaded: LoadedSweep) -> Iterator[RenderableType]:
     axis = loaded.spec.axis
     yield Text.assemble(("Axis", "bold"), f" {axis.key}")
+    if axis.why is not None:
+        yield indent(line(f"one intervention, because {axis.why}"))
     for item in axis.coupled:
         yield indent(line(f"coupled {item.key} = {item.rule}, because {item.why}"))
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rltune.errors import Problem
-from rltune.report.audit import Audit
+from rltune.report.audit import Audit, Verdict
 from rltune.report.render import (
     STATUS_STYLE,
     duration,
@@ -124,9 +124,17 @@ def audit_verdict(audit: Audit) -> RenderableType:
     """Return the one sentence that the audit comes to."""
     count = f"{audit.finished} of {plural(audit.trials, 'trial')} finished"
     if not audit.started:
-        return line("Audit: no trial has started; there is nothing to prove.", "yellow")
-    if not audit.ok:
-        return line(f"Audit FAILED ({count}): these trials do not prove a comparison.", "bold red")
+        return line("Audit incomplete: no trial has started; there is nothing to prove.", "yellow")
+    match audit.verdict:
+        case Verdict.FAILED:
+            said = f"Audit FAILED ({count}): these trials do not prove a comparison."
+            return line(said, "bold red")
+        case Verdict.CONFOUNDED:
+            said = f"Audit: CONFOUNDED ({count}), nothing follows about the axis. Run anyway: "
+            return line(f"{said}{audit.confounded}", "bold red")
+        case Verdict.INCOMPLETE:
+            said = f"Audit incomplete ({count}): no error so far, and nothing to compare before "
+            return line(f"{said}the control and another condition have finished.", "bold yellow")
     warned = len(audit.report.warnings)
     note = f", with {plural(warned, 'warning')}" if warned else ""
     return line(f"Audit passed ({count}){note}.", "bold green" if not warned else "bold yellow")
@@ -163,6 +171,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         indent(table),
         *(indent(line(text)) for text in _bound_lines(closing.rows)),
         *map(indent, notes),
+        *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "bold") for text in closing.verdicts),
     )
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from rltune.gate import Interval
+from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
-SEEDS_FOR_A_CLAIM = 3
+_NO_SPREAD = 1e-9  # half an interval that is rounding and nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,24 @@ class Estimate:
     interval: Interval | None
 
 
-def mean_over_seeds(values: Sequence[float], *, confidence: float = 0.95) -> Estimate:
+def mean_over_seeds(
+    values: Sequence[float], *, confidence: float = 0.95, resolution: float = 0.0
+) -> Estimate:
     """Return the mean and its t interval.
 
-    mean +- t(n - 1, (1 + confidence) / 2) * s / sqrt(n),    s with n - 1 in its denominator
+    mean +- t(n - 1, (1 + confidence) / 2) * max(s, resolution) / sqrt(n),    s over n - 1
 
     The seeds are the sample: the interval says what further seeds would do on the same held-out
     tasks, not what further tasks would. It is not clipped to the range of the metric.
 
     Source: Student (1908). A bootstrap over three to five seeds is too narrow, so it is not used.
+    Ours: the floor of s. Three seeds that happen to agree to the last task have no measured spread,
+    not a spread of zero.
+
+    Args:
+        values: One a seed.
+        confidence: Of the interval.
+        resolution: Smallest step of the metric: 1 / tasks for a success rate; 0 if not known.
 
     Raises:
         ValueError: A value is not finite, or confidence is not inside (0, 1).
@@ -49,13 +59,17 @@ def mean_over_seeds(values: Sequence[float], *, confidence: float = 0.95) -> Est
         return Estimate(values[0] if n else math.nan, n, None)
     from scipy.special import stdtrit  # slow to import, and `rltune check` draws without it
 
-    mean = fmean(values)
-    half = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * stdev(values) / math.sqrt(n)
+    mean, spread = fmean(values), max(stdev(values), resolution)
+    half = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * spread / math.sqrt(n)
     return Estimate(mean, n, Interval(mean - half, mean + half))
 
 
 def paired_difference(
-    treated: Mapping[int, float], control: Mapping[int, float], *, confidence: float = 0.95
+    treated: Mapping[int, float],
+    control: Mapping[int, float],
+    *,
+    confidence: float = 0.95,
+    resolution: float = 0.0,
 ) -> Estimate:
     """Return the mean over seeds of (treated - control of the same seed), with its interval.
 
@@ -66,10 +80,22 @@ def paired_difference(
         treated: Seed -> metric.
         control: Seed -> metric.
         confidence: Of the interval.
+        resolution: Smallest step of the metric, as in `mean_over_seeds`.
 
     """
     shared = sorted(treated.keys() & control.keys())
-    return mean_over_seeds([treated[s] - control[s] for s in shared], confidence=confidence)
+    differences = [treated[seed] - control[seed] for seed in shared]
+    return mean_over_seeds(differences, confidence=confidence, resolution=resolution)
+
+
+def family_confidence(comparisons: int, *, confidence: float = 0.95) -> float:
+    """Return the confidence of each comparison with which all of them together have `confidence`.
+
+    1 - (1 - confidence) / comparisons
+
+    Source: Bonferroni. It holds whatever the comparisons share, here the control.
+    """
+    return 1.0 - (1.0 - confidence) / max(1, comparisons)
 
 
 def as_rate(estimate: Estimate) -> Estimate:
@@ -80,13 +106,12 @@ def as_rate(estimate: Estimate) -> Estimate:
     return Estimate(estimate.mean, estimate.n, Interval(max(0.0, low), min(1.0, high)))
 
 
-def overlap(a: Interval, b: Interval) -> bool:
-    """Tell whether two intervals share a value: then the two rates are not to be ranked."""
-    return a.low <= b.high and b.low <= a.high
-
-
 def excludes_zero(estimate: Estimate) -> bool:
-    """Tell whether a difference is a claim: enough seeds, and an interval that leaves out zero."""
+    """Tell whether a difference is a claim: enough seeds, and an interval that leaves out zero.
+
+    An interval without width is none: the seeds showed no spread, so nothing bounds their luck.
+    """
     if estimate.interval is None or estimate.n < SEEDS_FOR_A_CLAIM:
         return False
-    return estimate.interval.low > 0.0 or estimate.interval.high < 0.0
+    low, high = estimate.interval
+    return high - low > 2.0 * _NO_SPREAD and (low > 0.0 or high < 0.0)

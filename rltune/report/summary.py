@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rltune.gate import Interval, wilson_interval
-from rltune.report.folder import SweepFolder, confounded_reason, manifest_of
+from rltune.report.audit import Audit
+from rltune.report.folder import SweepFolder, manifest_of, open_warnings
 from rltune.report.stats import (
-    SEEDS_FOR_A_CLAIM,
     Estimate,
     as_rate,
     excludes_zero,
+    family_confidence,
     mean_over_seeds,
     paired_difference,
 )
+from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.spec.records import TrialRecord
 
 SUCCESS = "heldout/success_rate"
@@ -55,6 +57,7 @@ class ConditionRow:
         final_of_one: With one seed only: Wilson interval of its last gate, over tasks.
         gain: final - base, seed by seed.
         difference: final - the control's final, seed by seed; None for the control.
+        claim: The same with the interval that holds for all conditions together.
         bounds: None when the metric is no success rate or the manifest is missing.
 
     """
@@ -69,6 +72,7 @@ class ConditionRow:
     final_of_one: Interval | None
     gain: Estimate
     difference: Estimate | None
+    claim: Estimate | None
     bounds: Bounds | None
 
 
@@ -80,35 +84,60 @@ class Closing:
         metric_name: What is measured.
         rows: One a condition, control first.
         verdicts: What may be said from it, one sentence each.
+        stamps: Hidden second axes that the sweep did not remedy and did not accept.
 
     """
 
     metric_name: str
     rows: tuple[ConditionRow, ...]
     verdicts: tuple[str, ...]
+    stamps: tuple[str, ...]
 
 
-def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord]) -> Closing:
-    """Compute the closing table from the records of all trials."""
+def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
+    """Compute the closing table from the records of all trials, as far as their audit allows."""
     groups: dict[str, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: not record.spec.is_control):
         groups.setdefault(record.spec.condition, []).append(record)
     control = next((g for g in groups.values() if g[0].spec.is_control), [])
-    rows = tuple(_row(folder, group, control) for group in groups.values())
-    reason = confounded_reason(folder.run)
-    verdicts = [f"CONFOUNDED, nothing follows about the axis. Run anyway: {reason}"]
-    return Closing(folder.metric_name, rows, tuple(verdicts if reason else _verdicts(rows)))
+    together = family_confidence(sum(not g[0].spec.is_control for g in groups.values()))
+    rows = tuple(_row(folder, group, control, together) for group in groups.values())
+    verdicts = _forbidden(audit) or _verdicts(rows, together)
+    return Closing(folder.metric_name, rows, tuple(verdicts), open_warnings(folder.run))
+
+
+def _forbidden(audit: Audit) -> list[str]:
+    """Return why nothing may be said about the axis, in one line; nothing when it may."""
+    if audit.confounded:
+        return [f"CONFOUNDED, nothing follows about the axis. Run anyway: {audit.confounded}"]
+    if not audit.report.ok:
+        rules = ", ".join(sorted({item.rule for item in audit.report.errors}))
+        return [f"No claim is made: the audit found errors ({rules})."]
+    return []
 
 
 def _row(
-    folder: SweepFolder, group: Sequence[TrialRecord], control: Sequence[TrialRecord]
+    folder: SweepFolder,
+    group: Sequence[TrialRecord],
+    control: Sequence[TrialRecord],
+    together: float,
 ) -> ConditionRow:
     first = group[0].spec
     finals = _by_seed(group, _final)
     bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
     chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
-    final = mean_over_seeds(list(finals.values()))
     is_rate = folder.metric_name == SUCCESS
+    step = 1.0 / int(first.config["gate"]["tasks"]) if is_rate else 0.0
+    final = mean_over_seeds(list(finals.values()), resolution=step)
+
+    def against_control(confidence: float) -> Estimate | None:
+        others = _by_seed(control, _final)
+        return (
+            None
+            if first.is_control
+            else paired_difference(finals, others, confidence=confidence, resolution=step)
+        )
+
     return ConditionRow(
         condition=first.condition,
         is_control=first.is_control,
@@ -118,10 +147,9 @@ def _row(
         selected=mean_over_seeds(list(chosen.values())),
         final=as_rate(final) if is_rate else final,
         final_of_one=_task_interval(group) if is_rate and len(finals) == 1 else None,
-        gain=paired_difference(finals, bases),
-        difference=None
-        if first.is_control
-        else paired_difference(finals, _by_seed(control, _final)),
+        gain=paired_difference(finals, bases, resolution=step),
+        difference=against_control(0.95),
+        claim=against_control(together),
         bounds=_bounds(folder, group[0]) if is_rate else None,
     )
 
@@ -156,21 +184,36 @@ def _bounds(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
         return None
 
 
-def _verdicts(rows: Sequence[ConditionRow]) -> list[str]:
-    """Return what the numbers allow to say about the conditions against the control."""
-    others = [row for row in rows if row.difference is not None]
-    seeds = min((row.difference.n for row in others if row.difference), default=0)
+def _verdicts(rows: Sequence[ConditionRow], together: float) -> list[str]:
+    """Return what the numbers allow to say about the conditions against the control.
+
+    Args:
+        rows: The closing table.
+        together: Confidence of each comparison with which all together have 95 %.
+
+    """
+    seeds = min((row.planned for row in rows), default=0)
     if seeds < SEEDS_FOR_A_CLAIM:
         count = f"{seeds} seed{'' if seeds == 1 else 's'}"
         return [f"No claim can be made from {count}: at least {SEEDS_FOR_A_CLAIM} are needed."]
-    said = [_verdict(row.condition, row.difference) for row in others if row.difference]
+    control = next((row for row in rows if row.is_control), None)
+    if control is None or control.finished < control.planned:
+        done = f"{control.finished} of {control.planned}" if control is not None else "no"
+        return [f"No condition is ranked: {done} seeds of the control finished."]
+    others = [row for row in rows if row.claim is not None]
+    said = [_verdict(row) for row in others]
     if len(others) > 1:
-        said.append(f"The {len(others)} intervals are 95 % each, not 95 % together.")
+        said.append(
+            f"Above and below are judged at {together:.1%} each, which is 95 % for the "
+            f"{len(others)} comparisons together (Bonferroni); the table's intervals are 95 % each."
+        )
     return said
 
 
-def _verdict(condition: str, difference: Estimate) -> str:
-    if not excludes_zero(difference):
-        return f"{condition} is not separable from the control."
-    side = "above" if difference.mean > 0 else "below"
-    return f"{condition} ends {side} the control."
+def _verdict(row: ConditionRow) -> str:
+    if row.finished < row.planned:  # those that survived are no sample of those that were planned
+        return f"{row.condition} is not ranked: {row.finished} of {row.planned} seeds finished."
+    if row.claim is None or not excludes_zero(row.claim):
+        return f"{row.condition} is not separable from the control."
+    side = "above" if row.claim.mean > 0 else "below"
+    return f"{row.condition} ends {side} the control."

@@ -108,6 +108,8 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             actions=step.actions,
             reward=step.reward,
             is_valid=step.is_valid,
+            n_invalid=step.n_invalid,
+            n_over_limit=step.n_over_limit,
         )
     )
     play.context += [*play.prompt_ids, *completion.token_ids]

@@ -18,6 +18,7 @@ from rltune.store.lineage import LineageStore
 from rltune.store.lineage_query import RowContext, exp_id_of, row_for
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
+from rltune.track.make import wandb_id
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 _END_EVENTS = {
@@ -46,6 +47,7 @@ class Books:
     commit: str
     disqualified: str
     _recorded: set[str] = field(default_factory=set)
+    _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
 
     @property
     def ledger(self) -> Ledger:
@@ -59,7 +61,7 @@ class Books:
         """
         self._recorded.update(row.exp_id for row in self.lineage.read().rows)
         known = {spec.trial_id: spec for spec in (*self._earlier_specs(), *specs)}
-        for trial in self.ledger.read().lost(driver_lives=False):
+        for trial in self.ledger.read().open_trials:
             if trial.trial_id in known:
                 self._outlive(trial.trial_id)
         self.settle(known.values())
@@ -69,11 +71,33 @@ class Books:
                 self._bury_lost(known[trial.trial_id], trial)
         self.ledger.close_lost(launch=self.launch)
 
+    def expect(self, attempts: Iterable[tuple[TrialSpec, int]]) -> None:
+        """Note the attempts of this launch: the rows of a seed wait for that of its control.
+
+        A row names the control's as its parent, and must not depend on which of them ends first.
+        What waits is in the trials' files: should the driver die, `reconcile` writes it.
+        """
+        self._awaited.update(
+            {
+                spec.seed: exp_id_of(spec.trial_id, attempt)
+                for spec, attempt in attempts
+                if spec.is_control
+            }
+        )
+
     def settle(self, specs: Iterable[TrialSpec]) -> None:
-        """Write down what the files of these trials say and the books do not say yet."""
+        """Write down what the files of these trials say and the books do not say yet.
+
+        Rows that wait for a control are left for later.
+        """
         entries = self.ledger.read().trials
-        for spec in specs:
+        for spec in sorted(specs, key=lambda spec: not spec.is_control):
             self._settle_trial(spec, entries.get(spec.trial_id))
+
+    def close(self, specs: Iterable[TrialSpec]) -> None:
+        """Settle these trials when the launch is over: no control is waited for any more."""
+        self._awaited.clear()
+        self.settle(specs)
 
     def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_stopping: bool) -> None:
         """Write the FAILED marker of a process that died without writing one.
@@ -152,7 +176,7 @@ class Books:
     ) -> None:
         """Append the lineage row of an attempt unless there is one."""
         name = exp_id_of(spec.trial_id, attempt)
-        if name in self._recorded:
+        if name in self._recorded or self._must_wait(spec):
             return
         trial = self.run.trial(spec.trial_id)
         context = RowContext(
@@ -164,10 +188,14 @@ class Books:
             job_name=self.launch,
             snapshot_path=_relative(trial.best_heldout, self.run.path),
             disqualified=self.disqualified,
-            wandb_id=_wandb_id(spec),
+            wandb_id=wandb_id(spec),
         )
         self.lineage.record(lambda rows: row_for(spec, outcome, rows, context))
         self._recorded.add(name)
+
+    def _must_wait(self, spec: TrialSpec) -> bool:
+        control = self._awaited.get(spec.seed)
+        return control is not None and control not in self._recorded and not spec.is_control
 
 
 def _end_of(outcome: TrialResult | TrialFailure) -> tuple[LedgerEvent, str]:
@@ -194,11 +222,6 @@ def _commit(trial: TrialDir) -> str:
 def _relative(link: Path, folder: Path) -> str:
     """Return what a symlink points at, relative to the run folder, which may be moved."""
     return os.path.relpath(link.resolve(), folder.resolve()) if link.exists() else ""
-
-
-def _wandb_id(spec: TrialSpec) -> str:
-    tracking = spec.config.get("tracking", {})
-    return "" if tracking.get("wandb", "disabled") == "disabled" else spec.trial_id
 
 
 def open_books(

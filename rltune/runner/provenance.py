@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -21,6 +21,12 @@ import rltune_envs
 from rltune.store.files import utc_now
 
 PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
+EARLIER = (
+    *("attempt", "host", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
+    *("device", "dtype", "engine", "threads"),
+    *("weights_sha256", "tokenizer_sha256", "manifest_sha256"),
+)
+"""What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
 
 
@@ -117,6 +123,7 @@ def trial_provenance(
     threads: int,
     manifest_sha256: str,
     weights_sha256: str = "",
+    tokenizer_sha256: str = "",
 ) -> dict[str, Any]:
     """Return the content of provenance.json, collected in the process that trains.
 
@@ -129,6 +136,7 @@ def trial_provenance(
         threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
+        tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
 
     """
     code = code_of_worker(driver.code)
@@ -143,11 +151,26 @@ def trial_provenance(
         "engine": engine,
         "threads": threads,
         "weights_sha256": weights_sha256,
+        "tokenizer_sha256": tokenizer_sha256,
         "manifest_sha256": manifest_sha256,
         "argv": list(driver.argv),
         "attempt": attempt,
         "started": utc_now(),
     }
+
+
+def earlier_attempts(before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the audit needs of the attempts before this one, oldest first.
+
+    An attempt whose weights_sha256 is empty ended before it had loaded any, so it trained nothing.
+
+    Args:
+        before: provenance.json of the last attempt; empty when there was none.
+
+    """
+    if not before:
+        return []
+    return [*before.get("earlier", []), {key: before.get(key) for key in EARLIER}]
 
 
 def device_name(device: str) -> str:

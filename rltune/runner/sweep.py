@@ -26,8 +26,8 @@ from rltune.types import TrialSpec, TrialStatus
 if TYPE_CHECKING:
     from rltune.runner.tune import TuneLaunch
 
-# A diverged trial is a result: on the same code it diverges again.
-ENDED = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
+# Not run again. A diverged trial is a result: on the same code it diverges again.
+FINAL = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
 STOP_FILE = "STOP"
 
 OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
@@ -108,14 +108,15 @@ def run_sweep(
         books.reconcile(specs)
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
-        todo = [spec for spec in specs if _status(run, spec) not in ENDED]
+        todo = [spec for spec in specs if _status(run, spec) not in FINAL]
         payloads = _payloads(request, books, driver, tasks, todo)
         was_stopped = False
         if payloads:
+            books.expect((payload.spec, payload.attempt) for payload in payloads)
             was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     launched = sum(_has_begun(run, payload) for payload in payloads)
-    is_interrupted = was_stopped and not ENDED.issuperset(statuses.values())
+    is_interrupted = was_stopped and not FINAL.issuperset(statuses.values())
     return SweepOutcome(run, specs, statuses, launched, is_interrupted)
 
 
@@ -253,9 +254,9 @@ class _Drive:
         )
 
     def _bury_silent(self) -> None:
-        """Close the attempts that began and of which neither they nor Ray told the end."""
+        """End the attempts of which neither they nor Ray told the end, and close the books."""
         for trial_id, payload in self._payloads.items():
             trial = self._books.run.trial(trial_id)
             if read_provenance(trial).get("attempt") == payload.attempt:
                 self._bury(trial_id, "its process ended with the launch, without a marker")
-        self._books.settle([payload.spec for payload in self._payloads.values()])
+        self._books.close([payload.spec for payload in self._payloads.values()])

@@ -4,8 +4,6 @@ Torch is imported late: its thread pools read the environment when they are firs
 """
 
 import logging
-import os
-import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 import rltune
-from rltune.errors import InputError, InterruptedRun, Problem, ResourceError
+from rltune.errors import InputError, InterruptedRun
 from rltune.runner.logfile import logging_to
-from rltune.runner.provenance import DriverProvenance, trial_provenance
+from rltune.runner.process import device_of, set_environment, set_threads
+from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
 from rltune.spec.schema import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from rltune.policy.load import Policy
     from rltune.rollout.engine import Engine
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TRIAL_LOCK = "lock"  # held by the process that runs the trial
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
@@ -140,8 +138,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     trial.write_spec(payload.spec)
     manifest = Manifest.from_json(read_json(payload.manifest))
     device = device_of(config)
-    origin = partial(
-        trial_provenance,
+    origin = trial_provenance(
         payload.driver,
         attempt=payload.attempt,
         device=device,
@@ -150,15 +147,17 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         threads=config.resources.threads,
         manifest_sha256=manifest.sha256,
     )
-    earlier = _earlier_attempts(trial)
-    record = origin()
-    write_json_atomic(trial.provenance, {**record, "earlier": earlier})
+    record = {**origin, "earlier": earlier_attempts(read_provenance(trial))}
+    write_json_atomic(trial.provenance, record)
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
     policy = _policy(config, payload.base, device)
-    weights = {"weights_sha256": policy.weights_sha256, "earlier": earlier}
-    write_json_atomic(trial.provenance, {**record, **weights})
+    start = {
+        "weights_sha256": policy.weights_sha256,
+        "tokenizer_sha256": policy.tokenizer_sha256,
+    }
+    write_json_atomic(trial.provenance, record | start)
     _run_job(payload, trial, config, manifest, policy, log)
 
 
@@ -198,6 +197,7 @@ def _run_job(
                 metric_mode=payload.metric_mode,
                 should_stop=payload.stop_file.exists,
                 warn=log.warning,
+                say=log.info,
             )
         )
         status = result.status
@@ -207,50 +207,6 @@ def _run_job(
     finally:
         engine.close()
         tracker.close(status)
-
-
-def set_environment(config: TrialConfig) -> None:
-    """Set what torch reads at its first import: threads, and no GPU unless one is reserved."""
-    if "torch" in sys.modules:
-        return
-    for name in THREAD_VARIABLES:
-        os.environ[name] = str(config.resources.threads)
-    if config.resources.gpus == 0:  # Ray leaves the parent's devices visible
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
-def set_threads(threads: int) -> None:
-    """Give torch its threads: the last bit of a sum may depend on how it was divided."""
-    import torch
-
-    torch.set_num_threads(threads)
-    if torch.get_num_interop_threads() != 1:
-        try:
-            torch.set_num_interop_threads(1)
-        except RuntimeError:  # parallel work has begun in this process; results do not depend on it
-            logging.getLogger(__name__).debug("inter-op threads stay as they are")
-
-
-def device_of(config: TrialConfig) -> str:
-    """Return the torch device that the reserved resources stand for.
-
-    Raises:
-        ResourceError: A GPU is reserved and torch sees none.
-
-    """
-    if config.resources.gpus == 0:
-        return "cpu"
-    import torch
-
-    if not torch.cuda.is_available():
-        raise ResourceError(
-            Problem(
-                "resources.gpus",
-                f"{config.resources.gpus:g} GPUs are asked for and torch sees none here.",
-                action="Install a CUDA build of torch, or set resources.gpus to 0.",
-            )
-        )
-    return "cuda"
 
 
 def _policy(config: TrialConfig, base: Path, device: str) -> "Policy":
@@ -272,15 +228,6 @@ def _engine(policy: "Policy") -> "Engine":
     from rltune.rollout.torch_engine import TorchEngine
 
     return TorchEngine(policy.decoder())
-
-
-def _earlier_attempts(trial: TrialDir) -> list[dict[str, Any]]:
-    """Return which code and machine the attempts before this one ran on."""
-    before = read_provenance(trial)
-    if not before:
-        return []
-    keys = ("attempt", "commit", "dirty", "diff_sha256", "host", "device", "started")
-    return [*before.get("earlier", []), {key: before.get(key) for key in keys}]
 
 
 def _yaml(config: Mapping[str, Any]) -> str:

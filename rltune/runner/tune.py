@@ -19,7 +19,8 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import require_resources
-from rltune.runner.trial import THREAD_VARIABLES, TrialPayload, run_trial
+from rltune.runner.process import THREAD_VARIABLES
+from rltune.runner.trial import TrialPayload, run_trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,17 @@ class TuneLaunch:
         self._thread = threading.Thread(target=self._run, name=f"tune-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Begin; returns at once.
+
+        Raises:
+            ResourceError: Ray already runs in this process. What somebody else started cannot be
+                ended with the launch, so a second Ctrl-C would leave the trials alive.
+
+        """
+        if ray.is_initialized():
+            what = "it already runs in this process."
+            action = "Call ray.shutdown() first; --ray-address uses a cluster that runs."
+            raise ResourceError(Problem("ray.init", what, action=action))
         self._thread.start()
 
     def is_running(self, *, wait_s: float) -> bool:
@@ -106,8 +117,6 @@ class TuneLaunch:
             self._error = error
 
     def _connect(self) -> None:
-        if ray.is_initialized():
-            return
         options: dict[str, Any] = {
             "address": self._address or "local",
             "logging_level": logging.ERROR,

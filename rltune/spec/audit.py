@@ -1,37 +1,16 @@
 """A1 to A5: what really ran, read back from the records of the trials. Pure functions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rltune.spec.audit_provenance import OTHER_TASKS, same_provenance
+from rltune.spec.audit_text import by_value, sides
 from rltune.spec.consumption import Consumption, budget_findings, consumption
 from rltune.spec.findings import Finding, error, split, warning
-from rltune.spec.identity import canonical_json, flatten, sha256_hex
-from rltune.spec.keys import overlaps
-from rltune.spec.problems import show
+from rltune.spec.identity import canonical_json, sha256_hex
+from rltune.spec.knobs import moving_task_keys, task_settings
 from rltune.spec.records import TrialRecord as TrialRecord
-from rltune.types import TrialStatus
-
-SAME_EVERYWHERE = (
-    "commit",
-    "dirty",
-    "diff_sha256",
-    "versions",
-    "device",
-    "dtype",
-    "engine",
-    "weights_sha256",
-    "manifest_sha256",
-)
-"""Provenance fields that A1 compares."""
-
-DEPENDS_ON = {
-    "dtype": ("policy.dtype", "policy.model"),
-    "engine": ("rollout.engine",),
-    "weights_sha256": ("policy.model", "policy.dtype"),
-    "manifest_sha256": ("env",),
-}
-"""Provenance field -> config keys that change it; an axis over them is compared per value."""
+from rltune.types import TrialResult, TrialStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +31,16 @@ class AuditReport:
     budget: Consumption
 
 
-def audit_trials(records: Sequence[TrialRecord]) -> AuditReport:
+def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditReport:
     """Return what A1 to A5 find in the trials of one sweep.
 
     Trials that have not started prove nothing and break nothing: A4 names them. Nor does one that
     died before it measured anything have a provenance to compare.
+
+    Args:
+        records: Its trials.
+        is_driven: Whether a driver lives; without one, a trial that has no marker will get none.
+
     """
     started = [record for record in records if record.has_started]
     measured = [record for record in started if record.metrics]
@@ -65,29 +49,11 @@ def audit_trials(records: Sequence[TrialRecord]) -> AuditReport:
         *same_provenance(measured),
         *same_prompts(started),
         *budget_findings(spent),
-        *same_length(records),
+        *same_length(records, is_driven=is_driven),
         *same_evaluation(started),
     )
     errors, warnings = split(findings)
     return AuditReport(not errors, errors, warnings, spent)
-
-
-def _by_value(values: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
-    """Return shown value -> trial ids, in order of appearance."""
-    groups: dict[str, list[str]] = {}
-    for trial_id, value in values:
-        groups.setdefault(show(value), []).append(trial_id)
-    return groups
-
-
-def _sides(groups: Mapping[str, Sequence[str]]) -> str:
-    """Return `x in a, b; y in c`, long lists of trials shortened."""
-    return "; ".join(f"{value} in {_few(trials)}" for value, trials in groups.items())
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def env_key(record: TrialRecord) -> str:
@@ -95,62 +61,44 @@ def env_key(record: TrialRecord) -> str:
     return sha256_hex(canonical_json(record.spec.config.get("env", {})))
 
 
-def _comparable(records: Sequence[TrialRecord], field: str) -> list[list[TrialRecord]]:
-    """Return records in groups whose config lets a provenance field be equal."""
+def _by_tasks(records: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
+    """Return records in groups whose configs give the same frozen tasks."""
     groups: dict[str, list[TrialRecord]] = {}
     for record in records:
-        flat = flatten(record.spec.config)
-        keys = DEPENDS_ON.get(field, ())
-        own = {k: v for k, v in flat.items() if any(overlaps(k, key) for key in keys)}
-        groups.setdefault(canonical_json(own), []).append(record)
+        groups.setdefault(canonical_json(task_settings(record.spec.config)), []).append(record)
     return list(groups.values())
 
 
-def same_provenance(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A1: trials that ran with other code, packages, device, weights or tasks."""
-    remedy = "Run the sweep again from one clean checkout on one kind of machine."
-    for field in SAME_EVERYWHERE:
-        for group in _comparable(records, field):
-            yield from _field_findings(group, field, remedy)
-
-
-def _field_findings(group: Sequence[TrialRecord], field: str, remedy: str) -> Iterator[Finding]:
-    absent = [r.spec.trial_id for r in group if field not in r.provenance]
-    if absent:
-        yield error("A1", f"{field} was not recorded in {_few(absent)}.", remedy)
-    present = [record for record in group if field in record.provenance]
-    if field == "versions":
-        names = sorted({name for r in present for name in r.provenance[field]})
-        fields = [
-            (
-                f"version of {name}",
-                [(r.spec.trial_id, r.provenance[field].get(name)) for r in present],
-            )
-            for name in names
-        ]
-    else:
-        fields = [(field, [(r.spec.trial_id, r.provenance[field]) for r in present])]
-    for name, values in fields:
-        groups = _by_value(values)
-        if len(groups) > 1:
-            yield error("A1", f"{name} differs: {_sides(groups)}.", remedy)
-
-
 def same_prompts(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A2: a seed and step at which two conditions drew other tasks."""
-    groups: dict[tuple[int, str], list[TrialRecord]] = {}
+    """Yield A2: a seed and step at which two conditions drew other tasks.
+
+    An error between configs that give the same tasks; a warning where the axis changes the tasks.
+    """
+    keys = moving_task_keys(record.spec.config for record in records)
+    by_seed: dict[int, list[TrialRecord]] = {}
     for record in records:
-        groups.setdefault((record.spec.seed, env_key(record)), []).append(record)
-    for (seed, _), group in groups.items():
+        by_seed.setdefault(record.spec.seed, []).append(record)
+    again = "Delete these trials and run them again."
+    for seed, group in by_seed.items():
         yield from _unrecorded_tasks(group)
-        hashes = {record.spec.trial_id: record.task_hashes for record in group}
-        for step in sorted({step for stream in hashes.values() for step in stream}):
-            drawn = [(name, stream[step]) for name, stream in hashes.items() if step in stream]
-            sides = _by_value(drawn)
-            if len(sides) > 1:
-                message = f"seed {seed} drew other tasks from step {step} on: {_sides(sides)}."
-                yield error("A2", message, "Delete these trials and run them again.")
-                break
+        parts = [split for part in _by_tasks(group) if (split := _first_split(part))]
+        for step, drawn in parts:
+            message = f"seed {seed} drew other tasks from step {step} on: {sides(drawn)}."
+            yield error("A2", message, again)
+        if keys and not parts and (split := _first_split(group)):
+            step, drawn = split
+            message = f"seed {seed} drew other tasks with {', '.join(keys)} from step {step} on: "
+            yield warning("A2", f"{message}{sides(drawn)}.", OTHER_TASKS)
+
+
+def _first_split(group: Sequence[TrialRecord]) -> tuple[int, dict[str, list[str]]] | None:
+    """Return the first step at which not all drew the same tasks, with who drew which."""
+    hashes = {record.spec.trial_id: record.task_hashes for record in group}
+    for step in sorted({step for stream in hashes.values() for step in stream}):
+        drawn = by_value((name, stream[step]) for name, stream in hashes.items() if step in stream)
+        if len(drawn) > 1:
+            return step, drawn
+    return None
 
 
 def _unrecorded_tasks(group: Sequence[TrialRecord]) -> Iterator[Finding]:
@@ -161,58 +109,70 @@ def _unrecorded_tasks(group: Sequence[TrialRecord]) -> Iterator[Finding]:
             yield error("A2", message, "Delete this trial and run it again.")
 
 
-def same_length(records: Sequence[TrialRecord]) -> Iterator[Finding]:
+def same_length(records: Sequence[TrialRecord], *, is_driven: bool) -> Iterator[Finding]:
     """Yield A4: trials that ended short, with the reason where one is named."""
     for record in records:
-        finding = _length_finding(record)
+        finding = _length_finding(record, is_driven=is_driven)
         if finding is not None:
             yield finding
 
 
-def _length_finding(record: TrialRecord) -> Finding | None:
-    name, wanted = record.spec.trial_id, record.planned_steps
-    again = "Run `rltune sweep` again; it goes on with what is missing."
+def _length_finding(record: TrialRecord, *, is_driven: bool) -> Finding | None:
+    name, step, wanted = record.spec.trial_id, record.last_step, record.planned_steps
     if record.result is not None:
-        reached = record.result.final_step
-        if record.last_step != reached:
-            message = (
-                f"{name} claims step {reached}, but its metrics end at step {record.last_step}."
-            )
-            return error("A4", message, "Delete this trial and run it again.")
-        if reached >= wanted:
-            return None
-        if record.result.status is TrialStatus.DONE or not record.result.reason:
-            message = f"{name} ended at step {reached} of {wanted} without a reason."
-            return error("A4", message, "Delete this trial and run it again.")
-        message = f"{name} stopped at step {reached} of {wanted}: {record.result.reason}."
-        return warning("A4", message, "Report it as an early stop; it is no success.")
+        return _result_finding(record, record.result)
     if record.failure is not None:
         reason = record.failure.get("reason") or ""
         if not reason:
-            return error("A4", f"{name} failed at step {record.last_step} without a reason.", again)
-        message = f"{name} failed at step {record.last_step} of {wanted}: {reason}."
-        return warning("A4", message, again)
-    state = (
-        f"is at step {record.last_step} of {wanted}" if record.has_started else "has not started"
-    )
-    return warning("A4", f"{name} {state}.", again)
+            return error("A4", f"{name} failed at step {step} without a reason.", _RESUME)
+        return warning("A4", f"{name} failed at step {step} of {wanted}: {reason}.", _RESUME)
+    if not record.has_started:
+        return warning("A4", f"{name} has not started.", _RESUME)
+    if is_driven:
+        return warning("A4", f"{name} is at step {step} of {wanted}.", "Wait for its driver.")
+    message = f"{name} is at step {step} of {wanted}, has no marker, and nobody drives it."
+    return error("A4", message, _RESUME)
+
+
+def _result_finding(record: TrialRecord, result: TrialResult) -> Finding | None:
+    name, reached, wanted = record.spec.trial_id, result.final_step, record.planned_steps
+    again = "Delete this trial and run it again."
+    if record.last_step != reached:
+        message = f"{name} claims step {reached}, but its metrics end at step {record.last_step}."
+        return error("A4", message, again)
+    if reached >= wanted:
+        return None
+    if result.status is TrialStatus.DONE or not result.reason:
+        return error("A4", f"{name} ended at step {reached} of {wanted} without a reason.", again)
+    message = f"{name} stopped at step {reached} of {wanted}: {result.reason}."
+    return warning("A4", message, "Report it as an early stop; it is no success.")
+
+
+_RESUME = "Run `rltune sweep` again; it goes on with what is missing."
 
 
 def same_evaluation(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A5: trials that were evaluated on other tasks, otherwise, or at other steps."""
-    groups: dict[str, list[TrialRecord]] = {}
-    for record in records:
-        groups.setdefault(env_key(record), []).append(record)
+    """Yield A5: trials that were evaluated on other tasks, otherwise, or at other steps.
+
+    Other tasks are an error between configs that give the same ones, and a warning where the axis
+    changes them.
+    """
     remedy = "Delete these trials and run them again."
-    for group in groups.values():
-        for field in ("tasks_sha256", "temperature", "n"):
-            values = [
-                (record.spec.trial_id, row.get(field)) for record in group for row in record.heldout
-            ]
-            sides = {v: list(dict.fromkeys(t)) for v, t in _by_value(values).items()}
-            if len(sides) > 1:
-                yield error("A5", f"held-out {field} differs: {_sides(sides)}.", remedy)
-        yield from _gate_steps(group, remedy)
+    keys = moving_task_keys(record.spec.config for record in records)
+    for field in ("tasks_sha256", "n", "temperature"):
+        groups = [records] if field == "temperature" else _by_tasks(records)
+        parts = [found for group in groups if len(found := _heldout(group, field)) > 1]
+        for found in parts:
+            yield error("A5", f"held-out {field} differs: {sides(found)}.", remedy)
+        everywhere = _heldout(records, field)
+        if keys and not parts and len(everywhere) > 1:
+            message = f"held-out {field} differs with {', '.join(keys)}: {sides(everywhere)}."
+            yield warning("A5", message, OTHER_TASKS)
+    yield from _gate_steps(records, remedy)
+
+
+def _heldout(group: Sequence[TrialRecord], field: str) -> dict[str, list[str]]:
+    return by_value((r.spec.trial_id, row.get(field)) for r in group for row in r.heldout)
 
 
 def _gate_steps(group: Sequence[TrialRecord], remedy: str) -> Iterator[Finding]:

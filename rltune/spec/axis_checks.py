@@ -37,6 +37,7 @@ def check_axis(spec: SweepSpec, locate: Locate, problems: list[Problem]) -> bool
         what = f"{axis.key!r} is a section; one value cannot replace it."
         action = "Name a key inside it, or give bundles of its keys."
         problems.append(Problem(locate(("axis", "key")), what, action=action))
+    problems.extend(_unexplained_bundle(spec, locate))
     keys = axis_leaf_keys(spec)
     held = tuple(flatten(nested(spec.hold)))
     for i, coupled in enumerate(axis.coupled):
@@ -54,6 +55,19 @@ def check_axis(spec: SweepSpec, locate: Locate, problems: list[Problem]) -> bool
             where = locate(("axis", "key"))
             problems.append(Problem(where, what, action="Remove it from hold."))
     return len(problems) == before
+
+
+def _unexplained_bundle(spec: SweepSpec, locate: Locate) -> list[Problem]:
+    """Return the problem of values that move several keys and do not say why they are one."""
+    if spec.axis.why is not None:
+        return []
+    for value in axis_values(spec.axis):
+        keys = tuple(flatten(value.data))
+        if len(keys) > 1:
+            what = f"'why' is missing: value {value.name} sets {len(keys)} keys, {', '.join(keys)}."
+            action = "Write in a sentence why they are one intervention, or set one key per value."
+            return [Problem(locate(("axis", "why")), what, action=action)]
+    return []
 
 
 def check_named_values(

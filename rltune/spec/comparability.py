@@ -1,10 +1,11 @@
-"""S1 to S8: the proof, before anything runs, that only the axis moves. Pure functions."""
+"""S1 to S9: the proof, before anything runs, that only the axis moves. Pure functions."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
 from rltune.spec.findings import (
+    SEEDS_FOR_A_CLAIM,
     AxisRow,
     ComparabilityReport,
     Finding,
@@ -20,12 +21,15 @@ from rltune.spec.keys import overlaps
 from rltune.spec.knobs import KNOBS, budget, inert_keys
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
-
-SEEDS_FOR_A_CLAIM = 3
+from rltune.spec.protocol import check_protocol
 
 
 def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
-    """Return what S1 to S8 find in a sweep (S7 was proved by loading it)."""
+    """Return what S1 to S9 find in one sweep (S7 was proved by loading it).
+
+    S9 here is what the sweep alone can break: an axis that its protocol does not free. Whether it
+    agrees with the other sweeps of the protocol is `rltune.spec.protocol.check_protocol`.
+    """
     configs = {condition.label: condition.config for condition in loaded.conditions}
     control = loaded.control
     moving = (*loaded.axis_keys, *loaded.coupled_keys)
@@ -43,6 +47,7 @@ def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
         *check_budgets(configs, control.label),
         *check_distinct(configs),
         *hidden_axes(configs, moving),
+        *check_protocol([loaded]),
     )
     errors, warnings = split(accept(findings, loaded.spec.accept))
     return ComparabilityReport(not errors, errors, warnings, axis_table(loaded))

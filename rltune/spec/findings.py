@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from rltune.types import Json
 
+SEEDS_FOR_A_CLAIM = 3
+"""Fewest seeds from which anything may be said about a condition."""
+
 
 class Severity(StrEnum):
     """How bad a finding is."""

@@ -6,13 +6,20 @@ from typing import Any
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten
 from rltune.spec.keys import overlaps
-from rltune.spec.knobs import filter_is_on, updates_per_step
+from rltune.spec.knobs import filter_is_on, moving_task_keys, task_settings, updates_per_step
+from rltune.spec.schema import SokobanConfig
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Condition label -> flat config."""
 
 KEPT_TOKENS = ("rollout_filter", "env.max_turns", "env.max_actions", "env.max_actions_per_turn")
 """Axes that change which tokens, or how many, are trained on."""
+
+UNSEEN_TASKS = 2048
+"""Held-out tasks of the default environment that were kept from the tiny policy's demonstrations.
+
+`rltune.trainer.warmstart.HELDOUT_TASKS`; a test compares the two.
+"""
 
 
 def hidden_axes(
@@ -32,6 +39,8 @@ def hidden_axes(
         *_scale_dependent_filter(flat),
         *_moving_normaliser(flat, moving),
         *_update_count(configs),
+        *_other_tasks(configs),
+        *_seen_tasks(flat),
     )
 
 
@@ -117,3 +126,45 @@ def _update_count(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]
             f"Optimiser steps per training step differ between conditions ({named}).",
             "Move optim.mini_batch_size or optim.epochs along as a coupled key.",
         )
+
+
+def _other_tasks(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    keys = moving_task_keys(configs.values())
+    if keys:
+        yield warning(
+            "S8.tasks",
+            f"{', '.join(keys)} changes the frozen tasks, or their floor and ceiling: conditions "
+            "are not trained and evaluated on the same ones.",
+            "Hold it; or, where other tasks are the intervention, accept this with that reason.",
+        )
+
+
+def _seen_tasks(flat: Configs) -> Iterator[Finding]:
+    """Yield where the tiny policy may be evaluated on levels that it was warm-started on."""
+    labels = {
+        label: _beyond_the_unseen(config)
+        for label, config in flat.items()
+        if config["policy.model"] == "tiny"
+    }
+    labels = {label: keys for label, keys in labels.items() if keys}
+    if labels:
+        keys = dict.fromkeys(key for keys in labels.values() for key in keys)
+        yield warning(
+            "S8.seen_tasks",
+            f"The demonstrations of policy tiny exclude only the first {UNSEEN_TASKS} held-out "
+            f"levels of the default env; with {', '.join(keys)} as in {_named(list(labels))}, "
+            "held-out levels may be among those that it was taught.",
+            "Leave these keys at their defaults, or name the folder of another policy in "
+            "policy.model.",
+        )
+
+
+def _beyond_the_unseen(config: Mapping[str, Any]) -> list[str]:
+    """Return the keys by which the held-out tasks are not those that were kept unseen."""
+    defaults = task_settings({"env": SokobanConfig().model_dump()})
+    changed = [
+        key
+        for key, default in defaults.items()
+        if key != "env.train_tasks" and config[key] != default
+    ]
+    return changed + (["gate.tasks"] if config["gate.tasks"] > UNSEEN_TASKS else [])

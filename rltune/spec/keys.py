@@ -36,11 +36,6 @@ def config_keys() -> Mapping[str, bool]:
     return dict(_walk(TrialConfig, ""))
 
 
-def leaf_keys() -> tuple[str, ...]:
-    """Return the dotted leaf keys of a trial config."""
-    return tuple(key for key, is_leaf in config_keys().items() if is_leaf)
-
-
 def did_you_mean(given: object, choices: Iterable[object]) -> str:
     """Return `Did you mean 'x'?`, or nothing when no choice is close."""
     texts = [str(choice) for choice in choices]

@@ -1,30 +1,48 @@
 """The known intervention knobs, the budget keys, and which keys do nothing in a given config."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rltune.spec.crosschecks import can_drop
-from rltune.spec.identity import flatten
+from rltune.spec.identity import canonical_json, flatten
 
 KNOBS = {
     "loss.entropy_coeff": "an entropy bonus flattens the policy whatever the reward says",
     "loss.kl_loss_coef": "a KL cost ties the policy to its start",
+    "loss.kl_type": "decides whether the KL cost has a gradient, and which",
     "rollout_filter.strategy": "decides which prompts teach",
     "rollout_filter.value": "decides how many prompts teach",
     "rollout_filter.mode": "decides what the share is a share of, and its scale dependence",
+    "rollout_filter.metric": "decides by which score prompts are chosen",
+    "rollout_filter.type": "decides which end of the score teaches",
     "rollout_filter.include_zero": "decides whether prompts without reward spread take part",
     "rollout_filter.on_drop": "decides whether dropped prompts cost optimiser steps",
     "rollout_filter.loss_scaling": "scales the advantages with the kept share",
 }
 """What published sweeps vary -> why it must be stated when it is not the axis (S3).
 
-Estimator, clipping and optimiser are the method, not interventions: they come from base and
-profile, are part of S1 and S9, and need no line in every sweep file.
+Estimator, critic, clipping and optimiser are the method, not interventions: they come from base
+and profile, are part of S1 and S9, and need no line in every sweep file. A knob without effect in
+every condition (`inert_keys`) need not be held either.
 """
 
 FILTER_KEYS = tuple(
-    f"rollout_filter.{key}" for key in ("mode", "metric", "type", "on_drop", "loss_scaling")
+    f"rollout_filter.{key}"
+    for key in ("mode", "metric", "type", "on_drop", "loss_scaling", "empty_stop_steps")
 )
+
+TASK_KEYS = (
+    "env.size",
+    "env.boxes",
+    "env.search_depth",
+    "env.max_actions",
+    "env.max_turns",
+    "env.max_actions_per_turn",
+    "env.split_seed",
+    "env.train_tasks",
+    "gate.tasks",
+)
+"""Keys that change the frozen tasks, or the floor and the ceiling that are proved for them."""
 
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
@@ -54,6 +72,20 @@ def _inert(flat: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if flat["advantage.kind"] == "grpo":
         for key in ("critic.lr", "critic.value_clip", "critic.backbone", "critic.warmup_steps"):
             yield key, "advantage.kind grpo has no critic"
+
+
+def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the keys that change the frozen tasks; absent ones are left out."""
+    flat = flatten(config)
+    return {key: flat[key] for key in TASK_KEYS if key in flat}
+
+
+def moving_task_keys(configs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the keys with more than one value whose values change the frozen tasks."""
+    settings = [task_settings(config) for config in configs]
+    return tuple(
+        key for key in TASK_KEYS if len({canonical_json(own.get(key)) for own in settings}) > 1
+    )
 
 
 def budget(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """From layers (base, profile, hold, condition, --set) to one validated trial config."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ from rltune.spec.keys import VARIANT_SECTIONS, nested
 from rltune.spec.problems import validate
 from rltune.spec.schema import TrialConfig, to_plain
 from rltune.spec.yamlfile import KeyPath, YamlFile
+
+_REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def merge_layers(
     merged = base if base is not None else OmegaConf.create({})
     for layer in layers:
         problems.extend(_placeholders(layer))
+        problems.extend(_refused_interpolations(layer))
         try:
             data = OmegaConf.create(dict(layer.data))
             merged = OmegaConf.merge(_without_replaced_variants(merged, layer.data), data)
@@ -111,6 +115,8 @@ def resolve_config(
         problems: Collects what is wrong.
 
     """
+    if any(True for layer in layers for _ in _refused_interpolations(layer)):
+        return None  # reported where it was merged; a resolver must not run
     try:
         plain = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -129,6 +135,27 @@ def _placeholders(layer: Layer) -> list[Problem]:
         for key, value in flatten(layer.data).items()
         if value == "???"
     ]
+
+
+def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
+    """Yield the `${...}` that would make a config depend on more than its keys, or hide the seed.
+
+    Conditions are resolved once, with seed 0: `${seed}` would be 0 in every trial. A resolver
+    (`${oc.env:HOME}`) reads what the identity does not cover.
+    """
+    for key, value in flatten(layer.data).items():
+        for text in value if isinstance(value, list) else [value]:
+            if not isinstance(text, str) or "${" not in text:
+                continue
+            where = layer.where(tuple(key.split(".")))
+            names = [name.lstrip(".") for name in _REFERENCE.findall(text)]
+            if len(names) != text.count("${"):
+                what = f"{text!r} is more than a reference to a key, such as a resolver."
+                action = "Write the value itself; only ${section.key} is resolved here."
+                yield Problem(where, what, action=action)
+            elif "seed" in names:
+                what = f"{text!r} would be 0 in every trial: the seed is filled in per trial."
+                yield Problem(where, what, action="Write the value; every stream has the seed.")
 
 
 def _unresolved(error: OmegaConfBaseException, layers: Sequence[Layer]) -> Problem:

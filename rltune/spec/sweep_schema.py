@@ -184,6 +184,11 @@ class Axis(Section):
     coupled: Annotated[tuple[Coupled, ...], BeforeValidator(tuple_from_list)] = Field(
         (), description="Keys that move with the axis, each with a rule and a reason."
     )
+    why: Reason | None = Field(
+        None,
+        description="Why several keys are one intervention, in a sentence; for values that set "
+        "more than one key.",
+    )
     expect: Annotated[
         dict[Any, str],
         PlainValidator(_require_expectations),

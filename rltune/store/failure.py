@@ -26,7 +26,7 @@ class TrialFailure:
         kind: The status that its lineage row gets.
         reason: One line for people.
         traceback: Python traceback, or empty.
-        step: Optimiser steps done; None when it died before the first gate.
+        step: Training steps done; None when it died before the first gate.
         attempt: Which attempt, from 1.
 
     """
@@ -49,7 +49,7 @@ class TrialFailure:
 
 
 def failure_kind(error: BaseException, *, step: int | None) -> RowStatus:
-    """Classify what a trial raised after `step` optimiser steps (None: before the first gate)."""
+    """Classify what a trial raised after `step` training steps (None: before the first gate)."""
     if isinstance(error, DivergedError):
         return RowStatus.DIVERGED
     if isinstance(error, InterruptedRun | KeyboardInterrupt):

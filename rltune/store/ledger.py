@@ -67,11 +67,10 @@ class LedgerState:
     trials: Mapping[str, TrialLedger]
     problems: tuple[Problem, ...]
 
-    def lost(self, *, driver_lives: bool) -> tuple[TrialLedger, ...]:
-        """Return the trials that were started and will never report an end."""
-        return (
-            () if driver_lives else tuple(trial for trial in self.trials.values() if trial.is_open)
-        )
+    @property
+    def open_trials(self) -> tuple[TrialLedger, ...]:
+        """Trials that were started and have not ended: lost, once their driver is dead."""
+        return tuple(trial for trial in self.trials.values() if trial.is_open)
 
     def attempts(self, trial_id: str) -> int:
         """Return how many attempts of a trial were started."""
@@ -142,7 +141,7 @@ class Ledger:
 
         Call it holding the driver lock, before starting any.
         """
-        lost = self.read().lost(driver_lives=False)
+        lost = self.read().open_trials
         for trial in lost:
             reason = f"launch {trial.last.launch} ended before it reported this attempt's end"
             self.end(

@@ -63,7 +63,7 @@ class TrialDir:
 
     @property
     def metrics(self) -> Path:
-        """One object per optimiser step."""
+        """One object per training step."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -107,7 +107,7 @@ class TrialDir:
         return self.path / "FAILED"
 
     def checkpoint(self, step: int) -> Path:
-        """Folder of the checkpoint after `step` optimiser steps."""
+        """Folder of the checkpoint after `step` training steps."""
         return self.checkpoints / f"step-{step:06d}"
 
     def write_spec(self, spec: TrialSpec) -> None:
@@ -267,8 +267,3 @@ def trial_status(trial: TrialDir) -> TrialStatus:
     if trial.provenance.exists() or trial.metrics.exists():
         return TrialStatus.RUNNING
     return TrialStatus.PENDING
-
-
-def heartbeat(trial: TrialDir) -> float | None:
-    """Return when the trial last wrote a metric (seconds since the epoch). Information only."""
-    return trial.metrics.stat().st_mtime if trial.metrics.exists() else None

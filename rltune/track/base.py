@@ -18,7 +18,7 @@ class Tracker(Protocol):
     """Where the metrics of one trial go. Used by one process, from one thread."""
 
     def log(self, step: int, metrics: Metrics) -> None:
-        """Record what was measured after `step` optimiser steps. Steps never go backwards."""
+        """Record what was measured after `step` training steps. Steps never go backwards."""
 
     def summary(self, values: Metrics) -> None:
         """Record what the whole trial comes to."""

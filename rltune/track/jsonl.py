@@ -1,4 +1,4 @@
-"""The record of truth: one JSON object per optimiser step."""
+"""The record of truth: one JSON object per training step."""
 
 from collections.abc import Callable, Mapping
 

@@ -5,10 +5,16 @@ from typing import Literal
 
 from rltune.track.base import MultiTracker, Tracker, Warn
 from rltune.track.jsonl import Append, JsonlTracker
-from rltune.track.wandb_tracker import WandbRun, WandbTracker
+from rltune.track.wandb_tracker import WandbRun, WandbTracker, wandb_run_id
 from rltune.types import TrialSpec
 
 WandbMode = Literal["disabled", "offline", "online"]
+
+
+def wandb_id(spec: TrialSpec) -> str:
+    """Return the id of a trial's W&B run; empty when its config asks for none."""
+    mode = spec.config.get("tracking", {}).get("wandb", "disabled")
+    return "" if mode == "disabled" else wandb_run_id(spec.trial_id)
 
 
 def wandb_run(
@@ -31,7 +37,7 @@ def wandb_run(
     control = ("control",) if spec.is_control else ()
     return WandbRun(
         trial_id=spec.trial_id,
-        project=project or "rltune",
+        project=project or spec.sweep,
         group=spec.sweep,
         tags=(f"axis:{spec.axis_key}", spec.condition, f"seed:{spec.seed}", *control),
         config={**spec.config, "rltune": identity},
@@ -56,7 +62,7 @@ def make_trackers(
         folder: Its folder.
         append: Appends one record to its metrics file.
         wandb: `tracking.wandb` of the config.
-        project: `tracking.project`; None is "rltune".
+        project: `tracking.project`; None names it after the sweep.
         warn: Takes one line when W&B fails.
 
     """

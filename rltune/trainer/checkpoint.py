@@ -7,7 +7,7 @@ is the state of all of them.
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ class Progress:
         generated_tokens: Tokens sampled in training so far.
         optimizer_steps: Optimiser steps so far.
         consecutive_empty: Steps in a row in which the filter kept nothing.
-        train_s: Seconds of training in all attempts.
+        train_s: Seconds of training steps in all attempts.
+        total_s: Seconds in all attempts, evaluations and checkpoints included. Like `train_s`, it
+            lacks what a killed attempt spent after its last checkpoint.
 
     """
 
@@ -45,10 +47,11 @@ class Progress:
     optimizer_steps: int = 0
     consecutive_empty: int = 0
     train_s: float = 0.0
+    total_s: float = 0.0
 
 
-class _ForeignCheckpointError(CheckpointError):
-    """The checkpoint is whole, and of another config."""
+class ForeignCheckpointError(CheckpointError):
+    """The checkpoint is whole, and of another config or start."""
 
 
 def save_checkpoint(
@@ -63,7 +66,12 @@ def save_checkpoint(
         save_file(_tensors(module), part / f"{name}.safetensors")
     for name, optimizer in _optimizers(learner).items():
         save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
-    state = {"trial_id": trial.trial_id, "config_hash": config_hash, "progress": asdict(progress)}
+    state = {
+        "trial_id": trial.trial_id,
+        "config_hash": config_hash,
+        "start": _start_of(learner),
+        "progress": asdict(progress),
+    }
     (part / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     for path in part.iterdir():
         with path.open("rb") as file:
@@ -80,8 +88,8 @@ def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Prog
     """Restore weights and optimisers in place; return the progress.
 
     Raises:
-        CheckpointError: A file is missing or torn, or the checkpoint is of another config; nothing
-            was restored.
+        CheckpointError: A file is missing or torn, or the checkpoint is of another config or began
+            with another model; nothing was restored.
 
     """
     progress = _require_whole(folder, learner, config_hash=config_hash)
@@ -101,15 +109,15 @@ def newest_checkpoint(
     old checkpoints are deleted.
 
     Raises:
-        CheckpointError: One is of another config. It is left alone: going on without it would
-            overwrite what another trial measured.
+        CheckpointError: One is of another config, or began with another model. It is left alone:
+            going on without it would overwrite what another trial measured.
 
     """
     problems: list[str] = []
     for folder in sorted(trial.checkpoints.glob("step-*"), reverse=True):
         try:
             progress = load_checkpoint(folder, learner, config_hash=config_hash)
-        except _ForeignCheckpointError:
+        except ForeignCheckpointError:
             raise
         except CheckpointError as error:
             aside = folder.with_name(f"torn-{folder.name}")
@@ -156,6 +164,7 @@ def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progr
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         progress = _progress(state["progress"])
         _require_config(folder, state["config_hash"], config_hash)
+        _require_start(folder, state.get("start", {}), learner)
         for name, module in _modules(learner).items():
             _require_fit(folder / f"{name}.safetensors", module)
         for name in _optimizers(learner):
@@ -172,10 +181,28 @@ def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progr
 
 def _require_config(folder: Path, saved: str, config_hash: str) -> None:
     if saved != config_hash:
-        raise _ForeignCheckpointError(
+        raise ForeignCheckpointError(
             f"{folder} belongs to config {saved[:10]}, not {config_hash[:10]}. "
             "Move the trial's folder away to start this trial from step 0."
         )
+
+
+def _start_of(learner: Learner) -> dict[str, str]:
+    """Return what the trial began with; the model's folder may hold something else by now."""
+    policy = learner.policy
+    return {"weights": policy.weights_sha256, "tokenizer": policy.tokenizer_sha256}
+
+
+def _require_start(folder: Path, saved: Mapping[str, str], learner: Learner) -> None:
+    """Refuse to go on with another start: a KL would then tie the policy to it."""
+    for name, now in _start_of(learner).items():
+        before = saved.get(name, "unknown")
+        if before != now:
+            raise ForeignCheckpointError(
+                f"{folder} began with other {name} ({before[:10]}) than policy.model now holds "
+                f"({now[:10]}). Put the model back as it was, or move the trial's folder away to "
+                "start this trial from step 0."
+            )
 
 
 def _require_fit(path: Path, module: torch.nn.Module) -> None:

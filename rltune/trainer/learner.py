@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rltune.losses.entropy import TokenScores, chunked_logprobs_entropy
+from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_weight
@@ -65,7 +65,7 @@ class ActionScores:
 
     Attributes:
         hidden_MD: Last hidden state of the policy before each token.
-        tokens: Logprob and entropy of each token.
+        tokens: Logprob of each token, and entropy where it was asked for.
 
     """
 
@@ -74,7 +74,12 @@ class ActionScores:
 
 
 def score_actions(
-    model: CausalLM, ids_BT: Tensor, action_mask_BT: Tensor, *, temperature: float
+    model: CausalLM,
+    ids_BT: Tensor,
+    action_mask_BT: Tensor,
+    *,
+    temperature: float,
+    entropy: EntropyUse = "none",
 ) -> ActionScores:
     """Run the policy over rows and score their sampled tokens."""
     hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT)
@@ -84,6 +89,7 @@ def score_actions(
         ids_BT[action_mask_BT],
         temperature=temperature,
         chunk=HEAD_CHUNK,
+        entropy=entropy,
     )
     return ActionScores(hidden_MD, tokens)
 
@@ -94,14 +100,12 @@ class Signals:
 
     Attributes:
         old_logp_NT: Logprobs under the policy that sampled, by the trainer's own forward pass.
-        entropy_NT: Entropy over the vocabulary at the sampling temperature.
         ref_logp_NT: Logprobs under the reference; None when no KL term is on.
         values_NT: The critic's values; None without a critic.
 
     """
 
     old_logp_NT: Tensor
-    entropy_NT: Tensor
     ref_logp_NT: Tensor | None
     values_NT: Tensor | None
 
@@ -113,7 +117,7 @@ def score_batch(
     """Score all rows with the current policy, the reference and the critic, in micro-batches."""
     device = learner.policy.model.device
     shape = batch.ids_NT.shape
-    names = ["old_logp", "entropy"]
+    names = ["old_logp"]
     names += ["ref_logp"] if learner.reference is not None else []
     names += ["values"] if learner.critic is not None else []
     dtype = torch.promote_types(learner.policy.model.dtype, torch.float32)
@@ -125,7 +129,7 @@ def score_batch(
         if not mask.any():
             continue
         scores = score_actions(learner.policy.model, ids, mask, temperature=temperature)
-        columns = {"old_logp": scores.tokens.logprobs_M, "entropy": scores.tokens.entropy_M}
+        columns = {"old_logp": scores.tokens.logprobs_M}
         if learner.reference is not None:
             reference = score_actions(learner.reference, ids, mask, temperature=temperature)
             columns["ref_logp"] = reference.tokens.logprobs_M
@@ -135,7 +139,7 @@ def score_batch(
         for name, values_M in columns.items():
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
             out[name][rows, : mask.shape[1]] = scattered
-    return Signals(out["old_logp"], out["entropy"], out.get("ref_logp"), out.get("values"))
+    return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"))
 
 
 def by_length(batch: TokenBatch, size: int) -> list[np.ndarray]:

@@ -11,9 +11,7 @@ from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine
 from rltune.rollout.tokens import to_batch
 from rltune.spec.schema import TrialConfig
-from rltune.store.digest import metrics_digest
 from rltune.store.files import link_atomic
-from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Tracker
 from rltune.trainer.checkpoint import (
@@ -24,17 +22,16 @@ from rltune.trainer.checkpoint import (
 )
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.ending import early_stop, early_stop_metrics, trial_result
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.learner import Learner, make_learner, score_batch
-from rltune.trainer.measures import Metrics, rollout_metrics, training_metrics
+from rltune.trainer.measures import Metrics, gate_line, rollout_metrics, training_metrics
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
-from rltune.types import Episode, TrialResult, TrialStatus
+from rltune.types import Episode, TrialResult
 from rltune_envs.base import TextEnv
 from rltune_envs.splits import Manifest
-
-POOL_STEPS = 10  # training steps whose success rates make the pool metric
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ class Job:
         metric_mode: `max` or `min`.
         should_stop: Asked between steps; true ends the attempt with a checkpoint.
         warn: Gets one line for what a person should know.
+        say: Gets one line at the start and one a gate.
 
     """
 
@@ -69,10 +67,13 @@ class Job:
     metric_mode: Mode
     should_stop: Callable[[], bool]
     warn: Callable[[str], None]
+    say: Callable[[str], None]
 
 
 def train(job: Job) -> TrialResult:
     """Run a trial to its last step, from its newest checkpoint if it has one.
+
+    A named rule may end it before (`ending.early_stop`); that, too, is a result.
 
     The same job gives the same metrics bit for bit on a CPU, interrupted or not; timings aside.
 
@@ -80,19 +81,19 @@ def train(job: Job) -> TrialResult:
         InterruptedRun: `should_stop` said so; a checkpoint was written.
         DivergedError: A loss or gradient is not finite; the last checkpoint is kept.
         StaleEngineError: The engine does not serve the trainer's weights.
+        CheckpointError: There is a checkpoint of another config, or that began with another model.
 
     """
-    started = time.monotonic()
     run = _Run(job)
     run.restore()
     if not run.progress.gates:
         run.begin()
-    while run.progress.step < job.config.budget.steps:
+    while not run.is_over:
         if job.should_stop():
             run.checkpoint()
             raise InterruptedRun(f"stopped at step {run.progress.step}; the same command goes on")
         run.step()
-    return run.finish(total_s=time.monotonic() - started)
+    return run.finish()
 
 
 class _Run:
@@ -103,6 +104,8 @@ class _Run:
         self.config = job.config
         self.learner: Learner = make_learner(job.policy, job.config)
         self.progress = Progress()
+        self._began = time.monotonic()
+        self._earlier_s = 0.0
         self._saved_step: int | None = None
         self._times: dict[str, float] = {}
         self._checkpoint_s = 0.0
@@ -116,14 +119,26 @@ class _Run:
             self.job.warn(problem)
         if found is not None:
             self.progress, self._saved_step = found, found.step
+            self._earlier_s = found.total_s
             self._tidy_checkpoints()  # the last attempt may have died before it did
         forget_after(self.job.trial, self.progress.step if found is not None else -1)
+        self.job.say(
+            f"policy {self.job.policy.weights_sha256[:12]}, tasks {self.job.manifest.sha256[:12]}, "
+            + ("from the start" if found is None else f"resumed from step {found.step}")
+        )
         self.job.engine.sync()
         self._prove()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left to make."""
+        is_last = self.progress.step >= self.config.budget.steps
+        return is_last or bool(early_stop(self.progress, self.config))
 
     def begin(self) -> None:
         """Evaluate the untrained policy: the start that training has to beat."""
         metrics = self._gate(0)
+        self.job.say(gate_line(metrics, step=0, name=self.job.metric_name))
         self._log(0, metrics)
         self.checkpoint()
 
@@ -138,40 +153,30 @@ class _Run:
         self.progress = replace(
             self.progress, step=step, train_s=self.progress.train_s + time.monotonic() - began
         )
-        gates = self.config.gate
-        is_gate = is_gate_step(step, every=gates.every, last=self.config.budget.steps)
+        last = step if self.is_over else self.config.budget.steps
+        is_gate = is_gate_step(step, every=self.config.gate.every, last=last)
         if is_gate:
             metrics |= self._gate(step)
+            self.job.say(gate_line(metrics, step=step, name=self.job.metric_name))
+        metrics |= early_stop_metrics(early_stop(self.progress, self.config))
         self._log(step, metrics)
-        is_due = step % self.config.checkpoint.every == 0 or step == self.config.budget.steps
+        is_due = step % self.config.checkpoint.every == 0 or step == last
         if is_due or (is_gate and self._best().step == step):
             self.checkpoint()
 
-    def finish(self, *, total_s: float) -> TrialResult:
+    def finish(self) -> TrialResult:
         """Choose the checkpoint, write the DONE marker, and return the result."""
-        best, last = self._best(), self.progress.gates[-1]
-        progress = self.progress
-        result = TrialResult(
-            trial_id=self.job.trial.trial_id,
-            status=TrialStatus.DONE,
-            reason="",
-            final_step=progress.step,
-            best_step=best.step,
-            heldout_metric=best.metric,
-            base_metric=progress.gates[0].metric,
-            final_metric=last.metric,
-            pool_metric=self._pool_metric(),
-            metrics_sha256=metrics_digest(self.job.trial.metrics),
-            train_s=progress.train_s,
-            total_s=total_s,
-            budget={
-                "rollouts": float(progress.rollouts),
-                "generated_tokens": float(progress.generated_tokens),
-                "optimizer_steps": float(progress.optimizer_steps),
-            },
+        self._count_time()
+        reason = early_stop(self.progress, self.config)
+        result = trial_result(
+            self.job.trial, self.progress, mode=self.job.metric_mode, reason=reason
         )
         self.job.tracker.summary(
-            {self.job.metric_name: best.metric, "best_step": best.step, "final_step": last.step}
+            {
+                self.job.metric_name: result.heldout_metric,
+                "best_step": result.best_step,
+                "final_step": result.final_step,
+            }
         )
         self.job.trial.write_done(result)
         return result
@@ -181,6 +186,7 @@ class _Run:
         if self._saved_step == self.progress.step:
             return  # writing it again could only lose it
         began = time.monotonic()
+        self._count_time()
         save_checkpoint(
             self.job.trial, self.learner, self.progress, config_hash=self.job.config_hash
         )
@@ -277,11 +283,9 @@ class _Run:
                 self.job.engine, self.job.policy, self.job.manifest.heldout[0], self.job.make_env()
             )
 
-    def _pool_metric(self) -> float:
-        rows = read_metrics(self.job.trial.metrics).rows
-        name = "rollout/success_rate"
-        recent = [float(row[name]) for row in rows if name in row][-POOL_STEPS:]
-        return sum(recent) / max(1, len(recent))
+    def _count_time(self) -> None:
+        total_s = self._earlier_s + time.monotonic() - self._began
+        self.progress = replace(self.progress, total_s=total_s)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

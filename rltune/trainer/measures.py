@@ -16,7 +16,12 @@ Metrics = dict[str, Any]
 
 
 def rollout_metrics(episodes: Sequence[Episode], chosen: FilterResult, *, groups: int) -> Metrics:
-    """Return what the episodes of a step were like, before the filter took any away."""
+    """Return what the episodes of a step were like, before the filter took any away.
+
+    `rollout/invalid_action_rate` is the share of turns with a bad action name or without an answer.
+    `rollout/over_limit_actions` counts, per turn, the good names beyond the limits: they are not
+    executed and cost nothing.
+    """
     rewards_GM = np.array([e.reward for e in episodes]).reshape(groups, -1)
     turns = [turn for episode in episodes for turn in episode.turns]
     lengths = np.array([len(turn.sampled_ids) for turn in turns] or [0])
@@ -29,12 +34,21 @@ def rollout_metrics(episodes: Sequence[Episode], chosen: FilterResult, *, groups
         "rollout/filter_kept_ratio": chosen.kept_ratio,
         "rollout/filter_zero_count": float(chosen.zero_count),
         "rollout/invalid_action_rate": sum(not t.is_valid for t in turns) / max(1, len(turns)),
+        "rollout/over_limit_actions": sum(t.n_over_limit for t in turns) / max(1, len(turns)),
         "rollout/turns": len(turns) / len(episodes),
         "response_length/mean": float(lengths.mean()),
         "response_length/max": float(lengths.max()),
         "response_length/min": float(lengths.min()),
         "response_length/clip_ratio": cut / max(1, len(turns)),
     }
+
+
+def gate_line(metrics: Metrics, *, step: int, name: str) -> str:
+    """Return a gate in words for the trial's log; there is no speed before the first step."""
+    speed = metrics.get("perf/tokens_per_s")
+    return f"step {step}: {name} {metrics[name]:.4g}" + (
+        "" if speed is None else f", {speed:.0f} tokens/s"
+    )
 
 
 def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Metrics:

@@ -46,7 +46,6 @@ class MiniBatch:
 
         signals = Signals(
             cut(self.signals.old_logp_NT),
-            cut(self.signals.entropy_NT),
             cut_optional(self.signals.ref_logp_NT),
             cut_optional(self.signals.values_NT),
         )
@@ -130,7 +129,13 @@ def _backward(
     mask = torch.from_numpy(data.batch.action_mask_NT).to(device)
     loss = config.loss
 
-    scores = score_actions(learner.policy.model, ids, mask, temperature=config.rollout.temperature)
+    scores = score_actions(
+        learner.policy.model,
+        ids,
+        mask,
+        temperature=config.rollout.temperature,
+        entropy="gradient" if loss.entropy_coeff else "value",
+    )
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
     logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
     policy = ppo_loss(
@@ -152,10 +157,11 @@ def _backward(
     )
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    entropy = masked_sum(zeros.masked_scatter(mask, scores.tokens.entropy_M), mask) / n_tokens
-    sums["actor/entropy"] += entropy.item()
-    if loss.entropy_coeff:
-        total = total - loss.entropy_coeff * entropy
+    if scores.tokens.entropy_M is not None:
+        entropy = masked_sum(zeros.masked_scatter(mask, scores.tokens.entropy_M), mask) / n_tokens
+        sums["actor/entropy"] += entropy.item()
+        if loss.entropy_coeff:
+            total = total - loss.entropy_coeff * entropy
     if data.signals.ref_logp_NT is not None:
         kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
         kl = masked_sum(kl_BT, mask) / n_tokens

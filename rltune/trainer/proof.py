@@ -1,4 +1,10 @@
-"""The proof that the engine serves the weights that the trainer holds."""
+"""A check that the engine serves the trainer's weights, up to what rounding hides.
+
+The engine's logprobs of a few sampled tokens must equal the trainer's within a tolerance. That
+finds an engine with entirely other weights, or with weights that training has long left behind.
+It does not find one that is a step late: at a learning rate of 1e-6 a step moves a logprob by less
+than two kernels differ in rounding.
+"""
 
 import torch
 
@@ -9,7 +15,8 @@ from rltune.rollout.engine import Engine, Request, SamplingParams
 from rltune.trainer.learner import score_actions
 from rltune_envs.base import Task, TextEnv
 
-# Engines compute in another order than the trainer; a stale policy is off by far more.
+# Engines compute in another order than the trainer. Other weights are off by far more; weights of
+# the step before need not be.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
 _PROBE_TOKENS = 4
 
@@ -17,6 +24,8 @@ _PROBE_TOKENS = 4
 @torch.no_grad()
 def prove_sync(engine: Engine, policy: Policy, task: Task, env: TextEnv) -> float:
     """Sample a few tokens on one task and compare their logprobs with the trainer's.
+
+    What passes can still be slightly stale: see the module.
 
     Returns:
         The largest absolute difference.

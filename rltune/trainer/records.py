@@ -58,6 +58,9 @@ def _episode_rows(
                     "response": turn.response,
                     "actions": turn.actions,
                     "reward": round(turn.reward, 6),
+                    "is_valid": turn.is_valid,
+                    "n_invalid": turn.n_invalid,
+                    "n_over_limit": turn.n_over_limit,
                 }
                 for turn in episode.turns
             ],

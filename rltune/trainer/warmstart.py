@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rltune.maths.streams import stream_seed
-from rltune.policy.load import Policy, assemble
+from rltune.policy.load import Policy, assemble, weights_digest
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
@@ -140,7 +140,8 @@ def warmstart(
             say(f"step {step}  loss {loss:.3f}  success {reached:.3f} of target {target:g}")
             if reached >= target:
                 break
-    _save(policy, out, {"env": env_kind, "seed": seed, "steps": step, "threads": threads})
+    facts = {"env": env_kind, "seed": seed, "steps": step, "threads": threads, "target": target}
+    _save(policy, out, {**facts, "reached": reached, "recipe": asdict(recipe)})
     return reached
 
 
@@ -254,7 +255,9 @@ def _pad(rows: Sequence[Sequence[int]], value: int | bool) -> Tensor:
 
 
 def _save(policy: Policy, out: Path, facts: dict[str, object]) -> None:
+    """Write the policy, and `warmstart.json`: where it comes from, and its weights' digest."""
     out.mkdir(parents=True, exist_ok=True)
     policy.model.save_pretrained(out)
     policy.tokenizer.save_pretrained(out)
+    facts = {**facts, "weights_sha256": weights_digest(policy.model)}
     (out / "warmstart.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
+from rltune.store.files import write_json_atomic
 from rltune.store.lineage import LineageStore
 from rltune.store.lineage_query import RowContext, row_for
 from rltune.types import RowStatus
@@ -131,6 +132,27 @@ def test_audit_code_follows_the_verdict(rltune, tmp_path):
     result = rltune("audit")
     assert result.code == 1
     assert "Audit FAILED" in result.out
+
+
+def test_an_incomplete_audit_is_no_failure(rltune, tmp_path):
+    writer = FolderWriter(tmp_path)
+    assert rltune("audit").code == 0
+    writer.finish(writer.spec(CONTROL, 0), {0: 4, 10: 5, 20: 6})
+    result = rltune("audit")
+    assert result.code == 0
+    assert "Audit incomplete (1 of 6 trials finished)" in result.out
+    found = json.loads(rltune("audit", "--json").out)
+    assert (found["ok"], found["verdict"]) == (False, "incomplete")
+
+
+def test_the_audit_of_a_confounded_sweep_says_why_it_ran(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    write_json_atomic(writer.run.comparability, {"ok": False, "allow_confounded": "to see it"})
+    result = rltune("audit")
+    assert result.code == 1
+    assert "CONFOUNDED" in result.out
+    assert "to see it" in result.out
+    assert "passed" not in result.out
 
 
 @pytest.fixture

@@ -96,6 +96,32 @@ def test_a_failure_is_told_at_once_and_again_at_the_end(run_with, tmp_path):
     assert len(told) == 2
 
 
+def test_a_failed_audit_is_code_1_and_takes_the_claim_away(run_with):
+    def on_another_commit(writer):
+        writer.start(writer.spec(TREATED, 2), commit="beef")
+
+    acts = [finish(label, seed) for seed in (0, 1, 2) for label in (CONTROL, TREATED)]
+    sound, _ = run_with(*acts)
+    assert sound.code == 0
+    assert f"{TREATED} is not separable from the control." in sound.out
+    result, _ = run_with(on_another_commit)
+    assert result.code == 1
+    assert "No claim is made: the audit found errors (A1)." in result.out
+    assert "separable" not in result.out
+    assert result.out.index("No claim is made") < result.out.index("Audit FAILED")
+
+
+def test_offline_runs_of_wandb_are_named(run_with):
+    def mirror(writer):
+        trial = writer.run.trial(writer.spec(CONTROL, 0).trial_id)
+        (trial.path / "wandb" / "offline-run-20260131_120000-x").mkdir(parents=True)
+
+    without, _ = run_with(finish(CONTROL, 0), finish(TREATED, 0), arguments=("--seeds", "0"))
+    assert "wandb sync" not in without.out
+    result, _ = run_with(mirror, arguments=("--seeds", "0"))
+    assert "/trials/*/wandb/offline-run-*" in result.out
+
+
 def test_interrupted_is_code_3(run_with):
     result, _ = run_with(
         lambda writer: writer.train(writer.spec(CONTROL, 0), {0: 4}, steps=3), interrupted=True

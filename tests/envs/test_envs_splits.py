@@ -42,6 +42,9 @@ def test_a_leaked_task_is_named(manifest):
     bad = replace(manifest, heldout=(*manifest.heldout, replace(leaked, seed=10**9)))
 
     assert overlapping_tasks(bad) == (leaked,)
+    message = rf"^1 training tasks are also held out, {leaked.task_id} first$"
+    with pytest.raises(ValueError, match=message):
+        Manifest.from_json(bad.to_json())  # although its digest is right
 
 
 def test_task_names_are_unique_and_say_the_content(manifest):

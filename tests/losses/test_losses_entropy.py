@@ -6,6 +6,8 @@ import torch
 from rltune.losses.entropy import chunked_logprobs_entropy, logprobs_of, token_entropy
 from rltune.losses.reduce import aggregate
 
+USES = ("none", "value", "gradient")
+
 
 def head(dtype=torch.float64, n=11, width=4, vocab=9):
     generator = torch.Generator().manual_seed(0)
@@ -67,7 +69,9 @@ def test_chunked_equals_unchunked_in_value_and_gradient(chunk, dtype, tol):
     for is_chunked in (False, True):
         h, w = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
         if is_chunked:
-            scores = chunked_logprobs_entropy(h, w, ids, temperature=0.7, chunk=chunk)
+            scores = chunked_logprobs_entropy(
+                h, w, ids, temperature=0.7, chunk=chunk, entropy="gradient"
+            )
             both = torch.stack([scores.logprobs_M, scores.entropy_M])
         else:
             logits = h @ w.T
@@ -82,14 +86,38 @@ def test_chunked_equals_unchunked_in_value_and_gradient(chunk, dtype, tol):
 def test_chunked_values_are_the_same_with_and_without_gradients():
     hidden, weight, ids = head(torch.float32)
     with torch.no_grad():
-        off = chunked_logprobs_entropy(hidden, weight, ids, temperature=1.0, chunk=3)
-    on = chunked_logprobs_entropy(hidden.requires_grad_(), weight, ids, temperature=1.0, chunk=3)
+        off = chunked_logprobs_entropy(
+            hidden, weight, ids, temperature=1.0, chunk=3, entropy="gradient"
+        )
+    on = chunked_logprobs_entropy(
+        hidden.requires_grad_(), weight, ids, temperature=1.0, chunk=3, entropy="gradient"
+    )
     assert on.logprobs_M.requires_grad
     assert torch.equal(on.logprobs_M, off.logprobs_M)
     assert torch.equal(on.entropy_M, off.entropy_M)
 
 
-def test_chunked_keeps_no_logits_for_the_backward_pass():
+def test_what_the_entropy_is_for_changes_no_number():
+    """Bit-equal entropies where there are some, and bit-equal gradients of the logprobs."""
+    scores, gradients = {}, {}
+    for use in USES:
+        hidden, weight, ids = head(torch.float32)
+        hidden.requires_grad_()
+        scores[use] = chunked_logprobs_entropy(
+            hidden, weight, ids, temperature=0.7, chunk=4, entropy=use
+        )
+        (gradients[use],) = torch.autograd.grad(scores[use].logprobs_M.square().sum(), hidden)
+    assert scores["none"].entropy_M is None
+    assert torch.equal(scores["value"].entropy_M, scores["gradient"].entropy_M)
+    assert not scores["value"].entropy_M.requires_grad
+    assert scores["gradient"].entropy_M.requires_grad
+    for use in USES[:2]:
+        assert torch.equal(scores[use].logprobs_M, scores["gradient"].logprobs_M)
+        assert torch.equal(gradients[use], gradients["gradient"])
+
+
+@pytest.mark.parametrize("use", USES)
+def test_chunked_keeps_no_logits_for_the_backward_pass(use):
     hidden, weight, ids = head()
     saved = []
 
@@ -98,7 +126,9 @@ def test_chunked_keeps_no_logits_for_the_backward_pass():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        chunked_logprobs_entropy(hidden.requires_grad_(), weight, ids, temperature=1.0, chunk=4)
+        chunked_logprobs_entropy(
+            hidden.requires_grad_(), weight, ids, temperature=1.0, chunk=4, entropy=use
+        )
     assert not [shape for shape in saved if shape[-1:] == (9,)]
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         token_entropy(hidden @ weight.T)
@@ -107,7 +137,9 @@ def test_chunked_keeps_no_logits_for_the_backward_pass():
 
 def test_a_batch_without_tokens_is_empty():
     hidden, weight, ids = head(n=0)
-    scores = chunked_logprobs_entropy(hidden, weight, ids, temperature=1.0, chunk=4)
+    scores = chunked_logprobs_entropy(
+        hidden, weight, ids, temperature=1.0, chunk=4, entropy="gradient"
+    )
     assert scores.logprobs_M.shape == scores.entropy_M.shape == (0,)
 
 
@@ -144,6 +176,8 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"^shapes differ: logits \(9,\), ids \(11,\)\."):
         logprobs_of(weight, ids, temperature=1.0)
     with pytest.raises(ValueError, match=r"^chunk is 0; it must be at least 1\.$"):
-        chunked_logprobs_entropy(hidden, weight, ids, temperature=1.0, chunk=0)
+        chunked_logprobs_entropy(hidden, weight, ids, temperature=1.0, chunk=0, entropy="gradient")
     with pytest.raises(ValueError, match=r"^shapes do not fit: hidden_MD \(11, 4\), .* \(9, 3\)\."):
-        chunked_logprobs_entropy(hidden, weight[:, :3], ids, temperature=1.0, chunk=1)
+        chunked_logprobs_entropy(
+            hidden, weight[:, :3], ids, temperature=1.0, chunk=1, entropy="gradient"
+        )

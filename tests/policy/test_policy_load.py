@@ -6,7 +6,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rltune.errors import InputError
-from rltune.policy.load import assemble, folder_of, load_policy, weights_digest
+from rltune.policy.load import assemble, load_policy, tokenizer_digest, weights_digest
 from rltune.policy.logprobs import action_hidden
 from rltune.policy.precision import compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer
@@ -51,7 +51,6 @@ def test_the_shipped_policy_loads():
     assert policy.pad_id not in policy.end_ids
     assert not policy.model.training
     assert policy.weights_sha256 == weights_digest(policy.model) == load("tiny").weights_sha256
-    assert folder_of("tiny", "sokoban").is_dir()
 
 
 def test_a_saved_policy_comes_back(small_policy, tmp_path):
@@ -61,8 +60,34 @@ def test_a_saved_policy_comes_back(small_policy, tmp_path):
     text = "Up||Down</answer>"
     assert again.tokenizer.encode(text) == policy.tokenizer.encode(text)
     assert again.end_ids == policy.end_ids
-    assert folder_of(str(tmp_path / "p"), "sokoban") == tmp_path / "p"
-    assert folder_of("org/model", "sokoban") is None
+    bare = load(tmp_path / "p", template="plain", is_bare=True)
+    assert bare.tokenizer_sha256 == policy.tokenizer_sha256
+
+
+def add_a_token(tokenizer):
+    tokenizer.add_tokens(["zzz"])
+
+
+def change_the_template(tokenizer):
+    tokenizer.chat_template = tokenizer.chat_template.replace("user", "human") + " "
+
+
+@pytest.mark.parametrize("change", [add_a_token, change_the_template])
+def test_the_tokenizer_digest_sees_every_part(chat_tokenizer, change):
+    numbers = {"kind": "chat", "end_ids": (3,), "pad_id": 0}
+    tokenizer = chat_tokenizer()
+    digest = tokenizer_digest(tokenizer, **numbers)
+    assert digest == tokenizer_digest(chat_tokenizer(), **numbers)
+    for name, value in {"kind": "plain", "end_ids": (3, 4), "pad_id": 1}.items():
+        assert tokenizer_digest(tokenizer, **{**numbers, name: value}) != digest
+    change(tokenizer)
+    assert tokenizer_digest(tokenizer, **numbers) != digest
+
+
+def test_the_kind_of_renderer_is_in_the_digest(small_policy, tmp_path):
+    folder = save(small_policy(), tmp_path)
+    plain, bare = (load(folder, template="plain", is_bare=is_bare) for is_bare in (False, True))
+    assert plain.tokenizer_sha256 != bare.tokenizer_sha256
 
 
 def test_bfloat16_computes_in_it_and_keeps_weights_and_scores_in_float32(small_policy, tmp_path):

@@ -30,11 +30,28 @@ def test_accepted_warning_shows_its_reason(tmp_path, monkeypatch):
     text = SWEEP.replace("[0, 1, 2]", "[0]") + "accept: {S8: never found here}\n"
     said = proof(tmp_path, text, 80, monkeypatch)
     assert "No claim can be made from 1 seed." in said
-    text = SWEEP.replace("hold:", "hold:\n  loss.kl_type: k1")
+    text = SWEEP.replace("kl_type: k2", "kl_type: k1")
     text += "accept: {S8.k1_loss: it is the published loss}\n"
     said = proof(tmp_path, text, 80, monkeypatch)
     assert "S8 accepted" in said
     assert "accepted: it is the published loss" in said
+
+
+def test_a_bundle_says_why_its_keys_are_one_axis(tmp_path, monkeypatch):
+    bundle = """axis:
+  key: optim
+  values: {slow: {lr: 1e-4, epochs: 1}, fast: {lr: 2e-4, epochs: 1}}
+  control: slow
+  why: the product of both is what is asked about
+"""
+    text = SWEEP[: SWEEP.index("axis:")] + bundle + SWEEP[SWEEP.index("seeds:") :]
+    text = text.replace("protocol: figure3\n", "").replace(
+        "hold:\n", "hold:\n  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0\n"
+    )
+    said = proof(tmp_path, text, 120, monkeypatch)
+    assert "one intervention, because the product of both is what is asked about" in said
+    found = check_json([load_sweep("sweeps/kl.yaml")])
+    assert found["sweeps"][0]["why"] == "the product of both is what is asked about"
 
 
 def test_json_of_a_refused_sweep(tmp_path):

@@ -86,6 +86,15 @@ def test_time_of_another_model_is_not_taken_over(tmp_path, no_weights):
     assert trial_cost(bigger, measured).wall_s is None
 
 
+@pytest.mark.parametrize(
+    "change", ["critic.backbone=policy", "gate.tasks=100", "gate.every=2", "optim.epochs=2"]
+)
+def test_time_of_another_amount_of_work_is_not_taken_over(tmp_path, no_weights, change):
+    writer = finished_sweep(tmp_path)
+    other = expand(load_sweep(writer.loaded.path, overrides=[change]))[0]
+    assert trial_cost(other, measure(tmp_path / "runs", "kl-00000000", "kl")).wall_s is None
+
+
 def test_a_broken_folder_is_passed_over(tmp_path):
     writer = finished_sweep(tmp_path)
     broken = tmp_path / "runs" / "kl-ffffffff"

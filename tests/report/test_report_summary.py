@@ -3,16 +3,19 @@ from goldens import assert_golden, drawn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.gate import wilson_interval
+from rltune.report.audit import audit_folder
 from rltune.report.folder import read_folder, read_records
 from rltune.report.render_run import closing_view
 from rltune.report.summary import Bounds, close_sweep
 from rltune.spec.audit import env_key
-from rltune.store.files import write_json_atomic
+from rltune.spec.comparability import check_sweep
+from rltune.store.files import read_json, to_json, write_json_atomic
 
 
 def closing_of(writer):
     folder = read_folder(writer.run)
-    return close_sweep(folder, read_records(folder).records)
+    read = read_records(folder)
+    return close_sweep(folder, read.records, audit_folder(folder, read))
 
 
 def test_closing_by_hand(tmp_path):
@@ -25,11 +28,13 @@ def test_closing_by_hand(tmp_path):
     assert control.final.mean == pytest.approx(0.7)  # (6 + 7 + 8) / 30
     assert control.selected.mean == pytest.approx(0.7)
     assert treated.selected.mean == pytest.approx(0.5)  # the gate at step 10, or the last
-    assert treated.final.mean == pytest.approx(14 / 30)
-    assert treated.gain.mean == pytest.approx(14 / 30 - 0.4)
-    # paired by seed: -0.2, -0.2, -0.3; s = 0.057735, half = 4.302653 * 0.057735 / sqrt(3)
-    assert treated.difference.mean == pytest.approx(-0.7 / 3)
-    assert treated.difference.interval == pytest.approx((-0.376755, -0.089912), abs=1e-5)
+    assert treated.final.mean == pytest.approx(8 / 30)
+    assert treated.gain.mean == pytest.approx(8 / 30 - 0.4)
+    # paired by seed: -0.4, -0.4, -0.5; s = 0.057735 is below one task of ten,
+    # half = 4.302653 * 0.1 / sqrt(3) = 0.248414
+    assert treated.difference.mean == pytest.approx(-1.3 / 3)
+    assert treated.difference.interval == pytest.approx((-0.681747, -0.184919), abs=1e-5)
+    assert treated.claim == treated.difference  # one comparison: nothing to adjust
     assert closing.verdicts == (f"{TREATED} ends below the control.",)
 
 
@@ -66,6 +71,81 @@ def test_a_confounded_sweep_concludes_nothing(tmp_path):
     )
     write_json_atomic(writer.run.comparability, {"ok": True, "allow_confounded": None})
     assert closing_of(writer).verdicts == (f"{TREATED} ends below the control.",)
+
+
+def test_a_failed_audit_takes_the_verdicts_away(tmp_path):
+    writer = finished_sweep(tmp_path)
+    writer.start(writer.spec(TREATED, 1), commit="beef")
+    closing = closing_of(writer)
+    assert closing.verdicts == ("No claim is made: the audit found errors (A1).",)
+    text = drawn(closing_view(closing, width=80), 80)
+    assert "No claim is made" in text
+    assert "ends below" not in text
+
+
+MORE = ("[0.0, 0.1]", "[0.0, 0.1, 0.2]")
+
+
+def three_conditions(tmp_path, finals):
+    """Control 5 5 5 of ten; finals is label -> solved by seed, None for a trial that is missing."""
+    writer = FolderWriter(tmp_path, SWEEP.replace(*MORE))
+    for spec in writer.specs:
+        last = finals.get(spec.condition, (5, 5, 5))[spec.seed]
+        if last is not None:
+            writer.finish(spec, {0: 5, 10: 5, 20: last})
+    return closing_of(writer)
+
+
+HIGHER = "kl_loss_coef=0.2"
+LEVEL = (
+    "Above and below are judged at 97.5% each, which is 95 % for the 2 comparisons together "
+    "(Bonferroni); the table's intervals are 95 % each."
+)
+
+
+def test_more_conditions_need_more_evidence(tmp_path):
+    # -0.2, -0.3, -0.4: s / sqrt(3) = 0.057735; t(2, 0.975) = 4.302653 -> half 0.2484 < 0.3,
+    # t(2, 0.9875) = 6.205347 -> half 0.3583 > 0.3.    0.3, 0.4, 0.5: 0.3583 < 0.4
+    closing = three_conditions(tmp_path, {TREATED: (3, 2, 1), HIGHER: (8, 9, 10)})
+    _, treated, higher = closing.rows
+    assert treated.difference.interval.high < 0 < treated.claim.interval.high
+    assert higher.claim.interval == pytest.approx((0.4 - 0.358266, 0.4 + 0.358266), abs=1e-5)
+    assert closing.verdicts == (
+        f"{TREATED} is not separable from the control.",
+        f"{HIGHER} ends above the control.",
+        LEVEL,
+    )
+
+
+def test_survivors_are_not_ranked(tmp_path):
+    """Two seeds of three say nothing about the third, which may have failed for the knob."""
+    closing = three_conditions(tmp_path, {TREATED: (1, 1, None), HIGHER: (10, 10, 10)})
+    assert closing.verdicts == (
+        f"{TREATED} is not ranked: 2 of 3 seeds finished.",
+        f"{HIGHER} ends above the control.",
+        LEVEL,
+    )
+
+
+def test_nothing_is_ranked_against_a_control_of_survivors(tmp_path):
+    closing = three_conditions(tmp_path, {CONTROL: (5, None, 5), TREATED: (1, 1, 1)})
+    assert closing.verdicts == ("No condition is ranked: 2 of 3 seeds of the control finished.",)
+
+
+def test_open_warnings_are_stamped(tmp_path):
+    text = SWEEP.replace("kl_type: k2", "kl_type: k1")
+    writer = FolderWriter(tmp_path, text)
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 6})
+    write_json_atomic(writer.run.comparability, to_json(check_sweep(writer.loaded)))
+    (stamp,) = closing_of(writer).stamps
+    assert stamp.startswith("S8.k1_loss warning, neither remedied nor accepted: The KL loss in")
+    text = drawn(closing_view(closing_of(writer), width=200), 200)
+    assert stamp in text
+    proof = read_json(writer.run.comparability)
+    proof["warnings"][0]["accepted_reason"] = "it is the published loss"
+    write_json_atomic(writer.run.comparability, proof)
+    assert closing_of(writer).stamps == ()
 
 
 def test_one_seed_shows_the_interval_over_tasks(tmp_path):

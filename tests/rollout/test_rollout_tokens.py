@@ -24,6 +24,8 @@ def turn(prompt, sampled, *, reward=0.0, logprob=-0.5):
         actions=(),
         reward=reward,
         is_valid=True,
+        n_invalid=0,
+        n_over_limit=0,
     )
 
 

@@ -21,6 +21,7 @@ title: Small
 question: Does it run?
 base: sokoban
 hold:
+  tracking.wandb: disabled
   env.train_tasks: 16
   env.prompt: compact
   policy.model: {policy}

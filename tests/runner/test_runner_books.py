@@ -1,6 +1,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rltune.store.files import write_json_atomic
 from rltune.store.ledger import Ledger, LedgerEvent
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, trial_status
+from rltune.track.wandb_tracker import wandb_run_id
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 METRIC = ("heldout/reward_mean", "max")
@@ -89,6 +91,119 @@ def test_a_finished_trial_gets_its_row_and_its_end_once(run, specs):
     assert row.commit == "abc-dirty"
     assert row.job_name == "launch-0001"
     assert row.delta_vs_best == pytest.approx(0.2)  # 0.7 - 0.5
+
+
+def parents(run: RunDir) -> dict[str, str]:
+    return {row.exp_id: row.parent_exp for row in books_of(run).lineage.read().rows}
+
+
+def finish(run: RunDir, spec: TrialSpec, **changes) -> None:
+    begin(run, spec)
+    run.trial(spec.trial_id).write_done(replace(result_of(spec), **changes))
+
+
+def test_the_parent_does_not_depend_on_who_ends_first(run, specs):
+    control, early, late = specs[:3]
+    books = books_of(run)
+    books.expect([(spec, 1) for spec in specs])
+    finish(run, early)
+    books.settle(specs)
+    assert rows(run) == []  # it waits; the ledger does not
+    assert events(run, early.trial_id) == [("started", 1), ("done", 1)]
+    finish(run, control)
+    finish(run, late)
+    books.settle(reversed(specs))
+    books.close(specs)
+    assert parents(run) == {
+        control.trial_id: "",
+        early.trial_id: control.trial_id,
+        late.trial_id: control.trial_id,
+    }
+
+
+def test_what_a_dead_driver_left_is_booked_with_the_controls_first(run, specs):
+    control, other = specs[:2]
+    finish(run, other)
+    finish(run, control)
+    for trial in (control, other):  # nothing but the order given here
+        run.trial(trial.trial_id).spec.unlink()
+    books_of(run).reconcile([other, control])
+    assert parents(run) == {control.trial_id: "", other.trial_id: control.trial_id}
+
+
+def test_another_seed_s_control_is_not_waited_for(run, specs):
+    control, other = specs[0], replace(specs[1], seed=7)
+    books = books_of(run)
+    books.expect([(control, 1), (other, 1)])
+    finish(run, other)
+    books.settle([control, other])
+    assert parents(run) == {other.trial_id: ""}
+
+
+def test_a_control_that_ends_badly_is_waited_for_no_longer(run, specs):
+    control, other = specs[:2]
+    books = books_of(run)
+    books.expect([(control, 1), (other, 1)])
+    finish(run, other)
+    begin(run, control)
+    books.settle(specs)
+    assert rows(run) == []
+    run.trial(control.trial_id).write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
+    books.settle(specs)
+    assert parents(run) == {control.trial_id: "", other.trial_id: ""}
+
+
+def test_the_crash_of_an_earlier_launch_is_not_the_end_of_the_control(run, specs):
+    control, other = specs[:2]
+    first = books_of(run)
+    begin(run, control)
+    run.trial(control.trial_id).write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
+    first.settle(specs)
+    second = books_of(run, "launch-0002")
+    second.reconcile(specs)
+    second.expect([(control, 2), (other, 1)])
+    finish(run, other)
+    second.settle(specs)
+    assert other.trial_id not in parents(run)
+    run.trial(control.trial_id).clear_failed()
+    begin(run, control, attempt=2)
+    run.trial(control.trial_id).write_done(result_of(control))
+    second.settle(specs)
+    assert parents(run)[other.trial_id] == f"{control.trial_id}.a2"
+
+
+@pytest.mark.parametrize("how", ["the launch is over", "the driver died"])
+def test_what_waited_is_written_without_its_control(run, specs, how):
+    control, other = specs[:2]
+    books = books_of(run)
+    books.expect([(control, 1), (other, 1)])
+    finish(run, other)
+    books.settle(specs)
+    assert rows(run) == []
+    if how == "the launch is over":
+        books.close(specs)
+    else:
+        books_of(run, "launch-0002").reconcile(specs)
+    assert parents(run) == {other.trial_id: ""}
+
+
+def test_an_early_stop_is_pruned_and_done(run, specs):
+    reason = "empty_filtered_steps: nothing was kept"
+    finish(run, specs[1], status=TrialStatus.STOPPED_EARLY, reason=reason)
+    books_of(run).settle(specs)
+    (row,) = books_of(run).lineage.read().rows
+    assert (row.status, row.notes) == (RowStatus.PRUNED, reason)
+    last = Ledger(run.ledger).read().trials[specs[1].trial_id].last
+    assert (last.event, last.reason) == (LedgerEvent.DONE, reason)
+
+
+@pytest.mark.parametrize(("mode", "is_named"), [("disabled", False), ("offline", True)])
+def test_the_row_names_the_w_and_b_run_as_w_and_b_does(run, specs, mode, is_named):
+    spec = replace(specs[1], config={**specs[1].config, "tracking": {"wandb": mode}})
+    finish(run, spec)
+    books_of(run).settle([spec])
+    (row,) = books_of(run).lineage.read().rows
+    assert row.wandb_id == (wandb_run_id(spec.trial_id) if is_named else "")
 
 
 @pytest.mark.parametrize(

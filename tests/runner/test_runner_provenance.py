@@ -14,11 +14,12 @@ from rltune.runner.provenance import (
     DriverProvenance,
     code_of_worker,
     code_state,
+    earlier_attempts,
     source_digest,
     trial_provenance,
     versions,
 )
-from rltune.spec.audit import SAME_EVERYWHERE
+from rltune.spec.audit_provenance import SAME_EVERYWHERE
 
 CODE_STATE = "from rltune.runner.provenance import code_state as c; import json; s = c(); "
 CODE_STATE += "print(json.dumps([s.commit, s.dirty, s.diff_sha256, s.source_sha256]))"
@@ -123,6 +124,12 @@ def test_provenance_has_every_field_that_the_audit_compares():
         manifest_sha256="m",
     )
     assert set(SAME_EVERYWHERE) <= set(record)
+    (earlier,) = earlier_attempts(record)
+    assert {*SAME_EVERYWHERE, "attempt", "host", "started", "source_sha256"} <= set(earlier)
+    assert all(earlier[name] == record[name] for name in earlier)
+    again = earlier_attempts({**record, "attempt": 3, "earlier": [earlier]})
+    assert [attempt["attempt"] for attempt in again] == [2, 3]
+    assert earlier_attempts({}) == []
     assert record["argv"] == ["rltune", "sweep"]
     assert record["cpu_model"]
 

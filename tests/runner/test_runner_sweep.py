@@ -17,11 +17,12 @@ from rltune.runner.trial import run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.store.failure import TrialFailure
-from rltune.store.files import read_json
+from rltune.store.files import read_json, write_json_atomic
 from rltune.store.ledger import Ledger
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir
 from rltune.types import RowStatus, TrialStatus
+from rltune_envs.splits import Manifest
 
 
 def request_of(loaded, tmp_path: Path, **changes) -> SweepRequest:
@@ -87,6 +88,17 @@ def test_tasks_of_another_plan_are_refused(small, tmp_path):
     run.tasks().write_bytes(other.tasks().read_bytes())
     with pytest.raises(StoreError, match=r"tasks\.json: holds other tasks"):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+
+
+def test_tasks_that_are_trained_on_and_held_out_are_refused(small, tmp_path):
+    run = RunDir(tmp_path / "run").create()
+    specs = expand(small)
+    freeze_all(run, specs)
+    manifest = Manifest.from_json(read_json(run.tasks()))
+    leaky = replace(manifest, heldout=(*manifest.heldout[:-1], manifest.train[0]))
+    write_json_atomic(run.tasks(), leaky.to_json())
+    with pytest.raises(StoreError, match=r"tasks\.json: 1 training tasks are also held out"):
+        freeze_all(run, specs)
 
 
 def test_each_env_section_has_its_own_tasks(small, tmp_path):

@@ -2,6 +2,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import rltune
 from rltune.errors import DivergedError, InterruptedRun
@@ -41,7 +42,7 @@ def test_a_trial_ends_done_and_says_where_it_comes_from(small, make_payload, cap
     assert origin["device"] == "cpu"
     assert (origin["dtype"], origin["engine"], origin["threads"]) == ("float32", "torch", 1)
     assert origin["manifest_sha256"] == read_json(payload.manifest)["sha256"]
-    assert len(origin["weights_sha256"]) == 64
+    assert len(origin["weights_sha256"]) == len(origin["tokenizer_sha256"]) == 64
     assert origin["pid"] == os.getpid()
     assert (origin["attempt"], origin["earlier"]) == (1, [])
     assert origin["argv"] == ["test"]
@@ -93,6 +94,38 @@ def test_a_new_attempt_sets_the_old_marker_aside(small, make_payload):
     assert json.loads((trial.path / "FAILED.1").read_text())["attempt"] == 1
     origin = read_json(trial.provenance)
     assert (origin["attempt"], [old["attempt"] for old in origin["earlier"]]) == (2, [1])
+    (before,) = origin["earlier"]
+    same = ("versions", "weights_sha256", "tokenizer_sha256", "manifest_sha256", "source_sha256")
+    assert {name: before[name] for name in same} == {name: origin[name] for name in same}
+    log = [line.partition("rltune.trial: ")[2] for line in trial.log.read_text().splitlines()]
+    digest = origin["weights_sha256"][:12]
+    assert any(line.startswith(f"policy {digest}, tasks ") for line in log)
+    assert sum(line.startswith("step ") and " tokens/s" in line for line in log) == 1
+
+
+def test_a_model_that_was_replaced_between_attempts_is_refused(
+    write_sweep, make_payload, small_policy, tmp_path
+):
+    folder = tmp_path / "policy"
+    shutil.copytree(small_policy, folder)
+    payload = make_payload(load_sweep(write_sweep(steps=4, checkpoint_every=2)))
+    config = {**payload.spec.config, "policy": {**payload.spec.config["policy"]}}
+    config["policy"]["model"] = str(folder)
+    payload = replace(payload, spec=replace(payload.spec, config=config))
+    trial = TrialDir(payload.folder)
+    first = replace(payload, stop_file=trial.checkpoint(2))
+    assert run_trial(first) is TrialStatus.INTERRUPTED
+
+    weights = load_file(folder / "model.safetensors")
+    changed = {name: tensor + 0.01 for name, tensor in weights.items()}
+    save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+    assert run_trial(replace(payload, attempt=2)) is TrialStatus.FAILED
+    failure = trial.read_failed()
+    assert failure is not None
+    assert failure.reason.startswith("ForeignCheckpointError: ")
+    assert "began with other weights" in failure.reason
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert run_trial(replace(payload, attempt=3)) is TrialStatus.DONE
 
 
 def test_an_interrupted_trial_goes_on_bit_equal(write_sweep, make_payload):

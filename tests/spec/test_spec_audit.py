@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from rltune.spec.audit import TrialRecord, audit_trials
+from rltune.spec import audit
+from rltune.spec.audit import TrialRecord
 from rltune.spec.expand import expand
 from rltune.types import TrialResult, TrialStatus
 
@@ -11,11 +12,14 @@ PROVENANCE = {
     "commit": "c0ffee",
     "dirty": False,
     "diff_sha256": "",
+    "source_sha256": "s",
     "versions": {"torch": "2.13.0", "ray": "2.60.0"},
     "device": "cpu",
     "dtype": "float32",
     "engine": "torch",
+    "threads": 1,
     "weights_sha256": "w",
+    "tokenizer_sha256": "t",
     "manifest_sha256": "m",
     "host": "differs anyway",
 }
@@ -62,8 +66,12 @@ def records(load):
     return [record(spec) for spec in expand(load(overrides=overrides, seeds=[0, 1]))]
 
 
-def lines(records):
-    report = audit_trials(records)
+def audit_trials(records, *, is_driven=True):
+    return audit.audit_trials(records, is_driven=is_driven)
+
+
+def lines(records, *, is_driven=True):
+    report = audit_trials(records, is_driven=is_driven)
     return [str(finding) for finding in (*report.errors, *report.warnings)]
 
 
@@ -103,10 +111,13 @@ def test_equal_trials_pass_and_their_budget_is_counted(records):
         ("commit", "dead", "commit", "'c0ffee'"),
         ("dirty", True, "dirty", "false"),
         ("diff_sha256", "x", "diff_sha256", "''"),
+        ("source_sha256", "x", "source_sha256", "'s'"),
+        ("threads", 2, "threads", "1"),
         ("device", "H100", "device", "'cpu'"),
         ("dtype", "bfloat16", "dtype", "'float32'"),
         ("engine", "vllm", "engine", "'torch'"),
         ("weights_sha256", "x", "weights_sha256", "'w'"),
+        ("tokenizer_sha256", "x", "tokenizer_sha256", "'t'"),
         ("manifest_sha256", "x", "manifest_sha256", "'m'"),
     ],
 )
@@ -135,21 +146,132 @@ def test_a1_what_was_not_recorded_proves_nothing(records):
         f"A1 error: dirty was not recorded in {name(records[0])}. "
         "Run the sweep again from one clean checkout on one kind of machine."
     )
-    assert len(lines(records)) == 8  # every field but commit
+    assert len(lines(records)) == 11  # every field but commit
 
 
-def test_a1_an_axis_over_the_env_has_a_manifest_per_value(records):
-    config = {**records[1].spec.config, "env": {**records[1].spec.config["env"], "size": 7}}
-    other = {**PROVENANCE, "manifest_sha256": "of size 7"}
-    tasks = tuple(
-        {**row, "rollout/task_hash": "x"} if row["step"] else row for row in records[1].metrics
-    )
-    for i in (1, 4):  # the same condition under both seeds
-        spec = replace(records[i].spec, config=config)
-        records[i] = replace(records[i], spec=spec, provenance=other, metrics=tasks)
+def test_a1_records_from_before_there_was_a_field(records):
+    old = {key: value for key, value in PROVENANCE.items() if key != "tokenizer_sha256"}
+    records = [replace(record, provenance=old) for record in records]
     assert lines(records) == []
-    records[4] = replace(records[4], provenance={**other, "manifest_sha256": "m"})
-    assert lines(records)[0].startswith("A1 error: manifest_sha256 differs: 'of size 7' in ")
+    records[0] = replace(
+        records[0], provenance=PROVENANCE
+    )  # some have it: the others prove nothing
+    assert lines(records)[0].startswith("A1 error: tokenizer_sha256 was not recorded in ")
+
+
+EARLIER = {**PROVENANCE, "attempt": 1, "host": "elsewhere", "started": "2026-01-31T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("commit", "dead", "commit was 'dead' in attempt 1 and 'c0ffee'"),
+        ("dirty", True, "dirty was true in attempt 1 and false"),
+        ("diff_sha256", "x", "diff_sha256 was 'x' in attempt 1 and ''"),
+        ("source_sha256", "x", "source_sha256 was 'x' in attempt 1 and 's'"),
+        ("versions", {"torch": "2.12.0", "ray": "2.60.0"},
+         "version of torch was '2.12.0' in attempt 1 and '2.13.0'"),
+        ("versions", {"torch": "2.13.0"},
+         "version of ray was '<absent>' in attempt 1 and '2.60.0'"),
+        ("device", "H100", "device was 'H100' in attempt 1 and 'cpu'"),
+        ("dtype", "bfloat16", "dtype was 'bfloat16' in attempt 1 and 'float32'"),
+        ("engine", "vllm", "engine was 'vllm' in attempt 1 and 'torch'"),
+        ("threads", 4, "threads was 4 in attempt 1 and 1"),
+        ("weights_sha256", "x", "weights_sha256 was 'x' in attempt 1 and 'w'"),
+        ("tokenizer_sha256", "x", "tokenizer_sha256 was 'x' in attempt 1 and 't'"),
+        ("manifest_sha256", "x", "manifest_sha256 was 'x' in attempt 1 and 'm'"),
+    ],
+)  # fmt: skip
+def test_a1_an_earlier_attempt_on_something_else_is_named(records, field, value, shown):
+    """Steps of the first attempt are in the trial, however well the last ones agree."""
+    provenance = {**PROVENANCE, "attempt": 2, "earlier": [{**EARLIER, field: value}]}
+    records[2] = replace(records[2], provenance=provenance)
+    assert lines(records) == [
+        f"A1 error: {name(records[2])}: {shown} in the last one. "
+        "Delete this trial and run it again."
+    ]
+
+
+def test_a1_every_earlier_attempt_is_compared(records):
+    earlier = [{**EARLIER, "commit": "dead"}, {**EARLIER, "attempt": 2}, {**EARLIER, "attempt": 3}]
+    for order in (earlier, earlier[::-1]):
+        provenance = {**PROVENANCE, "attempt": 4, "earlier": order}
+        records[2] = replace(records[2], provenance=provenance)
+        assert [line.split(" in attempt")[0] for line in lines(records)] == [
+            f"A1 error: {name(records[2])}: commit was 'dead'"
+        ]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(EARLIER, id="the same, on another host"),
+        pytest.param({"attempt": 1, "commit": "c0ffee", "threads": None}, id="an old record"),
+        pytest.param({**EARLIER, "commit": "dead", "weights_sha256": ""}, id="had no policy yet"),
+    ],
+)
+def test_a1_earlier_attempts_that_prove_no_difference(records, attempt):
+    provenance = {**PROVENANCE, "attempt": 2, "earlier": [attempt]}
+    records[2] = replace(records[2], provenance=provenance)
+    assert lines(records) == []
+
+
+def of_size_7(record, tasks="x"):
+    """A record whose condition changes the room, and with it every task."""
+    config = {**record.spec.config, "env": {**record.spec.config["env"], "size": 7}}
+    return replace(
+        record,
+        spec=replace(record.spec, config=config),
+        provenance={**PROVENANCE, "manifest_sha256": "of size 7"},
+        metrics=tuple(
+            {**row, "rollout/task_hash": tasks} if row["step"] else row for row in record.metrics
+        ),
+        heldout=tuple({**gate, "tasks_sha256": "of size 7"} for gate in record.heldout),
+    )
+
+
+def test_an_axis_over_the_tasks_is_said_and_is_not_ok(records):
+    for i in (1, 4):  # the same condition under both seeds
+        records[i] = of_size_7(records[i])
+    report = audit_trials(records)
+    assert report.errors == ()
+    assert [str(finding).split(":")[0] for finding in report.warnings] == ["A1 warning"] + [
+        "A2 warning"
+    ] * 2 + ["A5 warning"]
+    said = [finding.message for finding in report.warnings]
+    assert said[0].startswith("manifest_sha256 differs with env.size: 'm' in ")
+    assert said[1].startswith("seed 0 drew other tasks with env.size from step 1 on: ")
+    assert said[2].startswith("seed 1 drew other tasks with env.size from step 1 on: ")
+    assert said[3].startswith("held-out tasks_sha256 differs with env.size: 'h' in ")
+    assert said[3].endswith(f"'of size 7' in {name(records[1])}, {name(records[4])}.")
+
+
+def test_an_axis_over_the_tasks_excuses_no_difference_within_a_condition(records):
+    for i in (1, 4):
+        records[i] = of_size_7(records[i])
+    provenance = {**records[4].provenance, "manifest_sha256": "m"}
+    records[4] = replace(records[4], provenance=provenance, heldout=records[0].heldout)
+    errors = [finding.message for finding in audit_trials(records).errors]
+    assert errors[0].startswith("manifest_sha256 differs: 'of size 7' in ")
+    assert errors[1].startswith("held-out tasks_sha256 differs: 'of size 7' in ")
+    assert len(errors) == 2
+    # two conditions of one size must draw the same tasks
+    other = [*records[:1], of_size_7(records[1]), of_size_7(records[2], tasks="y"), *records[3:]]
+    assert any(
+        finding.message.startswith("seed 0 drew other tasks from step 1 on: 'x' in ")
+        for finding in audit_trials(other).errors
+    )
+
+
+@pytest.mark.parametrize("key", ["prompt", "format_penalty"])
+def test_an_axis_of_the_env_that_leaves_the_tasks_alone_excuses_nothing(records, key):
+    """Grouping by the whole env section would compare each condition with itself only."""
+    config = {**records[1].spec.config, "env": {**records[1].spec.config["env"], key: -0.5}}
+    spec = replace(records[1].spec, config=config)
+    assert lines([replace(records[1], spec=spec), *records[2:]]) == []
+    other = of_size_7(records[1])
+    records[1] = replace(other, spec=spec)
+    assert [line[:8] for line in lines(records)] == ["A1 error", "A2 error", "A5 error"]
 
 
 def test_a2_first_step_with_other_prompts_is_named(records):
@@ -251,9 +373,23 @@ def test_a4_named_ends_are_warnings(records):
     ]
 
 
+def test_a4_a_trial_that_nobody_drives_is_a_silent_shortfall(records):
+    records[0] = cut(records[0], 2)
+    assert lines(records, is_driven=False) == [
+        f"A4 error: {name(records[0])} is at step 2 of 4, has no marker, and nobody drives it. "
+        f"{RESUME}"
+    ]
+    assert lines(records, is_driven=True) == [
+        f"A4 warning: {name(records[0])} is at step 2 of 4. Wait for its driver."
+    ]
+
+
 def test_a4_pending_trials_are_named_and_break_nothing(records):
     records[0] = TrialRecord(spec=records[0].spec, provenance={})
-    assert lines(records) == [f"A4 warning: {name(records[0])} has not started. {RESUME}"]
+    for is_driven in (True, False):
+        assert lines(records, is_driven=is_driven) == [
+            f"A4 warning: {name(records[0])} has not started. {RESUME}"
+        ]
 
 
 def test_a4_a_marker_that_the_metrics_do_not_support(records):

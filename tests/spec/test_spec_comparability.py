@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rltune.spec import hidden_axes
 from rltune.spec.comparability import check_sweep
 from rltune.spec.findings import RULES, Severity
 from rltune.spec.isolation import check_conditions
@@ -151,9 +152,18 @@ def test_s3_asks_for_the_rest_of_the_filter_only_when_it_filters(load):
     report = check_sweep(load(("value: 1.0", "value: 0.9")))
     assert [finding.rule for finding in report.errors] == ["S3"]
     assert report.errors[0].remedy == (
-        "Write under hold: rollout_filter.mode: 'softmax', rollout_filter.on_drop: 'drop', "
-        "rollout_filter.loss_scaling: 'none'."
+        "Write under hold: rollout_filter.mode: 'softmax', "
+        "rollout_filter.metric: 'reward_variance', rollout_filter.type: 'largest', "
+        "rollout_filter.on_drop: 'drop', rollout_filter.loss_scaling: 'none'."
     )
+
+
+def test_s3_asks_for_the_kind_of_kl_only_where_there_is_one(load):
+    (finding,) = check_sweep(load((HOLD, ""))).errors
+    assert finding.rule == "S3"
+    assert finding.remedy == "Write under hold: loss.kl_type: 'k2'."
+    without = axis("loss.clip_high", "[0.2, 0.3]", "0.2")  # holds kl_loss_coef at 0, no kl_type
+    assert check_sweep(load(*without)).errors == ()
 
 
 def test_s3_asks_for_the_rest_of_the_filter_when_one_condition_filters(load):
@@ -244,6 +254,12 @@ def test_s6_sees_keys_without_effect_and_keys_outside_the_identity(load):
         "loss.kl_type (loss.use_kl_loss is false). "
         "Remove one of them, or give them different values."
     ]
+    (found,) = check_sweep(
+        load(*axis("rollout_filter.empty_stop_steps", "[5, 6]", "5"))
+    ).errors  # a filter that drops nothing never leaves nothing
+    assert (found.rule, "empty_stop_steps (the filter drops nothing)" in found.message) == (
+        "S6", True,
+    )  # fmt: skip
     assert [finding.rule for finding in check_sweep(
         load(*axis("checkpoint.every", "[10, 20]", "10"))
     ).errors] == ["S6"]  # fmt: skip
@@ -275,7 +291,8 @@ def test_s8_accepted_with_a_reason_stays_visible(load, key):
 
 FILTER = (
     "    include_zero: true\n",
-    "    include_zero: true\n    mode: softmax\n    on_drop: drop\n    loss_scaling: none\n",
+    "    include_zero: true\n    mode: softmax\n    metric: reward_variance\n    type: largest\n"
+    "    on_drop: drop\n    loss_scaling: none\n",
 )
 
 
@@ -298,11 +315,77 @@ def test_s8_filter_findings_and_their_remedies(load):
 
 def test_s8_normaliser_that_follows_the_axis(load):
     changes = axis("env.max_turns", "[5, 6]", "5")
-    assert codes(load, *changes) == ["S8.normaliser"]
+    assert "S8.normaliser" in codes(load, *changes)
     norm = "  loss.kl_loss_coef: 0.0\n  loss.aggregation: seq-mean-token-sum-norm\n"
-    assert codes(load, *axis("env.max_turns", "[5, 6]", "5", hold=norm)) == []
+    assert "S8.normaliser" not in codes(load, *axis("env.max_turns", "[5, 6]", "5", hold=norm))
     changes = axis("loss.aggregation", "[token-mean, seq-mean-token-sum]", "token-mean")
     assert codes(load, *changes) == ["S8.normaliser"]
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("env.size", "[6, 7]"),
+        ("env.boxes", "[1, 2]"),
+        ("env.search_depth", "[100, 30]"),
+        ("env.max_actions", "[10, 9]"),
+        ("env.max_turns", "[5, 6]"),
+        ("env.max_actions_per_turn", "[2, 3]"),
+        ("env.split_seed", "[0, 1]"),
+        ("env.train_tasks", "[4096, 64]"),
+        ("gate.tasks", "[256, 128]"),
+    ],
+)
+def test_s8_axis_that_changes_the_frozen_tasks(load, key, values):
+    changes = axis(key, values, values[1:].partition(",")[0])
+    found = {finding.code: finding for finding in check_sweep(load(*changes)).warnings}
+    assert found["S8.tasks"].message == (
+        f"{key} changes the frozen tasks, or their floor and ceiling: conditions are not trained "
+        "and evaluated on the same ones."
+    )
+    accepted = load(*changes, ("seeds:", "accept: {S8.tasks: it is the question}\nseeds:"))
+    (reason,) = [f.accepted_reason for f in check_sweep(accepted).warnings if f.code == "S8.tasks"]
+    assert reason == "it is the question"
+
+
+def test_s8_an_axis_of_the_env_that_keeps_the_tasks(load):
+    for key, values in (("format_penalty", "[-0.1, 0.0]"), ("prompt", "[natural, compact]")):
+        changes = axis(f"env.{key}", values, values[1:].partition(",")[0])
+        model = ("loss.entropy", "policy.model: mine\n  loss.entropy")  # reads both prompts
+        assert "S8.tasks" not in codes(load, *changes, model)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("env.size", 7),
+        ("env.boxes", 2),
+        ("env.search_depth", 30),
+        ("env.max_actions", 9),
+        ("env.max_turns", 6),
+        ("env.max_actions_per_turn", 3),
+        ("env.split_seed", 1),
+        ("gate.tasks", 2049),
+    ],
+)
+def test_s8_levels_that_the_tiny_policy_was_taught(load, key, value):
+    (finding,) = check_sweep(load(overrides=[f"{key}={value}"])).warnings
+    assert finding.code == "S8.seen_tasks"
+    assert f"with {key} as in 3 conditions (kl_loss_coef=0.0, " in finding.message
+    # a policy of one's own was not taught by these demonstrations
+    other = load(overrides=[f"{key}={value}", "policy.model=mine"])
+    assert check_sweep(other).warnings == ()
+
+
+@pytest.mark.parametrize("override", ["gate.tasks=2048", "env.train_tasks=9", "gate.every=3"])
+def test_s8_levels_that_the_tiny_policy_was_not_taught(load, override):
+    assert check_sweep(load(overrides=[override])).warnings == ()
+
+
+def test_the_unseen_tasks_are_those_of_the_warm_start():
+    """Read, not imported: it imports torch."""
+    path = Path(hidden_axes.__file__).parents[1] / "trainer" / "warmstart.py"
+    assert f"\nHELDOUT_TASKS = {hidden_axes.UNSEEN_TASKS}  #" in path.read_text(encoding="utf-8")
 
 
 def test_s8_number_of_updates_follows_the_axis(load):

@@ -177,6 +177,26 @@ SWEEP_FILE_CASES = {
         ["toy.yaml:7: hold.loss.entropy_coeff: cannot be resolved: "
          "Interpolation key 'optim.lrr' not found."],
     ),
+    "resolver": (
+        ("loss.entropy_coeff: 0.0", "loss.entropy_coeff: ${oc.env:HOME}"),
+        ["toy.yaml:7: hold.loss.entropy_coeff: '${oc.env:HOME}' is more than a reference to a key, "
+         "such as a resolver. Write the value itself; only ${section.key} is resolved here."],
+    ),
+    "interpolation in an interpolation": (
+        ("loss.entropy_coeff: 0.0", "loss.entropy_coeff: ${optim.${x}}"),
+        ["toy.yaml:7: hold.loss.entropy_coeff: '${optim.${x}}' is more than a reference to a key, "
+         "such as a resolver. Write the value itself; only ${section.key} is resolved here."],
+    ),
+    "seed by interpolation": (
+        ("loss.entropy_coeff: 0.0", "env.split_seed: ${seed}"),
+        ["toy.yaml:7: hold.env.split_seed: '${seed}' would be 0 in every trial: the seed is filled "
+         "in per trial. Write the value; every stream has the seed."],
+    ),
+    "seed by a relative interpolation": (
+        ("loss.entropy_coeff: 0.0", "env.split_seed: ${..seed}"),
+        ["toy.yaml:7: hold.env.split_seed: '${..seed}' would be 0 in every trial: the seed is "
+         "filled in per trial. Write the value; every stream has the seed."],
+    ),
     "placeholder": (
         ("loss.entropy_coeff: 0.0", "loss.entropy_coeff: ???"),
         ["toy.yaml:7: hold.loss.entropy_coeff: '???' is a placeholder. Give a value."],
@@ -414,8 +434,7 @@ def test_configs_beside_the_sweep_win_over_shipped_ones(tmp_path, load):
         load_sweep(sweeps / "toy.yaml")
 
 
-def test_bundles_are_values_of_one_axis(load):
-    loaded = load(
+BUNDLES = (
         ("  rollout_filter:\n    strategy: top_p\n    value: 1.0\n    include_zero: true\n",
          "  rollout_filter.strategy: top_p\n  loss.kl_loss_coef: 0.0\n"),
         ("key: loss.kl_loss_coef", "key: rollout_filter"),
@@ -424,7 +443,35 @@ def test_bundles_are_values_of_one_axis(load):
         ("control: 0.0", "control: nofilter\n  expect: {0.9: '+0.05 success'}"),
         ("  coupled:\n    - key: loss.use_kl_loss\n", ""),
         ('      rule: "value > 0"\n      why: one switch\n', ""),
-    )  # fmt: skip
+)  # fmt: skip
+WHY = ("seeds:", "  why: no filter takes both keys\nseeds:")
+
+
+def test_bundles_need_a_reason(problems, load):
+    """Several keys in one value are several knobs until somebody says why they are one."""
+    missing = (
+        "toy.yaml:10: axis.why: 'why' is missing: value 0.9 sets 2 keys, rollout_filter.value, "
+        "rollout_filter.include_zero. "
+        "Write in a sentence why they are one intervention, or set one key per value."
+    )
+    assert problems(*BUNDLES) == [missing]
+    assert problems(*BUNDLES, ("seeds:", "  why: ' '\nseeds:")) == [
+        "toy.yaml:15: axis.why: ' ' is blank. Write a reason, for the reader of the figure."
+    ]
+    one_key = (", include_zero: false}, ", "}, ")
+    assert problems(*BUNDLES, one_key)[0].split(": ")[3].startswith("value nofilter sets 2 keys")
+    both = ((", include_zero: false}, ", "}, "), (", include_zero: true}}", "}}"))
+    assert load(*BUNDLES, *both).spec.axis.why is None
+
+
+def test_interpolation_on_the_command_line(problems):
+    assert problems(overrides=["env.split_seed=${seed}"])[0].startswith(
+        "--set env.split_seed=${seed}: env.split_seed: '${seed}' would be 0 in every trial"
+    )
+
+
+def test_bundles_are_values_of_one_axis(load):
+    loaded = load(*BUNDLES, WHY)
     low, control = loaded.conditions
     assert (low.label, low.value, low.expected_delta) == (
         "rollout_filter=0.9",

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import SpecError
+from rltune.spec.comparability import check_sweep
 from rltune.spec.load import load_sweep
 from rltune.spec.protocol import check_protocol
 
@@ -81,6 +82,10 @@ def test_an_axis_outside_the_free_keys_is_refused(two):
         "S9 error: b.yaml moves critic.lr, which protocol pair does not free. "
         "Add the key under free in protocol pair with a reason, or leave the protocol."
     ]
+    report = check_sweep(sweeps[1])  # no other file is needed to see it
+    assert not report.ok
+    assert report.errors == check_protocol(sweeps)
+    assert check_sweep(sweeps[0]).ok
 
 
 def test_sweeps_without_a_protocol_are_skipped(load):

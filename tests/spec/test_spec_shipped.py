@@ -86,6 +86,16 @@ def test_the_base_spells_out_every_key_with_the_schema_default():
     assert base.data == defaults
 
 
+def test_every_run_is_mirrored_without_an_account_unless_it_says_otherwise():
+    config = load_sweep(ROOT / "sweeps/kl.yaml").control.config
+    assert (config["tracking"]["wandb"], config["tracking"]["project"]) == ("offline", None)
+
+
+def test_the_filter_of_several_keys_says_why_they_are_one():
+    axis = load_sweep(ROOT / "sweeps/rv_filter.yaml").spec.axis
+    assert "no filter at all" in axis.why
+
+
 def test_paper_is_the_published_protocol():
     config = load_sweep(ROOT / "sweeps/kl.yaml", profile="paper").control.config
     assert config["policy"] == {"model": "Qwen/Qwen2.5-3B", "dtype": "bfloat16", "template": "auto"}

@@ -9,7 +9,7 @@ from rltune.errors import DivergedError, InterruptedRun, StoreError, TrialError
 from rltune.store.digest import metrics_digest
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.jsonl import append_jsonl, append_jsonl_many
-from rltune.store.rundir import RunDir, heartbeat, trial_status
+from rltune.store.rundir import RunDir, trial_status
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 RESULT = TrialResult(
@@ -88,11 +88,9 @@ def test_a_result_with_nan_round_trips(trial):
 
 def test_status_follows_from_the_files(trial):
     assert trial_status(trial) is TrialStatus.PENDING
-    assert heartbeat(trial) is None
     trial.provenance.write_text("{}")
     assert trial_status(trial) is TrialStatus.RUNNING
     append_jsonl(trial.metrics, {"step": 0})
-    assert heartbeat(trial) == trial.metrics.stat().st_mtime
     trial.write_failed(TrialFailure(RowStatus.CRASH, "OOM", step=3, attempt=2))
     assert trial_status(trial) is TrialStatus.FAILED
     trial.clear_failed()

@@ -2,11 +2,12 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rltune.track.make import make_trackers, wandb_run
+from rltune.track.make import make_trackers, wandb_id, wandb_run
 from rltune.track.wandb_tracker import WandbTracker, wandb_run_id
 from rltune.types import TrialSpec, TrialStatus
 
@@ -43,6 +44,20 @@ def test_run_ids_are_legal_stable_and_different():
     assert len(set(made)) == len(odd)
     assert made == [wandb_run_id(name) for name in odd]
     assert all(len(name) <= 100 and not set(":;,#?/' ") & set(name) for name in made)
+
+
+def test_the_project_is_named_after_the_sweep_unless_given(tmp_path):
+    projects = [
+        wandb_run(SPEC, tmp_path, mode="offline", project=name).project for name in (None, "mine")
+    ]
+    assert projects == [SPEC.sweep, "mine"]
+
+
+def test_a_trial_without_w_and_b_has_no_run_id():
+    odd = replace(SPEC, trial_id="a:b", config={"tracking": {"wandb": "offline"}})
+    assert wandb_id(odd) == wandb_run_id("a:b") != "a:b"
+    assert wandb_id(replace(odd, config={"tracking": {"wandb": "disabled"}})) == ""
+    assert wandb_id(SPEC) == ""  # a config that does not say
 
 
 def test_disabled_means_that_wandb_is_not_even_imported(tmp_path):

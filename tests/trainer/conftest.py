@@ -46,6 +46,8 @@ class UpEnv(TextEnv):
             truncated=self._turn == 3 and not success,
             success=success,
             is_valid=response.endswith("</answer>"),
+            n_invalid=int(not response.endswith("</answer>")),
+            n_over_limit=response.count("Left"),
         )
 
     def task(self, seed):
@@ -116,6 +118,7 @@ class Trial:
     make_policy: object
     is_constant: bool = False
     warnings: list = field(default_factory=list)
+    lines: list = field(default_factory=list)
     policy: object = None
 
     def run(self, *, stop_at=None, die_at=None, config_hash=HASH, make_engine=None, mode="max"):
@@ -135,6 +138,7 @@ class Trial:
             metric_mode=mode,
             should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
             warn=self.warnings.append,
+            say=self.lines.append,
         )
         return train(job)
 

@@ -37,7 +37,7 @@ def batch_of(rewards, group, mask):
 def signals_of(batch, *, values=None, logp=0.0):
     shape = batch.ids_NT.shape
     values_NT = None if values is None else torch.tensor(values, dtype=torch.float32)
-    return Signals(torch.full(shape, logp), torch.zeros(shape), None, values_NT)
+    return Signals(torch.full(shape, logp), None, values_NT)
 
 
 FOUR = batch_of(
@@ -121,15 +121,18 @@ def test_masked_rows_do_not_reach_the_advantages_of_others(config):
     assert (got.advantages_NT[2:] == 0).all()
 
 
-def turn(sampled, *, stop=StopReason.STOP, is_valid=True):
-    n = len(sampled)
-    return Turn((1,), tuple(sampled), (0.0,) * n, stop, "", "", (), 0.0, is_valid)
+def turn(sampled, *, stop=StopReason.STOP, is_valid=True, n_over_limit=0):
+    n, n_invalid = len(sampled), int(not is_valid)
+    logprobs = (0.0,) * n
+    return Turn(
+        (1,), tuple(sampled), logprobs, stop, "", "", (), 0.0, is_valid, n_invalid, n_over_limit
+    )
 
 
 def test_rollout_metrics_by_hand():
     cut = turn([4] * 6, stop=StopReason.LENGTH, is_valid=False)
     rows = [  # (turns, reward, success) of two groups of two
-        ((turn([4, 3]), turn([3])), 3.0, True),
+        ((turn([4, 3], n_over_limit=3), turn([3])), 3.0, True),
         ((cut,), 1.0, False),
         ((turn([4, 3]),), 2.0, False),
         ((), 2.0, False),
@@ -147,6 +150,7 @@ def test_rollout_metrics_by_hand():
         "rollout/filter_kept_ratio": 0.5,
         "rollout/filter_zero_count": 1.0,
         "rollout/invalid_action_rate": 0.25,  # one of four turns
+        "rollout/over_limit_actions": 0.75,  # 3 in four turns
         "rollout/turns": 1.0,
         "response_length/mean": 2.75,  # (2 + 1 + 6 + 2) / 4
         "response_length/max": 6.0,

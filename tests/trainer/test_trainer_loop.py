@@ -27,7 +27,12 @@ EVERY_STEP = {
     *(f"response_length/{stat}" for stat in ("mean", "max", "min", "clip_ratio")),
     *("rollout/success_rate", "rollout/reward_mean", "rollout/in_group_reward_std"),
     *("rollout/filter_kept_ratio", "rollout/filter_zero_count", "rollout/invalid_action_rate"),
-    *("rollout/turns", "rollout/task_hash", "rollout/empty_after_filter"),
+    *(
+        "rollout/over_limit_actions",
+        "rollout/turns",
+        "rollout/task_hash",
+        "rollout/empty_after_filter",
+    ),
     *("rollout_corr/logprob_diff_max", "rollout_corr/kl"),
     *("timing_s/collect", "timing_s/score", "timing_s/update", "timing_s/sync"),
     *("timing_s/checkpoint", "perf/tokens_per_s"),
@@ -69,6 +74,12 @@ def test_what_is_recorded(make_trial, changes, more):
     names = {"group", "kept", "member", "reward", "step", "success"}
     names |= {"task_id", "task_seed", "truncated", "turns"}
     assert all(set(row) == names for row in episodes)
+    turns = [turn for row in episodes for turn in row["turns"]]
+    names = {"response", "actions", "reward", "is_valid", "n_invalid", "n_over_limit"}
+    assert all(set(turn) == names for turn in turns)
+    assert {(turn["is_valid"], turn["n_invalid"]) for turn in turns} == {(True, 0), (False, 1)}
+    assert all(turn["n_over_limit"] == turn["response"].count("Left") for turn in turns)
+    assert any(turn["n_over_limit"] for turn in turns)
     heldout = read_jsonl(trial.folder.heldout).rows
     assert [(row["step"], row["n"], row["temperature"]) for row in heldout] == [
         (step, 5, 1.0) for step in (0, 2, 4)
@@ -78,6 +89,23 @@ def test_what_is_recorded(make_trial, changes, more):
     assert result.status is TrialStatus.DONE
     rates = [row["rollout/success_rate"] for row in trial.rows[1:]]
     assert result.pool_metric == pytest.approx(sum(rates) / 4)
+
+
+def test_a_healthy_trial_says_a_line_at_the_start_and_one_a_gate(make_trial, make_manifest):
+    trial = make_trial()
+    trial.run()
+    start, *gates = trial.lines
+    digests = trial.policy.weights_sha256[:12], make_manifest().sha256[:12]
+    assert start == "policy {}, tasks {}, from the start".format(*digests)
+    rows = {row["step"]: row for row in trial.rows}
+    metric = "heldout/reward_mean"
+    assert gates == [
+        f"step 0: {metric} {rows[0][metric]:.4g}",
+        *(
+            f"step {s}: {metric} {rows[s][metric]:.4g}, {rows[s]['perf/tokens_per_s']:.0f} tokens/s"
+            for s in (2, 4)
+        ),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["grpo", "gae"])
@@ -102,7 +130,7 @@ NOTHING = {"rollout_filter": {"include_zero": False}, "optim__weight_decay": 0.0
 def test_when_no_group_is_left_the_step_is_skipped_and_counted(make_trial):
     trial = make_trial(is_constant=True, **NOTHING)
     result = trial.run()
-    assert result.status is TrialStatus.DONE
+    assert result.status is TrialStatus.DONE  # four empty steps; five would end it early
     assert result.budget["optimizer_steps"] == 0
     assert result.budget["rollouts"] == 32
     assert [row["rollout/empty_after_filter"] for row in trial.rows[1:]] == [1.0] * 4

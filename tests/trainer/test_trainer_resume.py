@@ -2,10 +2,12 @@
 
 import json
 import os
+import time
 from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
 
 from rltune.errors import CheckpointError, InterruptedRun
 from rltune.policy.load import weights_digest
@@ -166,7 +168,9 @@ def test_with_all_checkpoints_torn_a_trial_starts_from_its_first_weights(make_tr
 @pytest.mark.parametrize("tear", TORN)
 def test_nothing_of_a_torn_checkpoint_is_loaded(make_trial, small_policy, tear):
     trial = make_trial(**KINDS["gae-own"])
-    saved = make_learner(small_policy(seed=1), trial.config)
+    saved = make_learner(small_policy(), trial.config)
+    with torch.no_grad():
+        next(saved.policy.model.parameters()).add_(1)
     folder = save_checkpoint(trial.folder, saved, Progress(step=5), config_hash="a" * 64)
     TORN[tear](folder)
     learner = make_learner(small_policy(), trial.config)
@@ -178,15 +182,6 @@ def test_nothing_of_a_torn_checkpoint_is_loaded(make_trial, small_policy, tear):
     after = [weights_digest(module) for module in (learner.policy.model, learner.critic)]
     assert after == before
     assert (trial.folder.checkpoints / "torn-step-000005").is_dir()
-
-
-def test_the_weights_of_another_architecture_are_refused(make_trial, small_policy):
-    trial = make_trial(**STEPS)
-    with pytest.raises(InterruptedRun):
-        trial.run(stop_at=1)
-    trial.make_policy = lambda: small_policy(hidden_size=16)
-    trial.run()
-    assert "does not hold the parameters of Qwen2ForCausalLM" in trial.warnings[0]
 
 
 def files(trial):
@@ -204,6 +199,55 @@ def test_a_checkpoint_of_another_config_is_refused_and_left_alone(make_trial):
     ):
         trial.run(config_hash="d" * 64)
     assert files(trial) == before
+
+
+def other_end(policy):
+    return replace(policy, tokenizer_sha256="0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        pytest.param(lambda make: make(seed=1), "weights", id="weights"),
+        pytest.param(lambda make: make(hidden_size=16), "weights", id="architecture"),
+        pytest.param(lambda make: other_end(make()), "tokenizer", id="tokenizer"),
+    ],
+)
+def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
+    make_trial, small_policy, changed, name
+):
+    """The folder of policy.model holds something else now; the KL would be to that."""
+    trial = make_trial(**STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    before = files(trial)
+    trial.make_policy = lambda: changed(small_policy)
+    with pytest.raises(
+        CheckpointError,
+        match=rf"step-000003 began with other {name} \(\w{{10}}\) than policy\.model now holds "
+        r"\(\w{10}\)\. Put the model back as it was, or move the trial's folder away",
+    ):
+        trial.run()
+    assert files(trial) == before
+    trial.make_policy = small_policy
+    assert trial.run().final_step == 6
+
+
+def test_the_time_of_all_attempts_is_counted(make_trial):
+    trial = make_trial(**STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    path = trial.folder.checkpoint(3) / "state.json"
+    state = json.loads(path.read_text())
+    progress = state["progress"]
+    assert progress["total_s"] >= progress["train_s"] > 0
+    progress["total_s"] += 1000
+    path.write_text(json.dumps(state))
+    began = time.monotonic()
+    result = trial.run()
+    own_s = time.monotonic() - began
+    assert 0 < result.total_s - progress["total_s"] <= own_s
+    assert trial.lines[-2].endswith("resumed from step 3")
 
 
 def gates(trial):

@@ -1,0 +1,57 @@
+"""What a trial's process is given: threads and a device.
+
+Torch is imported late: its thread pools read the environment when they are first loaded.
+"""
+
+import logging
+import os
+import sys
+
+from rltune.errors import Problem, ResourceError
+from rltune.spec.schema import TrialConfig
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def set_environment(config: TrialConfig) -> None:
+    """Set what torch reads at its first import: threads, and no GPU unless one is reserved."""
+    if "torch" in sys.modules:
+        return
+    for name in THREAD_VARIABLES:
+        os.environ[name] = str(config.resources.threads)
+    if config.resources.gpus == 0:  # Ray leaves the parent's devices visible
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def set_threads(threads: int) -> None:
+    """Give torch its threads: the last bit of a sum may depend on how it was divided."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        try:
+            torch.set_num_interop_threads(1)
+        except RuntimeError:  # parallel work has begun in this process; results do not depend on it
+            logging.getLogger(__name__).debug("inter-op threads stay as they are")
+
+
+def device_of(config: TrialConfig) -> str:
+    """Return the torch device that the reserved resources stand for.
+
+    Raises:
+        ResourceError: A GPU is reserved and torch sees none.
+
+    """
+    if config.resources.gpus == 0:
+        return "cpu"
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ResourceError(
+            Problem(
+                "resources.gpus",
+                f"{config.resources.gpus:g} GPUs are asked for and torch sees none here.",
+                action="Install a CUDA build of torch, or set resources.gpus to 0.",
+            )
+        )
+    return "cuda"

@@ -1,0 +1,161 @@
+"""The supervised start: what is shown, what of it is learned, and what is written."""
+
+import itertools
+import json
+import math
+import random
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from rltune.policy.load import load_policy, weights_digest
+from rltune.policy.tiny import SHIPPED, tiny_model, tiny_tokenizer
+from rltune.spec.schema import SokobanConfig
+from rltune.trainer import warmstart as module
+from rltune.trainer.tasks import env_maker
+from rltune.trainer.warmstart import DemonstratedTurn, Recipe, demonstrations, encode, warmstart
+
+
+@pytest.fixture
+def env():
+    return env_maker(SokobanConfig(prompt="compact"))()
+
+
+def load(model):
+    return load_policy(
+        str(model),
+        dtype="float32",
+        template="plain",
+        is_bare=True,
+        env_kind="sokoban",
+        device="cpu",
+    )
+
+
+def test_encode_by_hand():
+    # <pad> 0, <unk> 1, <answer> 2, </answer> 3, || 4, Up 5, Down 6, Left 7, Right 8, then # _ O X
+    turns = [
+        DemonstratedTurn("#_<answer>", "Up||Down</answer>", is_expert=True),
+        DemonstratedTurn("OX<answer>", "Left</answer>", is_expert=False),
+        DemonstratedTurn("_<answer>", "Right</answer>", is_expert=True),
+    ]
+    example = encode(tiny_tokenizer(), turns)
+    parts = [[9, 10, 2], [5, 4, 6, 3], [11, 12, 2], [7, 3], [10, 2], [8, 3]]
+    assert example.ids == [token for part in parts for token in part]
+    is_answer = [0] * 3 + [1] * 4 + [0] * 3 + [0] * 2 + [0] * 2 + [1] * 2
+    is_text = [0] * 3 + [0] * 4 + [1] * 3 + [0] * 2 + [1] * 2 + [0] * 2  # not the first board
+    assert [int(value) for value in example.is_answer] == is_answer
+    assert [int(value) for value in example.is_text] == is_text
+
+
+def starts(stream, n):
+    return [turns[0].prompt for turns in itertools.islice(stream, n)]
+
+
+def test_no_held_out_task_is_ever_shown(env):
+    seeds = itertools.count(module._DEMONSTRATIONS)
+    tasks = [env.task(seed) for seed in itertools.islice(seeds, 40)]
+    excluded = {task.content_hash for task in tasks[::3]}
+    allowed = [task for task in tasks if task.content_hash not in excluded]
+    assert 0 < len(allowed) < len(tasks)
+    shown = starts(demonstrations(env, seed=0, excluded=excluded, noise=0.25), len(allowed))
+    want = [env.reset(seed=task.seed) + env.response_prefix for task in allowed]
+    assert shown == want
+    assert starts(demonstrations(env, seed=0, excluded=set(), noise=0.25), 40) != want
+
+
+def test_demonstrations_of_two_seeds_differ(env):
+    one, other = (
+        starts(demonstrations(env, seed=seed, excluded=set(), noise=0.0), 8) for seed in (0, 1)
+    )
+    assert not set(one) & set(other)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, 1.0])
+def test_turns_are_noise_as_often_as_asked(env, noise):
+    shown = itertools.islice(demonstrations(env, seed=0, excluded=set(), noise=noise), 100)
+    turns = [turn for demonstration in shown for turn in demonstration]
+    share = sum(not turn.is_expert for turn in turns) / len(turns)
+    # four standard errors of some 250 turns
+    assert share == pytest.approx(noise, abs=4 * math.sqrt(noise * (1 - noise) / len(turns)))
+
+
+def test_a_turn_that_is_called_expert_is_the_expert_s(env):
+    """Replayed: noise moves the box to odd places, and the expert answers from there."""
+    seen = set()
+    for seed in range(20):
+        demonstration = module._demonstration(env, seed, random.Random(seed), 0.5)
+        env.reset(seed=seed)
+        for turn in demonstration:
+            response = env.response_prefix + turn.response
+            is_expert_s = response == env.format_response(env.expert_actions())
+            seen.add((turn.is_expert, is_expert_s))
+            env.step(response)
+    assert seen >= {(True, True), (False, False)}
+    assert (True, False) not in seen
+
+
+def learned(change):
+    """Return the gradients of one step on a demonstration, a noise turn's answer changed."""
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer()
+    policy = module.assemble(
+        tiny_model(len(tokenizer), hidden_size=16, layers=1, heads=2),
+        tokenizer,
+        template="plain",
+        is_bare=True,
+    )
+    turns = [
+        DemonstratedTurn("#<answer>", "Up</answer>", is_expert=True),
+        DemonstratedTurn("_<answer>", change, is_expert=False),
+    ]
+    optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.0)
+    module._learn(policy, [encode(tokenizer, turns)], optimizer, Recipe())
+    return [parameter.grad.clone() for parameter in policy.model.parameters()]
+
+
+def test_the_answer_of_a_noise_turn_is_not_learned():
+    # Nothing comes after it, so as context it does not count either.
+    one, other = learned("Left</answer>"), learned("Down</answer>")
+    assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(one, other, strict=True))
+    assert any(gradient.abs().sum() > 0 for gradient in one)
+
+
+def test_two_steps_write_a_folder_that_loads_and_says_where_it_comes_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "HELDOUT_TASKS", 8)
+    monkeypatch.setattr(module, "PROBE_TASKS", 4)
+    said = []
+    recipe = Recipe(batch=2)
+    reached = warmstart(
+        "sokoban",
+        tmp_path / "out",
+        seed=3,
+        target=1.1,
+        max_steps=2,
+        threads=1,
+        say=said.append,
+        recipe=recipe,
+    )
+    policy = load(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "warmstart.json").read_text()) == {
+        "env": "sokoban",
+        "seed": 3,
+        "steps": 2,
+        "threads": 1,
+        "target": 1.1,
+        "reached": reached,
+        "recipe": asdict(recipe),
+        "weights_sha256": policy.weights_sha256,
+    }
+    assert len(said) == 1
+    torch.manual_seed(3)
+    untrained = tiny_model(len(tiny_tokenizer()))
+    assert weights_digest(untrained) != policy.weights_sha256
+
+
+@pytest.mark.parametrize("folder", sorted(SHIPPED.iterdir()), ids=lambda folder: folder.name)
+def test_the_shipped_weights_are_those_that_their_record_names(folder: Path):
+    facts = json.loads((folder / "warmstart.json").read_text())
+    assert facts["weights_sha256"] == load(folder).weights_sha256
