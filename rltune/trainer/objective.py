@@ -157,11 +157,10 @@ def _backward(
     )
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    if scores.tokens.entropy_M is not None:
-        entropy = masked_sum(zeros.masked_scatter(mask, scores.tokens.entropy_M), mask) / n_tokens
-        sums["actor/entropy"] += entropy.item()
-        if loss.entropy_coeff:
-            total = total - loss.entropy_coeff * entropy
+    entropy = _entropy(scores, mask) / n_tokens
+    sums["actor/entropy"] += entropy.item()
+    if loss.entropy_coeff:
+        total = total - loss.entropy_coeff * entropy
     if data.signals.ref_logp_NT is not None:
         kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
         kl = masked_sum(kl_BT, mask) / n_tokens
@@ -173,6 +172,14 @@ def _backward(
     if learner.critic is not None:
         values_M = learner.critic(ids, mask, scores.hidden_MD)
         _backward_critic(values_M, data, mask, config.critic.value_clip, n_tokens, sums)
+
+
+def _entropy(scores: ActionScores, mask: Tensor) -> Tensor:
+    """Return the entropy summed over the sampled tokens."""
+    values_M = scores.tokens.entropy_M
+    if values_M is None:
+        raise ValueError("the tokens were scored without their entropy")
+    return masked_sum(values_M.new_zeros(mask.shape).masked_scatter(mask, values_M), mask)
 
 
 def _kl(
