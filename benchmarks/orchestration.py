@@ -1,6 +1,6 @@
 """What orchestration costs: Ray's start, and the time around each trial's own work.
 
-    python benchmarks/orchestration.py [--trials 4]
+    python benchmarks/orchestration.py [--seeds 1]
 
 Runs sweeps/kl.yaml with trials of one step, one at a time, and compares the wall time of the launch
 with what the trials report of themselves.

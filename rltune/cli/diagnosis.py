@@ -1,6 +1,5 @@
 """The checks of `rltune doctor`, one after another, cheapest first."""
 
-import io
 import os
 import platform
 import re
@@ -8,7 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -179,15 +177,14 @@ def weights() -> Check:
     try:
         from rltune.policy.load import load_policy
 
-        with redirect_stderr(io.StringIO()):  # transformers draws a progress bar
-            policy = load_policy(
-                "tiny",
-                dtype="float32",
-                template="auto",
-                is_bare=True,
-                env_kind="sokoban",
-                device="cpu",
-            )
+        policy = load_policy(
+            "tiny",
+            dtype="float32",
+            template="auto",
+            is_bare=True,
+            env_kind="sokoban",
+            device="cpu",
+        )
     except Exception as error:  # whatever breaks here would break every trial
         detail = f"{folder} does not load: {_first_line(error)}"
         return Check("tiny policy", State.MISSING, detail, action)

@@ -7,6 +7,7 @@ weights kept in it would not move at all. Mixed precision by autocast is what ve
 import torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_ATTRIBUTE = "rltune_compute_dtype"  # of a backbone; deep copies carry it along
 
 
 def set_compute_dtype(model: torch.nn.Module, name: str) -> None:
@@ -25,6 +26,3 @@ def computing(backbone: torch.nn.Module) -> torch.autocast:
     dtype = compute_dtype(backbone)
     device = next(backbone.parameters()).device.type
     return torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32)
-
-
-_ATTRIBUTE = "rltune_compute_dtype"

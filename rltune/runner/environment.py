@@ -7,7 +7,7 @@ from rltune.errors import Problem, ResourceError
 
 RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
-    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # it would die of a SIGTERM that we handle
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # it prints a crash report on SIGTERM
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # our paths are absolute; relative ones keep their meaning
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints although verbose is 0
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",

@@ -192,6 +192,21 @@ def test_ctrl_c_ends_cleanly_and_starts_nothing_more(story):
     assert launch.outcome["launched"] == 2
 
 
+def test_sigterm_ends_cleanly_and_quietly(write_sweep, tmp_path):
+    # Ray's own handler would print a crash report.
+    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=10, checkpoint_every=4))
+    run = RunDir(tmp_path / "runs" / loaded.run_name).create()
+    trials = [run.trial(spec.trial_id).create() for spec in expand(loaded)]
+    story = Story(loaded, run, trials)
+    launch = story.start(max_concurrent=1)
+    story.wait(lambda: story.has_trained(trials[0], attempt=1))
+    launch.process.send_signal(signal.SIGTERM)
+    story.end(launch)
+    assert (launch.process.returncode, launch.stderr) == (0, "")
+    assert launch.outcome["is_interrupted"]
+    assert launch.outcome["statuses"][trials[0].trial_id] == "interrupted"
+
+
 def test_the_same_command_ends_the_sweep(story):
     outcome = story.launches[2].outcome
     assert set(outcome["statuses"].values()) == {"done"}
