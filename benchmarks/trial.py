@@ -57,7 +57,7 @@ def main() -> None:
             config_hash=spec.config_hash,
             trial=trial,
             manifest=freeze_tasks(config),
-            make_env=env_maker(config.env),
+            make_env=env_maker(config.env, config.reward),
             policy=policy,
             engine=TorchEngine(policy.decoder()),
             tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),

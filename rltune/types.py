@@ -81,6 +81,7 @@ class Turn:
     is_valid: bool  # the response parsed and every named action was allowed
     n_invalid: int  # refused action names, or 1 when there was no answer; 0 when is_valid
     n_over_limit: int  # allowed action names beyond the limits, not executed
+    fault: str = ""  # what failed outside the policy, in one line; empty when nothing did
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,16 @@ class Episode:
     truncated: bool  # a limit ended it (turns, actions, context)
     success: bool
     reward: float  # sum of turn rewards
+    failure_class: str = "none"  # why it is no success: `rltune_envs.base.FailureClass`
+    auxiliary: Mapping[str, float] = field(default_factory=dict)  # the env's measures of it
+
+    @property
+    def fault(self) -> str:
+        """What failed first outside the policy; empty for an episode that counts.
+
+        An episode with a fault teaches nothing and enters no rate and no mean.
+        """
+        return next((turn.fault for turn in self.turns if turn.fault), "")
 
     @property
     def n_sampled(self) -> int:

@@ -16,9 +16,9 @@ def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "flo
     from rltune.policy.precision import set_compute_dtype
     from rltune.policy.tiny import tiny_model, tiny_tokenizer
 
-    tokenizer = tiny_tokenizer()
+    tokenizer = tiny_tokenizer("sokoban")
     torch.manual_seed(seed)
-    model = tiny_model(len(tokenizer), hidden_size=hidden_size, layers=2, heads=2)
+    model = tiny_model("sokoban", hidden_size=hidden_size, layers=2, heads=2)
     # Initial weights give all tokens nearly the same probability; larger ones tell them apart.
     with torch.no_grad():
         for parameter in model.parameters():

@@ -4,9 +4,23 @@ The words are Gymnasium's. One difference: an action is the policy's whole respo
 text, so that parsing belongs to the environment and a bad response is an outcome, not an exception.
 """
 
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class FailureClass(StrEnum):
+    """Why an episode is no success; set on the step that ends it."""
+
+    NONE = "none"  # it is a success, or it still runs
+    WRONG = "wrong"  # it ended with an outcome that the verifier refuses
+    LOST = "lost"  # a state was reached from which no solution is left
+    UNFINISHED = "unfinished"  # a limit ended it before any outcome
+    MALFORMED = "malformed"  # a limit ended it and the last response could not be read
+    FAULT = "fault"  # something outside the policy failed; the episode teaches nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +30,17 @@ class Step:
     Attributes:
         observation: Text that the policy reads next.
         reward: Sum over the executed actions, format penalty included.
-        terminated: The task itself ended (here: solved). Value bootstrapping stops.
+        terminated: The task itself ended (solved, answered, or lost). Value bootstrapping stops.
         truncated: A limit ended the episode (turns or actions).
         success: The task is solved.
         actions: Names of the actions that were executed, in order.
         is_valid: The response parsed and named allowed actions only; then `n_invalid` is 0.
         n_invalid: Action names that were refused; execution stopped at the first.
         n_over_limit: Allowed action names beyond the limits, which were not executed.
+        failure_class: Why the episode is no success; `none` while it runs.
+        auxiliary: Named measures of the whole episode, on the step that ends it (`em`, `f1`).
+        fault: What failed outside the policy in this turn (a retriever, a verifier), in one line;
+            empty when nothing did. An episode with a fault is masked out of training and counted.
 
     """
 
@@ -35,6 +53,9 @@ class Step:
     is_valid: bool = True
     n_invalid: int = 0
     n_over_limit: int = 0
+    failure_class: FailureClass = FailureClass.NONE
+    auxiliary: Mapping[str, float] = field(default_factory=dict)
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +65,22 @@ class Task:
     Attributes:
         task_id: Readable unique name, `sokoban-<12 hex of content_hash>`.
         seed: `reset(seed=seed)` makes this task.
-        content_hash: sha256 over the canonical content; equal tasks have equal hashes.
-        optimal_actions: Exact length of a shortest solution, in actions.
+        content_hash: sha256 over the canonical content; equal tasks, symmetric pictures of one
+            level and rewordings of one question included, have equal hashes.
+        near_hash: sha256 over what near-duplicates share (the same room from another start, the
+            same evidence under another question).
+        difficulty: How hard it is, in the unit of `TextEnv.difficulty_unit`: the exact length of a
+            shortest solution in actions, or the number of hops.
+        facts: What else is known about it, as plain JSON values (`pushes`, `kind`, `source`).
 
     """
 
     task_id: str
     seed: int
     content_hash: str
-    optimal_actions: int
+    near_hash: str
+    difficulty: int
+    facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
 class TextEnv(ABC):
@@ -62,6 +90,16 @@ class TextEnv(ABC):
     same responses, in every process and thread. A step after the end changes nothing and earns
     nothing. `checks.check_env` proves all of it.
     """
+
+    is_deterministic: bool = True
+    """Whether the same actions always lead to the same outcome of a task. Where they do not, the
+    expert is optimal in expectation only."""
+
+    difficulty_unit: str = "actions"
+    """What `Task.difficulty` counts."""
+
+    auxiliary_names: tuple[str, ...] = ()
+    """Keys of `Step.auxiliary` on the step that ends an episode: all of them, every time."""
 
     @property
     @abstractmethod
@@ -85,19 +123,26 @@ class TextEnv(ABC):
     def task(self, seed: int) -> Task:
         """Describe the task of `seed` without touching the running episode."""
 
-    @property
-    @abstractmethod
-    def action_names(self) -> tuple[str, ...]:
-        """Names that a response may use."""
-
     @abstractmethod
     def format_response(self, actions: Sequence[str]) -> str:
-        """Write actions as a well-formed response, its prefix included."""
+        """Write the actions of one turn as a well-formed response, its prefix included."""
 
     @abstractmethod
     def expert_actions(self) -> tuple[str, ...] | None:
         """Return what a perfect player does this turn; None when no solution is left."""
 
     @abstractmethod
+    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
+        """Return what the random player does this turn: as much as a turn allows, well formed."""
+
+    @abstractmethod
     def random_success_probability(self, seed: int) -> float:
-        """Return the exact probability that uniformly random actions solve the task of `seed`."""
+        """Return the exact probability that the random player solves the task of `seed`."""
+
+    @abstractmethod
+    def optimal_success_probability(self, seed: int) -> float:
+        """Return the exact probability that a perfect player solves it within the limits."""
+
+    def gold(self, seed: int) -> Mapping[str, Any]:
+        """Return what a verifier may know about the task of `seed`, as plain JSON values."""
+        return {}

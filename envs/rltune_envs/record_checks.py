@@ -1,11 +1,18 @@
-"""The part of the contract that one record can break: types, and fields that must agree."""
+"""The part of the contract that records can break: types, and fields that must agree."""
 
+import json
 import math
+import random
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_origin, get_type_hints
 
-from rltune_envs.base import Step, Task, TextEnv
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.errors import ContractError
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TYPES = "types are as declared"
 
 
 def broken(clause: str, seed: int, detail: str) -> ContractError:
@@ -16,8 +23,9 @@ def broken(clause: str, seed: int, detail: str) -> ContractError:
 def require_step(step: Step, seed: int) -> None:
     """Check the types of one step, and its fields against each other."""
     _require_types(step, Step, seed)
-    if not math.isfinite(step.reward):
-        raise broken("rewards are finite", seed, f"one is {step.reward!r}")
+    if not all(map(math.isfinite, (step.reward, *step.auxiliary.values()))):
+        detail = f"reward is {step.reward!r} and auxiliary {step.auxiliary!r}"
+        raise broken("rewards and measures are finite", seed, detail)
     if step.terminated and step.truncated:
         raise broken(
             "terminated and truncated exclude each other",
@@ -30,49 +38,130 @@ def require_step(step: Step, seed: int) -> None:
     if step.is_valid != (step.n_invalid == 0):
         detail = f"a step has is_valid={step.is_valid} and n_invalid={step.n_invalid}"
         raise broken("is_valid means n_invalid == 0", seed, detail)
+    if len(step.fault.splitlines()) > 1:
+        raise broken("a fault is one line", seed, f"one is {step.fault!r}")
+
+
+def require_episode(env: TextEnv, steps: Sequence[Step], seed: int) -> None:
+    """Check every step of a whole episode, and what its last one says about all of them.
+
+    Before the end `failure_class` is `none` and `auxiliary` is empty. On the last step `auxiliary`
+    has exactly the keys `auxiliary_names`, and `failure_class` is `none` on a success and `fault`
+    when any step had a fault (so that an episode with a fault is no success).
+    """
+    for step in steps:
+        require_step(step, seed)
+    *before, last = steps
+    if any(step.failure_class is not FailureClass.NONE for step in before):
+        raise broken("failure_class belongs to the end", seed, "a step before it has one")
+    if any(step.auxiliary for step in before):
+        raise broken("auxiliary belongs to the end", seed, "a step before it has measures")
+    if sorted(last.auxiliary) != sorted(env.auxiliary_names):
+        detail = f"they are {sorted(last.auxiliary)}, not {sorted(env.auxiliary_names)}"
+        raise broken("auxiliary has the keys auxiliary_names", seed, detail)
+    _require_failure_class(last, seed, has_fault=any(step.fault for step in steps))
+
+
+def _require_failure_class(last: Step, seed: int, *, has_fault: bool) -> None:
+    kind = last.failure_class
+    if (kind is FailureClass.FAULT) != has_fault:
+        detail = f"failure_class is {kind.value!r} and a fault {'did' if has_fault else 'did not'}"
+        raise broken("failure_class is fault where one happened", seed, f"{detail} happen")
+    if (kind is FailureClass.NONE) != last.success:
+        detail = f"it is {kind.value!r} with success={last.success}"
+        raise broken("failure_class is none on success only", seed, detail)
+    is_of_a_limit = kind in (FailureClass.UNFINISHED, FailureClass.MALFORMED)
+    if (is_of_a_limit and not last.truncated) or (kind == "malformed" and last.is_valid):
+        detail = f"it is {kind.value!r} with truncated={last.truncated}, is_valid={last.is_valid}"
+        raise broken("failure_class agrees with how it ended", seed, detail)
 
 
 def require_task(task: Task, seed: int) -> None:
-    """Check the types of a task, its seed, and that there is something to do."""
+    """Check the types of a task, its seed and hashes, and that there is something to do."""
     _require_types(task, Task, seed)
     if task.seed != seed:
         raise broken("task(seed) describes that seed", seed, f"it gave {task}")
-    if task.optimal_actions < 1:
-        detail = f"optimal_actions is {task.optimal_actions}"
+    if task.difficulty < 1:
+        detail = f"difficulty is {task.difficulty}"
         raise broken("no task is solved before it starts", seed, detail)
+    for name, value in (("content_hash", task.content_hash), ("near_hash", task.near_hash)):
+        if not _SHA256.fullmatch(value):
+            detail = f"{name} is {value!r}, not 64 hexadecimal digits"
+            raise broken("hashes are sha256", seed, detail)
+    for name, fact in task.facts.items():
+        if type(fact) not in (str, int, float, bool) or fact != fact:
+            detail = f"facts[{name!r}] is {fact!r}; allowed are strings, numbers and booleans"
+            raise broken("facts are plain JSON values", seed, detail)
 
 
 def require_texts(env: TextEnv, observation: str, seed: int) -> None:
-    """Check the types of what an environment says about itself."""
+    """Check the types of what a freshly reset environment says about itself and its task."""
+    actions = env.random_actions(random.Random(seed))
+    for name, names in (
+        ("random_actions()", actions),
+        ("expert_actions()", env.expert_actions() or ("x",)),
+        ("auxiliary_names", env.auxiliary_names or ("x",)),
+    ):
+        if not _is_strings(names) or not names or not all(names):
+            raise broken(_TYPES, seed, f"{name} is {names!r}, not a tuple of non-empty strings")
+    if len(set(env.auxiliary_names)) < len(env.auxiliary_names):
+        raise broken(_TYPES, seed, f"auxiliary_names repeats a name: {env.auxiliary_names!r}")
     texts = {
         "reset()": observation,
         "system_prompt": env.system_prompt,
         "response_prefix": env.response_prefix,
-        "format_response()": env.format_response(env.action_names[:1]),
+        "format_response()": env.format_response(actions),
+        "difficulty_unit": env.difficulty_unit,
     }
     for name, text in texts.items():
         if type(text) is not str:
-            raise broken("types are as declared", seed, f"{name} is {text!r}, not a string")
-    names = env.action_names
-    if not _is_strings(names) or not all(names) or len(set(names)) < len(names) or not names:
-        detail = f"action_names is {names!r}, not a tuple of different, non-empty strings"
-        raise broken("types are as declared", seed, detail)
-    floor = env.random_success_probability(seed)
-    if type(floor) is not float or not 0 <= floor <= 1:
-        raise broken("the random floor is a probability", seed, f"it is {floor!r}")
+            raise broken(_TYPES, seed, f"{name} is {text!r}, not a string")
+    if type(env.is_deterministic) is not bool:
+        raise broken(_TYPES, seed, f"is_deterministic is {env.is_deterministic!r}, not a bool")
+
+
+def require_probabilities(env: TextEnv, seed: int) -> None:
+    """Check that floor and ceiling of a task are probabilities, in that order."""
+    floor, ceiling = env.random_success_probability(seed), env.optimal_success_probability(seed)
+    for name, value in (("random", floor), ("optimal", ceiling)):
+        if type(value) is not float or not 0 <= value <= 1:
+            detail = f"{name}_success_probability is {value!r}, not a float from 0 to 1"
+            raise broken("floor and ceiling are probabilities", seed, detail)
+    if floor > ceiling + 1e-9:
+        detail = f"random play succeeds with {floor:g}, perfect play with {ceiling:g}"
+        raise broken("nobody beats a perfect player", seed, detail)
+
+
+def require_gold(gold: Mapping[str, Any], seed: int) -> None:
+    """Check that what a verifier may know survives a file: plain dicts, lists, strings, numbers."""
+    try:
+        is_plain = json.loads(json.dumps(gold, allow_nan=False)) == gold
+    except (TypeError, ValueError):
+        is_plain = False
+    if not is_plain or type(gold) is not dict:
+        detail = f"gold() is {gold!r}; use dicts with string keys, lists (not tuples), no NaN"
+        raise broken("gold is plain JSON", seed, detail)
 
 
 def _require_types(record: Step | Task, kind: type[Step | Task], seed: int) -> None:
     if type(record) is not kind:
         detail = f"a {type(record).__name__} came back where a {kind.__name__} is due"
-        raise broken("types are as declared", seed, detail)
+        raise broken(_TYPES, seed, detail)
     hints = get_type_hints(kind)
     for field in fields(kind):
-        value, hint = getattr(record, field.name), hints[field.name]
-        is_right = type(value) is hint if isinstance(hint, type) else _is_strings(value)
-        if not is_right:
+        value = getattr(record, field.name)
+        if not _is_a(value, hints[field.name]):
             detail = f"{kind.__name__}.{field.name} is {value!r}, a {type(value).__name__}"
-            raise broken("types are as declared", seed, detail)
+            raise broken(_TYPES, seed, detail)
+
+
+def _is_a(value: object, hint: Any) -> bool:
+    """Whether a value has exactly the declared type; of a mapping, a dict with string keys."""
+    if get_origin(hint) is Mapping:
+        if type(value) is not dict or any(type(key) is not str for key in value):
+            return False
+        return hint.__args__[1] is not float or all(type(item) is float for item in value.values())
+    return type(value) is hint if isinstance(hint, type) else _is_strings(value)
 
 
 def _is_strings(value: object) -> bool:

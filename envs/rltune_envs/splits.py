@@ -1,29 +1,39 @@
-"""Frozen task splits: train and held-out, disjoint by content, with exact floor and ceiling."""
+"""Frozen task splits: train, held-out and test, disjoint by content, with floor and ceiling.
+
+Held-out tasks are for the gate, which chooses checkpoints; test tasks are for one last measurement.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from itertools import count
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import combinations, count, islice
 from typing import Any
 
-from rltune_envs.base import Task, TextEnv
-from rltune_envs.errors import GenerationError
+from rltune_envs.base import Step, Task, TextEnv
+from rltune_envs.errors import GenerationError, TaskError
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
+MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
 MAX_DUPLICATES = 10_000  # in a row; then the environment has no more different tasks to give
+PARTS = ("train", "heldout", "test")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The frozen tasks of a sweep.
+    """The frozen tasks of a sweep. No content hash occurs in two splits, or twice in one.
 
     Attributes:
         train: Tasks that training draws from.
-        heldout: Tasks that only the gate sees. No content hash occurs in both, or twice in one.
-        heldout_floor: Exact expected held-out success rate of uniform random actions.
-        heldout_ceiling: Exact held-out success rate of a perfect player within the limits.
+        heldout: Tasks that only the gate sees.
+        heldout_floor: Exact expected held-out success rate of the random player.
+        heldout_ceiling: Exact expected held-out success rate of a perfect player.
         n_duplicates: Generated tasks that were skipped because their content had been drawn before.
+        test: Tasks that only the final measurement sees.
+        test_floor: As `heldout_floor`, over the test tasks; 0 without any.
+        test_ceiling: As `heldout_ceiling`, over the test tasks; 0 without any.
+        difficulty_unit: What `Task.difficulty` counts.
 
     """
 
@@ -32,104 +42,228 @@ class Manifest:
     heldout_floor: float
     heldout_ceiling: float
     n_duplicates: int
+    test: tuple[Task, ...] = ()
+    test_floor: float = 0.0
+    test_ceiling: float = 0.0
+    difficulty_unit: str = "actions"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content as plain JSON, its own sha256 included."""
-        body = asdict(self)
+        """Return the content, a report on each split, and a sha256 over all of it, as JSON."""
+        body = {**asdict(self), "report": report(self)}
         return {**body, "sha256": _digest(body)}
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> "Manifest":
+    def from_json(data: Mapping[str, Any]) -> "Manifest":
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: The content does not match its sha256, or a training task is held out, too.
+            ValueError: The content does not match its sha256, has other fields than a manifest, or
+                a task is in two splits, or twice in one.
 
         """
         body = {key: value for key, value in data.items() if key != "sha256"}
         if _digest(body) != data.get("sha256"):
             raise ValueError("the task manifest does not match its sha256; it was edited or torn")
-        tasks = {part: tuple(Task(**task) for task in body[part]) for part in ("train", "heldout")}
-        manifest = Manifest(**{**body, **tasks})
-        if overlap := overlapping_tasks(manifest):
+        names = {field.name for field in fields(Manifest)}
+        if set(body) != {*names, "report"}:
+            odd = sorted({*names, "report"} ^ set(body))
             raise ValueError(
-                f"{len(overlap)} training tasks are also held out, {overlap[0].task_id} first"
+                f"the task manifest is of another version: {', '.join(odd)} is missing or unknown; "
+                "start a new sweep folder"
             )
+        tasks = {part: tuple(Task(**task) for task in body[part]) for part in PARTS}
+        manifest = Manifest(**{**{name: body[name] for name in names}, **tasks})
+        require_disjoint(manifest)
         return manifest
 
     @property
     def sha256(self) -> str:
         """Digest of the content."""
-        return _digest(asdict(self))
+        return str(self.to_json()["sha256"])
 
 
 def build_manifest(
-    env: TextEnv, *, train_tasks: int, heldout_tasks: int, split_seed: int
+    env: TextEnv,
+    *,
+    train_tasks: int,
+    heldout_tasks: int,
+    split_seed: int,
+    test_tasks: int = 0,
 ) -> Manifest:
-    """Draw both splits from one stream of seeds, held-out first, skipping contents seen before.
+    """Draw all splits from one stream of seeds, skipping contents seen before.
+
+    Held-out tasks are drawn first, then test tasks, then training tasks: what is measured on does
+    not depend on how much is trained on. Held-out and test tasks prove themselves; see `validate`.
 
     Args:
         env: Makes and plays the tasks; its running episode is lost.
         train_tasks: Tasks to draw for training.
         heldout_tasks: Tasks to draw for the gate.
         split_seed: Names the stream. Independent of the trial's seed, so that all trials share it.
+        test_tasks: Tasks to draw for the final measurement.
 
     Raises:
-        ValueError: No task is held out, so there is nothing to measure on.
+        ValueError: No task is held out, so there is nothing to measure on, or a number is negative
+            or too large.
         GenerationError: The environment does not have that many different tasks.
+        TaskError: The gold solution of a held-out or test task does not earn full marks.
 
     """
-    if heldout_tasks < 1:
-        raise ValueError(f"heldout_tasks is {heldout_tasks}; at least 1 is needed")
-    seen: set[str] = set()
-    seeds = count(split_seed * _STREAM)
-    heldout = tuple(_distinct(env, seeds, seen, heldout_tasks))
-    train = tuple(_distinct(env, seeds, seen, train_tasks))
-    floor = sum(env.random_success_probability(task.seed) for task in heldout)
-    solved = sum(is_solved_by_expert(env, task) for task in heldout)
-    drawn = (*heldout, *train)[-1].seed - split_seed * _STREAM + 1
+    wanted = {"heldout": heldout_tasks, "test": test_tasks, "train": train_tasks}
+    if heldout_tasks < 1 or min(wanted.values()) < 0:
+        given = ", ".join(f"{part}_tasks is {n}" for part, n in wanted.items())
+        raise ValueError(f"{given}; at least 1 held-out task is needed, and no number below 0")
+    if not 0 <= split_seed <= MAX_SPLIT_SEED:
+        raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
+    tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
+    validate(env, (*tasks["heldout"], *tasks["test"]))
+    every = [task for part in tasks.values() for task in part]
+    n_drawn = every[-1].seed - split_seed * _STREAM + 1
+    heldout_floor, heldout_ceiling = _bounds(env, tasks["heldout"])
+    test_floor, test_ceiling = _bounds(env, tasks["test"])
     return Manifest(
-        train,
-        heldout,
-        heldout_floor=floor / len(heldout),
-        heldout_ceiling=solved / len(heldout),
-        n_duplicates=drawn - len(seen),
+        **tasks,
+        heldout_floor=heldout_floor,
+        heldout_ceiling=heldout_ceiling,
+        test_floor=test_floor,
+        test_ceiling=test_ceiling,
+        n_duplicates=n_drawn - len(every),
+        difficulty_unit=env.difficulty_unit,
     )
 
 
-def overlapping_tasks(manifest: Manifest) -> tuple[Task, ...]:
-    """Return the training tasks whose content is also held out; empty for a sound manifest."""
-    heldout = {task.content_hash for task in manifest.heldout}
-    return tuple(task for task in manifest.train if task.content_hash in heldout)
+def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
+    """Let each task prove itself: the gold solution, which the expert plays, earns full marks.
 
+    Tasks that a perfect player solves only with luck cannot be proved by one episode and are left
+    out, and so are tasks that no episode is long enough for.
 
-def is_solved_by_expert(env: TextEnv, task: Task) -> bool:
-    """Whether a perfect player solves the task within the limits of an episode."""
-    env.reset(seed=task.seed)
-    while (actions := env.expert_actions()) is not None:
-        step = env.step(env.format_response(actions))
-        if step.terminated or step.truncated:
-            return step.success
-    return False
+    Args:
+        env: Plays the tasks, with the verifier that is to be trained on.
+        tasks: Tasks to prove.
 
+    Raises:
+        TaskError: One failed; it is named, with what became of it.
 
-def _distinct(env: TextEnv, seeds: Iterator[int], seen: set[str], wanted: int) -> Iterator[Task]:
-    n_found = n_duplicates = 0
-    while n_found < wanted:
-        task = env.task(next(seeds))
-        if task.content_hash in seen:
-            n_duplicates += 1
-            if n_duplicates == MAX_DUPLICATES:
-                raise GenerationError(
-                    f"{MAX_DUPLICATES} tasks in a row had been drawn before, after {len(seen)} "
-                    "different ones; ask for fewer tasks or use a larger room"
-                )
+    """
+    if not env.is_deterministic:
+        return
+    for task in tasks:
+        if env.optimal_success_probability(task.seed) < 1:
             continue
-        seen.add(task.content_hash)
-        n_found, n_duplicates = n_found + 1, 0
-        yield task
+        steps = _play_expert(env, task)
+        if not steps or not steps[-1].success:
+            raise TaskError(
+                f"{task.task_id} (seed {task.seed}): its own gold solution does not earn full "
+                f"marks: {_failure(steps)}. Repair the task or its verifier"
+            )
 
 
-def _digest(body: dict[str, Any]) -> str:
+def report(manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """Return per split its size, its difficulties, and how many tasks are near a training task.
+
+    Tasks with the same `near_hash` are no duplicates, but whoever learned one has a head start on
+    the other. `example` names one such pair, the training task second.
+    """
+    near = {task.near_hash: task.task_id for task in reversed(manifest.train)}
+    out: dict[str, dict[str, Any]] = {}
+    for part, tasks in _parts(manifest).items():
+        difficulties = sorted(Counter(task.difficulty for task in tasks).items())
+        pairs = [(task.task_id, near[task.near_hash]) for task in tasks if task.near_hash in near]
+        out[part] = {"n": len(tasks), "difficulty": {str(k): n for k, n in difficulties}}
+        if part != "train":
+            out[part] |= {"near_train": len(pairs), "example": list(pairs[0]) if pairs else None}
+    return out
+
+
+def require_disjoint(manifest: Manifest) -> None:
+    """Check that no content occurs in two splits, or twice in one.
+
+    Raises:
+        ValueError: One does; the splits and the first such task are named.
+
+    """
+    parts = _parts(manifest)
+    for part, tasks in parts.items():
+        if repeated := _repeated(task.content_hash for task in tasks):
+            names = [task.task_id for task in tasks if task.content_hash in repeated]
+            raise ValueError(f"{len(repeated)} tasks are twice in {part}, {names[0]} first")
+    for one, other in combinations(parts, 2):
+        known = {task.content_hash for task in parts[one]}
+        if shared := [task for task in parts[other] if task.content_hash in known]:
+            raise ValueError(
+                f"{len(shared)} tasks are both in {one} and in {other}, {shared[0].task_id} first"
+            )
+
+
+def _parts(manifest: Manifest) -> dict[str, tuple[Task, ...]]:
+    return {"train": manifest.train, "heldout": manifest.heldout, "test": manifest.test}
+
+
+def _repeated(hashes: Iterable[str]) -> set[str]:
+    return {value for value, n in Counter(hashes).items() if n > 1}
+
+
+def _draw(
+    env: TextEnv, wanted: Mapping[str, int], *, first_seed: int
+) -> dict[str, tuple[Task, ...]]:
+    """Draw the parts in the order of `wanted`."""
+    seen: set[str] = set()
+    distinct = _distinct(env, first_seed, seen)
+    parts = {part: tuple(islice(distinct, n)) for part, n in wanted.items()}
+    if len(seen) < sum(wanted.values()):
+        asked = ", ".join(f"{part}_tasks={n}" for part, n in wanted.items())
+        raise GenerationError(
+            f"the environment has {len(seen)} different tasks ({MAX_DUPLICATES} in a row had been "
+            f"drawn before), but {asked} need {sum(wanted.values())}; lower some of them (in a "
+            "config: gate.tasks, env.train_tasks, gate.test_tasks), or give the environment more"
+        )
+    return parts
+
+
+def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
+    """Yield tasks with contents that are not in `seen`, until too many in a row are."""
+    n_duplicates = 0
+    for seed in count(first_seed):
+        task = env.task(seed)
+        if task.content_hash not in seen:
+            seen.add(task.content_hash)
+            n_duplicates = 0
+            yield task
+        elif (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
+            return
+
+
+def _play_expert(env: TextEnv, task: Task) -> list[Step]:
+    """Return the steps of the expert's episode, which has no end when the expert gives up."""
+    env.reset(seed=task.seed)
+    steps: list[Step] = []
+    while actions := env.expert_actions():
+        steps.append(env.step(env.format_response(actions)))
+        if steps[-1].terminated or steps[-1].truncated:
+            break
+    return steps
+
+
+def _failure(steps: Sequence[Step]) -> str:
+    if faults := [step.fault for step in steps if step.fault]:
+        return faults[0]
+    if not steps or not (steps[-1].terminated or steps[-1].truncated):
+        return "the expert gave up"
+    last = steps[-1]
+    measures = "".join(f", {name} {value:g}" for name, value in sorted(last.auxiliary.items()))
+    return f"it ended as {last.failure_class.value!r}{measures}"
+
+
+def _bounds(env: TextEnv, tasks: Sequence[Task]) -> tuple[float, float]:
+    """Return the mean floor and ceiling."""
+    if not tasks:
+        return 0.0, 0.0
+    floor = sum(env.random_success_probability(task.seed) for task in tasks)
+    ceiling = sum(env.optimal_success_probability(task.seed) for task in tasks)
+    return floor / len(tasks), ceiling / len(tasks)
+
+
+def _digest(body: Mapping[str, Any]) -> str:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

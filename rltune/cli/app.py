@@ -6,9 +6,12 @@ import typer
 
 from rltune.cli.check import check
 from rltune.cli.doctor import doctor
+from rltune.cli.final_test import final_test
 from rltune.cli.init import init
 from rltune.cli.inspect import audit, lineage_show, status
 from rltune.cli.plan import plan
+from rltune.cli.play import play
+from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
 from rltune.cli.warmstart import warmstart
 
@@ -65,11 +68,32 @@ lineage.command(
     epilog=_examples("rltune lineage show", "rltune lineage show runs/kl-31966bc3 --json"),
 )(lineage_show)
 app.command(
+    "test",
+    epilog=_examples(
+        "rltune test kl_loss_coef=0.01@0",
+        "rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again",
+    ),
+)(final_test)
+app.command(
+    epilog=_examples(
+        "rltune play sokoban",
+        "rltune play multihop_qa --solver --seed 7",
+        "rltune play sokoban --policy tiny --tasks 20",
+    )
+)(play)
+app.command(
     epilog=_examples(
         "rltune warmstart sokoban --out weights/sokoban",
         "rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban",
     )
 )(warmstart)
+app.command(
+    "serve-retriever",
+    epilog=_examples(
+        "rltune serve-retriever --port 0",
+        "rltune serve-retriever --corpus wiki.jsonl --host 0.0.0.0",
+    ),
+)(serve_retriever)
 app.command(epilog=_examples("rltune doctor"))(doctor)
 app.command(epilog=_examples("rltune init my-study"))(init)
 

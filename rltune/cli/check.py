@@ -55,12 +55,15 @@ def _load_all(
 ) -> "list[LoadedSweep]":
     """Return all sweeps, or raise with the problems of all of them."""
     from rltune.spec.load import load_sweep
+    from rltune.trainer.preflight import require_usable
 
     sweeps: list[LoadedSweep] = []
     problems: list[Problem] = []
     for file in files:
         try:
-            sweeps.append(load_sweep(file, profile=profile, overrides=overrides, seeds=seeds))
+            sweep = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
+            require_usable(sweep, Path.cwd())
+            sweeps.append(sweep)
         except SpecError as error:
             problems += error.problems
     if problems:

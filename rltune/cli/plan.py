@@ -1,5 +1,7 @@
 """`rltune plan`: every trial, resolved, with what it will cost."""
 
+from pathlib import Path
+
 from rltune.cli.console import emit_json, show
 from rltune.cli.options import (
     RUNS,
@@ -30,8 +32,10 @@ def plan(
     from rltune.spec.expand import expand
     from rltune.spec.load import load_sweep
     from rltune.spec.plan import plan_json
+    from rltune.trainer.preflight import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    require_usable(loaded, Path.cwd())
     specs = expand(loaded)
     if as_json:
         emit_json(plan_json(loaded, specs, tasks=None))

@@ -60,8 +60,10 @@ def sweep(
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     from rltune.spec.load import load_sweep
+    from rltune.trainer.preflight import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    require_usable(loaded, Path.cwd())
     console = make_console()
     _prove(loaded, console, allow_confounded)
     if dry_run:

@@ -1,5 +1,6 @@
 """`rltune warmstart`: make the tiny policy's weights again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,27 +10,27 @@ from rltune.errors import InputError, Problem
 
 
 def warmstart(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="Environment: sokoban.")],
+    env: Annotated[str, typer.Argument(metavar="ENV", help="sokoban, frozen_lake or multihop_qa.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the new weights.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")] = 0,
     target: Annotated[
-        float,
-        typer.Option("--target", min=0.0, max=1.0, help="Success rate at which it stops."),
-    ] = 0.34,
+        float | None,
+        typer.Option(
+            "--target", min=0.0, max=1.0, help="Success rate at which it stops [its recipe's]."
+        ),
+    ] = None,
     max_steps: Annotated[
         int, typer.Option("--max-steps", min=1, help="Optimiser steps at which it gives up.")
-    ] = 1000,
+    ] = 2000,
     threads: Annotated[
         int, typer.Option("--threads", min=1, help="CPU threads; other numbers, other last bits.")
     ] = 1,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder with files.")] = False,
 ) -> None:
-    """Train a tiny policy on solver demonstrations up to a deliberately middling skill."""
-    from rltune.spec.keys import models_of
-    from rltune.spec.schema import TrialConfig
+    """Train a tiny policy on expert demonstrations up to a deliberately middling skill."""
+    from rltune.spec.crosschecks import TINY_KINDS
 
-    models = models_of(TrialConfig.model_fields["env"].annotation)
-    kinds = [model.model_fields["kind"].default for model in models]
+    kinds = TINY_KINDS
     problems = []
     if env not in kinds:
         problems.append(
@@ -41,10 +42,12 @@ def warmstart(
     if problems:
         raise InputError(problems)
 
+    from rltune.trainer.warmstart import RECIPES
     from rltune.trainer.warmstart import warmstart as train
 
+    recipe = RECIPES[env] if target is None else replace(RECIPES[env], target=target)
     reached = train(
-        env, out, seed=seed, target=target, max_steps=max_steps, threads=threads, say=typer.echo
+        env, out, seed=seed, max_steps=max_steps, threads=threads, say=typer.echo, recipe=recipe
     )
-    typer.echo(f"{out}: success {reached:.3f} on training levels (target {target:g})")
-    typer.echo(f"Use it: rltune sweep sweeps/quickstart.yaml --set policy.model={out}")
+    typer.echo(f"{out}: success {reached:.3f} on training tasks (target {recipe.target:g})")
+    typer.echo(f"Use it: --set policy.model={out}")

@@ -1,8 +1,12 @@
-"""The tiny policy: a Qwen2 of about 0.9 M parameters; cells and actions are single tokens.
+"""The tiny policies: Qwen2 models of about 0.9 M parameters, one for each environment.
 
-The package ships its weights; `rltune warmstart` makes them again.
+Each speaks the compact prompt of its environment and nothing else: a cell, an action, a tag, a word
+of the closed world is one token. The package ships their weights; `rltune warmstart` makes them
+again.
 """
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -10,28 +14,72 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 SHIPPED = Path(__file__).parent / "weights"
 PAD, UNKNOWN, END = "<pad>", "<unk>", "</answer>"
-_WORDS = ("<answer>", END, "||", "Up", "Down", "Left", "Right")
-_CELLS = "#_OX√PS"
 
 
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """Return the tokenizer: one token per cell, action and tag; `</answer>` ends a response."""
-    vocabulary = {token: index for index, token in enumerate((PAD, UNKNOWN, *_WORDS, *_CELLS))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
-    pattern = "|".join(word.replace("|", r"\|") for word in _WORDS) + "|."
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
-    tokenizer.decoder = decoders.Fuse()
+@dataclass(frozen=True, slots=True)
+class Language:
+    """What a tiny policy can read and write.
+
+    Attributes:
+        words: Tokens of more than one character, tags included.
+        symbols: Tokens of one character.
+        ends: The words that end a response.
+        is_spaced: Whether words stand apart; then spaces are no tokens and come back on decoding.
+
+    """
+
+    words: tuple[str, ...]
+    symbols: str
+    ends: tuple[str, ...] = (END,)
+    is_spaced: bool = False
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Token -> id; padding is 0 and the unknown token 1."""
+        tokens = (PAD, UNKNOWN, *self.words, *self.symbols)
+        return {token: index for index, token in enumerate(tokens)}
+
+
+def language(env_kind: str) -> Language:
+    """Return the language of an environment's compact prompt.
+
+    Raises:
+        KeyError: There is no tiny policy for this environment.
+
+    """
+    return _LANGUAGES[env_kind]()
+
+
+def tiny_tokenizer(env_kind: str) -> PreTrainedTokenizerFast:
+    """Return the tokenizer: one token per cell, action, word and tag."""
+    spoken = language(env_kind)
+    tokenizer = Tokenizer(models.WordLevel(spoken.vocabulary, unk_token=UNKNOWN))
+    pattern = "|".join(re.escape(word) for word in spoken.words if not word.isalnum())
+    if spoken.is_spaced:
+        pieces = Regex(pattern + r"|\w+|[^\w\s]")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(pieces, behavior="isolated"),
+                pre_tokenizers.Split(Regex(r"\s+"), behavior="removed"),
+            ]
+        )
+    else:
+        pattern = "|".join(word.replace("|", r"\|") for word in spoken.words) + "|."
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+        tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END
     )
 
 
 def tiny_model(
-    vocabulary_size: int, *, hidden_size: int = 128, layers: int = 4, heads: int = 4
+    env_kind: str, *, hidden_size: int = 128, layers: int = 4, heads: int = 4
 ) -> Qwen2ForCausalLM:
     """Return the untrained model; its weights follow torch's global random state."""
+    spoken = language(env_kind)
+    ends = [spoken.vocabulary[end] for end in spoken.ends]
     config = Qwen2Config(
-        vocab_size=vocabulary_size,
+        vocab_size=len(spoken.vocabulary),
         hidden_size=hidden_size,
         intermediate_size=3 * hidden_size,
         num_hidden_layers=layers,
@@ -40,8 +88,26 @@ def tiny_model(
         max_position_embeddings=512,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=1 + 1 + _WORDS.index(END),
+        eos_token_id=ends if len(ends) > 1 else ends[0],
         pad_token_id=0,
         attn_implementation="sdpa",
     )
     return Qwen2ForCausalLM(config)
+
+
+def _sokoban() -> Language:
+    return Language(("<answer>", END, "||", "Up", "Down", "Left", "Right"), "#_OX√PS")
+
+
+def _frozen_lake() -> Language:
+    return Language(("<answer>", END, "||", "Left", "Down", "Right", "Up"), "P_OGX√")
+
+
+def _multihop_qa() -> Language:
+    from rltune_envs.multihop_qa.world import WORDS
+
+    tags = ("<search>", "</search>", "<answer>", END, "<information>", "</information>")
+    return Language((*tags, *WORDS), "", ends=("</search>", END), is_spaced=True)
+
+
+_LANGUAGES = {"sokoban": _sokoban, "frozen_lake": _frozen_lake, "multihop_qa": _multihop_qa}

@@ -73,9 +73,8 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     config = spec.config
     rollout, steps = config["rollout"], int(config["budget"]["steps"])
     rollouts = steps * rollout["groups"] * rollout["group_size"]
-    episode = min(
-        config["env"]["max_turns"] * rollout["max_response_tokens"], rollout["max_context"]
-    )
+    turns = config["env"].get("max_turns", math.inf)  # an env of one's own does not say
+    episode = int(min(turns * rollout["max_response_tokens"], rollout["max_context"]))
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
     parameters = _parameters(config)

@@ -204,7 +204,7 @@ def _bound_lines(rows: Sequence[ConditionRow]) -> Iterator[str]:
         whose = f"{', '.join(conditions)}: " if len(by_bounds) > 1 else ""
         yield (
             f"{whose}random floor {rate(bounds.floor)}, optimal ceiling {rate(bounds.ceiling)} "
-            f"(exact, {bounds.tasks} held-out tasks)"
+            f"({'exact' if bounds.is_exact else 'floor measured'}, {bounds.tasks} held-out tasks)"
         )
         yield from _below_floor(rows, bounds)
 

@@ -8,6 +8,7 @@ trial: it was chosen on these very tasks and is therefore optimistic, and never 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rltune.gate import Interval, wilson_interval
 from rltune.report.audit import Audit
@@ -24,6 +25,8 @@ from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.spec.records import TrialRecord
 
 SUCCESS = "heldout/success_rate"
+RATES = frozenset({SUCCESS, "heldout/em"})
+"""Metrics that count tasks: they lie in [0, 1] and move by one task at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,14 @@ class Bounds:
         floor: Expected success rate of uniform random actions.
         ceiling: Success rate of a perfect player within the limits.
         tasks: Number of held-out tasks.
+        is_exact: Whether the floor is exact; that of a verifier's success is measured.
 
     """
 
     floor: float
     ceiling: float
     tasks: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def _row(
     finals = _by_seed(group, _final)
     bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
     chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
-    is_rate = folder.metric_name == SUCCESS
+    is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
     step = 1.0 / int(first.config["gate"]["tasks"]) if is_rate else 0.0
     final = mean_over_seeds(list(finals.values()), resolution=step)
 
@@ -146,11 +151,11 @@ def _row(
         base=mean_over_seeds(list(bases.values())),
         selected=mean_over_seeds(list(chosen.values())),
         final=as_rate(final) if is_rate else final,
-        final_of_one=_task_interval(group) if is_rate and len(finals) == 1 else None,
+        final_of_one=_task_interval(group) if is_success and len(finals) == 1 else None,
         gain=paired_difference(finals, bases, resolution=step),
         difference=against_control(0.95),
         claim=against_control(together),
-        bounds=_bounds(folder, group[0]) if is_rate else None,
+        bounds=_bounds(folder, group[0]) if is_success else None,
     )
 
 
@@ -167,11 +172,13 @@ def _by_seed(
 
 
 def _task_interval(group: Sequence[TrialRecord]) -> Interval | None:
-    """Return the Wilson interval of the last gate of the one finished trial."""
+    """Return the Wilson interval of the last gate of the one finished trial, faults left out."""
     record = next(record for record in group if record.result is not None)
     if not record.heldout or not isinstance(record.heldout[-1].get("success"), list):
         return None
-    success = record.heldout[-1]["success"]
+    last = record.heldout[-1]
+    faults = last.get("fault") or [""] * len(last["success"])
+    success = [won for won, fault in zip(last["success"], faults, strict=True) if not fault]
     return wilson_interval(sum(success), len(success))
 
 
@@ -179,9 +186,17 @@ def _bounds(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
     manifest = manifest_of(folder.run, record)
     try:
         floor, ceiling = float(manifest["heldout_floor"]), float(manifest["heldout_ceiling"])
-        return Bounds(floor, ceiling, len(manifest["heldout"]))
+        is_exact = _is_env_success(record.spec.config.get("reward"))
+        return Bounds(floor, ceiling, len(manifest["heldout"]), is_exact)
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _is_env_success(reward: Mapping[str, Any] | None) -> bool:
+    """Whether success is the env's own, whose floor is computed and not measured."""
+    if reward is None:
+        return True
+    return bool(reward["terms"][0]["score"] == "success" and 0 < reward["threshold"] <= 1)
 
 
 def _verdicts(rows: Sequence[ConditionRow], together: float) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.types import Episode, StopReason, Turn
-from rltune_envs.base import Step, Task, TextEnv
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
 
 
 class Renderer(Protocol):
@@ -110,6 +110,7 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             is_valid=step.is_valid,
             n_invalid=step.n_invalid,
             n_over_limit=step.n_over_limit,
+            fault=step.fault,
         )
     )
     play.context += [*play.prompt_ids, *completion.token_ids]
@@ -135,4 +136,15 @@ def _finish(play: _Play) -> Episode:
         truncated=play.is_out_of_context or (last is not None and last.truncated),
         success=last is not None and last.success,
         reward=sum(turn.reward for turn in play.turns),
+        failure_class=_failure_class(play).value,
+        auxiliary=dict(last.auxiliary) if last is not None else {},
     )
+
+
+def _failure_class(play: _Play) -> FailureClass:
+    """Return why an episode is no success; the environment knows, unless the context cut it."""
+    if any(turn.fault for turn in play.turns):
+        return FailureClass.FAULT
+    if play.is_out_of_context or play.last is None:
+        return FailureClass.UNFINISHED
+    return play.last.failure_class

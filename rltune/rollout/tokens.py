@@ -16,12 +16,15 @@ class TokenBatch:
     Attributes:
         ids_NT: Token ids of whole conversations; a contiguous row has the context that each of its
             tokens was sampled in.
-        action_mask_NT: True on exactly the tokens that the policy sampled, end tokens included.
+        action_mask_NT: True on exactly the tokens that the policy sampled, end tokens included, of
+            rows that count; nowhere in a row with a fault.
         turn_ids_NT: Turn index of each sampled token, -1 elsewhere.
         rollout_logprobs_NT: What the engine reported when it sampled; 0 elsewhere.
         rewards_NT: The episode's reward on its last sampled token.
         rewards_N: The episode's reward.
         group_N: Prompt index; equal values form a group.
+        is_sound_N: False for an episode with a fault: it teaches nothing, and the others' rewards
+            are compared without it.
 
     """
 
@@ -32,6 +35,7 @@ class TokenBatch:
     rewards_NT: NDArray[np.float32]
     rewards_N: NDArray[np.float32]
     group_N: NDArray[np.int64]
+    is_sound_N: NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -48,6 +52,7 @@ class TokenBatch:
             self.rewards_NT[index, :width],
             self.rewards_N[index],
             self.group_N[index],
+            self.is_sound_N[index],
         )
 
     @property
@@ -61,7 +66,8 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
     """Lay episodes out as rows.
 
     An episode without a sampled token (its first prompt filled the context) is a row of padding: it
-    keeps its place in its group and trains nothing.
+    keeps its place in its group and trains nothing. One with a fault keeps its tokens, and none of
+    them is trained.
     """
     n = len(episodes)
     width = max(1, *(_n_tokens(episode) for episode in episodes))
@@ -77,10 +83,11 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
             ids[row, end:start] = turn.prompt_ids
             end = start + len(turn.sampled_ids)
             ids[row, start:end] = turn.sampled_ids
-            mask[row, start:end] = True
-            turn_ids[row, start:end] = index
-            logprobs[row, start:end] = turn.logprobs
-        if end:
+            if not episode.fault:
+                mask[row, start:end] = True
+                turn_ids[row, start:end] = index
+                logprobs[row, start:end] = turn.logprobs
+        if end and not episode.fault:
             rewards_NT[row, end - 1] = episode.reward
     return TokenBatch(
         ids,
@@ -90,6 +97,7 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
         rewards_NT,
         np.array([episode.reward for episode in episodes], dtype=np.float32),
         np.array([episode.group for episode in episodes], dtype=np.int64),
+        np.array([not episode.fault for episode in episodes], dtype=np.bool_),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import Problem, StoreError
+from rltune.errors import InputError, Problem, StoreError
 from rltune.spec.findings import ComparabilityReport
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.load import LoadedSweep
@@ -16,6 +16,7 @@ from rltune.store.files import dumps, read_json, to_json, write_json_atomic, wri
 from rltune.store.rundir import RunDir
 from rltune.trainer.tasks import freeze_tasks
 from rltune.types import TrialSpec
+from rltune_envs.errors import EnvError
 from rltune_envs.splits import Manifest
 
 _LAUNCH = re.compile(r"launch-(\d+)")
@@ -36,10 +37,18 @@ def next_launch(run: RunDir) -> str:
     return f"launch-{max(numbers, default=0) + 1:04d}"
 
 
-def freeze_all(run: RunDir, specs: Sequence[TrialSpec]) -> dict[str, FrozenTasks]:
+def freeze_all(
+    run: RunDir, specs: Sequence[TrialSpec], *, base: Path = Path()
+) -> dict[str, FrozenTasks]:
     """Return trial id -> its frozen tasks; a manifest is built once and then only read.
 
+    Args:
+        run: The run folder.
+        specs: The trials.
+        base: Folder to which relative paths in their configs refer.
+
     Raises:
+        InputError: An env has too few tasks, or one that cannot be used.
         StoreError: A manifest was edited, or is not the one that the plan was made with.
 
     """
@@ -49,7 +58,7 @@ def freeze_all(run: RunDir, specs: Sequence[TrialSpec]) -> dict[str, FrozenTasks
     frozen = {}
     for key, config in sections.items():
         path = names[key]
-        manifest = _read_manifest(path) if path.exists() else _build_manifest(path, config)
+        manifest = _read_manifest(path) if path.exists() else _build_manifest(path, config, base)
         digest = manifest.sha256
         if before.get(path.name, digest) != digest:
             what = f"holds other tasks ({digest[:10]}) than the plan ({before[path.name][:10]})."
@@ -62,7 +71,10 @@ _RESTORE = "Restore the file, or start over in another --runs-dir."
 
 
 def _tasks_key(config: Mapping[str, Any]) -> str:
-    return sha256_hex(canonical_json({"env": config["env"], "tasks": config["gate"]["tasks"]}))
+    """Return what decides a manifest; two configs of one key share the file."""
+    gate = config["gate"]
+    counts = {"tasks": gate["tasks"], "test_tasks": gate["test_tasks"]}
+    return sha256_hex(canonical_json({**counts, "env": config["env"], "reward": config["reward"]}))
 
 
 def _env_hash(config: Mapping[str, Any]) -> str:
@@ -79,8 +91,12 @@ def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> d
     return {key: run.tasks(key) for key in sections}
 
 
-def _build_manifest(path: Path, config: Mapping[str, Any]) -> Manifest:
-    manifest = freeze_tasks(TrialConfig.model_validate_json(dumps(config)))
+def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manifest:
+    try:
+        manifest = freeze_tasks(TrialConfig.model_validate_json(dumps(config)), base)
+    except (EnvError, ValueError) as error:
+        what = f"its tasks cannot be frozen: {str(error).rstrip('.')}."
+        raise InputError(Problem(f"env {config['env']['kind']}", what)) from error
     write_json_atomic(path, manifest.to_json())
     return manifest
 

@@ -24,7 +24,7 @@ PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
 EARLIER = (
     *("attempt", "host", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
     *("device", "dtype", "engine", "threads"),
-    *("weights_sha256", "tokenizer_sha256", "manifest_sha256"),
+    *("weights_sha256", "tokenizer_sha256", "manifest_sha256", "user_sources"),
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
@@ -122,6 +122,7 @@ def trial_provenance(
     engine: str,
     threads: int,
     manifest_sha256: str,
+    user_sources: Mapping[str, str],
     weights_sha256: str = "",
     tokenizer_sha256: str = "",
 ) -> dict[str, Any]:
@@ -135,6 +136,7 @@ def trial_provenance(
         engine: Rollout engine.
         threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
+        user_sources: Module of a person's own env or reward -> sha256 of its file.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
         tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
 
@@ -153,6 +155,7 @@ def trial_provenance(
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": tokenizer_sha256,
         "manifest_sha256": manifest_sha256,
+        "user_sources": dict(user_sources),
         "argv": list(driver.argv),
         "attempt": attempt,
         "started": utc_now(),

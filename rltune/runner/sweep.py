@@ -21,6 +21,7 @@ from rltune.spec.findings import ComparabilityReport
 from rltune.spec.load import LoadedSweep
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
+from rltune.trainer.preflight import require_usable
 from rltune.types import TrialSpec, TrialStatus
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def run_sweep(
 
     Raises:
         ConfoundedError: More than the axis differs, and `allow_confounded` is None.
+        SpecError: A file or an import path in a config cannot be used.
         StoreError: Another driver lives, or the folder's tasks were edited.
         ResourceError: A trial fits on no machine, or the cluster cannot be reached.
         KeyboardInterrupt: A second signal came before the running trials had stopped.
@@ -97,10 +99,12 @@ def run_sweep(
     _require_concurrency(request.max_concurrent)
     report = check_sweep(request.loaded)
     require_comparable(report, request)
+    base = Path.cwd()
+    require_usable(request.loaded, base)
     specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
     with take_driver_lock(run.lock, argv=request.argv):
-        tasks = freeze_all(run, specs)
+        tasks = freeze_all(run, specs, base=base)
         allowed = None if report.ok else request.allow_confounded
         write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)
         driver = driver_provenance(request.argv)
@@ -109,7 +113,7 @@ def run_sweep(
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if _status(run, spec) not in FINAL]
-        payloads = _payloads(request, books, driver, tasks, todo)
+        payloads = _payloads(request, books, driver, tasks, todo, base)
         was_stopped = False
         if payloads:
             books.expect((payload.spec, payload.attempt) for payload in payloads)
@@ -162,6 +166,7 @@ def _payloads(
     driver: DriverProvenance,
     tasks: Mapping[str, FrozenTasks],
     todo: Sequence[TrialSpec],
+    base: Path,
 ) -> list[TrialPayload]:
     state = books.ledger.read()
     metric = request.loaded.spec.metric
@@ -175,7 +180,7 @@ def _payloads(
             attempt=state.attempts(spec.trial_id) + 1,
             driver=driver,
             stop_file=books.run.tune / books.launch / STOP_FILE,
-            base=Path.cwd(),
+            base=base,
         )
         for spec in todo
     ]

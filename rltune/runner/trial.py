@@ -25,6 +25,7 @@ from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
 from rltune.store.rundir import TrialDir, trial_status
 from rltune.track.make import make_trackers
+from rltune.trainer.tasks import env_maker, user_sources
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.splits import Manifest
 
@@ -49,7 +50,7 @@ class TrialPayload:
         attempt: Which attempt this is, from 1.
         driver: The driver's part of the provenance.
         stop_file: Once it exists, the trial checkpoints and ends, or does not start.
-        base: Folder to which a relative `policy.model` refers: the driver's.
+        base: Folder to which relative paths and import paths in the config refer: the driver's.
 
     """
 
@@ -146,6 +147,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         engine=config.rollout.engine,
         threads=config.resources.threads,
         manifest_sha256=manifest.sha256,
+        user_sources=user_sources(config, payload.base),
     )
     record = {**origin, "earlier": earlier_attempts(read_provenance(trial))}
     write_json_atomic(trial.provenance, record)
@@ -169,8 +171,8 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
-    from rltune.trainer.loop import Job, train
-    from rltune.trainer.tasks import env_maker
+    from rltune.trainer.job import Job
+    from rltune.trainer.loop import train
 
     tracker = make_trackers(
         payload.spec,
@@ -189,7 +191,7 @@ def _run_job(
                 config_hash=payload.spec.config_hash,
                 trial=trial,
                 manifest=manifest,
-                make_env=env_maker(config.env),
+                make_env=env_maker(config.env, config.reward, payload.base),
                 policy=policy,
                 engine=engine,
                 tracker=tracker,

@@ -1,10 +1,11 @@
 """A1 to A5: what really ran, read back from the records of the trials. Pure functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rltune.spec.audit_provenance import OTHER_TASKS, same_provenance
-from rltune.spec.audit_text import by_value, sides
+from rltune.spec.audit_text import by_value, few, sides
 from rltune.spec.consumption import Consumption, budget_findings, consumption
 from rltune.spec.findings import Finding, error, split, warning
 from rltune.spec.identity import canonical_json, sha256_hex
@@ -169,6 +170,23 @@ def same_evaluation(records: Sequence[TrialRecord]) -> Iterator[Finding]:
             message = f"held-out {field} differs with {', '.join(keys)}: {sides(everywhere)}."
             yield warning("A5", message, OTHER_TASKS)
     yield from _gate_steps(records, remedy)
+    yield from _gate_faults(records)
+
+
+def _gate_faults(records: Sequence[TrialRecord]) -> Iterator[Finding]:
+    """Yield how many held-out episodes had a fault: the rates are over the others."""
+    counts = {r.spec.trial_id: sum(map(_n_faults, r.heldout)) for r in records}
+    spoiled = {trial_id: count for trial_id, count in counts.items() if count}
+    if spoiled:
+        message = (
+            f"{sum(spoiled.values())} held-out episodes had a fault and were left out, in "
+            f"{few(list(spoiled))}: these were evaluated on fewer tasks."
+        )
+        yield warning("A5", message, "Repair what failed (trial.log names it) and run them again.")
+
+
+def _n_faults(row: Mapping[str, Any]) -> int:
+    return sum(bool(fault) for fault in row.get("fault", ()))
 
 
 def _heldout(group: Sequence[TrialRecord], field: str) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from rltune.spec.audit_text import by_value, few, sides
 from rltune.spec.findings import Finding, error, warning
 from rltune.spec.identity import MISSING, canonical_json, flatten, same_value
 from rltune.spec.keys import overlaps
-from rltune.spec.knobs import TASK_KEYS, moving_task_keys
+from rltune.spec.knobs import is_task_key, moving_task_keys
 from rltune.spec.problems import show
 from rltune.spec.records import TrialRecord
 
@@ -24,20 +24,25 @@ SAME_EVERYWHERE = (
     "weights_sha256",
     "tokenizer_sha256",
     "manifest_sha256",
+    "user_sources",
 )
 """Provenance fields that A1 compares."""
 
-_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256"})
+_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "user_sources"})
+_PARTS = {"versions": "version", "user_sources": "source"}  # fields that are mappings
 
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
     "engine": ("rollout.engine",),
     "threads": ("resources.threads",),
-    "weights_sha256": ("policy.model", "policy.dtype"),
-    "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt"),
-    "manifest_sha256": TASK_KEYS,
+    "weights_sha256": ("policy.model", "policy.dtype", "env.kind"),
+    "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
+    "user_sources": ("env.kind", "env.factory", "reward"),
 }
-"""Provenance field -> config keys that change it; an axis over them is compared per value."""
+"""Provenance field -> config keys that change it; an axis over them is compared per value.
+
+For manifest_sha256 they are the task keys (`rltune.spec.knobs.is_task_key`).
+"""
 
 _REMEDY = "Run the sweep again from one clean checkout on one kind of machine."
 
@@ -58,10 +63,15 @@ def _comparable(records: Sequence[TrialRecord], field: str) -> list[list[TrialRe
     groups: dict[str, list[TrialRecord]] = {}
     for record in records:
         flat = flatten(record.spec.config)
-        keys = DEPENDS_ON.get(field, ())
-        own = {k: v for k, v in flat.items() if any(overlaps(k, key) for key in keys)}
+        own = {key: value for key, value in flat.items() if _decides(key, field)}
         groups.setdefault(canonical_json(own), []).append(record)
     return list(groups.values())
+
+
+def _decides(key: str, field: str) -> bool:
+    if field == "manifest_sha256":
+        return is_task_key(key)
+    return any(overlaps(key, other) for other in DEPENDS_ON.get(field, ()))
 
 
 def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Finding]:
@@ -78,9 +88,9 @@ def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Findin
 def _parts(provenance: Mapping[str, Any], field: str) -> dict[str, Any]:
     """Return what is compared under a field: itself, or `version of torch` and so on."""
     value = provenance[field]
-    if not isinstance(value, Mapping):
+    if field not in _PARTS or not isinstance(value, Mapping):
         return {field: value}
-    return {f"version of {name}": item for name, item in sorted(value.items())}
+    return {f"{_PARTS[field]} of {name}": item for name, item in sorted(value.items())}
 
 
 def _attempt_findings(record: TrialRecord, attempt: Mapping[str, Any]) -> Iterator[Finding]:

@@ -76,7 +76,8 @@ def check_held(
     missing = [
         knob
         for knob in KNOBS
-        if not any(overlaps(knob, key) for key in (*moving, *held))
+        if knob in control
+        and not any(overlaps(knob, key) for key in (*moving, *held))
         and not all(knob in keys for keys in inert)
     ]
     if missing:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         PolicyConfig,
         RolloutConfig,
         RolloutFilterConfig,
-        SokobanConfig,
     )
+    from rltune.spec.schema_env import Env
 
 VIOLATION = "rltune_violation"
 """Type of the pydantic error that carries violations in its context."""
@@ -54,26 +54,6 @@ def require_untruncated_top_k(top_k: int) -> int:
         what = f"{top_k!r} would truncate training samples, which biases every importance ratio."
         refuse([Violation("", what, "Set it to -1; use rollout.temperature for sharper samples.")])
     return top_k
-
-
-def env_violations(env: "SokobanConfig") -> list[Violation]:
-    """Return what the episode limits contradict."""
-    found = []
-    reachable = env.max_turns * env.max_actions_per_turn
-    if env.max_actions > reachable:
-        what = (
-            f"{env.max_actions} actions can never be reached in {env.max_turns} turns of "
-            f"{env.max_actions_per_turn}."
-        )
-        found.append(Violation("max_actions", what, f"Give at most {reachable}."))
-    if env.max_actions_per_turn > env.max_actions:
-        what = f"{env.max_actions_per_turn} is more than env.max_actions, {env.max_actions}."
-        found.append(Violation("max_actions_per_turn", what, f"Give at most {env.max_actions}."))
-    if env.boxes > (env.size - 2) ** 2 // 3:
-        room = (env.size - 2) ** 2 // 3
-        what = f"{env.boxes} boxes do not fit a room of {env.size} x {env.size} cells."
-        found.append(Violation("boxes", what, f"Give at most {room}, or a larger env.size."))
-    return found
 
 
 def rollout_violations(rollout: "RolloutConfig") -> list[Violation]:
@@ -163,12 +143,25 @@ def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Vio
     return [Violation("optim.mini_batch_size", what, action)]
 
 
-def prompt_violations(env: "SokobanConfig", policy: "PolicyConfig") -> list[Violation]:
+TINY_KINDS = ("sokoban", "frozen_lake", "multihop_qa")
+"""Kinds of env for which a tiny policy ships."""
+
+
+def tiny_violations(env: "Env", policy: "PolicyConfig") -> list[Violation]:
     """Return whether the tiny policy is shown text that its tokenizer does not know."""
-    if policy.model != "tiny" or env.prompt == "compact":
+    if policy.model != "tiny":
         return []
-    what = f"{env.prompt!r} cannot be read by policy.model 'tiny'."
-    return [Violation("env.prompt", what, "Set it to compact, or choose another policy.model.")]
+    if env.kind not in TINY_KINDS:
+        what = f"'tiny' exists for {', '.join(TINY_KINDS)}, not for an env of kind {env.kind!r}."
+        return [Violation("policy.model", what, "Give a Hugging Face id or a folder.")]
+    other = "or choose another policy.model."
+    if env.prompt != "compact":
+        what = f"{env.prompt!r} cannot be read by policy.model 'tiny'."
+        return [Violation("env.prompt", what, f"Set it to compact, {other}")]
+    if env.kind == "multihop_qa" and env.questions is not None:
+        what = "policy.model 'tiny' knows the words of the closed world only."
+        return [Violation("env.questions", what, f"Set it to null, {other}")]
+    return []
 
 
 def vocabulary_violations(loss: "LossConfig", policy: "PolicyConfig") -> list[Violation]:
@@ -184,7 +177,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     filter_value_violations,
     group_violations,
     batch_violations,
-    prompt_violations,
+    tiny_violations,
     vocabulary_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""

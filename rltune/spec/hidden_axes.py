@@ -1,24 +1,48 @@
 """S8: what is known to move along with a knob although no key says so. Each has a remedy."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rltune.spec.findings import Finding, warning
-from rltune.spec.identity import flatten
+from rltune.spec.identity import flatten, same_value
 from rltune.spec.keys import overlaps
-from rltune.spec.knobs import filter_is_on, moving_task_keys, task_settings, updates_per_step
-from rltune.spec.schema import SokobanConfig
+from rltune.spec.knobs import (
+    filter_is_on,
+    is_drawing_key,
+    moving_task_keys,
+    updates_per_step,
+)
+from rltune.spec.schema import TrialConfig
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Condition label -> flat config."""
 
-KEPT_TOKENS = ("rollout_filter", "env.max_turns", "env.max_actions", "env.max_actions_per_turn")
+KEPT_TOKENS = (
+    "rollout_filter",
+    "env.max_turns",
+    "env.max_actions",
+    "env.max_actions_per_turn",
+    "env.max_searches",
+)
 """Axes that change which tokens, or how many, are trained on."""
 
 UNSEEN_TASKS = 2048
-"""Held-out tasks of the default environment that were kept from the tiny policy's demonstrations.
+"""First tasks of `TAUGHT_ENVS` that were kept from a tiny policy's demonstrations.
+
+Held-out and test tasks together must be among them.
 
 `rltune.trainer.warmstart.HELDOUT_TASKS`; a test compares the two.
+"""
+
+TAUGHT_ENVS: dict[str, dict[str, Any]] = {
+    "sokoban": {},
+    "frozen_lake": {},
+    "multihop_qa": {"hops": [2], "kinds": ["bridge"], "k": 1},
+}
+"""Kind of env -> the keys that its tiny policy was warm-started with, besides the defaults.
+
+`rltune.trainer.warmstart.WARMSTART_ENVS`; a test compares the two.
 """
 
 
@@ -40,6 +64,7 @@ def hidden_axes(
         *_moving_normaliser(flat, moving),
         *_update_count(configs),
         *_other_tasks(configs),
+        *_other_success(configs),
         *_seen_tasks(flat),
     )
 
@@ -129,13 +154,25 @@ def _update_count(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]
 
 
 def _other_tasks(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    keys = moving_task_keys(configs.values())
+    keys = [key for key in moving_task_keys(configs.values()) if not overlaps(key, "reward")]
     if keys:
         yield warning(
             "S8.tasks",
             f"{', '.join(keys)} changes the frozen tasks, or their floor and ceiling: conditions "
             "are not trained and evaluated on the same ones.",
             "Hold it; or, where other tasks are the intervention, accept this with that reason.",
+        )
+
+
+def _other_success(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    keys = [key for key in moving_task_keys(configs.values()) if overlaps(key, "reward")]
+    if keys:
+        yield warning(
+            "S8.success",
+            f"{', '.join(keys)} may change what counts as a success: success rates of different "
+            "conditions are then not of one kind.",
+            "Compare a measure of the env that all conditions have (metric.name), or accept this "
+            "with the reason why success means the same.",
         )
 
 
@@ -151,20 +188,35 @@ def _seen_tasks(flat: Configs) -> Iterator[Finding]:
         keys = dict.fromkeys(key for keys in labels.values() for key in keys)
         yield warning(
             "S8.seen_tasks",
-            f"The demonstrations of policy tiny exclude only the first {UNSEEN_TASKS} held-out "
-            f"levels of the default env; with {', '.join(keys)} as in {_named(list(labels))}, "
-            "held-out levels may be among those that it was taught.",
-            "Leave these keys at their defaults, or name the folder of another policy in "
+            f"The demonstrations of policy tiny exclude only the first {UNSEEN_TASKS} tasks of the "
+            f"env that it was taught; with {', '.join(keys)} as in {_named(list(labels))}, "
+            "held-out or test tasks may be among its demonstrations.",
+            "Leave these keys as they were taught, or name the folder of another policy in "
             "policy.model.",
         )
 
 
 def _beyond_the_unseen(config: Mapping[str, Any]) -> list[str]:
-    """Return the keys by which the held-out tasks are not those that were kept unseen."""
-    defaults = task_settings({"env": SokobanConfig().model_dump()})
+    """Return the keys by which held-out and test tasks are not those that were kept unseen."""
+    taught = _taught(config["env.kind"])
     changed = [
         key
-        for key, default in defaults.items()
-        if key != "env.train_tasks" and config[key] != default
+        for key, value in config.items()
+        if is_drawing_key(key) and key in taught and not same_value(value, taught[key])
     ]
-    return changed + (["gate.tasks"] if config["gate.tasks"] > UNSEEN_TASKS else [])
+    counts = [key for key in ("gate.tasks", "gate.test_tasks") if config[key]]
+    needed = sum(config[key] for key in counts)
+    return changed + (counts if needed > UNSEEN_TASKS else [])
+
+
+@cache
+def _taught(kind: str) -> Mapping[str, Any]:
+    """Return the env keys that a tiny policy was warm-started with, but the training split's."""
+    config = TrialConfig.model_validate(
+        {
+            "env": {"kind": kind, "prompt": "compact", **TAUGHT_ENVS[kind]},
+            "policy": {"model": "tiny"},
+        }
+    )
+    env = flatten({"env": config.env.model_dump(mode="json")})
+    return {key: value for key, value in env.items() if key != "env.train_tasks"}

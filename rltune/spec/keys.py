@@ -8,9 +8,16 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 
 from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_env import Env, TasksConfig
 
-VARIANT_SECTIONS = ("advantage",)
-"""Sections with variants: choosing another `kind` replaces the section instead of merging."""
+VARIANT_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "advantage": (),
+    "env": tuple(name for name in TasksConfig.model_fields if name != "kind"),
+}
+"""Section with variants -> keys that all of them share.
+
+Choosing another `kind` replaces the section instead of merging; only the shared keys stay.
+"""
 
 
 def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
@@ -22,18 +29,38 @@ def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
     return tuple(model for part in get_args(annotation) for model in models_of(part))
 
 
+ENV_KINDS: tuple[str, ...] = tuple(m.model_fields["kind"].default for m in models_of(Env))
+"""Kinds of env."""
+
+OPEN_SECTIONS = ("env.arguments",)
+"""Keys whose value is a mapping with keys of a person's own choice."""
+
+
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:
     for name, info in model.model_fields.items():
-        models = models_of(info.annotation)
-        yield f"{prefix}{name}", not models
+        is_list = get_origin(info.annotation) is tuple
+        models = () if is_list else models_of(info.annotation)
+        yield f"{prefix}{name}", not models or _admits_null(info.annotation)
         for inner in models:
             yield from _walk(inner, f"{prefix}{name}.")
 
 
+def _admits_null(annotation: Any) -> bool:
+    return type(None) in get_args(annotation)
+
+
 @cache
 def config_keys() -> Mapping[str, bool]:
-    """Return every dotted key of a trial config -> whether it is a leaf; all variants' keys."""
+    """Return every dotted key of a trial config -> whether one value may stand there.
+
+    The keys of all variants are in it. A section that can be null is both.
+    """
     return dict(_walk(TrialConfig, ""))
+
+
+def is_config_key(key: str) -> bool:
+    """Return whether a trial config can have a dotted key."""
+    return key in config_keys() or key.startswith(tuple(f"{name}." for name in OPEN_SECTIONS))
 
 
 def did_you_mean(given: object, choices: Iterable[object]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rltune.spec.crosschecks import can_drop
-from rltune.spec.identity import canonical_json, flatten
+from rltune.spec.identity import MISSING, canonical_json, flatten
 
 KNOBS = {
     "loss.entropy_coeff": "an entropy bonus flattens the policy whatever the reward says",
@@ -18,12 +18,13 @@ KNOBS = {
     "rollout_filter.include_zero": "decides whether prompts without reward spread take part",
     "rollout_filter.on_drop": "decides whether dropped prompts cost optimiser steps",
     "rollout_filter.loss_scaling": "scales the advantages with the kept share",
+    "env.success_rate": "decides how much of an outcome is luck",
 }
 """What published sweeps vary -> why it must be stated when it is not the axis (S3).
 
 Estimator, critic, clipping and optimiser are the method, not interventions: they come from base
 and profile, are part of S1 and S9, and need no line in every sweep file. A knob without effect in
-every condition (`inert_keys`) need not be held either.
+every condition (`inert_keys`) need not be held either, nor one that the env does not have.
 """
 
 FILTER_KEYS = tuple(
@@ -31,18 +32,49 @@ FILTER_KEYS = tuple(
     for key in ("mode", "metric", "type", "on_drop", "loss_scaling", "empty_stop_steps")
 )
 
-TASK_KEYS = (
-    "env.size",
-    "env.boxes",
-    "env.search_depth",
-    "env.max_actions",
+SHOWN_ONLY = (
+    "env.prompt",
+    "env.observation",
+    "env.symbols",
+    "env.format_penalty",
+    "reward.format_penalty",
+    "reward.turn_rewards",
+)
+"""Keys that change how a task is shown or paid, but not the task or its floor and ceiling."""
+
+TASK_SECTIONS = ("env", "reward", "gate.tasks", "gate.test_tasks")
+"""Sections and keys of which all that is not `SHOWN_ONLY` decides the frozen tasks, or the floor
+and the ceiling that are proved for them."""
+
+PLAYED_ONLY = (
+    "env.success_rate",
     "env.max_turns",
     "env.max_actions_per_turn",
-    "env.split_seed",
-    "env.train_tasks",
-    "gate.tasks",
+    "env.corpus",
+    "env.retriever",
+    "env.k",
+    "env.max_searches",
+    "env.max_information_words",
+    "reward",
 )
-"""Keys that change the frozen tasks, or the floor and the ceiling that are proved for them."""
+"""Task keys that change the floor and the ceiling, but not which tasks are drawn.
+
+`env.max_actions` is none: by default no grid game needs more.
+"""
+
+
+def is_task_key(key: str) -> bool:
+    """Return whether a dotted leaf key decides the frozen tasks, their floor or their ceiling."""
+    return _is_in(key, TASK_SECTIONS) and not _is_in(key, SHOWN_ONLY)
+
+
+def is_drawing_key(key: str) -> bool:
+    """Return whether a dotted leaf key decides which tasks are drawn."""
+    return is_task_key(key) and not _is_in(key, PLAYED_ONLY)
+
+
+def _is_in(key: str, sections: Iterable[str]) -> bool:
+    return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
@@ -75,16 +107,16 @@ def _inert(flat: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the keys that change the frozen tasks; absent ones are left out."""
-    flat = flatten(config)
-    return {key: flat[key] for key in TASK_KEYS if key in flat}
+    """Return the values of the keys that change the frozen tasks, floor or ceiling."""
+    return {key: value for key, value in flatten(config).items() if is_task_key(key)}
 
 
 def moving_task_keys(configs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the keys with more than one value whose values change the frozen tasks."""
     settings = [task_settings(config) for config in configs]
+    keys = dict.fromkeys(key for own in settings for key in own)
     return tuple(
-        key for key in TASK_KEYS if len({canonical_json(own.get(key)) for own in settings}) > 1
+        key for key in keys if len({canonical_json(own.get(key, MISSING)) for own in settings}) > 1
     )
 
 

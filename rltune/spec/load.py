@@ -15,7 +15,16 @@ from rltune.spec.identity import canonical_json, config_hash, flatten, sha256_he
 from rltune.spec.keys import did_you_mean, nested
 from rltune.spec.overrides import override_layers
 from rltune.spec.problems import Locate, validate
-from rltune.spec.resolve import Layer, file_layer, lines_below, merge_layers, resolve_config
+from rltune.spec.resolve import (
+    Layer,
+    env_kind,
+    file_layer,
+    lines_below,
+    merge_layers,
+    resolve_config,
+    split_profile,
+)
+from rltune.spec.shortforms import long_forms
 from rltune.spec.sources import find_source
 from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
 from rltune.spec.yamlfile import YamlFile, read_yaml
@@ -73,7 +82,7 @@ class LoadedSweep:
     @property
     def held_keys(self) -> tuple[str, ...]:
         """Return the dotted leaf keys that the sweep file holds."""
-        return tuple(flatten(nested(self.spec.hold)))
+        return tuple(flatten(long_forms(nested(self.spec.hold))))
 
 
 def load_sweep(
@@ -175,7 +184,11 @@ def _protocol(file: YamlFile, locate: Locate, problems: list[Problem]) -> Protoc
 def _shared_layers(
     file: YamlFile, profile: str, locate: Locate, problems: list[Problem]
 ) -> list[Layer]:
-    """Return base, profile and hold as layers, as far as they can be read."""
+    """Return base, profile and hold as layers, as far as they can be read.
+
+    The profile comes in two: what it sets for every env, and for the kind of env that base or hold
+    name.
+    """
     layers = []
     names = (
         ("base", file.data.get("base"), ("base",)),
@@ -190,14 +203,23 @@ def _shared_layers(
             problems.append(layer)
         else:
             layers.append(layer)
+    if len(layers) < len(names):
+        return []
+    hold = _hold(file)
+    base, whole = layers
+    parts = split_profile(whole, env_kind([base, whole, *hold]), problems)
+    return [base, *parts, *hold]
+
+
+def _hold(file: YamlFile) -> list[Layer]:
     hold = file.data.get("hold")
-    if len(layers) == len(names) and isinstance(hold, Mapping):
-        try:
-            tree = nested(hold)
-        except ValueError:  # reported with the sweep file's own problems
-            tree = {}
-        layers.append(Layer(tree, str(file.path), lines_below(file, ("hold",)), "hold."))
-    return layers if len(layers) >= len(names) else []
+    if not isinstance(hold, Mapping):
+        return []
+    try:
+        tree = nested(hold)
+    except ValueError:  # reported with the sweep file's own problems
+        tree = {}
+    return [Layer(tree, str(file.path), lines_below(file, ("hold",)), "hold.")]
 
 
 def _seeds(

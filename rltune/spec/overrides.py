@@ -7,8 +7,9 @@ import yaml
 from rltune.errors import Problem
 from rltune.spec.conditions import axis_values
 from rltune.spec.identity import flatten
-from rltune.spec.keys import config_keys, did_you_mean, nested, overlaps
+from rltune.spec.keys import config_keys, did_you_mean, is_config_key, nested, overlaps
 from rltune.spec.resolve import Layer
+from rltune.spec.shortforms import long_forms
 from rltune.spec.sweep_schema import SweepSpec
 from rltune.spec.yamlfile import parse_value
 
@@ -42,7 +43,7 @@ def _layer(text: str) -> Layer | Problem:
         return Problem(
             f"--set {text}", "is not of the form key=value.", "Example: budget.steps=20."
         )
-    if key not in config_keys():
+    if not is_config_key(key):
         hint = did_you_mean(key, config_keys())
         return Problem(f"--set {text}", f"{key!r} is not a config key.", action=hint)
     try:
@@ -56,7 +57,7 @@ def _layer(text: str) -> Layer | Problem:
 
 def _guarded(spec: SweepSpec) -> dict[str, str]:
     """Return protected dotted key -> why it is protected."""
-    guarded = dict.fromkeys(flatten(nested(spec.hold)), "held by this sweep")
+    guarded = dict.fromkeys(flatten(long_forms(nested(spec.hold))), "held by this sweep")
     guarded |= {coupled.key: "coupled with the axis" for coupled in spec.axis.coupled}
     for value in axis_values(spec.axis):
         guarded |= dict.fromkeys(flatten(value.data), "the axis of this sweep")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -10,9 +10,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rltune.errors import Problem
 from rltune.spec.identity import flatten
-from rltune.spec.keys import VARIANT_SECTIONS, nested
+from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean, nested
 from rltune.spec.problems import validate
 from rltune.spec.schema import TrialConfig, to_plain
+from rltune.spec.schema_env import DEFAULT_KIND
+from rltune.spec.shortforms import long_forms
 from rltune.spec.yamlfile import KeyPath, YamlFile
 
 _REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
@@ -21,6 +23,8 @@ _REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One source of config keys, which remembers where each key was written.
+
+    Short forms (`env: my_pkg.my_mod:MyEnv`) are written out, so that layers merge key by key.
 
     Attributes:
         data: Nested keys, without dots.
@@ -34,6 +38,10 @@ class Layer:
     origin: str
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     shown: str = ""
+
+    def __post_init__(self) -> None:
+        """Write short forms out."""
+        object.__setattr__(self, "data", long_forms(self.data))
 
     def where(self, path: KeyPath) -> str:
         """Return `file:line: key` of a key path."""
@@ -52,6 +60,10 @@ class Layer:
         return len(path)
 
 
+BY_ENV = "by_env"
+"""Section of a profile with what it sets for one kind of env only."""
+
+
 def file_layer(file: YamlFile) -> Layer | Problem:
     """Return a whole config file as a layer, its dotted keys nested."""
     try:
@@ -59,6 +71,47 @@ def file_layer(file: YamlFile) -> Layer | Problem:
     except ValueError as error:
         return Problem(str(file.path), f"{error}, once with dots and once nested.", "Keep one.")
     return Layer(data, str(file.path), lines_below(file, ()))
+
+
+def split_profile(profile: Layer, kind: str, problems: list[Problem]) -> list[Layer]:
+    """Return a profile as the keys for every env, then those for this kind of env, if it has any.
+
+    Args:
+        profile: The whole file, its `by_env` section included.
+        kind: The kind of env.
+        problems: Collects a kind in the file that no env has.
+
+    """
+    common = {key: value for key, value in profile.data.items() if key != BY_ENV}
+    layers = [replace(profile, data=common)]
+    parts = profile.data.get(BY_ENV, {})
+    if not isinstance(parts, Mapping):
+        what = f"{parts!r} is not a mapping of keys."
+        problems.append(Problem(profile.where((BY_ENV,)), what, "Give kind of env -> keys."))
+        return layers
+    for name, part in parts.items():
+        where = profile.where((BY_ENV, str(name)))
+        if name not in ENV_KINDS:
+            choices = f"Choose one of {', '.join(ENV_KINDS)}."
+            hint = did_you_mean(name, ENV_KINDS)
+            problems.append(Problem(where, f"{name!r} is not a kind of env.", choices, hint))
+        elif not isinstance(part, Mapping):
+            problems.append(Problem(where, f"{part!r} is not a mapping of keys."))
+        elif name == kind:
+            head = (BY_ENV, kind)
+            lines = {path[2:]: at for path, at in profile.lines.items() if path[:2] == head}
+            layers.append(Layer(part, profile.origin, lines, f"{BY_ENV}.{kind}."))
+    return layers
+
+
+def env_kind(layers: Sequence[Layer]) -> str:
+    """Return the kind of env that the last of the layers that names one names; else the default."""
+    kind = DEFAULT_KIND
+    for layer in layers:
+        env = layer.data.get("env")
+        if isinstance(env, Mapping) and isinstance(env.get("kind"), str):
+            kind = env["kind"]
+    return kind
 
 
 def lines_below(file: YamlFile, prefix: KeyPath, target: KeyPath = ()) -> dict[KeyPath, int]:
@@ -79,7 +132,8 @@ def merge_layers(
 ) -> DictConfig:
     """Return layers merged in order, later ones winning; lists are replaced, mappings merged.
 
-    A layer that chooses another `kind` replaces the section: the other variant's keys mean nothing.
+    A layer that chooses another `kind` replaces the section, but for the keys that every variant
+    has: the other variant's own keys mean nothing.
     A layer that cannot be merged is left out, and why is added to problems.
     """
     merged = base if base is not None else OmegaConf.create({})
@@ -95,12 +149,14 @@ def merge_layers(
 
 
 def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> DictConfig:
-    for section in VARIANT_SECTIONS:
+    for section, shared in VARIANT_SECTIONS.items():
         new, old = data.get(section), merged.get(section)
         if not isinstance(new, Mapping) or not isinstance(old, DictConfig):
             continue
         if new.get("kind", old.get("kind")) != old.get("kind"):
-            merged = OmegaConf.masked_copy(merged, [key for key in merged if key != section])
+            kept = OmegaConf.masked_copy(old, [key for key in old if key in shared])
+            rest = OmegaConf.masked_copy(merged, [key for key in merged if key != section])
+            merged = OmegaConf.merge(rest, {section: kept})
     return merged
 
 

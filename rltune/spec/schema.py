@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from rltune.spec.crosschecks import (
     cross_violations,
-    env_violations,
     loss_violations,
     optim_violations,
     refuse,
@@ -26,6 +25,8 @@ from rltune.spec.schema_base import (
     Section,
     tuple_from_list,
 )
+from rltune.spec.schema_env import Env, SokobanConfig, with_kind
+from rltune.spec.schema_reward import RewardConfig, long_reward
 from rltune.spec.schema_run import (
     BudgetConfig,
     CheckpointConfig,
@@ -33,46 +34,6 @@ from rltune.spec.schema_run import (
     ResourcesConfig,
     TrackingConfig,
 )
-
-
-class SokobanConfig(Section):
-    """The task: which levels, how many turns, what a malformed answer costs."""
-
-    kind: Literal["sokoban"] = Field("sokoban", description="Name of the environment.")
-    size: int = Field(
-        6, ge=5, le=20, description="Side of the square room, in cells, walls included."
-    )
-    boxes: int = Field(1, ge=1, le=8, description="Number of boxes and of targets.")
-    search_depth: int = Field(
-        100, ge=1, le=10_000, description="Backward moves from the solved level; more is harder."
-    )
-    max_turns: PositiveInt = Field(5, description="Most model responses in one episode, in turns.")
-    max_actions_per_turn: PositiveInt = Field(
-        2, description="Most actions executed from one response, in actions."
-    )
-    max_actions: PositiveInt = Field(
-        10, description="Most actions executed in one episode, in actions; the rest is truncated."
-    )
-    format_penalty: float = Field(
-        -0.1,
-        le=0.0,
-        description="Reward added to a turn that is malformed or names no allowed action.",
-    )
-    prompt: Literal["natural", "compact"] = Field(
-        "natural",
-        description="How a level is shown: natural language, or one token a cell for `tiny`.",
-    )
-    train_tasks: PositiveInt = Field(
-        4096, description="Size of the frozen training split, in levels."
-    )
-    split_seed: int = Field(
-        0, ge=0, description="Seed (no unit) from which the disjoint task splits are generated."
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        refuse(env_violations(self))
-        return self
 
 
 class PolicyConfig(Section):
@@ -259,7 +220,16 @@ class TrialConfig(Section):
     """Everything that one training run depends on."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="Seed (no unit) of every random stream.")
-    env: SokobanConfig = Field(default_factory=SokobanConfig, description="The task.")
+    env: Annotated[Env, Field(discriminator="kind"), BeforeValidator(with_kind)] = Field(
+        default_factory=SokobanConfig,
+        description="The tasks; variants differ by kind. Short for a class of one's own: its "
+        "import path.",
+    )
+    reward: Annotated[RewardConfig | None, BeforeValidator(long_reward)] = Field(
+        None,
+        description="What an episode earns: the env's own reward (null), a rubric of scores, or "
+        "one score.",
+    )
     policy: PolicyConfig = Field(description="The model that is trained.")
     rollout: RolloutConfig = Field(
         default_factory=RolloutConfig, description="How training episodes are sampled."

@@ -12,6 +12,11 @@ class GateConfig(Section):
 
     every: PositiveInt = Field(10, description="Training steps between two evaluations.")
     tasks: PositiveInt = Field(512, description="Size of the frozen held-out split, in tasks.")
+    test_tasks: int = Field(
+        512,
+        ge=0,
+        description="Size of the frozen final test split, in tasks; read by `rltune test` only.",
+    )
     temperature: NonNegativeFloat = Field(
         0.5, description="Sampling temperature of the evaluation; 0 is greedy."
     )

@@ -201,8 +201,10 @@ class Axis(Section):
 class Metric(Section):
     """What decides which condition did better."""
 
-    name: Literal["heldout/success_rate", "heldout/reward_mean", "heldout/turns"] = Field(
-        "heldout/success_rate", description="Name of a metric of the held-out gate."
+    name: Annotated[str, Field(pattern=r"^heldout/[A-Za-z_]\w*$")] = Field(
+        "heldout/success_rate",
+        description="Metric of the held-out gate: heldout/success_rate, heldout/reward_mean, "
+        "heldout/turns, or a measure that the env or the reward has, such as heldout/em.",
     )
     mode: Literal["max", "min"] = Field("max", description="Whether more or less is better.")
 

@@ -9,6 +9,7 @@ from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.spec.schema import TrialConfig
+from rltune.trainer.outcomes import failure_metrics, outcome_metrics
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 
@@ -20,23 +21,21 @@ class HeldoutResult:
     Attributes:
         tasks_sha256: Digest of the task ids in order.
         episodes: One per held-out task, in the manifest's order.
+        auxiliary_names: The env's own measures of an episode.
 
     """
 
     tasks_sha256: str
     episodes: tuple[Episode, ...]
+    auxiliary_names: tuple[str, ...]
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The `heldout/` metrics."""
-        n = len(self.episodes)
-        turns = [turn for episode in self.episodes for turn in episode.turns]
-        return {
-            "heldout/success_rate": sum(e.success for e in self.episodes) / n,
-            "heldout/reward_mean": sum(e.reward for e in self.episodes) / n,
-            "heldout/turns": len(turns) / n,
-            "heldout/invalid_action_rate": sum(not t.is_valid for t in turns) / max(1, len(turns)),
-        }
+        """The `heldout/` metrics, over the episodes without a fault."""
+        outcomes = outcome_metrics(
+            self.episodes, prefix="heldout", auxiliary_names=self.auxiliary_names
+        )
+        return {**outcomes, **failure_metrics(self.episodes)}
 
 
 def evaluate(
@@ -63,7 +62,7 @@ def evaluate(
     episodes = play(
         slots, make_env=make_env, renderer=policy.renderer, engine=engine, params=params
     )
-    return HeldoutResult(task_digest(tasks), tuple(episodes))
+    return HeldoutResult(task_digest(tasks), tuple(episodes), make_env().auxiliary_names)
 
 
 def task_digest(tasks: Sequence[Task]) -> str:

@@ -1,19 +1,14 @@
 """The trial loop: collect, filter, credit, update, gate, record. No Ray, no threads, no globals."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rltune.errors import InterruptedRun
-from rltune.gate import GateResult, Mode, choose_best, is_gate_step
-from rltune.policy.load import Policy
-from rltune.rollout.engine import Engine
+from rltune.errors import InterruptedRun, TrialError
+from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
-from rltune.spec.schema import TrialConfig
 from rltune.store.files import link_atomic
-from rltune.store.rundir import TrialDir
-from rltune.track.base import Tracker
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
@@ -24,50 +19,14 @@ from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
 from rltune.trainer.ending import early_stop, early_stop_metrics, trial_result
 from rltune.trainer.heldout import evaluate, task_digest
+from rltune.trainer.job import Job
 from rltune.trainer.learner import Learner, make_learner, score_batch
 from rltune.trainer.measures import Metrics, gate_line, rollout_metrics, training_metrics
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
 from rltune.types import Episode, TrialResult
-from rltune_envs.base import TextEnv
-from rltune_envs.splits import Manifest
-
-
-@dataclass(frozen=True)
-class Job:
-    """Everything that one trial needs.
-
-    Attributes:
-        config: Resolved config.
-        config_hash: Identity of the config.
-        trial: Where the records go.
-        manifest: Frozen tasks.
-        make_env: Makes a fresh environment.
-        policy: Freshly loaded weights; they are trained in place.
-        engine: Samples with those weights.
-        tracker: Gets each step's metrics.
-        metric_name: The held-out metric that chooses the checkpoint.
-        metric_mode: `max` or `min`.
-        should_stop: Asked between steps; true ends the attempt with a checkpoint.
-        warn: Gets one line for what a person should know.
-        say: Gets one line at the start and one a gate.
-
-    """
-
-    config: TrialConfig
-    config_hash: str
-    trial: TrialDir
-    manifest: Manifest
-    make_env: Callable[[], TextEnv]
-    policy: Policy
-    engine: Engine
-    tracker: Tracker
-    metric_name: str
-    metric_mode: Mode
-    should_stop: Callable[[], bool]
-    warn: Callable[[str], None]
-    say: Callable[[str], None]
 
 
 def train(job: Job) -> TrialResult:
@@ -82,6 +41,7 @@ def train(job: Job) -> TrialResult:
         DivergedError: A loss or gradient is not finite; the last checkpoint is kept.
         StaleEngineError: The engine does not serve the trainer's weights.
         CheckpointError: There is a checkpoint of another config, or that began with another model.
+        TrialError: Every episode of the first gate had a fault.
 
     """
     run = _Run(job)
@@ -138,7 +98,7 @@ class _Run:
     def begin(self) -> None:
         """Evaluate the untrained policy: the start that training has to beat."""
         metrics = self._gate(0)
-        self.job.say(gate_line(metrics, step=0, name=self.job.metric_name))
+        self._say_gate(metrics)
         self._log(0, metrics)
         self.checkpoint()
 
@@ -157,7 +117,7 @@ class _Run:
         is_gate = is_gate_step(step, every=self.config.gate.every, last=last)
         if is_gate:
             metrics |= self._gate(step)
-            self.job.say(gate_line(metrics, step=step, name=self.job.metric_name))
+            self._say_gate(metrics)
         metrics |= early_stop_metrics(early_stop(self.progress, self.config))
         self._log(step, metrics)
         is_due = step % self.config.checkpoint.every == 0 or step == last
@@ -210,14 +170,19 @@ class _Run:
                 config, job.policy, job.engine, tasks, step=step, make_env=job.make_env
             )
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
-        chosen = filter_groups(whole.rewards_N, groups=groups, config=config.rollout_filter)
+        chosen = filter_groups(
+            whole.rewards_N, whole.is_sound_N, groups=groups, config=config.rollout_filter
+        )
         write_episodes(job.trial, episodes, chosen, step=step)
-        metrics: Metrics = rollout_metrics(episodes, chosen, groups=groups)
+        self._warn_of_faults(episodes, where=f"step {step}")
+        metrics: Metrics = rollout_metrics(
+            episodes, chosen, groups=groups, auxiliary_names=job.make_env().auxiliary_names
+        )
         metrics |= {"rollout/task_hash": task_digest(tasks)}
-        metrics |= {"rollout/empty_after_filter": float(not chosen.keep_N.any())}
-        if not chosen.keep_N.any() and config.rollout_filter.on_drop == "drop":
+        metrics |= {"rollout/empty_after_filter": float(chosen.is_empty)}
+        if chosen.is_empty and config.rollout_filter.on_drop == "drop":
             return metrics | {"budget/optimizer_steps": 0.0}, episodes
-        batch = apply_filter(whole, chosen.keep_N, on_drop=config.rollout_filter.on_drop)
+        batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
         with self._timed("score"):
             signals = score_batch(
                 self.learner,
@@ -240,14 +205,27 @@ class _Run:
             )
         metrics = result.metrics
         write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
+        self._warn_of_faults(result.episodes, where=f"gate at step {step}")
+        counted = sound(result.episodes)
+        if not (counted or self.progress.gates):
+            said = fault_line(result.episodes, where="the first gate")
+            raise TrialError(f"{said}. There is nothing to choose a checkpoint by; repair it first")
         gate = GateResult(
             step,
             metrics[job.metric_name],
-            len(result.episodes),
-            sum(episode.success for episode in result.episodes),
+            len(counted),
+            sum(episode.success for episode in counted),
         )
         self.progress = replace(self.progress, gates=(*self.progress.gates, gate))
         return metrics
+
+    def _say_gate(self, metrics: Metrics) -> None:
+        gate = self.progress.gates[-1]
+        self.job.say(gate_line(metrics, gate, name=self.job.metric_name))
+
+    def _warn_of_faults(self, episodes: Sequence[Episode], *, where: str) -> None:
+        if said := fault_line(episodes, where=where):
+            self.job.warn(said)
 
     def _best(self) -> GateResult:
         return choose_best(self.progress.gates, mode=self.job.metric_mode)

@@ -6,36 +6,41 @@ from typing import Any
 import numpy as np
 import torch
 
+from rltune.gate import GateResult, wilson_interval
 from rltune.maths.masked import masked_mean
 from rltune.rollout.tokens import TokenBatch
 from rltune.trainer.credit import Credit, FilterResult
 from rltune.trainer.learner import Signals
+from rltune.trainer.outcomes import outcome_metrics, sound
 from rltune.types import Episode, StopReason
 
 Metrics = dict[str, Any]
 
 
-def rollout_metrics(episodes: Sequence[Episode], chosen: FilterResult, *, groups: int) -> Metrics:
+def rollout_metrics(
+    episodes: Sequence[Episode],
+    chosen: FilterResult,
+    *,
+    groups: int,
+    auxiliary_names: Sequence[str],
+) -> Metrics:
     """Return what the episodes of a step were like, before the filter took any away.
 
+    Those with a fault are in no rate and no mean; the response lengths are those of all.
     `rollout/invalid_action_rate` is the share of turns with a bad action name or without an answer.
     `rollout/over_limit_actions` counts, per turn, the good names beyond the limits: they are not
     executed and cost nothing.
     """
-    rewards_GM = np.array([e.reward for e in episodes]).reshape(groups, -1)
     turns = [turn for episode in episodes for turn in episode.turns]
+    counted = [turn for episode in sound(episodes) for turn in episode.turns]
     lengths = np.array([len(turn.sampled_ids) for turn in turns] or [0])
     cut = sum(turn.stop_reason is StopReason.LENGTH for turn in turns)
-    spread = rewards_GM.std(axis=1, ddof=1) if rewards_GM.shape[1] > 1 else np.zeros(groups)
     return {
-        "rollout/success_rate": float(np.mean([e.success for e in episodes])),
-        "rollout/reward_mean": float(rewards_GM.mean()),
-        "rollout/in_group_reward_std": float(spread.mean()),
+        **outcome_metrics(episodes, prefix="rollout", auxiliary_names=auxiliary_names),
+        "rollout/in_group_reward_std": _spread_in_groups(episodes, groups),
         "rollout/filter_kept_ratio": chosen.kept_ratio,
         "rollout/filter_zero_count": float(chosen.zero_count),
-        "rollout/invalid_action_rate": sum(not t.is_valid for t in turns) / max(1, len(turns)),
-        "rollout/over_limit_actions": sum(t.n_over_limit for t in turns) / max(1, len(turns)),
-        "rollout/turns": len(turns) / len(episodes),
+        "rollout/over_limit_actions": sum(t.n_over_limit for t in counted) / max(1, len(counted)),
         "response_length/mean": float(lengths.mean()),
         "response_length/max": float(lengths.max()),
         "response_length/min": float(lengths.min()),
@@ -43,12 +48,27 @@ def rollout_metrics(episodes: Sequence[Episode], chosen: FilterResult, *, groups
     }
 
 
-def gate_line(metrics: Metrics, *, step: int, name: str) -> str:
-    """Return a gate in words for the trial's log; there is no speed before the first step."""
+def _spread_in_groups(episodes: Sequence[Episode], groups: int) -> float:
+    """Return the mean over groups of the std of rewards; 0 for a group of fewer than two."""
+    size = len(episodes) // groups
+    stds = []
+    for start in range(0, len(episodes), size):
+        rewards = [episode.reward for episode in sound(episodes[start : start + size])]
+        stds.append(float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0)
+    return float(np.mean(stds))
+
+
+def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
+    """Return a gate in words for the trial's log; there is no speed before the first step.
+
+    A success rate comes with its number of tasks and its 95 % Wilson interval over them.
+    """
+    said = f"step {gate.step}: {name} {metrics[name]:.4g}"
+    if name == "heldout/success_rate":
+        low, high = wilson_interval(gate.successes, gate.n)
+        said += f" [{low:.3g}, {high:.3g}] of {gate.n} tasks"
     speed = metrics.get("perf/tokens_per_s")
-    return f"step {step}: {name} {metrics[name]:.4g}" + (
-        "" if speed is None else f", {speed:.0f} tokens/s"
-    )
+    return said if speed is None else f"{said}, {speed:.0f} tokens/s"
 
 
 def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Metrics:

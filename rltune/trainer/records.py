@@ -11,16 +11,23 @@ from rltune.types import Episode
 
 
 def write_heldout(trial: TrialDir, result: HeldoutResult, *, step: int, temperature: float) -> None:
-    """Append one gate's outcome, task by task."""
+    """Append one gate's outcome, task by task; a greedy gate says `do_sample: false`."""
     append_jsonl(
         trial.heldout,
         {
             "step": step,
             "tasks_sha256": result.tasks_sha256,
             "temperature": temperature,
+            "do_sample": temperature > 0,
             "n": len(result.episodes),
             "success": [int(episode.success) for episode in result.episodes],
             "reward": [episode.reward for episode in result.episodes],
+            "failure_class": [episode.failure_class for episode in result.episodes],
+            "auxiliary": {
+                name: [episode.auxiliary.get(name) for episode in result.episodes]
+                for name in result.auxiliary_names
+            },
+            "fault": [episode.fault for episode in result.episodes],
         },
     )
 
@@ -53,6 +60,9 @@ def _episode_rows(
             "success": episode.success,
             "truncated": episode.truncated,
             "reward": round(episode.reward, 6),
+            "failure_class": episode.failure_class,
+            "auxiliary": dict(episode.auxiliary),
+            "fault": episode.fault,
             "turns": [
                 {
                     "response": turn.response,
@@ -61,6 +71,7 @@ def _episode_rows(
                     "is_valid": turn.is_valid,
                     "n_invalid": turn.n_invalid,
                     "n_over_limit": turn.n_over_limit,
+                    "fault": turn.fault,
                 }
                 for turn in episode.turns
             ],

@@ -1,24 +1,130 @@
-"""From a config to its environment and its frozen tasks."""
+"""From a config to its environment and its frozen tasks. Environments are imported when asked for.
 
-from collections.abc import Callable
+Relative paths in a config, and modules of one's own, refer to the folder that the driver was called
+in; it is handed over as `base`.
+"""
 
-from rltune.spec.schema import SokobanConfig, TrialConfig
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
+from rltune.spec.schema_reward import RewardConfig
 from rltune_envs.base import TextEnv
-from rltune_envs.sokoban import SokobanEnv
+from rltune_envs.imports import load_object
 from rltune_envs.splits import Manifest, build_manifest
 
+ENVS = {
+    "sokoban": "rltune_envs.sokoban:SokobanEnv",
+    "frozen_lake": "rltune_envs.frozen_lake:FrozenLakeEnv",
+    "multihop_qa": "rltune_envs.multihop_qa:MultihopQaEnv",
+}
+"""Kind of env -> its class, whose keywords are the keys of the env section."""
 
-def env_maker(config: SokobanConfig) -> Callable[[], TextEnv]:
-    """Return a function that makes fresh environments of this config."""
-    arguments = config.model_dump(exclude={"kind", "train_tasks", "split_seed"})
-    return lambda: SokobanEnv(**arguments)
+FILE_KEYS = ("levels", "questions", "corpus")
+NOT_FILES = ("own", "all")  # values of env.corpus that name no file
+
+_OURS = {"kind", "train_tasks", "split_seed"}  # keys that the class does not get
 
 
-def freeze_tasks(config: TrialConfig) -> Manifest:
-    """Draw the train and held-out splits of a config; the same for every seed of a sweep."""
+def env_maker(
+    env: Env, reward: RewardConfig | None = None, base: Path = Path()
+) -> Callable[[], TextEnv]:
+    """Return a function that makes fresh environments of a config.
+
+    Args:
+        env: The env section.
+        reward: The reward section; None leaves reward and success to the environment.
+        base: Folder to which relative paths refer, and in which modules of one's own are found.
+
+    Raises:
+        ImportPathError: An import path names nothing that can be used.
+        ValueError: There is no score of a name.
+
+    """
+    make = _own_maker(env, base)
+    return make if reward is None else _verified_maker(make, reward, base)
+
+
+def _own_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
+    if isinstance(env, CustomEnvConfig):
+        add_to_path(base)
+        factory, arguments = load_object(env.factory), env.arguments
+    else:
+        factory, arguments = load_object(ENVS[env.kind]), env.model_dump(exclude=_OURS)
+        for key, path in files_of(env, base).items():
+            arguments[key] = str(path)
+    return lambda: factory(**arguments)
+
+
+def _verified_maker(
+    make: Callable[[], TextEnv], reward: RewardConfig, base: Path
+) -> Callable[[], TextEnv]:
+    from rltune_envs.rewards import Rubric, Term, find_score
+    from rltune_envs.verified import VerifiedEnv
+
+    if any(":" in term.score for term in reward.terms):
+        add_to_path(base)
+    measures = make().auxiliary_names
+    rubric = Rubric(
+        tuple(
+            Term(term.name, term.weight, find_score(term.score, auxiliary_names=measures))
+            for term in reward.terms
+        ),
+        threshold=reward.threshold,
+    )
+    return lambda: VerifiedEnv(
+        make(), rubric, turn_rewards=reward.turn_rewards, format_penalty=reward.format_penalty
+    )
+
+
+def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:
+    """Return the keys of an env section that name a file -> the file."""
+    given: dict[str, Any] = {key: getattr(env, key, None) for key in FILE_KEYS}
+    return {
+        key: base / value
+        for key, value in given.items()
+        if value is not None and not (key == "corpus" and value in NOT_FILES)
+    }
+
+
+def add_to_path(base: Path) -> None:
+    """Make modules in a folder importable, as `python -m` does for the working folder."""
+    folder = str(base.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
+    """Draw the splits of a config; the same for every seed of a sweep."""
     return build_manifest(
-        env_maker(config.env)(),
+        env_maker(config.env, config.reward, base)(),
         train_tasks=config.env.train_tasks,
         heldout_tasks=config.gate.tasks,
+        test_tasks=config.gate.test_tasks,
         split_seed=config.env.split_seed,
     )
+
+
+def user_sources(config: TrialConfig, base: Path = Path()) -> dict[str, str]:
+    """Return each module of one's own that a config names -> the sha256 of its source file."""
+    names = sorted({path.partition(":")[0] for path in _import_paths(config)})
+    if names:
+        add_to_path(base)
+    return {name: _source_digest(name) for name in names}
+
+
+def _import_paths(config: TrialConfig) -> Iterator[str]:
+    if isinstance(config.env, CustomEnvConfig):
+        yield config.env.factory
+    if config.reward is not None:
+        yield from (term.score for term in config.reward.terms if ":" in term.score)
+
+
+def _source_digest(module: str) -> str:
+    file = import_module(module).__file__
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

@@ -1,7 +1,8 @@
-"""Supervised start of a tiny policy on solver demonstrations, stopped at a middling skill.
+"""Supervised start of a tiny policy on expert demonstrations, stopped at a middling skill.
 
 The whole text is learned, not only the answers: what a board becomes after two actions is a lesson
-in the rules, and with it the skill comes in a few hundred steps instead of thousands.
+in the rules, and with it the skill comes in a few hundred steps instead of thousands. Of questions,
+what is read between searches teaches to copy names, which is most of the game.
 """
 
 import itertools
@@ -10,9 +11,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from rltune.maths.streams import stream_seed
@@ -21,15 +23,23 @@ from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import SokobanConfig
+from rltune.spec.schema_env import Env
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import build_manifest
 
-HELDOUT_TASKS = 2048  # never demonstrated; every gate of up to this size is drawn from them
+HELDOUT_TASKS = 2048  # never demonstrated; held-out and test splits are drawn from them first
 PROBE_TASKS = 512  # training tasks on which the skill is measured; distinct, as held-out ones are
 PROBE_EVERY = 20
 _DEMONSTRATIONS = 1 << 60  # task seeds far from those of any split
+_WORLDS = 16  # closed worlds that questions are demonstrated in; world 0 is none of them
+
+WARMSTART_ENVS: dict[str, dict[str, Any]] = {
+    "sokoban": {},
+    "frozen_lake": {},
+    "multihop_qa": {"hops": [2], "kinds": ["bridge"], "k": 1},
+}
+"""Environment -> keys of its section in which a policy's schooling differs from the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +47,31 @@ class Recipe:
     """Numbers of the supervised start.
 
     Attributes:
+        target: Success rate, sampling at temperature 1, at which training stops.
         batch: Demonstrations per optimiser step.
         lr: Learning rate of AdamW.
         warmup: Steps until the learning rate is reached.
         noise: Probability that a turn is answered at random, and then not learned.
         text_weight: Weight of the loss on what is read, relative to what is answered.
+        max_tokens: Most tokens of a response when the skill is measured.
 
     """
 
+    target: float
     batch: int = 128
     lr: float = 1e-3
     warmup: int = 100
     noise: float = 0.25
     text_weight: float = 0.3
+    max_tokens: int = 8
+
+
+RECIPES = {
+    "sokoban": Recipe(target=0.34),
+    "frozen_lake": Recipe(target=0.40),
+    # A random answer would end the episode, and would teach nothing.
+    "multihop_qa": Recipe(target=0.6, noise=0.0, max_tokens=12),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +111,21 @@ def warmstart(
     out: Path,
     *,
     seed: int,
-    target: float,
     max_steps: int,
     threads: int,
     say: Callable[[str], None],
     recipe: Recipe | None = None,
 ) -> float:
-    """Train a tiny policy from nothing until it solves `target` of the tasks; save it.
+    """Train a tiny policy from nothing until it reaches its recipe's target; save it.
 
     Args:
-        env_kind: Which environment; `sokoban`.
+        env_kind: Which environment; a key of `WARMSTART_ENVS`.
         out: Folder to write the policy to, in transformers' format, with `warmstart.json`.
         seed: Of the initial weights, the demonstrations and the noise.
-        target: Success rate, sampling at temperature 1, at which to stop.
         max_steps: Stop here in any case.
         threads: Threads for torch; the weights depend on them in the last bits.
         say: Gets one line per probe.
-        recipe: Numbers of the training.
+        recipe: Numbers of the training; the environment's own where none is given.
 
     Returns:
         The success rate that was reached.
@@ -113,15 +133,20 @@ def warmstart(
     """
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
-    recipe = recipe or Recipe()
-    make_env = env_maker(SokobanConfig.model_validate({"kind": env_kind, "prompt": "compact"}))
-    tokenizer = tiny_tokenizer()
-    policy = assemble(tiny_model(len(tokenizer)), tokenizer, template="plain", is_bare=True)
+    recipe = recipe or RECIPES[env_kind]
+    make_env = school_env(env_kind)
+    policy = assemble(
+        tiny_model(env_kind), tiny_tokenizer(env_kind), template="plain", is_bare=True
+    )
     tasks = build_manifest(
-        make_env(), train_tasks=PROBE_TASKS, heldout_tasks=HELDOUT_TASKS, split_seed=0
+        make_env(),
+        train_tasks=PROBE_TASKS,
+        heldout_tasks=HELDOUT_TASKS,
+        test_tasks=0,
+        split_seed=0,
     )
     stream = demonstrations(
-        make_env(),
+        demonstrated_envs(env_kind),
         seed=seed,
         excluded={task.content_hash for task in tasks.heldout},
         noise=recipe.noise,
@@ -133,20 +158,44 @@ def warmstart(
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr * min(1.0, step / recipe.warmup)
         turns = itertools.islice(stream, recipe.batch)
-        examples = [encode(tokenizer, example) for example in turns]
+        examples = [encode(policy.tokenizer, example) for example in turns]
         loss = _learn(policy, examples, optimizer, recipe)
         if step % PROBE_EVERY == 0 or step == max_steps:
-            reached = measure_skill(policy, tasks.train, make_env=make_env, seed=seed)
-            say(f"step {step}  loss {loss:.3f}  success {reached:.3f} of target {target:g}")
-            if reached >= target:
+            reached = measure_skill(
+                policy, tasks.train, make_env=make_env, seed=seed, max_tokens=recipe.max_tokens
+            )
+            say(f"step {step}  loss {loss:.3f}  success {reached:.3f} of target {recipe.target:g}")
+            if reached >= recipe.target:
                 break
-    facts = {"env": env_kind, "seed": seed, "steps": step, "threads": threads, "target": target}
-    _save(policy, out, {**facts, "reached": reached, "recipe": asdict(recipe)})
+    facts = {"env": env_kind, "seed": seed, "steps": step, "threads": threads, "reached": reached}
+    _save(policy, out, {**facts, "recipe": asdict(recipe)})
     return reached
 
 
+def school_env(env_kind: str, **changes: int) -> Callable[[], TextEnv]:
+    """Return a maker of the environment that a tiny policy is schooled and probed in."""
+    section = {"kind": env_kind, "prompt": "compact", **WARMSTART_ENVS[env_kind], **changes}
+    return env_maker(TypeAdapter(Env).validate_python(section))
+
+
+def demonstrated_envs(env_kind: str) -> list[TextEnv]:
+    """Return what demonstrations are played in, in turn.
+
+    Questions are shown in many other worlds than the one of the splits: a policy that is to read
+    must not be able to know the answers by heart.
+    """
+    if env_kind == "multihop_qa":
+        return [school_env(env_kind, world_seed=world)() for world in range(1, _WORLDS + 1)]
+    return [school_env(env_kind)()]
+
+
 def measure_skill(
-    policy: Policy, tasks: Sequence[Task], *, make_env: Callable[[], TextEnv], seed: int
+    policy: Policy,
+    tasks: Sequence[Task],
+    *,
+    make_env: Callable[[], TextEnv],
+    seed: int,
+    max_tokens: int,
 ) -> float:
     """Return the success rate on the tasks, sampling at temperature 1."""
     slots = [
@@ -157,13 +206,13 @@ def measure_skill(
         make_env=make_env,
         renderer=policy.renderer,
         engine=TorchEngine(policy.decoder()),
-        params=SamplingParams(temperature=1.0, max_tokens=8, max_context=256),
+        params=SamplingParams(temperature=1.0, max_tokens=max_tokens, max_context=512),
     )
     return sum(episode.success for episode in episodes) / len(episodes)
 
 
 def demonstrations(
-    env: TextEnv, *, seed: int, excluded: Set[str], noise: float
+    envs: Sequence[TextEnv], *, seed: int, excluded: Set[str], noise: float
 ) -> Iterator[tuple[DemonstratedTurn, ...]]:
     """Yield endless demonstrations on fresh tasks.
 
@@ -171,14 +220,15 @@ def demonstrations(
     how to go on from a place that a shortest solution never visits.
 
     Args:
-        env: Plays; its episodes are consumed.
+        envs: Play, one after the other; their episodes are consumed.
         seed: Names the stream of tasks and of the noise.
         excluded: Content hashes that must not be shown, those of the held-out tasks.
         noise: Probability that a turn is answered at random.
 
     """
     rng = random.Random(seed)
-    for task_seed in itertools.count(_DEMONSTRATIONS + (seed << 40)):
+    seeds = itertools.count(_DEMONSTRATIONS + (seed << 40))
+    for task_seed, env in zip(seeds, itertools.cycle(envs), strict=False):
         if env.task(task_seed).content_hash not in excluded:
             yield _demonstration(env, task_seed, rng, noise)
 
@@ -205,7 +255,7 @@ def _demonstration(
     while (actions := env.expert_actions()) is not None:
         is_expert = rng.random() >= noise
         if not is_expert:
-            actions = tuple(rng.choice(env.action_names) for _ in range(rng.choice((1, 2))))
+            actions = env.random_actions(rng)
         response = env.format_response(actions)
         prefix = env.response_prefix
         turns.append(

@@ -10,7 +10,10 @@ from run_folders import write_sweep
 import rltune.cli.entry as entry
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("sweep", "check", "plan", "status", "audit", "warmstart", "doctor", "init")
+COMMANDS = (
+    *("sweep", "check", "plan", "status", "audit", "warmstart", "doctor", "init"),
+    *("play", "test", "serve-retriever"),
+)
 
 
 @pytest.mark.parametrize("words", [(name,) for name in COMMANDS] + [("lineage", "show")])
@@ -45,7 +48,8 @@ def test_help_lists_every_command(rltune):
          "<runs-dir>/<sweep>-<hash8>.\n"),
         (
             ("warmstart", "chess", "--out", "w"),
-            "error: ENV: 'chess' is not an environment. Choose one of sokoban.\n",
+            "error: ENV: 'chess' is not an environment. "
+            "Choose one of sokoban, frozen_lake, multihop_qa.\n",
         ),
     ],
 )  # fmt: skip

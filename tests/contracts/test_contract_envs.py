@@ -1,25 +1,105 @@
 """What every environment promises, over each one that rltune has."""
 
-from functools import partial
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from hashlib import sha256
 
 import pytest
 
+from rltune_envs.base import TextEnv
+from rltune_envs.check_player import Player
 from rltune_envs.checks import check_env
-from rltune_envs.sokoban import SokobanEnv
+from rltune_envs.imports import load_object
+from rltune_envs.rewards import Rubric, Term, find_score
+from rltune_envs.verified import VerifiedEnv
 
-ENVS = {
-    "sokoban-natural": partial(SokobanEnv, search_depth=30),
-    "sokoban-compact": partial(SokobanEnv, search_depth=30, prompt="compact"),
-    "sokoban-one-long-turn": partial(SokobanEnv, max_turns=1, max_actions_per_turn=10),
-    "sokoban-odd-limits": partial(SokobanEnv, max_actions_per_turn=3, max_actions=7),
-    "sokoban-8x8-two-boxes": partial(SokobanEnv, size=8, boxes=2, prompt="compact"),
-    "sokoban-10x10-three-boxes": partial(
-        SokobanEnv, size=10, boxes=3, max_turns=10, max_actions=20, prompt="compact"
+SOKOBAN = "rltune_envs.sokoban:SokobanEnv"
+FROZEN_LAKE = "rltune_envs.frozen_lake:FrozenLakeEnv"
+QA = "rltune_envs.multihop_qa:MultihopQaEnv"
+SMALL_WORLD = {"passages": 300}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One environment: where it is, its arguments, its rubric, and how many tasks to play."""
+
+    path: str
+    arguments: dict = field(default_factory=dict)
+    rubric: tuple[str, ...] = ()
+    n_seeds: int = 64
+
+    def make(self) -> TextEnv:
+        env = load_object(self.path)(**self.arguments)
+        if not self.rubric:
+            return env
+        terms = (
+            Term(name, 1.0, find_score(name, auxiliary_names=env.auxiliary_names))
+            for name in self.rubric
+        )
+        return VerifiedEnv(env, Rubric(tuple(terms)), format_penalty=-0.1)
+
+
+CASES = {
+    "sokoban-natural": Case(SOKOBAN, {"search_depth": 30}),
+    "sokoban-compact": Case(SOKOBAN, {"search_depth": 30, "prompt": "compact"}),
+    "sokoban-coord": Case(SOKOBAN, {"observation": "coord"}, n_seeds=16),
+    "sokoban-one-long-turn": Case(
+        SOKOBAN, {"max_turns": 1, "max_actions_per_turn": 10}, n_seeds=16
     ),
+    "sokoban-odd-limits": Case(SOKOBAN, {"max_actions_per_turn": 3, "max_actions": 7}, n_seeds=16),
+    "sokoban-two-boxes": Case(SOKOBAN, {"size": 8, "boxes": 2, "prompt": "compact"}, n_seeds=8),
+    "sokoban-three-boxes": Case(
+        SOKOBAN,
+        {"size": 10, "boxes": 3, "max_turns": 10, "max_actions": 20, "prompt": "compact"},
+        n_seeds=4,
+    ),
+    "sokoban-verified": Case(SOKOBAN, {}, ("success", "env_reward", "valid_turns"), n_seeds=16),
+    "frozen-lake-dry": Case(FROZEN_LAKE),
+    "frozen-lake-slippery": Case(FROZEN_LAKE, {"success_rate": 0.8}),
+    "frozen-lake-compact": Case(FROZEN_LAKE, {"success_rate": 0.8, "prompt": "compact"}),
+    "frozen-lake-verified": Case(FROZEN_LAKE, {"success_rate": 0.8}, ("success", "valid_turns")),
+    "qa-natural": Case(QA, SMALL_WORLD, n_seeds=32),
+    "qa-compact": Case(QA, SMALL_WORLD | {"prompt": "compact"}, n_seeds=32),
+    "qa-verified": Case(QA, SMALL_WORLD | {"prompt": "compact"}, ("success", "f1"), n_seeds=16),
+    "example": Case("examples.my_env:MyEnv"),
+    "example-verified": Case("examples.my_env:MyEnv", {}, ("examples.my_reward:score",), 16),
 }
 
 
-@pytest.mark.parametrize("make_env", ENVS.values(), ids=ENVS)
-def test_every_environment_keeps_the_contract(make_env):
-    n_seeds = 64 if make_env().size == 6 else 8
-    check_env(make_env, seeds=range(n_seeds))
+@pytest.mark.parametrize("name", CASES)
+def test_every_environment_keeps_the_contract(name):
+    check_env(CASES[name].make, seeds=range(CASES[name].n_seeds), threads=8)
+
+
+def test_the_interpreters_hash_seed_changes_nothing():
+    # cases.md A1: levels that followed from a salted hash differed between processes.
+    first, second = (_transcripts_under(hash_seed) for hash_seed in ("1", "2"))
+
+    assert first.keys() == CASES.keys()
+    assert first == second
+
+
+def _transcripts_under(hash_seed: str) -> dict[str, str]:
+    environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, __file__], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
+def _digest_of_transcripts(case: Case) -> str:
+    """Hash all that some episodes and their tasks say."""
+    env = case.make()
+    player = Player(case.make, max_turns=1000)
+    digest = sha256()
+    for seed in range(min(8, case.n_seeds)):
+        odds = env.random_success_probability(seed), env.optimal_success_probability(seed)
+        digest.update(repr((player.play_alone(seed), env.task(seed), env.gold(seed))).encode())
+        digest.update(repr(odds).encode())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    for case_name, case in CASES.items():
+        print(case_name, _digest_of_transcripts(case))

@@ -1,5 +1,6 @@
 """Levels: a pure function of the seed, solvable, not solved; cases.md A1 and A4."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -158,8 +159,37 @@ def test_larger_rooms_with_more_boxes(size, boxes, max_moves, depth):
 def test_generation_ends_with_a_clear_error(arguments):
     message = (
         f"no {arguments['height']}x{arguments['width']} level with {arguments['boxes']} boxes, "
-        f"search_depth {arguments['search_depth']} and at most {arguments['max_moves']} moves in "
-        "1000 attempts for seed 5; use fewer boxes, a larger room, or a larger max_moves"
+        f"search_depth {arguments['search_depth']} and 1 to {arguments['max_moves']} moves in "
+        "10000 attempts for seed 5 (0 were too hard to certify); use fewer boxes, another "
+        "search_depth, a larger room, or a wider band of moves"
     )
     with pytest.raises(GenerationError, match=f"^{re.escape(message)}$"):
         generate(5, **arguments)
+
+
+def test_levels_that_are_too_hard_to_certify_are_counted(monkeypatch):
+    monkeypatch.setattr(generator, "MAX_NODES", 0)
+    with pytest.raises(GenerationError, match=r"\(20 were too hard to certify\)"):
+        generate(5, **EASY, min_moves=4)
+
+
+def test_a_band_is_kept_and_widening_it_keeps_a_level_that_was_inside():
+    for seed in range(50):
+        plain = generate(seed, **EASY)
+        banded = generate(seed, **EASY, min_moves=5)
+        assert 5 <= len(banded.solution) <= 10
+        if len(plain.solution) >= 5:
+            assert banded == plain
+
+
+def test_three_boxes_count_where_the_walk_last_had_none_at_home(monkeypatch):
+    # Of 200 first attempts 28 give a level; 19 would if only the end of the walk counted.
+    monkeypatch.setattr(generator, "MAX_ATTEMPTS", 1)
+    n_made = 0
+    for seed in range(200):
+        with contextlib.suppress(GenerationError):
+            found = generate(seed, height=8, width=8, boxes=3, search_depth=200, max_moves=200)
+            assert not found.level.start.boxes & found.level.targets
+            n_made += 1
+
+    assert n_made >= 25

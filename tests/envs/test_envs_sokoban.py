@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltune_envs.sokoban import SokobanEnv
-from rltune_envs.sokoban import env as sokoban_env
-from rltune_envs.sokoban.generate import CertifiedLevel
-from rltune_envs.sokoban.rules import ACTIONS, canonical_hash, parse_level
+from rltune_envs.errors import EnvError
+from rltune_envs.sokoban import SokobanEnv, tasks
+from rltune_envs.sokoban.rules import ACTIONS, parse_level
+from rltune_envs.sokoban.tasks import LevelTask
 
 
 class Drawn(SokobanEnv):
@@ -20,8 +20,8 @@ class Drawn(SokobanEnv):
         super().__init__(prompt="compact", **arguments)
         self._drawn = parse_level(rows)
 
-    def _certified(self, seed):
-        return CertifiedLevel(self._drawn, (), canonical_hash(self._drawn))
+    def _of(self, seed):
+        return LevelTask(self._drawn, (), "", "", {})
 
 
 def play(env, *responses):
@@ -53,7 +53,7 @@ def test_the_expert_earns_eleven_minus_a_tenth_of_optimal(prompt):
         while step is None or not step.terminated:
             step = env.step(env.format_response(env.expert_actions()))
             total += step.reward
-        assert total == pytest.approx(11 - 0.1 * env.task(seed).optimal_actions)
+        assert total == pytest.approx(11 - 0.1 * env.task(seed).difficulty)
 
 
 REWARDS = [  # (responses, reward of each turn)
@@ -150,7 +150,7 @@ def test_a_lost_level_has_no_expert():
 
 
 def test_step_before_reset_says_what_to_do():
-    with pytest.raises(RuntimeError, match=r"^call reset\(seed=\.\.\.\) first$"):
+    with pytest.raises(EnvError, match=r"^call reset\(seed=\.\.\.\) first$"):
         SokobanEnv().step("")
 
 
@@ -164,7 +164,7 @@ def test_episodes_can_be_as_long_as_the_longest_level():
     # 3 turns of 3 actions with at most 8: levels need at most 8; with 2 turns, at most 6.
     for arguments, limit in (({"max_turns": 3, "max_actions": 8}, 8), ({"max_turns": 2}, 6)):
         env = SokobanEnv(search_depth=100, max_actions_per_turn=3, **arguments)
-        assert max(env.task(seed).optimal_actions for seed in range(300)) == limit
+        assert max(env.task(seed).difficulty for seed in range(300)) == limit
 
 
 def test_threads_and_global_random_state():
@@ -175,7 +175,7 @@ def test_threads_and_global_random_state():
     state = random.getstate()
     in_threads = []
     for threads in (1, 8):
-        sokoban_env._generate.cache_clear()
+        tasks._generated.cache_clear()
         with ThreadPoolExecutor(threads) as pool:
             in_threads.append(list(pool.map(first_observation, range(64))))
 

@@ -1,24 +1,22 @@
-"""The solver against hand levels, brute force, published solutions, and simulation."""
+"""The solver against hand levels, brute force, and simulation; published lengths: `..._optimal`."""
 
-import csv
 import math
 import random
 import re
 from collections import deque
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rltune_envs.errors import SearchLimitError
+from rltune_envs.sokoban.deadlock import live_cells
 from rltune_envs.sokoban.generate import generate
 from rltune_envs.sokoban.rules import Level, State, parse_level
-from rltune_envs.sokoban.solve import live_cells, random_success_probability, shortest_solution
+from rltune_envs.sokoban.solve import random_success_probability, shortest_solution
 
 UP, DOWN, LEFT, RIGHT = range(4)
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "sokoban"
 
 
 def test_hand_solutions():
@@ -47,9 +45,9 @@ def test_max_moves_bounds_the_search():
 
 def test_the_state_budget_is_an_error_of_its_own():
     level = generate(0, height=8, width=8, boxes=2, search_depth=100, max_moves=20).level
-    message = "no answer within 3 states; raise max_states or use a smaller level"
+    message = "no answer within 3 positions; raise max_nodes or use a smaller level"
     with pytest.raises(SearchLimitError, match=f"^{re.escape(message)}$"):
-        shortest_solution(level, max_states=3)
+        shortest_solution(level, max_nodes=3)
 
 
 def random_room(seed: int) -> Level:
@@ -107,49 +105,6 @@ def test_pruning_changes_no_answer(seed):
     solution = shortest_solution(level)
 
     assert (None if solution is None else len(solution)) == plain_length(level)
-
-
-XSB = str.maketrans(" @$.*+", "_PXO√S")
-
-
-def read_xsb(path: Path) -> list[Level]:
-    """Read the levels of an XSB file, each with one more wall around it."""
-    blocks = re.findall(r"(?:^[ ]*#.*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE)
-    levels = []
-    for block in blocks:
-        rows = block.splitlines()
-        width = max(map(len, rows))
-        border = "#" * (width + 2)
-        inner = [f"#{row.ljust(width)}#".translate(XSB) for row in rows]
-        levels.append(parse_level([border, *inner, border]))
-    return levels
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="shared/data/sokoban is not beside the repository")
-@pytest.mark.parametrize(
-    ("name", "n_levels", "at_least"),
-    [("Microban_155.xsb", 155, 40), ("Microban_II_135.xsb", 135, 30)],
-)
-def test_small_microban_levels_have_their_published_optimal_lengths(name, n_levels, at_least):
-    # Microban and Microban II by David W. Skinner; levels are numbered from 1.
-    levels = read_xsb(SHARED / name)
-    with (SHARED / "optimal_solutions.tsv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["file"] == name]
-    found = published = 0
-    for row in rows:
-        if row["status"] != "optimal":
-            continue
-        try:
-            solution = shortest_solution(levels[int(row["level"]) - 1], max_states=3_000)
-        except SearchLimitError:
-            continue
-        assert solution is not None
-        assert len(solution) == int(row["opt_moves"]), row
-        found += 1
-        published += len(row["lurd_solution"]) == len(solution)
-
-    assert len(levels) == n_levels
-    assert found == published >= at_least
 
 
 def test_random_success_by_hand():

@@ -12,7 +12,7 @@ from rltune.types import StopReason
 from rltune_envs.base import Task
 from rltune_envs.sokoban import SokobanEnv
 
-SLOT = Slot(Task("t", 3, "", 0), group=0, member=0, seed=0)
+SLOT = Slot(Task("t", 3, "", "", 1), group=0, member=0, seed=0)
 
 
 def chat(tokenizer):

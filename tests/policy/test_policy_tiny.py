@@ -1,35 +1,69 @@
 import pytest
 
-from rltune.policy.tiny import END, UNKNOWN, tiny_model, tiny_tokenizer
-from rltune_envs.sokoban import SokobanEnv
+from rltune.policy.tiny import END, UNKNOWN, language, tiny_model, tiny_tokenizer
+from rltune.trainer.warmstart import WARMSTART_ENVS, school_env
+
+
+def pieces(kind, text):
+    tokenizer = tiny_tokenizer(kind)
+    return tokenizer.convert_ids_to_tokens(tokenizer.encode(text))
 
 
 def test_cells_actions_and_tags_are_single_tokens():
-    tokenizer = tiny_tokenizer()
     text = "<answer>Up||Down||Left||Right</answer>#_OX√PS"
-    pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode(text))
-    assert pieces == [
-        *("<answer>", "Up", "||", "Down", "||", "Left", "||", "Right", "</answer>"),
-        *"#_OX√PS",
+    want = ["<answer>", "Up", "||", "Down", "||", "Left", "||", "Right", "</answer>", *"#_OX√PS"]
+    assert pieces("sokoban", text) == want
+    assert tiny_tokenizer("sokoban").eos_token == END
+    assert len(tiny_tokenizer("sokoban")) == 16
+
+
+def test_words_names_and_tags_of_the_closed_world_are_single_tokens():
+    text = "Who is it?<search>Elba Birchford</search> <information>Its seat.</information>"
+    assert pieces("multihop_qa", text) == [
+        *("Who", "is", UNKNOWN, "?", "<search>", "Elba", "Birchford", "</search>"),
+        *("<information>", "Its", "seat", ".", "</information>"),
     ]
-    assert tokenizer.eos_token == END
-    assert len(tokenizer) == 16
+
+
+def play(kind, seed):
+    """Return what an expert's episode shows and answers, piece by piece."""
+    env = school_env(kind)()
+    texts = [env.reset(seed=seed)]
+    while actions := env.expert_actions():
+        response = env.format_response(actions)
+        step = env.step(response)
+        texts += [response, step.observation]
+        if step.terminated or step.truncated:
+            break
+    return texts
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_compact_observation_and_answer_is_read_without_loss(seed):
-    tokenizer, env = tiny_tokenizer(), SokobanEnv(prompt="compact")
-    text = env.reset(seed=seed) + env.format_response(["Up", "Left"])
-    ids = tokenizer.encode(text)
-    assert tokenizer.unk_token_id not in ids
-    assert tokenizer.decode(ids) == text
+@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+def test_every_compact_observation_and_response_is_read_without_loss(kind, seed):
+    tokenizer, spoken = tiny_tokenizer(kind), language(kind)
+    for text in play(kind, seed):
+        ids = tokenizer.encode(text)
+        assert tokenizer.unk_token_id not in ids
+        decoded = tokenizer.decode(ids)
+        if spoken.is_spaced:  # blanks are no tokens
+            decoded, text = decoded.replace(" ", ""), text.replace(" ", "")
+        assert decoded == text
+
+
+@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+def test_responses_end_where_the_model_stops(kind):
+    tokenizer, env = tiny_tokenizer(kind), school_env(kind)()
+    env.reset(seed=0)
+    ends = tiny_model(kind).generation_config.eos_token_id
+    last = tokenizer.encode(env.format_response(env.expert_actions()))[-1]
+    assert last in (ends if isinstance(ends, list) else [ends])
 
 
 def test_foreign_text_is_unknown_not_lost():
-    tokenizer = tiny_tokenizer()
-    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("Up z")) == ["Up", UNKNOWN, UNKNOWN]
+    assert pieces("sokoban", "Up z") == ["Up", UNKNOWN, UNKNOWN]
 
 
-def test_about_a_million_parameters():
-    n = sum(p.numel() for p in tiny_model(16).parameters())
-    assert 0.7e6 < n < 1.1e6
+@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+def test_about_a_million_parameters(kind):
+    assert 0.7e6 < sum(p.numel() for p in tiny_model(kind).parameters()) < 1.1e6

@@ -85,6 +85,7 @@ class FolderWriter:
     root: Path
     text: str = SWEEP
     seeds: Sequence[int] | None = None
+    tasks: int = 10
     loaded: LoadedSweep = field(init=False)
     run: RunDir = field(init=False)
     specs: tuple[TrialSpec, ...] = field(init=False)
@@ -107,7 +108,7 @@ class FolderWriter:
         return trial
 
     def train(self, spec: TrialSpec, gates: dict[int, int], *, steps: int, **extra: object) -> None:
-        """Write metrics up to a step; gates is step -> solved of ten held-out tasks."""
+        """Write metrics up to a step; gates is step -> solved of the held-out tasks."""
         trial = self.start(spec)
         rows = []
         for step in range(steps + 1):
@@ -123,10 +124,10 @@ class FolderWriter:
                     "perf/tokens_per_s": 160.0,
                 }
             if step in gates:
-                row["heldout/success_rate"] = gates[step] / 10
+                row["heldout/success_rate"] = gates[step] / self.tasks
             rows.append({**row, **extra})
         append_jsonl_many(trial.metrics, rows)
-        append_jsonl_many(trial.heldout, [_gate(step, n) for step, n in gates.items()])
+        append_jsonl_many(trial.heldout, [self._gate(step, n) for step, n in gates.items()])
 
     def finish(self, spec: TrialSpec, gates: dict[int, int]) -> None:
         """Write a whole trial: gates at 0, 10 and 20."""
@@ -139,9 +140,9 @@ class FolderWriter:
                 reason="",
                 final_step=20,
                 best_step=best,
-                heldout_metric=gates[best] / 10,
-                base_metric=gates[0] / 10,
-                final_metric=gates[20] / 10,
+                heldout_metric=gates[best] / self.tasks,
+                base_metric=gates[0] / self.tasks,
+                final_metric=gates[20] / self.tasks,
                 pool_metric=0.5,
                 metrics_sha256="",
                 train_s=40.0,
@@ -153,17 +154,17 @@ class FolderWriter:
         self.start(spec)
         self.run.trial(spec.trial_id).write_failed(failure)
 
-
-def _gate(step: int, solved: int) -> dict[str, object]:
-    success = [1] * solved + [0] * (10 - solved)
-    return {
-        "step": step,
-        "tasks_sha256": "t",
-        "temperature": 0.5,
-        "n": 10,
-        "success": success,
-        "reward": [float(s) for s in success],
-    }
+    def _gate(self, step: int, solved: int) -> dict[str, object]:
+        success = [1] * solved + [0] * (self.tasks - solved)
+        return {
+            "step": step,
+            "tasks_sha256": "t",
+            "temperature": 0.5,
+            "do_sample": True,
+            "n": self.tasks,
+            "success": success,
+            "reward": [float(s) for s in success],
+        }
 
 
 CONTROL, TREATED = "kl_loss_coef=0.0", "kl_loss_coef=0.1"

@@ -10,6 +10,7 @@ from rltune.report.summary import Bounds, close_sweep
 from rltune.spec.audit import env_key
 from rltune.spec.comparability import check_sweep
 from rltune.store.files import read_json, to_json, write_json_atomic
+from rltune.store.jsonl import append_jsonl_many, read_jsonl
 
 
 def closing_of(writer):
@@ -195,3 +196,72 @@ def test_an_axis_over_the_tasks_has_bounds_per_condition(tmp_path):
 def test_closing_table(tmp_path, width):
     closing = closing_of(finished_sweep(tmp_path))
     assert_golden(f"closing_{width}", drawn(closing_view(closing, width=width), width))
+
+
+OF_125 = ("budget.steps: 20", "budget.steps: 20\n  gate.tasks: 125")
+
+
+def test_sixteen_against_eleven_of_125_is_not_ranked(tmp_path):
+    """Case E3: 0.128 against 0.088 at n = 125 is variance, with one seed and with three."""
+    one = FolderWriter(tmp_path / "one", SWEEP.replace(*OF_125), seeds=(0,), tasks=125)
+    for spec in one.specs:
+        one.finish(spec, {0: 10, 10: 12, 20: 11 if spec.is_control else 16})
+    closing = closing_of(one)
+    # Wilson, n 125: 11 -> [0.050, 0.151], 16 -> [0.080, 0.198]
+    control, treated = (row.final_of_one for row in closing.rows)
+    assert control == pytest.approx((0.0499, 0.1506), abs=1e-3)
+    assert treated == pytest.approx((0.0803, 0.1979), abs=1e-3)
+    assert closing.verdicts == ("No claim can be made from 1 seed: at least 3 are needed.",)
+    # differences 5, 1, 6 of 125: mean 0.032, s = 0.0212, half = 4.3027 x s / sqrt(3) = 0.053
+    three = FolderWriter(tmp_path / "three", SWEEP.replace(*OF_125), tasks=125)
+    for spec in three.specs:
+        last = (11, 13, 9)[spec.seed] if spec.is_control else (16, 14, 15)[spec.seed]
+        three.finish(spec, {0: 10, 10: 12, 20: last})
+    closing = closing_of(three)
+    assert closing.rows[1].difference.mean == pytest.approx(12 / 375)
+    assert closing.verdicts == (f"{TREATED} is not separable from the control.",)
+
+
+def test_a_task_with_a_fault_is_not_in_the_interval(tmp_path):
+    writer = FolderWriter(tmp_path, seeds=(0,))
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 6})
+        path = writer.run.trial(spec.trial_id).heldout
+        rows = [*read_jsonl(path).rows]
+        rows[-1] = {**rows[-1], "fault": [*[""] * 8, "retriever: down", "retriever: down"]}
+        path.unlink()
+        append_jsonl_many(path, rows)
+    folder = read_folder(writer.run)
+    audit = audit_folder(folder, read_records(folder))
+    assert closing_of(writer).rows[0].final_of_one == wilson_interval(6, 8)
+    (warning,) = audit.report.warnings
+    assert warning.message.startswith("4 held-out episodes had a fault and were left out, in ")
+
+
+@pytest.mark.parametrize(
+    ("reward", "is_exact"),
+    [
+        ("null", True),
+        ("success", True),
+        ("'my_pkg.my_mod:score'", False),
+        ("{terms: [{score: success}], threshold: 0.0}", False),  # then everything is a success
+    ],
+)
+def test_the_floor_of_a_verifier_is_not_called_exact(tmp_path, reward, is_exact):
+    text = SWEEP.replace("hold:\n", f"hold:\n  reward: {reward}\n")
+    writer = FolderWriter(tmp_path, text.replace("protocol: figure3\n", ""))
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 6})
+    text = drawn(closing_view(closing_of(writer), width=80), 80)
+    assert (("(exact, 10" if is_exact else "(floor measured, 10") in text) is True
+
+
+def test_exact_match_is_a_rate_without_bounds(tmp_path):
+    writer = FolderWriter(tmp_path, SWEEP + "metric: {name: heldout/em}\n")
+    for spec in writer.specs:
+        writer.finish(spec, {0: 4, 10: 5, 20: 0 if spec.is_control else 1})
+    control, treated = closing_of(writer).rows
+    assert control.bounds is treated.bounds is None
+    assert control.final.interval[0] == 0.0  # cut to what a rate can be
+    # 0.1 each: s is 0, floored at one task of ten
+    assert treated.difference.interval[0] == pytest.approx(0.1 - 0.248414, abs=1e-5)

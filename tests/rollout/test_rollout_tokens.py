@@ -111,7 +111,7 @@ class Digits:
 
 def play_talk(script, *, max_context=100, n=1):
     return play(
-        [Slot(Task("t", 0, "", 0), i, 0, seed=i) for i in range(n)],
+        [Slot(Task("t", 0, "", "", 0), i, 0, seed=i) for i in range(n)],
         make_env=Talk,
         renderer=Digits(),
         engine=ScriptedEngine(script, end_ids=[END]),

@@ -32,6 +32,7 @@ hold:
   critic.warmup_steps: 1
   gate.every: {gate_every}
   gate.tasks: 4
+  gate.test_tasks: 2
   budget.steps: {steps}
   checkpoint.every: {checkpoint_every}
   loss.kl_type: k2
@@ -65,8 +66,8 @@ def small_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy")
     state = torch.get_rng_state()
     torch.manual_seed(0)
-    tokenizer = tiny_tokenizer()
-    model = tiny_model(len(tokenizer), hidden_size=32, layers=1, heads=2)
+    tokenizer = tiny_tokenizer("sokoban")
+    model = tiny_model("sokoban", hidden_size=32, layers=1, heads=2)
     torch.set_rng_state(state)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

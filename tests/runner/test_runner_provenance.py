@@ -122,6 +122,7 @@ def test_provenance_has_every_field_that_the_audit_compares():
         engine="torch",
         threads=1,
         manifest_sha256="m",
+        user_sources={"my_env": "e"},
     )
     assert set(SAME_EVERYWHERE) <= set(record)
     (earlier,) = earlier_attempts(record)

@@ -97,7 +97,7 @@ def test_tasks_that_are_trained_on_and_held_out_are_refused(small, tmp_path):
     manifest = Manifest.from_json(read_json(run.tasks()))
     leaky = replace(manifest, heldout=(*manifest.heldout[:-1], manifest.train[0]))
     write_json_atomic(run.tasks(), leaky.to_json())
-    with pytest.raises(StoreError, match=r"tasks\.json: 1 training tasks are also held out"):
+    with pytest.raises(StoreError, match=r"tasks\.json: 1 tasks are both in train and in heldout"):
         freeze_all(run, specs)
 
 

@@ -202,6 +202,19 @@ def test_a1_every_earlier_attempt_is_compared(records):
         ]
 
 
+def test_a1_sources_of_ones_own(records):
+    """An env of one's own that was edited during the sweep."""
+    own = {"my_env": "e", "my_reward": "r"}
+    for i, record_ in enumerate(records):
+        sources = {**own, "my_env": "edited"} if i == 2 else own
+        records[i] = replace(record_, provenance={**PROVENANCE, "user_sources": sources})
+    (line,) = lines(records)
+    assert line.startswith("A1 error: source of my_env differs: 'e' in ")
+    assert f"'edited' in {name(records[2])}." in line
+    records[2] = replace(records[2], provenance=PROVENANCE)  # not recorded here
+    assert lines(records)[0].startswith("A1 error: user_sources was not recorded in ")
+
+
 @pytest.mark.parametrize(
     "attempt",
     [

@@ -362,22 +362,34 @@ def test_s8_an_axis_of_the_env_that_keeps_the_tasks(load):
         ("env.boxes", 2),
         ("env.search_depth", 30),
         ("env.max_actions", 9),
-        ("env.max_turns", 6),
-        ("env.max_actions_per_turn", 3),
+        ("env.min_difficulty", 2),
+        ("env.max_difficulty", 9),
         ("env.split_seed", 1),
-        ("gate.tasks", 2049),
+        ("gate.tasks, gate.test_tasks", 1537),  # 1537 + 512 is 2049
     ],
 )
 def test_s8_levels_that_the_tiny_policy_was_taught(load, key, value):
-    (finding,) = check_sweep(load(overrides=[f"{key}={value}"])).warnings
+    override = f"{key.partition(',')[0]}={value}"
+    (finding,) = check_sweep(load(overrides=[override])).warnings
     assert finding.code == "S8.seen_tasks"
     assert f"with {key} as in 3 conditions (kl_loss_coef=0.0, " in finding.message
     # a policy of one's own was not taught by these demonstrations
-    other = load(overrides=[f"{key}={value}", "policy.model=mine"])
+    other = load(overrides=[override, "policy.model=mine"])
     assert check_sweep(other).warnings == ()
 
 
-@pytest.mark.parametrize("override", ["gate.tasks=2048", "env.train_tasks=9", "gate.every=3"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "gate.tasks=1536",
+        "gate.test_tasks=0",
+        "gate.every=3",
+        "env.train_tasks=9",
+        "env.max_turns=6",
+        "env.max_actions_per_turn=3",
+        "env.format_penalty=-0.5",
+    ],
+)
 def test_s8_levels_that_the_tiny_policy_was_not_taught(load, override):
     assert check_sweep(load(overrides=[override])).warnings == ()
 

@@ -18,13 +18,13 @@ FINITE = "Give a finite number, text or true/false; for a bundle of keys, name i
 SWEEP_FILE_CASES = {
     "base": (
         ("base: sokoban", "base: sokobam"),
-        ["toy.yaml:4: base: 'sokobam' is not a base. Choose one of sokoban. "
-         "Did you mean 'sokoban'?"],
+        ["toy.yaml:4: base: 'sokobam' is not a base. "
+         "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?"],
     ),
     "protocol": (
         ("base: sokoban", "base: sokoban\nprotocol: figure4"),
-        ["toy.yaml:5: protocol: 'figure4' is not a protocol. Choose one of figure3. "
-         "Did you mean 'figure3'?"],
+        ["toy.yaml:5: protocol: 'figure4' is not a protocol. "
+         "Choose one of figure3, frozenlake_noise. Did you mean 'figure3'?"],
     ),
     "profile default": (
         ("default: laptop", "default: labtop"),
@@ -246,7 +246,10 @@ OVERRIDE_CASES = {
     "advantage={kind: grpo, lam: 0.9}": [
         "advantage.lam: 'lam' is not a key of advantage. Choose one of kind, normalize_std."
     ],
-    "env.kind=frozen": ["env.kind: 'frozen' is not an env. Choose one of sokoban."],
+    "env.kind=frozen": [
+        "env.kind: 'frozen' is not an env. "
+        "Choose one of sokoban, frozen_lake, multihop_qa, custom. Did you mean 'frozen_lake'?"
+    ],
     "optim.micro_batch_size=3": [
         "optim.micro_batch_size: 3 does not divide optim.mini_batch_size, 32. "
         "Give a divisor, so that no rollout is left over."
@@ -356,7 +359,8 @@ def test_all_problems_of_all_files_are_raised_at_once(problems):
         "toy.yaml:20: seeds: 0 is given twice. Give each once.",
         f"toy.yaml:2: titel: 'titel' is not a key of this file. Choose one of {SWEEP_KEYS}. "
         "Did you mean 'title'?",
-        "toy.yaml:4: base: 'sokobam' is not a base. Choose one of sokoban. Did you mean 'sokoban'?",
+        "toy.yaml:4: base: 'sokobam' is not a base. "
+        "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
         "--set nonsense: is not of the form key=value. Example: budget.steps=20.",
         "--seeds: -1 is not a seed. Give whole numbers >= 0.",
         "--seeds: 5 is given twice. Give each once.",

@@ -15,23 +15,33 @@ from rltune.spec.yamlfile import YamlFile, read_yaml
 ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = sorted((ROOT / "sweeps").rglob("*.yaml"))
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+FILTERED = ["S8.drop_changes_updates", "S8.softmax_scale", "S8.normaliser"]
 EXPECTED_WARNINGS = {
     "entropy": [],
+    "frozenlake_rv_filter_high_noise": FILTERED,
+    "frozenlake_rv_filter_low_noise": FILTERED,
+    "frozenlake_slip": ["S8.tasks"],
     "kl": [],
     "kl_k1_as_published": ["S8.k1_loss"],
+    "qa_kl": [],
     "quickstart": ["S4"],
-    "rv_filter": ["S8.drop_changes_updates", "S8.softmax_scale", "S8.normaliser"],
+    "rv_filter": FILTERED,
 }
+ACCEPTED = {"S8.tasks"}
+KINDS = ("sokoban", "frozen_lake", "multihop_qa")
 PROFILE_COUNT = {"quickstart": 1}  # the others: laptop, gpu, paper
 
 
 def test_nothing_is_missing_or_unknown():
     assert [path.stem for path in SWEEPS] == sorted(EXPECTED_WARNINGS)
     assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
+        "frozen_lake.yaml",
+        "multihop_qa.yaml",
         "profiles/gpu.yaml",
         "profiles/laptop.yaml",
         "profiles/paper.yaml",
         "protocols/figure3.yaml",
+        "protocols/frozenlake_noise.yaml",
         "sokoban.yaml",
     ]
 
@@ -45,6 +55,8 @@ def test_every_sweep_is_comparable_in_every_profile(path):
         report = check_sweep(loaded)
         assert report.errors == ()
         assert [finding.code for finding in report.warnings] == EXPECTED_WARNINGS[path.stem]
+        accepted = {finding.code for finding in report.warnings if finding.accepted_reason}
+        assert accepted == ACCEPTED & set(EXPECTED_WARNINGS[path.stem])
         assert len(loaded.seeds) == (2 if path.stem == "quickstart" else 3)
         for condition in loaded.conditions:
             assert TrialConfig.model_validate(condition.config).policy.model
@@ -56,6 +68,17 @@ def test_figure3_is_one_protocol(profile):
     sweeps = [load_sweep(ROOT / f"sweeps/{name}.yaml", profile=profile) for name in names]
     assert [sweep.protocol.name for sweep in sweeps] == ["figure3"] * 3
     assert check_protocol(sweeps) == ()
+
+
+@pytest.mark.parametrize("profile", ["laptop", "gpu", "paper"])
+def test_both_noises_are_one_protocol(profile):
+    names = ("high", "low")
+    paths = [ROOT / f"sweeps/frozenlake_rv_filter_{name}_noise.yaml" for name in names]
+    sweeps = [load_sweep(path, profile=profile) for path in paths]
+    assert [sweep.protocol.name for sweep in sweeps] == ["frozenlake_noise"] * 2
+    assert check_protocol(sweeps) == ()
+    rates = [sweep.control.config["env"]["success_rate"] for sweep in sweeps]
+    assert rates == [0.8, 0.98]  # as published
 
 
 def _leaves(tree, prefix=""):
@@ -79,9 +102,10 @@ def test_every_config_key_is_commented(path):
         assert "#" in line, f"{path.name}: {key}"
 
 
-def test_the_base_spells_out_every_key_with_the_schema_default():
-    base = read_yaml(ROOT / "configs" / "sokoban.yaml", kind="base file")
-    defaults = TrialConfig(policy={"model": "other"}).model_dump(mode="json")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bases_spell_out_every_key_with_the_schema_default(kind):
+    base = read_yaml(ROOT / "configs" / f"{kind}.yaml", kind="base file")
+    defaults = TrialConfig(policy={"model": "other"}, env=kind).model_dump(mode="json")
     defaults["policy"]["model"] = "tiny"
     assert base.data == defaults
 
@@ -104,7 +128,9 @@ def test_paper_is_the_published_protocol():
     assert (config["rollout"]["groups"], config["rollout"]["group_size"]) == (8, 16)
     assert (config["optim"]["mini_batch_size"], config["optim"]["micro_batch_size"]) == (32, 4)
     assert (config["optim"]["lr"], config["critic"]["lr"]) == (1e-6, 1e-5)
-    assert config["gate"] == {"every": 10, "tasks": 512, "temperature": 0.5}
+    assert config["gate"] == {
+        "every": 10, "tasks": 512, "test_tasks": 512, "temperature": 0.5,
+    }  # fmt: skip
     assert (config["env"]["max_turns"], config["env"]["max_actions_per_turn"]) == (5, 2)
     assert config["rollout"]["max_response_tokens"] == 400
     assert config["rollout"]["max_context"] == 3600
@@ -119,6 +145,16 @@ def test_paper_is_the_published_protocol():
         ("entropy", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
         ("rv_filter", [1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, "nofilter"]),
         ("quickstart", [0.0, 0.01, 0.1]),
+        (
+            "frozenlake_rv_filter_high_noise",
+            [1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, "nofilter"],
+        ),
+        (
+            "frozenlake_rv_filter_low_noise",
+            [1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.4, "nofilter"],
+        ),
+        ("frozenlake_slip", [1.0, 0.98, 0.95, 0.9, 0.8, 0.5, 0.0]),  # slip 0, 2, 5, ... 100 %
+        ("qa_kl", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
     ],
 )
 def test_axis_values_are_the_published_ones(name, values):
@@ -129,6 +165,7 @@ def test_axis_values_are_the_published_ones(name, values):
 def test_json_schema_describes_every_key_of_a_sweep_file():
     schema = sweep_json_schema()
     assert json.loads(json.dumps(schema)) == schema
+    assert schema["$defs"]["Metric"]["properties"]["name"]["pattern"].startswith("^heldout/")
     parts = [schema, *schema["$defs"].values()]
     for part in parts:
         assert part["additionalProperties"] is False
@@ -147,4 +184,4 @@ def test_every_config_key_has_a_sentence():
             if "$ref" not in info:  # a section: described by its class
                 assert info["description"].endswith("."), f"{part['title']}.{name}"
                 count += 1
-    assert count > 60
+    assert count > 90

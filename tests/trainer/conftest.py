@@ -10,8 +10,9 @@ from rltune.spec.schema import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
-from rltune.trainer.loop import Job, train
-from rltune_envs.base import Step, Task, TextEnv
+from rltune.trainer.job import Job
+from rltune.trainer.loop import train
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.splits import Manifest
 
 CELLS = "#_OX√PS"
@@ -21,24 +22,31 @@ HASH = "c" * 64
 class UpEnv(TextEnv):
     """Pays 1 for each Up and -0.5 for each Down; solved by a Right; three turns.
 
-    Observations differ in length, and those of seeds 0 and 10 are the same text.
+    Observations differ in length, and those of seeds 0 and 10 are the same text. An episode whose
+    seed `is_faulty` says yes to has a fault in every turn.
     """
+
+    auxiliary_names = ("ups",)
 
     system_prompt = ""
     response_prefix = "<answer>"
     action_names = ("Up", "Down", "Left", "Right")
 
-    def __init__(self, *, is_constant: bool = False):
+    def __init__(self, *, is_constant: bool = False, is_faulty=lambda seed: False):
         self.is_constant = is_constant
+        self.is_faulty = is_faulty
 
     def reset(self, *, seed):
-        self._seed, self._turn = seed % 10, 0
+        self._seed, self._turn, self._ups = seed % 10, 0, 0
+        self._fault = "retriever: it is down" if self.is_faulty(seed) else ""
         return self._show()
 
     def step(self, response):
         self._turn += 1
         success = "Right" in response
         reward = 1.0 * response.count("Up") - 0.5 * response.count("Down")
+        self._ups += response.count("Up")
+        is_over = success or self._turn == 3
         return Step(
             self._show(),
             reward=0.0 if self.is_constant else reward,
@@ -48,10 +56,13 @@ class UpEnv(TextEnv):
             is_valid=response.endswith("</answer>"),
             n_invalid=int(not response.endswith("</answer>")),
             n_over_limit=response.count("Left"),
+            failure_class=FailureClass.UNFINISHED if is_over and not success else FailureClass.NONE,
+            auxiliary={"ups": float(self._ups)} if is_over else {},
+            fault=self._fault,
         )
 
     def task(self, seed):
-        return Task(f"up-{seed}", seed, f"hash-{seed}", 1)
+        return Task(f"up-{seed}", seed, f"hash-{seed}", f"near-{seed}", 1)
 
     def format_response(self, actions):
         return f"<answer>{'||'.join(actions)}</answer>"
@@ -59,8 +70,14 @@ class UpEnv(TextEnv):
     def expert_actions(self):
         return ("Right",)
 
+    def random_actions(self, rng):
+        return (rng.choice(self.action_names),)
+
     def random_success_probability(self, seed):
         return 0.25
+
+    def optimal_success_probability(self, seed):
+        return 1.0
 
     def _show(self):
         return CELLS[: 3 + (self._seed + self._turn) % 4] + CELLS[self._seed % 7]
@@ -117,11 +134,21 @@ class Trial:
     config: TrialConfig
     make_policy: object
     is_constant: bool = False
+    is_faulty: object = lambda seed: False
     warnings: list = field(default_factory=list)
     lines: list = field(default_factory=list)
     policy: object = None
 
-    def run(self, *, stop_at=None, die_at=None, config_hash=HASH, make_engine=None, mode="max"):
+    def run(
+        self,
+        *,
+        stop_at=None,
+        die_at=None,
+        config_hash=HASH,
+        make_engine=None,
+        mode="max",
+        metric="heldout/reward_mean",
+    ):
         """Train; stop politely before step `stop_at`, or die when step `die_at` is logged."""
         self.policy = self.make_policy()
         make_engine = make_engine or (lambda policy: TorchEngine(policy.decoder()))
@@ -130,11 +157,11 @@ class Trial:
             config_hash=config_hash,
             trial=self.folder,
             manifest=manifest(),
-            make_env=lambda: UpEnv(is_constant=self.is_constant),
+            make_env=lambda: UpEnv(is_constant=self.is_constant, is_faulty=self.is_faulty),
             policy=self.policy,
             engine=make_engine(self.policy),
             tracker=Dying(JsonlTracker(partial(append_jsonl, self.folder.metrics)), die_at),
-            metric_name="heldout/reward_mean",
+            metric_name=metric,
             metric_mode=mode,
             should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
             warn=self.warnings.append,
@@ -184,9 +211,10 @@ def make_config():
 
 @pytest.fixture(scope="session")
 def make_trial_in(small_policy):
-    def make(folder, *, is_constant=False, **changes):
+    def make(folder, *, is_constant=False, is_faulty=lambda seed: False, **changes):
         made = TrialDir(folder).create()
-        return Trial(made, config_of(**changes), small_policy, is_constant=is_constant)
+        flags = {"is_constant": is_constant, "is_faulty": is_faulty}
+        return Trial(made, config_of(**changes), small_policy, **flags)
 
     return make
 

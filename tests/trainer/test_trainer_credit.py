@@ -8,7 +8,7 @@ import torch
 
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import GaeConfig, GrpoConfig, RolloutFilterConfig
-from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.credit import FilterResult, apply_filter, assign_credit, filter_groups
 from rltune.trainer.learner import Signals
 from rltune.trainer.measures import rollout_metrics, training_metrics
 from rltune.types import Episode, StopReason, Turn
@@ -17,7 +17,7 @@ GRPO = GrpoConfig(kind="grpo")
 GAE = GaeConfig(kind="gae")
 
 
-def batch_of(rewards, group, mask):
+def batch_of(rewards, group, mask, faulted=()):
     mask = np.array(mask, dtype=bool)
     rewards_NT = np.zeros(mask.shape, dtype=np.float32)
     for row, reward in enumerate(rewards):
@@ -31,7 +31,17 @@ def batch_of(rewards, group, mask):
         rewards_NT=rewards_NT,
         rewards_N=np.array(rewards, dtype=np.float32),
         group_N=np.array(group),
+        is_sound_N=np.array([row not in faulted for row in range(len(rewards))]),
     )
+
+
+def keeping(keep_N):
+    """Return the result of a filter that dropped every other row."""
+    keep_N = np.array(keep_N)
+    return FilterResult(keep_N, ~keep_N, np.zeros(2), 0.5, 0, 1.0)
+
+
+SOUND = np.ones(4, dtype=bool)
 
 
 def signals_of(batch, *, values=None, logp=0.0):
@@ -85,7 +95,7 @@ def test_gae_needs_values():
 
 def test_filter_keeps_whole_groups_and_counts():
     config = RolloutFilterConfig(include_zero=False, loss_scaling="sqrt")
-    chosen = filter_groups(FOUR.rewards_N, groups=2, config=config)
+    chosen = filter_groups(FOUR.rewards_N, SOUND, groups=2, config=config)
     assert chosen.keep_N.tolist() == [True, True, False, False]
     assert (chosen.kept_ratio, chosen.zero_count) == (0.5, 1)
     assert chosen.scale == pytest.approx(0.5**0.5)
@@ -93,25 +103,26 @@ def test_filter_keeps_whole_groups_and_counts():
 
 
 def test_a_single_rollout_per_group_passes_a_filter_that_is_off():
-    chosen = filter_groups(np.array([1.0, 0.0]), groups=2, config=RolloutFilterConfig())
+    config = RolloutFilterConfig()
+    chosen = filter_groups(np.array([1.0, 0.0]), SOUND[:2], groups=2, config=config)
     assert chosen.keep_N.all()
 
 
 def test_drop_and_mask():
-    keep = np.array([False, False, True, True])
+    keep = keeping([False, False, True, True])
     dropped = apply_filter(FOUR, keep, on_drop="drop")
     assert dropped.group_N.tolist() == [1, 1]
     masked = apply_filter(FOUR, keep, on_drop="mask")
     assert len(masked) == 4
     assert masked.action_mask_NT[:2].sum() == 0
     assert (masked.action_mask_NT[2:] == FOUR.action_mask_NT[2:]).all()
-    assert apply_filter(FOUR, np.ones(4, dtype=bool), on_drop="drop") is FOUR
+    assert apply_filter(FOUR, keeping([True] * 4), on_drop="drop") is FOUR
 
 
 @pytest.mark.parametrize("config", [GRPO, GAE])
 def test_masked_rows_do_not_reach_the_advantages_of_others(config):
     """The same advantages as when the rows are dropped, whitening included."""
-    keep = np.array([True, True, False, False])
+    keep = keeping([True, True, False, False])
     values = [[0, 0.5, 0, 0.25], [0, 0.0, 0.5, 0], [0, 0, 1.0, 2.0], [0, 1.0, 0, 0]]
     masked = apply_filter(FOUR, keep, on_drop="mask")
     got = assign_credit(masked, signals_of(FOUR, values=values), config=config, scale=1.0)
@@ -142,8 +153,11 @@ def test_rollout_metrics_by_hand():
         for i, (turns, reward, success) in enumerate(rows)
     ]
     rewards = np.array([e.reward for e in episodes])
-    chosen = filter_groups(rewards, groups=2, config=RolloutFilterConfig(include_zero=False))
-    assert rollout_metrics(episodes, chosen, groups=2) == {
+    config = RolloutFilterConfig(include_zero=False)
+    chosen = filter_groups(rewards, SOUND, groups=2, config=config)
+    assert rollout_metrics(episodes, chosen, groups=2, auxiliary_names=("em",)) == {
+        "rollout/em": 0.0,
+        "rollout/fault_count": 0.0,
         "rollout/success_rate": 0.25,
         "rollout/reward_mean": 2.0,
         "rollout/in_group_reward_std": pytest.approx(2**0.5 / 2),  # (sqrt(2) + 0) / 2
@@ -184,6 +198,6 @@ def test_metrics_of_a_step_in_which_every_row_is_masked(config):
 
 
 def test_scores_are_those_of_the_rows_that_are_trained():
-    masked = apply_filter(FOUR, np.array([True, True, False, False]), on_drop="mask")
+    masked = apply_filter(FOUR, keeping([True, True, False, False]), on_drop="mask")
     credit = assign_credit(masked, signals_of(masked), config=GRPO, scale=1.0)
     assert training_metrics(masked, signals_of(masked), credit)["critic/score/mean"] == 0.5

@@ -32,6 +32,8 @@ EVERY_STEP = {
         "rollout/turns",
         "rollout/task_hash",
         "rollout/empty_after_filter",
+        "rollout/fault_count",
+        "rollout/ups",
     ),
     *("rollout_corr/logprob_diff_max", "rollout_corr/kl"),
     *("timing_s/collect", "timing_s/score", "timing_s/update", "timing_s/sync"),
@@ -43,7 +45,8 @@ WITH_CRITIC = {
     *(f"critic/{what}/{stat}" for what in ("returns", "values") for stat in STATS),
 }
 GATE = {"heldout/success_rate", "heldout/reward_mean", "heldout/turns"}
-GATE |= {"heldout/invalid_action_rate", "timing_s/eval"}
+GATE |= {"heldout/invalid_action_rate", "heldout/fault_count", "heldout/ups", "timing_s/eval"}
+GATE |= {f"heldout/failure/{name}" for name in ("wrong", "lost", "unfinished", "malformed")}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_what_is_recorded(make_trial, changes, more):
     result = trial.run()
     names = {row["step"]: set(row) - {"step", "time"} for row in trial.rows}
     assert sorted(names) == [0, 1, 2, 3, 4]
-    assert names[0] >= GATE
+    assert names[0] == GATE | {"timing_s/sync", "timing_s/checkpoint"}
     assert names[1] == names[3] == EVERY_STEP | more
     assert names[2] == names[4] == EVERY_STEP | more | GATE
     last = trial.rows[-1]
@@ -72,23 +75,35 @@ def test_what_is_recorded(make_trial, changes, more):
     episodes = read_jsonl(trial.folder.episodes).rows
     assert len(episodes) == 4 * 8
     names = {"group", "kept", "member", "reward", "step", "success"}
-    names |= {"task_id", "task_seed", "truncated", "turns"}
+    names |= {"task_id", "task_seed", "truncated", "turns", "failure_class", "auxiliary", "fault"}
     assert all(set(row) == names for row in episodes)
     turns = [turn for row in episodes for turn in row["turns"]]
-    names = {"response", "actions", "reward", "is_valid", "n_invalid", "n_over_limit"}
+    names = {"response", "actions", "reward", "is_valid", "n_invalid", "n_over_limit", "fault"}
     assert all(set(turn) == names for turn in turns)
     assert {(turn["is_valid"], turn["n_invalid"]) for turn in turns} == {(True, 0), (False, 1)}
     assert all(turn["n_over_limit"] == turn["response"].count("Left") for turn in turns)
     assert any(turn["n_over_limit"] for turn in turns)
     heldout = read_jsonl(trial.folder.heldout).rows
-    assert [(row["step"], row["n"], row["temperature"]) for row in heldout] == [
-        (step, 5, 1.0) for step in (0, 2, 4)
+    assert [(row["step"], row["n"], row["temperature"], row["do_sample"]) for row in heldout] == [
+        (step, 5, 1.0, True) for step in (0, 2, 4)
     ]
+    for row in heldout:
+        ups, failed = row["auxiliary"]["ups"], row["failure_class"]
+        assert (len(ups), len(failed), row["fault"]) == (5, 5, [""] * 5)
+        assert [name == "none" for name in failed] == [bool(won) for won in row["success"]]
     assert len({row["tasks_sha256"] for row in heldout}) == 1
     assert trial.folder.read_done() == result
     assert result.status is TrialStatus.DONE
     rates = [row["rollout/success_rate"] for row in trial.rows[1:]]
     assert result.pool_metric == pytest.approx(sum(rates) / 4)
+
+
+def test_the_record_says_whether_a_gate_was_sampled(make_trial):
+    """Case E4: greedy or sampled is in the record, not hidden in code."""
+    trial = make_trial(gate__temperature=0.0, budget__steps=1, gate__every=1)
+    trial.run()
+    for row in read_jsonl(trial.folder.heldout).rows:
+        assert (row["temperature"], row["do_sample"], row["n"]) == (0.0, False, 5)
 
 
 def test_a_healthy_trial_says_a_line_at_the_start_and_one_a_gate(make_trial, make_manifest):

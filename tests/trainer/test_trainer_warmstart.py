@@ -12,24 +12,33 @@ import torch
 
 from rltune.policy.load import load_policy, weights_digest
 from rltune.policy.tiny import SHIPPED, tiny_model, tiny_tokenizer
-from rltune.spec.schema import SokobanConfig
+from rltune.spec.hidden_axes import TAUGHT_ENVS
 from rltune.trainer import warmstart as module
-from rltune.trainer.tasks import env_maker
-from rltune.trainer.warmstart import DemonstratedTurn, Recipe, demonstrations, encode, warmstart
+from rltune.trainer.warmstart import (
+    RECIPES,
+    WARMSTART_ENVS,
+    DemonstratedTurn,
+    Recipe,
+    demonstrated_envs,
+    demonstrations,
+    encode,
+    school_env,
+    warmstart,
+)
 
 
 @pytest.fixture
 def env():
-    return env_maker(SokobanConfig(prompt="compact"))()
+    return school_env("sokoban")()
 
 
-def load(model):
+def load(model, env_kind="sokoban"):
     return load_policy(
         str(model),
         dtype="float32",
         template="plain",
         is_bare=True,
-        env_kind="sokoban",
+        env_kind=env_kind,
         device="cpu",
     )
 
@@ -41,7 +50,7 @@ def test_encode_by_hand():
         DemonstratedTurn("OX<answer>", "Left</answer>", is_expert=False),
         DemonstratedTurn("_<answer>", "Right</answer>", is_expert=True),
     ]
-    example = encode(tiny_tokenizer(), turns)
+    example = encode(tiny_tokenizer("sokoban"), turns)
     parts = [[9, 10, 2], [5, 4, 6, 3], [11, 12, 2], [7, 3], [10, 2], [8, 3]]
     assert example.ids == [token for part in parts for token in part]
     is_answer = [0] * 3 + [1] * 4 + [0] * 3 + [0] * 2 + [0] * 2 + [1] * 2
@@ -60,22 +69,22 @@ def test_no_held_out_task_is_ever_shown(env):
     excluded = {task.content_hash for task in tasks[::3]}
     allowed = [task for task in tasks if task.content_hash not in excluded]
     assert 0 < len(allowed) < len(tasks)
-    shown = starts(demonstrations(env, seed=0, excluded=excluded, noise=0.25), len(allowed))
+    shown = starts(demonstrations([env], seed=0, excluded=excluded, noise=0.25), len(allowed))
     want = [env.reset(seed=task.seed) + env.response_prefix for task in allowed]
     assert shown == want
-    assert starts(demonstrations(env, seed=0, excluded=set(), noise=0.25), 40) != want
+    assert starts(demonstrations([env], seed=0, excluded=set(), noise=0.25), 40) != want
 
 
 def test_demonstrations_of_two_seeds_differ(env):
     one, other = (
-        starts(demonstrations(env, seed=seed, excluded=set(), noise=0.0), 8) for seed in (0, 1)
+        starts(demonstrations([env], seed=seed, excluded=set(), noise=0.0), 8) for seed in (0, 1)
     )
     assert not set(one) & set(other)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, 1.0])
 def test_turns_are_noise_as_often_as_asked(env, noise):
-    shown = itertools.islice(demonstrations(env, seed=0, excluded=set(), noise=noise), 100)
+    shown = itertools.islice(demonstrations([env], seed=0, excluded=set(), noise=noise), 100)
     turns = [turn for demonstration in shown for turn in demonstration]
     share = sum(not turn.is_expert for turn in turns) / len(turns)
     # four standard errors of some 250 turns
@@ -100,9 +109,9 @@ def test_a_turn_that_is_called_expert_is_the_expert_s(env):
 def learned(change):
     """Return the gradients of one step on a demonstration, a noise turn's answer changed."""
     torch.manual_seed(0)
-    tokenizer = tiny_tokenizer()
+    tokenizer = tiny_tokenizer("sokoban")
     policy = module.assemble(
-        tiny_model(len(tokenizer), hidden_size=16, layers=1, heads=2),
+        tiny_model("sokoban", hidden_size=16, layers=1, heads=2),
         tokenizer,
         template="plain",
         is_bare=True,
@@ -112,7 +121,7 @@ def learned(change):
         DemonstratedTurn("_<answer>", change, is_expert=False),
     ]
     optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-    module._learn(policy, [encode(tokenizer, turns)], optimizer, Recipe())
+    module._learn(policy, [encode(tokenizer, turns)], optimizer, RECIPES["sokoban"])
     return [parameter.grad.clone() for parameter in policy.model.parameters()]
 
 
@@ -127,12 +136,11 @@ def test_two_steps_write_a_folder_that_loads_and_says_where_it_comes_from(tmp_pa
     monkeypatch.setattr(module, "HELDOUT_TASKS", 8)
     monkeypatch.setattr(module, "PROBE_TASKS", 4)
     said = []
-    recipe = Recipe(batch=2)
+    recipe = Recipe(target=1.0, batch=2)
     reached = warmstart(
         "sokoban",
         tmp_path / "out",
         seed=3,
-        target=1.1,
         max_steps=2,
         threads=1,
         say=said.append,
@@ -144,18 +152,36 @@ def test_two_steps_write_a_folder_that_loads_and_says_where_it_comes_from(tmp_pa
         "seed": 3,
         "steps": 2,
         "threads": 1,
-        "target": 1.1,
         "reached": reached,
         "recipe": asdict(recipe),
         "weights_sha256": policy.weights_sha256,
     }
     assert len(said) == 1
     torch.manual_seed(3)
-    untrained = tiny_model(len(tiny_tokenizer()))
+    untrained = tiny_model("sokoban")
     assert weights_digest(untrained) != policy.weights_sha256
 
 
 @pytest.mark.parametrize("folder", sorted(SHIPPED.iterdir()), ids=lambda folder: folder.name)
 def test_the_shipped_weights_are_those_that_their_record_names(folder: Path):
     facts = json.loads((folder / "warmstart.json").read_text())
-    assert facts["weights_sha256"] == load(folder).weights_sha256
+    assert facts["env"] == folder.name
+    assert facts["weights_sha256"] == load(folder, folder.name).weights_sha256
+
+
+def test_the_schooling_that_the_checker_knows_is_the_one_that_was_given():
+    assert TAUGHT_ENVS == WARMSTART_ENVS
+    assert set(RECIPES) == set(WARMSTART_ENVS) == {folder.name for folder in SHIPPED.iterdir()}
+
+
+def test_all_weights_together_are_small():
+    files = [file for file in SHIPPED.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 16e6
+
+
+def test_questions_are_demonstrated_in_other_worlds_than_the_one_of_the_splits():
+    own = {school_env("multihop_qa")().task(seed).task_id for seed in range(200)}
+    envs = demonstrated_envs("multihop_qa")
+    shown = {env.task(seed).task_id for env in envs[:3] for seed in range(100)}
+    assert len(envs) > 3
+    assert not own & shown

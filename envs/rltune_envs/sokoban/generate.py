@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-from rltune_envs.errors import GenerationError
+from rltune_envs.errors import GenerationError, SearchLimitError
 from rltune_envs.sokoban.rules import Level, State, canonical_hash, inner_cells
 from rltune_envs.sokoban.solve import shortest_solution
 
 _T = TypeVar("_T")
 
-MAX_ATTEMPTS = 1000
+MAX_ATTEMPTS = 10_000
+MAX_NODES = 50_000  # positions of one certificate; a level that takes more is not used
+MAX_UNPROVEN = 20  # such levels, before the asked-for kind counts as too hard
 _TURN_PROBABILITY = 0.35  # the walk changes direction this often, as in gym-sokoban
 _PULL_PROBABILITY = 0.7  # a backward step that could drag a box along does so this often
 _DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1))
@@ -48,9 +50,16 @@ class CertifiedLevel:
 
 
 def generate(
-    seed: int, *, height: int, width: int, boxes: int, search_depth: int, max_moves: int
+    seed: int,
+    *,
+    height: int,
+    width: int,
+    boxes: int,
+    search_depth: int,
+    max_moves: int,
+    min_moves: int = 1,
 ) -> CertifiedLevel:
-    """Return the level of `seed`: solvable in 1 to `max_moves` actions.
+    """Return the level of `seed`: solvable in `min_moves` to `max_moves` actions.
 
     Args:
         seed: Names the level; equal arguments give the equal level in every process.
@@ -58,26 +67,37 @@ def generate(
         width: Columns, walls included; at least 4. A box needs three cells in line to be pulled, so
             4x4 has no level.
         boxes: Number of boxes and targets.
-        search_depth: Backward steps from the solved position. More steps make harder levels.
+        search_depth: Backward steps from the solved position. More steps make harder levels, and
+            many boxes need many to leave home at all.
         max_moves: Longest shortest solution that is accepted, in actions.
+        min_moves: Shortest one. The first attempt inside the band counts, so a level stays the
+            same under a wider band unless that lets an earlier attempt in.
 
     Raises:
-        GenerationError: None of `MAX_ATTEMPTS` attempts gave an acceptable level.
+        GenerationError: No attempt gave an acceptable level, or too many were too hard to certify.
 
     """
+    n_unproven = 0
     for attempt in range(MAX_ATTEMPTS):
         key = f"sokoban/{height}x{width}/{boxes}/{search_depth}/{max_moves}/{seed}/{attempt}"
         rng = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:16]))
         level = _attempt(rng, height, width, boxes, search_depth)
         if level is None:
             continue
-        solution = shortest_solution(level, max_moves=max_moves)
-        if solution is not None:
+        try:
+            solution = shortest_solution(level, max_moves=max_moves, max_nodes=MAX_NODES)
+        except SearchLimitError:
+            n_unproven += 1
+            if n_unproven == MAX_UNPROVEN:
+                break
+            continue
+        if solution is not None and len(solution) >= min_moves:
             return CertifiedLevel(level, solution, canonical_hash(level))
     raise GenerationError(
-        f"no {height}x{width} level with {boxes} boxes, search_depth {search_depth} and at most "
-        f"{max_moves} moves in {MAX_ATTEMPTS} attempts for seed {seed}; "
-        "use fewer boxes, a larger room, or a larger max_moves"
+        f"no {height}x{width} level with {boxes} boxes, search_depth {search_depth} and "
+        f"{min_moves} to {max_moves} moves in {attempt + 1} attempts for seed {seed} "
+        f"({n_unproven} were too hard to certify); use fewer boxes, another search_depth, a larger "
+        "room, or a wider band of moves"
     )
 
 
@@ -120,8 +140,13 @@ def _stamps_at_origin(width: int) -> tuple[int, ...]:
 
 
 def _play_backwards(rng: random.Random, walls: int, width: int, solved: State, steps: int) -> State:
-    """Walk at random from the solved position, dragging boxes along; every step can be undone."""
+    """Walk at random from the solved position, dragging boxes along; every step can be undone.
+
+    With more than two boxes the end of the walk seldom has none of them at home, so the last
+    position on the way that has none counts.
+    """
     player, boxes = solved.player, solved.boxes
+    away = None
     deltas = (-width, width, -1, 1)
     for _ in range(steps):
         delta = _pick(rng, deltas)
@@ -132,6 +157,10 @@ def _play_backwards(rng: random.Random, walls: int, width: int, solved: State, s
         if boxes >> box & 1 and rng.random() < _PULL_PROBABILITY:
             boxes ^= (1 << box) ^ (1 << player)
         player = cell
+        if not boxes & solved.boxes:
+            away = State(player, boxes)
+    if solved.boxes.bit_count() > 2 and away is not None:
+        return away
     return State(player, boxes)
 
 

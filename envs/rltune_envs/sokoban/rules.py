@@ -13,6 +13,7 @@ from rltune_envs.errors import LevelError
 ACTIONS = ("Up", "Down", "Left", "Right")
 
 WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = "#_OX√PS"
+_NOWHERE = -1  # a player that is not drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,15 @@ def canonical_hash(level: Level) -> str:
     Mirrored and turned levels are the same puzzle under renamed actions, so a split that is
     disjoint by this hash holds no level of the other part in any orientation.
     """
-    rows = render(level, level.start)
+    return _hash_of_pictures(render(level, level.start))
+
+
+def room_hash(level: Level) -> str:
+    """Return `canonical_hash` without the player's place: one for all starts in the same room."""
+    return _hash_of_pictures(render(level, State(_NOWHERE, level.start.boxes)))
+
+
+def _hash_of_pictures(rows: tuple[str, ...]) -> str:
     pictures = []
     for _ in range(4):
         rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))

@@ -1,0 +1,289 @@
+"""Multi-hop question answering as a text environment.
+
+Reward: 1 for an answer that matches a gold answer exactly (once both are normalised), 0 for any
+other, and `format_penalty` for each turn whose response cannot be read. Only the policy's own
+answer is scored, never what it was shown.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.errors import RetrieverError
+from rltune_envs.multihop_qa import protocol, verifiers
+from rltune_envs.multihop_qa.arguments import require_limits, require_prompt, require_source
+from rltune_envs.multihop_qa.guess import guess_probability, guesses
+from rltune_envs.multihop_qa.protocol import ANSWER, SEARCH, Action
+from rltune_envs.multihop_qa.questions import HOPS, KINDS, content_hash, near_hash
+from rltune_envs.multihop_qa.records import Question
+from rltune_envs.multihop_qa.sources import BM25, OWN, question_of, search
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one response led to, before the limits are looked at."""
+
+    observation: str = ""
+    action: Action | None = None  # that was carried out
+    fault: str = ""
+
+
+class MultihopQaEnv(TextEnv):
+    """A question whose facts stand in several passages, to be found by searching.
+
+    Args:
+        questions: File of questions; None for the closed world.
+        file_format: Layout of that file; `auto` looks.
+        world_seed: Names the closed world.
+        passages: Size of the closed world.
+        hops: Numbers of facts that closed-world questions combine, out of 2, 3, 4.
+        kinds: Kinds of closed-world questions, out of `bridge`, `comparison`.
+        corpus: `own` searches the question's passages (the closed world has one corpus), `all`
+            those of all questions of the file; else the path of a file of passages.
+        retriever: `bm25`, or the URL of a `/retrieve` server, which has a corpus of its own.
+        k: Passages per search.
+        max_turns: Responses per episode.
+        max_searches: Searches per episode; one more is a bad response.
+        max_information_words: Words shown after a search.
+        format_penalty: Added to the reward of a turn whose response cannot be read.
+        prompt: `natural` explains the protocol and asks for thoughts; `compact` shows the question
+            and the texts that were found, and asks for the action alone.
+
+    Raises:
+        ValueError: An argument is out of its range; it is named.
+
+    """
+
+    difficulty_unit = "hops"
+    auxiliary_names = ("em", "f1", "sub_em", "supporting_recall", "searches")
+
+    def __init__(
+        self,
+        *,
+        questions: str | None = None,
+        file_format: str = "auto",
+        world_seed: int = 0,
+        passages: int = 3000,
+        hops: Sequence[int] = HOPS,
+        kinds: Sequence[str] = KINDS,
+        corpus: str = OWN,
+        retriever: str = BM25,
+        k: int = 3,
+        max_turns: int = 6,
+        max_searches: int = 5,
+        max_information_words: int = 300,
+        format_penalty: float = -0.1,
+        prompt: str = "natural",
+    ) -> None:
+        require_limits(
+            k=k,
+            max_turns=max_turns,
+            max_searches=max_searches,
+            max_information_words=max_information_words,
+            format_penalty=format_penalty,
+        )
+        require_prompt(prompt)
+        self._source = require_source(
+            questions=questions,
+            file_format=file_format,
+            world_seed=world_seed,
+            passages=passages,
+            hops=hops,
+            kinds=kinds,
+            corpus=corpus,
+            retriever=retriever,
+        )
+        self.k = k
+        self.max_turns = max_turns
+        self.max_searches = max_searches
+        self.max_information_words = max_information_words
+        self.format_penalty = format_penalty
+        self.is_compact = prompt == "compact"
+        self._seed = 0
+        self._question: Question | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._turns = self._searches = 0
+        self._retrieved: set[str] = set()
+        self._tried: set[str] = set()  # queries, so that the expert repeats none
+        self._has_fault = False
+        self._last: Step | None = None
+
+    @property
+    def system_prompt(self) -> str:
+        """The protocol in words; empty for the compact prompt."""
+        if self.is_compact:
+            return ""
+        return protocol.instruction(max_turns=self.max_turns, max_searches=self.max_searches)
+
+    @property
+    def response_prefix(self) -> str:
+        """The opening of the thoughts; nothing in the compact prompt, where the policy chooses."""
+        return "" if self.is_compact else "<think>"
+
+    @property
+    def question(self) -> Question:
+        """The question that is being played."""
+        if self._question is None:
+            raise RuntimeError("call reset(seed=...) first")
+        return self._question
+
+    def reset(self, *, seed: int) -> str:
+        """Start the question of `seed` and ask it."""
+        self._seed, self._question = seed, question_of(self._source, seed)
+        self._begin()
+        text = self.question.text
+        return text if self.is_compact else self._with_limits(f"Question: {text}")
+
+    def step(self, response: str) -> Step:
+        """Carry out the first action of a response."""
+        question, last = self.question, self._last
+        if last is not None and (last.terminated or last.truncated):
+            return replace(last, reward=0.0, actions=())
+        self._turns += 1
+        outcome = self._act(protocol.parse_response(response, needs_think=not self.is_compact))
+        self._has_fault |= bool(outcome.fault)
+        done = outcome.action
+        said = done.text if done is not None and done.kind == ANSWER else None
+        is_last = said is not None or self._turns >= self.max_turns
+        measures = self._measures(question, said) if is_last else {}
+        success = bool(measures.get("em")) and not self._has_fault
+        self._last = Step(
+            outcome.observation,
+            reward=float(success) + (0.0 if done else self.format_penalty),
+            terminated=said is not None,
+            truncated=is_last and said is None,
+            success=success,
+            actions=(done.name,) if done else (),
+            is_valid=done is not None,
+            n_invalid=int(done is None),
+            failure_class=self._failure_class(outcome, success) if is_last else FailureClass.NONE,
+            auxiliary=measures,
+            fault=outcome.fault,
+        )
+        return self._last
+
+    def task(self, seed: int) -> Task:
+        """Describe the question of `seed`."""
+        question = question_of(self._source, seed)
+        content = content_hash(question)
+        return Task(
+            task_id=f"multihop_qa-{content[:12]}",
+            seed=seed,
+            content_hash=content,
+            near_hash=near_hash(question),
+            difficulty=max(1, question.hops),
+            facts={"kind": question.kind, "source": question.question_id},
+        )
+
+    def format_response(self, actions: Sequence[str]) -> str:
+        """Write actions as a response, after an empty thought where the prompt asks for one.
+
+        A turn has one action: `search: QUERY` or `answer: TEXT`. Further ones will be ignored.
+
+        Raises:
+            ValueError: A name is of neither form.
+
+        """
+        blocks = [
+            protocol.format_action(protocol.parse_name(name), is_compact=self.is_compact)
+            for name in actions
+        ]
+        return "".join(blocks) if self.is_compact else f"<think></think> {' '.join(blocks)}"
+
+    def expert_actions(self) -> tuple[str, ...] | None:
+        """Search for the next passage of the gold evidence, by its title; then answer."""
+        question = self.question
+        if self._searches < self.max_searches and self._turns < self.max_turns - 1:
+            for title in dict.fromkeys(
+                (*(hop.title for hop in question.decomposition), *question.supporting)
+            ):
+                query = protocol.one_line(title)
+                if title not in self._retrieved and query not in self._tried:
+                    return (Action(SEARCH, query).name,)
+        return (_answer(question.answers[0]),)
+
+    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
+        """Answer at once, with one of the candidates."""
+        return (_answer(rng.choice(guesses(self.question))),)
+
+    def random_success_probability(self, seed: int) -> float:
+        """Return the share of the candidates that score; 0 where none are known."""
+        return guess_probability(question_of(self._source, seed))
+
+    def optimal_success_probability(self, seed: int) -> float:
+        """Return 1: the gold answer always scores, and every episode has a turn for it."""
+        return 1.0
+
+    def gold(self, seed: int) -> Mapping[str, Any]:
+        """Return the question of `seed` with its answers and its evidence."""
+        question = question_of(self._source, seed)
+        return {
+            "question": question.text,
+            "answers": list(question.answers),
+            "supporting": list(question.supporting),
+            "decomposition": [asdict(hop) for hop in question.decomposition],
+        }
+
+    def _act(self, action: Action | None) -> _Outcome:
+        if action is None:
+            return self._notice(protocol.INVALID)
+        if action.kind == ANSWER:
+            return _Outcome(action=action)
+        if self._searches >= self.max_searches:
+            return self._notice(protocol.NO_SEARCH_LEFT)
+        return self._search(action)
+
+    def _search(self, action: Action) -> _Outcome:
+        self._searches += 1
+        self._tried.add(action.text)
+        try:
+            passages = search(self._source.corpus(self._seed), action.text, k=self.k)
+        except RetrieverError as error:
+            failed = self._notice(protocol.SEARCH_FAILED)
+            fault = protocol.one_line(f"retriever: {error}")
+            return replace(failed, action=action, fault=fault)
+        block, titles = protocol.information(
+            passages, max_words=self.max_information_words, is_compact=self.is_compact
+        )
+        self._retrieved.update(titles)
+        return _Outcome(self._with_limits(block), action)
+
+    def _notice(self, text: str) -> _Outcome:
+        return _Outcome(self._with_limits(protocol.notice(text, is_compact=self.is_compact)))
+
+    def _with_limits(self, text: str) -> str:
+        if self.is_compact:
+            return text
+        return protocol.with_limits(
+            text,
+            searches_left=self.max_searches - self._searches,
+            turns_left=self.max_turns - self._turns,
+        )
+
+    def _measures(self, question: Question, said: str | None) -> dict[str, float]:
+        """Score the episode; an answer that was not given scores as an empty one."""
+        text, answers = said or "", question.answers
+        return {
+            "em": verifiers.exact_match(text, answers),
+            "f1": verifiers.f1(text, answers),
+            "sub_em": verifiers.sub_em(text, answers),
+            "supporting_recall": verifiers.supporting_recall(self._retrieved, question.supporting),
+            "searches": float(self._searches),
+        }
+
+    def _failure_class(self, outcome: _Outcome, success: bool) -> FailureClass:
+        if self._has_fault:
+            return FailureClass.FAULT
+        if success:
+            return FailureClass.NONE
+        if outcome.action is None:
+            return FailureClass.MALFORMED
+        return FailureClass.WRONG if outcome.action.kind == ANSWER else FailureClass.UNFINISHED
+
+
+def _answer(text: str) -> str:
+    return Action(ANSWER, protocol.one_line(text)).name

@@ -1,0 +1,268 @@
+"""One row of each file format as a `Question`.
+
+An alias that the normaliser of the verifiers leaves empty is dropped, since an empty answer would
+match it. Answers of two choices name them as `candidates`: what a guess can do without reading.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from rltune_envs.multihop_qa.files_rows import (
+    Row,
+    RowError,
+    as_row,
+    kind_of,
+    list_of,
+    number_of,
+    text_of,
+    texts_of,
+    value_of,
+)
+from rltune_envs.multihop_qa.records import Hop, Passage, Question
+from rltune_envs.multihop_qa.verifiers import normalize_answer
+
+ReadRow = Callable[[Row, str], Question]
+"""Makes a question of a row; the text is its id where the row has none."""
+
+_HOPS_IN_ID = re.compile(r"((\d)hop\d?)__")
+
+
+def read_hotpotqa(row: Row, place: str) -> Question:
+    """Read HotpotQA: lists of pairs as first published, or columns as in data set hubs.
+
+    Raises:
+        RowError: The row cannot be used.
+
+    """
+    supporting = _supporting(row)
+    return _question(
+        row,
+        place,
+        answers=[text_of(row, "answer")],
+        kind=text_of(row, "type"),
+        hops=len(supporting),
+        supporting=supporting,
+        passages=_context(row),
+    )
+
+
+def read_2wiki(row: Row, place: str) -> Question:
+    """Read 2WikiMultihopQA: as first published, or rows with `paragraphs` that say which support.
+
+    The aliases are a file of their own there and are not read. The evidence triples become the
+    decomposition where each of their subjects is the title of a supporting passage.
+
+    Raises:
+        RowError: The row cannot be used.
+
+    """
+    if "paragraphs" in row:
+        return _read_2wiki_paragraphs(row, place)
+    supporting = _supporting(row)
+    return _question(
+        row,
+        place,
+        answers=[text_of(row, "answer")],
+        kind=text_of(row, "type"),
+        hops=len(supporting),
+        supporting=supporting,
+        passages=_context(row),
+        decomposition=_triples(row, supporting),
+    )
+
+
+def _read_2wiki_paragraphs(row: Row, place: str) -> Question:
+    passages, supporting = [], []
+    for one in map(as_row, list_of(row, "paragraphs")):
+        passages.append(Passage(text_of(one, "title"), text_of(one, "text")))
+        if value_of(one, "is_supporting") is True:
+            supporting.append(passages[-1].title)
+    return _question(
+        row,
+        place,
+        answers=[text_of(row, "answer")],
+        kind=text_of(row, "kind"),
+        hops=len(_unique(supporting)),
+        supporting=_unique(supporting),
+        passages=tuple(passages),
+    )
+
+
+def read_musique(row: Row, place: str) -> Question:
+    """Read MuSiQue; its kind is the shape in its id (`2hop`, `3hop1`), `#1` becomes the answer.
+
+    Raises:
+        RowError: The row cannot be used; one that is not answerable is none.
+
+    """
+    if row.get("answerable") is False:
+        raise RowError(
+            "answerable is false: its passages do not hold the answer; use the answerable rows only"
+        )
+    passages = {}
+    for one in map(as_row, list_of(row, "paragraphs")):
+        passage = Passage(text_of(one, "title"), text_of(one, "paragraph_text"))
+        passages[number_of(one, "idx")] = passage
+    hops = _steps(row, passages)
+    aliases = texts_of(row, "answer_aliases") if "answer_aliases" in row else []
+    shape = _HOPS_IN_ID.match(str(row.get("id", "")))
+    if shape and int(shape[2]) != len(hops):
+        raise RowError(f"id says {shape[1]}, question_decomposition has {len(hops)} steps")
+    return _question(
+        row,
+        place,
+        answers=[text_of(row, "answer"), *aliases],
+        kind=shape[1] if shape else f"{len(hops)}hop",
+        hops=len(hops),
+        supporting=_unique([hop.title for hop in hops]),
+        passages=tuple(passages.values()),
+        decomposition=hops,
+    )
+
+
+def read_bamboogle(row: Row, place: str) -> Question:
+    """Read Bamboogle: two-hop questions without passages.
+
+    Raises:
+        RowError: The row cannot be used.
+
+    """
+    key = "Answer" if "Answer" in row else "answer"
+    is_list = isinstance(value_of(row, key), list)
+    answers = texts_of(row, key) if is_list else [text_of(row, key)]
+    if not answers:
+        raise RowError(f"{key} is an empty list")
+    renamed = {**row, "question": text_of(row, "Question")}
+    return _question(renamed, place, answers=answers, kind="compositional", hops=2)
+
+
+def _question(
+    row: Row,
+    place: str,
+    *,
+    answers: Sequence[str],
+    kind: str,
+    hops: int,
+    supporting: tuple[str, ...] = (),
+    passages: tuple[Passage, ...] | None = None,
+    decomposition: tuple[Hop, ...] = (),
+) -> Question:
+    """Check what all formats must hold, and make the question; None: its source has no passages."""
+    text = text_of(row, "question")
+    if not normalize_answer(answers[0]):
+        raise RowError(
+            f"the answer {answers[0]!r} is empty once punctuation and articles are dropped"
+        )
+    if passages is not None and not supporting:
+        raise RowError("it names no supporting passage")
+    passages = passages or ()
+    titles = {passage.title for passage in passages}
+    if missing := [title for title in supporting if title not in titles]:
+        raise RowError(f"the supporting title {missing[0]!r} is not among its passages")
+    usable = _unique([answer.strip() for answer in answers if normalize_answer(answer)])
+    return Question(
+        question_id=_id(row, place),
+        text=text,
+        answers=usable,
+        kind=kind,
+        hops=hops,
+        supporting=supporting,
+        decomposition=decomposition,
+        passages=passages,
+        candidates=_candidates(text, kind, usable[0], supporting),
+    )
+
+
+def _id(row: Row, place: str) -> str:
+    """Return the row's own id, else its place."""
+    for key in ("_id", "id"):
+        if key in row:
+            found = row[key]
+            if isinstance(found, bool) or not isinstance(found, str | int):
+                raise RowError(f"{key} must be text or a number, it is {kind_of(found)}")
+            return str(found)
+    return place
+
+
+def _candidates(text: str, kind: str, gold: str, supporting: Sequence[str]) -> tuple[str, ...]:
+    """Return what the question offers to choose from, if the answer is one of at least two."""
+    if normalize_answer(gold) in ("yes", "no"):
+        return ("yes", "no")
+    if "comparison" not in kind:
+        return ()
+    names = [re.sub(r"\s*\([^()]*\)$", "", title) for title in supporting]
+    offered = _unique([name for name in names if name.casefold() in text.casefold()])
+    is_offered = normalize_answer(gold) in map(normalize_answer, offered)
+    return offered if is_offered and len(offered) > 1 else ()
+
+
+def _supporting(row: Row) -> tuple[str, ...]:
+    """Return the titles of `supporting_facts`, once each, in order."""
+    found = value_of(row, "supporting_facts")
+    if isinstance(found, dict):
+        return _unique([title.strip() for title in texts_of(found, "title")])
+    facts = list_of(row, "supporting_facts")
+    return _unique([_titled(fact, "supporting_facts")[0] for fact in facts])
+
+
+def _context(row: Row) -> tuple[Passage, ...]:
+    """Return the passages of `context`, their sentences joined by one blank."""
+    found = value_of(row, "context")
+    if isinstance(found, dict):
+        titles, sentences = texts_of(found, "title"), list_of(found, "sentences")
+        if len(titles) != len(sentences):
+            raise RowError(f"context has {len(titles)} titles and {len(sentences)} sentence lists")
+        pairs = [(title.strip(), part) for title, part in zip(titles, sentences, strict=True)]
+    else:
+        pairs = [_titled(pair, "context") for pair in list_of(row, "context")]
+    if not pairs:
+        raise RowError("context holds no passage")
+    return tuple(Passage(title, _joined(part)) for title, part in pairs)
+
+
+def _titled(pair: object, key: str) -> tuple[str, object]:
+    """Return a `[title, something]` pair."""
+    if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+        raise RowError(f"{key} must hold pairs that begin with a title, it holds {kind_of(pair)}")
+    return pair[0].strip(), pair[1]
+
+
+def _joined(sentences: object) -> str:
+    parts = texts_of({"the sentences of context": sentences}, "the sentences of context")
+    return " ".join(part.strip() for part in parts if part.strip())
+
+
+def _triples(row: Row, supporting: Sequence[str]) -> tuple[Hop, ...]:
+    """Return the evidence triples as hops; none unless all of them have their passage."""
+    hops = []
+    for triple in list_of(row, "evidences"):
+        parts = texts_of({"evidences": triple}, "evidences")
+        if len(parts) != 3:
+            raise RowError(f"evidences must hold triples, it holds a list of {len(parts)}")
+        subject, relation, value = (part.strip() for part in parts)
+        hops.append(Hop(f"{subject} >> {relation}", value, subject))
+    return tuple(hops) if all(hop.title in supporting for hop in hops) else ()
+
+
+def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[Hop, ...]:
+    """Return MuSiQue's decomposition, with earlier answers in the place of `#1`, `#2`."""
+    hops: list[Hop] = []
+    for step in map(as_row, list_of(row, "question_decomposition")):
+        place = number_of(step, "paragraph_support_idx")
+        if place not in passages:
+            raise RowError(f"paragraph_support_idx {place} is not among its paragraphs")
+        text = _filled(text_of(step, "question"), [hop.answer for hop in hops])
+        hops.append(Hop(text, text_of(step, "answer"), passages[place].title))
+    if not hops:
+        raise RowError("question_decomposition is empty")
+    return tuple(hops)
+
+
+def _filled(text: str, answers: Sequence[str]) -> str:
+    """Put answers in the places of `#1`, `#2`; a number beyond them is the text's own."""
+    known = {f"#{number}": answer for number, answer in enumerate(answers, start=1)}
+    return re.sub(r"#\d+", lambda found: known.get(found[0], found[0]), text)
+
+
+def _unique(items: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,160 @@
+"""Rows of a JSON file, numbered, and typed access to their keys.
+
+A file is one JSON list or one JSON object a line, whatever its name ends in.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rltune_envs.errors import TaskError
+
+Row = Mapping[str, Any]
+_SHOWN = 5
+
+
+class RowError(Exception):
+    """One row cannot be used; the message says why, and `unusable` says where."""
+
+
+def read_rows(path: str | Path) -> list[tuple[int, object]]:
+    """Return the values of a file with their numbers: places in the list, or lines; both from 1.
+
+    Raises:
+        TaskError: The file cannot be read, is neither a JSON list nor JSON lines, or is empty.
+
+    """
+    text = _read_text(path)
+    rows = _list_items(path, text) if text.lstrip()[:1] == "[" else list(_lines(path, text))
+    if not rows:
+        raise TaskError(f"{path}: holds no row; it must be a JSON list, or one JSON object a line")
+    return rows
+
+
+def _read_text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path}: is not UTF-8 text; save it as UTF-8: {error}") from error
+
+
+def _list_items(path: str | Path, text: str) -> list[tuple[int, object]]:
+    try:
+        return list(enumerate(json.loads(text), start=1))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TaskError(f"{path}: begins as a JSON list and is none: {error}") from error
+
+
+def _lines(path: str | Path, text: str) -> Iterator[tuple[int, object]]:
+    # Not splitlines(): JSON strings may hold U+2028 and other separators that it splits at.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise TaskError(
+                f"{path}:{number}: this line is no JSON: {error}. A file must be one JSON list, or "
+                "one JSON object a line"
+            ) from error
+
+
+def as_row(value: object) -> Row:
+    """Return a value as a row.
+
+    Raises:
+        RowError: It is no JSON object.
+
+    """
+    if not isinstance(value, dict):
+        raise RowError(f"a row must be a JSON object, this is {kind_of(value)}")
+    return value
+
+
+def kind_of(value: object) -> str:
+    """Return what a JSON value is, in words for a message."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names = {str: "text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names[type(value)]
+
+
+def value_of(row: Row, key: str) -> Any:
+    """Return what stands under a key.
+
+    Raises:
+        RowError: The key is missing.
+
+    """
+    if key not in row:
+        raise RowError(f"the key {key!r} is missing; found {', '.join(row) or 'none'}")
+    return row[key]
+
+
+def text_of(row: Row, key: str) -> str:
+    """Return the text under a key, without blanks around it.
+
+    Raises:
+        RowError: The key is missing, or no text stands there.
+
+    """
+    value = value_of(row, key)
+    if not isinstance(value, str):
+        raise RowError(f"{key} must be text, it is {kind_of(value)}")
+    if not value.strip():
+        raise RowError(f"{key} is empty")
+    return value.strip()
+
+
+def list_of(row: Row, key: str) -> list[Any]:
+    """Return the list under a key.
+
+    Raises:
+        RowError: The key is missing, or no list stands there.
+
+    """
+    value = value_of(row, key)
+    if not isinstance(value, list):
+        raise RowError(f"{key} must be a list, it is {kind_of(value)}")
+    return value
+
+
+def texts_of(row: Row, key: str) -> list[str]:
+    """Return the list of texts under a key, as they stand.
+
+    Raises:
+        RowError: The key is missing, or no list of texts stands there.
+
+    """
+    values = list_of(row, key)
+    for value in values:
+        if not isinstance(value, str):
+            raise RowError(f"{key} must be a list of texts, it holds {kind_of(value)}")
+    return values
+
+
+def number_of(row: Row, key: str) -> int:
+    """Return the whole number under a key.
+
+    Raises:
+        RowError: The key is missing, or no whole number stands there.
+
+    """
+    value = value_of(row, key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RowError(f"{key} must be a whole number, it is {kind_of(value)}")
+    return value
+
+
+def unusable(path: str | Path, reasons: Mapping[int, str], *, total: int, kind: str) -> TaskError:
+    """Return the error that names the first few rows that cannot be used, and counts all."""
+    lines = [
+        f"{path}: {len(reasons)} of {total} rows cannot be used as {kind}; remove or repair them:",
+        *(f"{path}:{number}: {reason}" for number, reason in list(reasons.items())[:_SHOWN]),
+    ]
+    if len(reasons) > _SHOWN:
+        lines.append(f"{path}: and {len(reasons) - _SHOWN} more")
+    return TaskError("\n".join(lines))

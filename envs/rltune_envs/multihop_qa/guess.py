@@ -1,0 +1,36 @@
+"""Answering without reading: what there is to guess from, and how often a guess is right."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import count
+
+from rltune_envs.multihop_qa.records import Question
+from rltune_envs.multihop_qa.verifiers import exact_match, normalize_answer
+
+
+def guesses(question: Question) -> tuple[str, ...]:
+    """Return the answers that a guess draws from, each as likely.
+
+    Where the question has no candidates it is one wrong word.
+    """
+    return question.candidates or (_wrong_answer(question.answers),)
+
+
+def guess_probability(question: Question) -> float:
+    """Return the share of the guesses that match a gold answer."""
+    n_of = _normalized(guesses(question))
+    golds = {normalize_answer(answer) for answer in question.answers} - {""}
+    return sum(n_of[gold] for gold in golds) / n_of.total()
+
+
+def _wrong_answer(answers: Sequence[str]) -> str:
+    """Return a fixed word, repeated as often as it takes not to be a gold answer."""
+    texts = (" ".join(["nothing"] * n) for n in count(1))
+    return next(text for text in texts if not exact_match(text, answers))
+
+
+@lru_cache(maxsize=1024)
+def _normalized(texts: tuple[str, ...]) -> Counter[str]:
+    """Count texts in their normalised form."""
+    return Counter(map(normalize_answer, texts))

@@ -1,0 +1,163 @@
+"""The turn protocol, Search-R1's: what a response asks for, and what the policy reads after it.
+
+A response is `<think>..</think>` (in the natural prompt only) and then one action,
+`<search> query </search>` or `<answer> text </answer>`. The first complete one counts; what follows
+it is ignored. Nothing in an `<information>` block that the policy wrote itself is an action.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltune_envs.multihop_qa.records import Passage
+
+SEARCH, ANSWER = "search", "answer"
+_THINK, _THINK_END, _INFORMATION = "<think>", "</think>", "<information>"
+_TAG = re.compile(r"<(/?\s*(?:think|search|information|answer)\s*)>", re.IGNORECASE)
+
+NOTHING_FOUND = "Nothing found."
+INVALID, NO_SEARCH_LEFT, SEARCH_FAILED = "Invalid.", "No search left.", "Search failed."
+"""Notices of the compact prompt; the natural one explains."""
+
+_HOW_TO_GO_ON = (
+    "Write your thoughts between <think> and </think>, and then either a query between <search> "
+    "and </search>, or the final answer between <answer> and </answer>."
+)
+_EXPLAINED = {
+    INVALID: f"The last response could not be read. {_HOW_TO_GO_ON}",
+    NO_SEARCH_LEFT: "No search is left. Give the final answer between <answer> and </answer>, "
+    "after your thoughts between <think> and </think>.",
+    SEARCH_FAILED: "The search failed; this was not your fault. Search again, or answer.",
+}
+_INSTRUCTION = (
+    "Answer the question of the user. Whenever you have read something new, first think about it "
+    "between <think> and </think>. If you lack some knowledge after that, search for it: write "
+    "<search> query </search>, and the best passages come back between <information> and "
+    "</information>. You can search at most {max_searches} times, and you have {max_turns} "
+    "responses in all. As soon as you need no more, write the answer between <answer> and "
+    "</answer>, in a few words and without an explanation. For example: <answer> Beijing </answer>."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One search or one answer.
+
+    Attributes:
+        kind: `search` or `answer`.
+        text: The query or the answer, in one line; never empty.
+
+    """
+
+    kind: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Return it as records write it: `search: query`."""
+        return f"{self.kind}: {self.text}"
+
+
+def parse_response(response: str, *, needs_think: bool) -> Action | None:
+    """Return the action of a response; None where it has none, or an empty one.
+
+    Plain searches keep the time linear in the length of the response.
+
+    Args:
+        response: The policy's own text of one turn, its given prefix included.
+        needs_think: Require that it begins with a complete think block.
+
+    """
+    if needs_think:
+        if not response.lstrip().startswith(_THINK):
+            return None
+        _, end, response = response.partition(_THINK_END)
+        if not end:
+            return None
+    found = [_first_block(response, kind) for kind in (SEARCH, ANSWER)]
+    complete = [block for block in found if block is not None]
+    if not complete:
+        return None
+    start, action = min(complete, key=lambda block: block[0])
+    return action if action.text and _INFORMATION not in response[:start] else None
+
+
+def _first_block(text: str, kind: str) -> tuple[int, Action] | None:
+    """Return the place and the content of the first complete block of a kind."""
+    start = text.find(f"<{kind}>")
+    if start < 0:
+        return None
+    begin = start + len(kind) + 2
+    end = text.find(f"</{kind}>", begin)
+    return None if end < 0 else (start, Action(kind, one_line(text[begin:end])))
+
+
+def parse_name(name: str) -> Action:
+    """Return the action that a name such as `search: query` stands for.
+
+    Raises:
+        ValueError: It is no such name.
+
+    """
+    kind, _, text = name.partition(": ")
+    if kind not in (SEARCH, ANSWER) or not text.strip():
+        raise ValueError(f"{name!r} is not an action; write 'search: QUERY' or 'answer: TEXT'")
+    return Action(kind, text)
+
+
+def format_action(action: Action, *, is_compact: bool) -> str:
+    """Write an action as the block that `parse_response` reads."""
+    blank = "" if is_compact else " "
+    return f"<{action.kind}>{blank}{action.text}{blank}</{action.kind}>"
+
+
+def one_line(text: str) -> str:
+    """Return a text with all white space, line breaks included, as single blanks."""
+    return " ".join(text.split())
+
+
+def instruction(*, max_turns: int, max_searches: int) -> str:
+    """Return the system prompt of the natural prompt."""
+    return _INSTRUCTION.format(max_turns=max_turns, max_searches=max_searches)
+
+
+def notice(text: str, *, is_compact: bool) -> str:
+    """Return one of the notices of this module as the prompt puts it."""
+    return f" {text}" if is_compact else _EXPLAINED[text]
+
+
+def with_limits(text: str, *, searches_left: int, turns_left: int) -> str:
+    """Return an observation of the natural prompt with what is left of the episode."""
+    return f"{text}\nSearches left: {searches_left}. Responses left: {turns_left}."
+
+
+def information(
+    passages: Sequence[Passage], *, max_words: int, is_compact: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Return the block that shows passages, and the titles of those that are in it.
+
+    Tags inside the passages lose their angle brackets, so that the block ends where it seems to.
+
+    Args:
+        passages: What was found, best first.
+        max_words: Words that are shown at most, titles included; the block is closed in any case.
+        is_compact: Show the texts alone.
+
+    """
+    lines: list[str] = []
+    shown: list[str] = []
+    left = max_words
+    for number, passage in enumerate(passages, start=1):
+        if left <= 0:
+            break
+        line = (
+            passage.text if is_compact else f"Doc {number} (Title: {passage.title}) {passage.text}"
+        )
+        words = _TAG.sub(r"[\1]", line).split()[:left]
+        left -= len(words)
+        lines.append(" ".join(words))
+        shown.append(passage.title)
+    if is_compact:
+        return f" <information>{' '.join(lines) or NOTHING_FOUND}</information>", tuple(shown)
+    text = "\n".join(lines) or NOTHING_FOUND
+    return f"<information>{text}</information>", tuple(shown)

@@ -1,0 +1,61 @@
+"""What a multi-hop question is made of, whatever file or generator it came from."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One retrievable text."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of a decomposition: what must be found out, the answer, and where it stands."""
+
+    question: str
+    answer: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold evidence.
+
+    Attributes:
+        question_id: The source's own id, or one made from its place.
+        text: The question.
+        answers: The gold answer first, then its aliases; at least one.
+        kind: `bridge`, `comparison`, or the source's own word.
+        hops: Facts that must be combined; 0 where the source does not say.
+        supporting: Titles of the passages that hold them, without repetition.
+        decomposition: The hops in order; empty where the source has none.
+        passages: The question's own passages, distractors included; empty where there are none.
+        candidates: What a guess without reading chooses from; empty where that is unknown.
+
+    """
+
+    question_id: str
+    text: str
+    answers: tuple[str, ...]
+    kind: str
+    hops: int
+    supporting: tuple[str, ...]
+    decomposition: tuple[Hop, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    candidates: tuple[str, ...] = ()
+
+
+class Retriever(Protocol):
+    """Finds passages for a query."""
+
+    def search(self, query: str, *, k: int) -> tuple[Passage, ...]:
+        """Return at most `k` passages, best first; a query without a match returns none.
+
+        Raises:
+            RetrieverError: No answer could be had (`rltune_envs.errors`).
+
+        """

@@ -1,0 +1,217 @@
+"""Where questions come from and what is searched; both are named by small values that can be keys.
+
+Worlds, files and indices are made when they are first needed and then shared by all environments of
+the process.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from rltune_envs.errors import TaskError
+from rltune_envs.multihop_qa.facts import stream
+from rltune_envs.multihop_qa.protocol import ANSWER, Action, format_action, parse_response
+from rltune_envs.multihop_qa.questions import make_question
+from rltune_envs.multihop_qa.records import Passage, Question, Retriever
+from rltune_envs.multihop_qa.verifiers import exact_match
+from rltune_envs.multihop_qa.world import World
+
+OWN, ALL = "own", "all"
+BM25 = "bm25"
+_LONGEST_KEPT_QUERY = 300  # characters; longer ones would fill the memory
+
+
+class Corpus(Hashable, Protocol):
+    """Something to search, as a value: equal ones share one retriever."""
+
+    def open(self) -> Retriever:
+        """Return what searches it."""
+
+
+class Source(Hashable, Protocol):
+    """Something that has a question for each seed, as a value."""
+
+    def question(self, seed: int) -> Question:
+        """Return the question of a seed."""
+
+    def corpus(self, seed: int) -> Corpus:
+        """Return what is searched for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A retrieval server; it searches whatever it was given."""
+
+    url: str
+
+    def open(self) -> Retriever:
+        """Return a client."""
+        from rltune_envs.multihop_qa.http_retriever import HttpRetriever
+
+        return HttpRetriever(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWorld:
+    """Questions about a generated world; its passages are one corpus."""
+
+    seed: int
+    passages: int
+    hops: tuple[int, ...]
+    kinds: tuple[str, ...]
+    server: Server | None
+
+    def question(self, seed: int) -> Question:
+        """Return the question of a seed."""
+        return make_question(
+            _world(self.seed, self.passages), seed, hops=self.hops, kinds=self.kinds
+        )
+
+    def corpus(self, seed: int) -> Corpus:
+        """Return the server, else all passages of the world."""
+        return self.server or _WorldCorpus(self.seed, self.passages)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFile:
+    """Questions of a file; `n` consecutive seeds visit each of its `n` rows once.
+
+    Attributes:
+        path: The file.
+        file_format: Its layout, `auto` to look.
+        searched: `own` (the passages of the question), `all` (of all its questions), or the path of
+            a file of passages.
+        server: What is searched instead.
+
+    """
+
+    path: str
+    file_format: str
+    searched: str
+    server: Server | None
+
+    def question(self, seed: int) -> Question:
+        """Return the question of a seed.
+
+        Raises:
+            TaskError: The file cannot be used, or there is nothing to search for the question.
+
+        """
+        rows = _rows(self.path, self.file_format)
+        question = rows[seed % len(rows)]
+        holders = {OWN: (question,), ALL: rows}.get(self.searched)
+        if self.server is None and holders and not any(one.passages for one in holders):
+            raise TaskError(
+                f"{self.path}: question {question.question_id} comes without passages to search; "
+                "set env.corpus to a file of passages, or env.retriever to the URL of a server"
+            )
+        return question
+
+    def corpus(self, seed: int) -> Corpus:
+        """Return the server, else what is searched for the question of a seed."""
+        if self.server is not None:
+            return self.server
+        if self.searched == OWN:
+            n = len(_rows(self.path, self.file_format))
+            return _FileCorpus(self.path, self.file_format, seed % n)
+        if self.searched == ALL:
+            return _FileCorpus(self.path, self.file_format, None)
+        return _PassageFile(self.searched)
+
+
+@dataclass(frozen=True, slots=True)
+class _WorldCorpus:
+    seed: int
+    passages: int
+
+    def open(self) -> Retriever:
+        return _index(_world(self.seed, self.passages).passages)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileCorpus:
+    """The passages of one row of a question file, or of all."""
+
+    path: str
+    file_format: str
+    row: int | None
+
+    def open(self) -> Retriever:
+        rows = _rows(self.path, self.file_format)
+        chosen = rows if self.row is None else (rows[self.row],)
+        passages = tuple(dict.fromkeys(one for question in chosen for one in question.passages))
+        return _index(passages)
+
+
+@dataclass(frozen=True, slots=True)
+class _PassageFile:
+    path: str
+
+    def open(self) -> Retriever:
+        from rltune_envs.multihop_qa.files_corpus import load_corpus
+
+        return _index(load_corpus(self.path))
+
+
+@lru_cache(maxsize=16384)
+def question_of(source: Source, seed: int) -> Question:
+    """Return the question of a seed, once it has proved itself.
+
+    Raises:
+        TaskError: Its own gold answer would not score.
+
+    """
+    question = source.question(seed)
+    gold = question.answers[0]
+    said = parse_response(format_action(Action(ANSWER, gold), is_compact=False), needs_think=False)
+    if said is None or not exact_match(said.text, question.answers):
+        raise TaskError(
+            f"question {question.question_id}: its own gold answer {gold!r} does not score; it "
+            "must hold a word or a number besides articles, and no tag. Repair or remove the row"
+        )
+    return question
+
+
+@lru_cache(maxsize=65536)
+def _kept_search(corpus: Corpus, query: str, k: int) -> tuple[Passage, ...]:
+    return _retriever(corpus).search(query, k=k)
+
+
+def search(corpus: Corpus, query: str, *, k: int) -> tuple[Passage, ...]:
+    """Return what a corpus has for a query; equal searches are made once.
+
+    Raises:
+        RetrieverError: No answer could be had; the next time it is tried again.
+        TaskError: A file of passages cannot be read.
+
+    """
+    if len(query) > _LONGEST_KEPT_QUERY:
+        return _retriever(corpus).search(query, k=k)
+    return _kept_search(corpus, query, k)
+
+
+@lru_cache(maxsize=512)
+def _retriever(corpus: Corpus) -> Retriever:
+    return corpus.open()
+
+
+@lru_cache(maxsize=32)
+def _world(seed: int, passages: int) -> World:
+    return World(seed=seed, passages=passages)
+
+
+@lru_cache(maxsize=8)
+def _rows(path: str, file_format: str) -> tuple[Question, ...]:
+    """Return the questions of a file in a fixed random order."""
+    from rltune_envs.multihop_qa.files import load_questions
+
+    rows = list(load_questions(path, file_format=file_format))
+    stream(f"multihop_qa/rows/{len(rows)}").shuffle(rows)
+    return tuple(rows)
+
+
+def _index(passages: Sequence[Passage]) -> Retriever:
+    from rltune_envs.multihop_qa.bm25 import Bm25Retriever
+
+    return Bm25Retriever(passages)

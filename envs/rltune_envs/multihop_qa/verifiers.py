@@ -1,0 +1,73 @@
+"""Scores of an answer against the gold answers, and of what was read against the gold evidence.
+
+They look at text that the caller took from the policy's own response, and at nothing else.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_CLOSED = ("yes", "no", "noanswer")  # answers that are right or wrong, never partly right
+
+
+def normalize_answer(text: str) -> str:
+    """Return a text in the form in which answers are compared, as SQuAD does it.
+
+    In this order: lower case; punctuation is removed (not replaced by a blank); the articles a, an
+    and the are removed; white space is collapsed.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 where the prediction equals a gold answer once both are normalised, else 0.
+
+    A prediction of which nothing is left matches nothing.
+    """
+    said = normalize_answer(prediction)
+    return float(bool(said) and said in map(normalize_answer, answers))
+
+
+def sub_em(prediction: str, answers: Sequence[str]) -> float:
+    """Return 1 where the prediction contains a gold answer once both are normalised, else 0.
+
+    As published, any characters in a row count: "paris" contains "pari".
+    """
+    said = normalize_answer(prediction)
+    return float(any(gold and gold in said for gold in map(normalize_answer, answers)))
+
+
+def f1(prediction: str, answers: Sequence[str]) -> float:
+    """Return the best overlap of words with a gold answer, from 0 to 1.
+
+    F1 = 2 * shared / (words said + gold words), where a word is shared as often as it stands on
+    both sides. Where either side is yes, no or noanswer, anything but equality gives 0.
+    """
+    said = normalize_answer(prediction)
+    return max((_overlap(said, normalize_answer(gold)) for gold in answers), default=0.0)
+
+
+def supporting_recall(retrieved: Collection[str], supporting: Sequence[str]) -> float:
+    """Return the share of the supporting titles that were retrieved; 0 where none is known.
+
+    Titles are compared without case and with white space collapsed.
+    """
+    if not supporting:
+        return 0.0
+    found = {_same_title(title) for title in retrieved}
+    return sum(_same_title(title) in found for title in supporting) / len(supporting)
+
+
+def _overlap(said: str, gold: str) -> float:
+    if said != gold and (said in _CLOSED or gold in _CLOSED):
+        return 0.0
+    words, gold_words = said.split(), gold.split()
+    shared = (Counter(words) & Counter(gold_words)).total()
+    return 2 * shared / (len(words) + len(gold_words)) if shared else 0.0
+
+
+def _same_title(title: str) -> str:
+    return " ".join(title.casefold().split())

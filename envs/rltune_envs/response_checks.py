@@ -1,0 +1,93 @@
+"""The part of the contract about responses: bad ones do no harm, well-formed ones come back."""
+
+import random
+
+from rltune_envs.base import Step, TextEnv
+from rltune_envs.check_player import Player
+from rltune_envs.record_checks import broken, require_step
+
+NONSENSE = (  # holds no complete answer or search, so nothing may be executed
+    "", " \n\t", "\x00", "<answer>", "</answer>", "<search>", "</search>", "<think>",
+    "</think><answer>", "</answer><answer>", "</search><search>", "<search>x</answer>",
+    "<think></think><search>", "｜｜", "🙂" * 500, "\ud800", "İ\u202eمرحبا", "||" * 500,
+    "x" * 100_000, "<think>" * 14_000, "<search>" * 12_000, "<think></think> " * 6_000,
+)  # fmt: skip
+FUZZ = (  # holds an answer or a search that is empty, strange or only partly closed
+    "<answer></answer>", "<answer>||</answer>", "<answer>\x00</answer>", "<answer>No such</answer>",
+    "<think></think><answer>｜｜</answer>", "<think></think><answer>||||</answer><answer>",
+    "<answer>" + "||" * 30_000 + "</answer>",
+    "<think>" * 4_000 + "</think><answer>" * 4_000 + "</answer>",
+    "<search></search>", "<search>\x00</search>", "<think></think><search> \n</search>",
+    "<think></think><search>\ud800</search>", "<search>" + "x " * 30_000 + "</search>",
+    "<think></think><search>x</search><answer>x</answer>" * 2_000,
+)  # fmt: skip
+_MANY = 5_000
+
+
+def check_bad_responses(player: Player, seed: int, other: int) -> None:
+    """Give each bad response as the first one of an episode."""
+    env = player.make_env()
+    env.reset(seed=seed)
+    actions = env.random_actions(random.Random(seed))
+    good = env.format_response(actions)
+    cut = (good[:-1], good[: len(good) // 2], good[1:])
+    many = (good * _MANY, "||".join(actions * _MANY))
+    try:
+        too_many = env.format_response(actions * _MANY)
+    except Exception as error:
+        detail = f"{_MANY} actions raised {error!r}; write them, and let step count the surplus"
+        raise broken("format_response writes any number of actions", seed, detail) from error
+    for response in (*NONSENSE, *FUZZ, *cut, *many, too_many):
+        env.reset(seed=seed)
+        expert = env.expert_actions()
+        try:
+            step = env.step(response)
+        except Exception as error:
+            detail = f"{response[:40]!r} raised {error!r}"
+            raise broken("a bad response never raises", seed, detail) from error
+        require_step(step, seed)
+        if response in NONSENSE and not _is_idle(env, step, expert):
+            raise broken(
+                "a response without an answer is invalid and does nothing",
+                seed,
+                f"{response[:40]!r} led to {step}",
+            )
+
+
+def _is_idle(env: TextEnv, step: Step, expert: tuple[str, ...] | None) -> bool:
+    """Whether nothing happened but that a turn is gone.
+
+    The expert sees a state that no field of a step shows. It may give up, because a turn less can
+    be one too few, and where luck matters it may play safer.
+    """
+    if step.is_valid or step.actions or step.terminated:
+        return False
+    return not env.is_deterministic or env.expert_actions() in (expert, None)
+
+
+def check_format(player: Player, seed: int, other: int) -> None:
+    """Play the random player: what it says must be understood whole, by the rng given alone."""
+    env = player.make_env()
+    env.reset(seed=seed)
+    for index in range(4):
+        actions = env.random_actions(random.Random(index))
+        if env.random_actions(random.Random(index)) != actions:
+            detail = f"{actions!r} came for one rng, something else for an equal one"
+            raise broken("random_actions follows from rng", seed, detail)
+        response = env.format_response(actions)
+        if not response.startswith(env.response_prefix):
+            detail = f"{response!r} does not start with {env.response_prefix!r}"
+            raise broken("format_response starts with response_prefix", seed, detail)
+        require_understood(env.step(response), actions, seed)
+        env.reset(seed=seed)
+
+
+def require_understood(step: Step, actions: tuple[str, ...], seed: int) -> None:
+    """Check that a step executed what was formatted, up to where the episode ended."""
+    n_executed = len(step.actions)
+    is_whole = n_executed == len(actions) or step.terminated
+    if actions[:n_executed] != step.actions or not is_whole or not step.is_valid:
+        raise broken("format_response comes back from step", seed, f"{actions!r} became {step}")
+    if step.n_over_limit:
+        detail = f"{actions!r} are {step.n_over_limit} more than a turn allows"
+        raise broken("the players stay within the limits of a turn", seed, detail)

@@ -1,0 +1,93 @@
+"""The part of the contract about skill: the expert, the random player, and their exact odds."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+
+from rltune_envs.base import TextEnv
+from rltune_envs.check_player import Player
+from rltune_envs.record_checks import broken
+from rltune_envs.response_checks import require_understood
+
+SIGMAS = 4.0  # a sound environment is further off once in 16,000 checks
+_STREAMS = 8  # random episodes per seed
+
+
+def check_expert(player: Player, seed: int, other: int) -> None:
+    """Let the expert play; a task that is surely solvable must be solved, in the fewest actions."""
+    env = player.make_env()
+    executed, success = _play_expert(player, env, seed)
+    if not env.is_deterministic or env.optimal_success_probability(seed) < 1:
+        return
+    if not success:
+        detail = f"the episode ended without success after {executed}"
+        raise broken("the expert solves every task", seed, detail)
+    difficulty = env.task(seed).difficulty
+    if env.difficulty_unit == "actions" and len(executed) != difficulty:
+        detail = f"it needed {len(executed)}, not {difficulty}"
+        raise broken("the expert needs exactly the difficulty in actions", seed, detail)
+
+
+def check_odds(player: Player, seeds: Sequence[int]) -> None:
+    """Compare both exact probabilities with episodes that are really played.
+
+    Successes are added up over all seeds. With luck in the environment each seed is played once,
+    because its luck follows from the seed: episodes of one seed are not independent.
+    """
+    env = player.make_env()
+    streams = range(_STREAMS if env.is_deterministic else 1)
+    _require_odds(
+        "random_success_probability agrees with random play",
+        seeds,
+        [env.random_success_probability(seed) for seed in seeds],
+        [[_play_random(player, env, seed, stream) for stream in streams] for seed in seeds],
+    )
+    _require_odds(
+        "optimal_success_probability agrees with the expert",
+        seeds,
+        [env.optimal_success_probability(seed) for seed in seeds],
+        [[_play_expert(player, env, seed)[1]] for seed in seeds],
+    )
+
+
+def _require_odds(
+    clause: str, seeds: Sequence[int], exact: Sequence[float], played: Sequence[Sequence[bool]]
+) -> None:
+    n_each = len(played[0])
+    expected = n_each * sum(exact)
+    sigma = math.sqrt(n_each * sum(p * (1 - p) for p in exact))
+    # Few expected successes are Poisson rather than normal; one episode more covers that.
+    tolerance = SIGMAS * sigma + (1 if sigma > 0 else 1e-6)
+    n_successes = sum(map(sum, played))
+    if abs(n_successes - expected) > tolerance:
+        detail = (
+            f"the first of {len(seeds)}, {n_successes} of {n_each * len(seeds)} episodes succeed; "
+            f"{expected:.1f} +- {tolerance:.1f} are due"
+        )
+        raise broken(clause, seeds[0], detail)
+
+
+def _play_random(player: Player, env: TextEnv, seed: int, stream: int) -> bool:
+    rng = random.Random(seed * _STREAMS + stream)
+    return _play(player, env, seed, lambda: env.random_actions(rng))[1]
+
+
+def _play_expert(player: Player, env: TextEnv, seed: int) -> tuple[list[str], bool]:
+    return _play(player, env, seed, env.expert_actions)
+
+
+def _play(
+    player: Player, env: TextEnv, seed: int, choose: Callable[[], tuple[str, ...] | None]
+) -> tuple[list[str], bool]:
+    """Return the executed actions and the success of one player, who may give up."""
+    env.reset(seed=seed)
+    executed: list[str] = []
+    for _ in range(player.max_turns):
+        if not (actions := choose()):
+            return executed, False
+        step = env.step(env.format_response(actions))
+        require_understood(step, actions, seed)
+        executed += step.actions
+        if step.terminated or step.truncated:
+            return executed, step.success
+    raise player.endless(seed)

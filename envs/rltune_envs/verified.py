@@ -1,0 +1,188 @@
+"""An environment whose reward and success are decided by a rubric instead of by itself."""
+
+import copy
+import hashlib
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.errors import VerifierError
+from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
+
+TURN_REWARDS = ("none", "env")
+FLOOR_EPISODES = 32  # per task, where the rubric's success is not the environment's
+
+
+class VerifiedEnv(TextEnv):
+    """Plays another environment; on its last step the rubric's verdict replaces the reward.
+
+    Success follows the rubric alone. An episode that succeeds is terminated, whatever limit ended
+    it. One that does not keeps the environment's `failure_class`, or is `wrong` where the
+    environment calls it a success. A score that fails is a fault: the step names it, the
+    episode is no success and earns nothing. After a fault of the environment nothing is scored.
+    A measure that was not scored is 0.
+
+    A perfect player of the environment must be one for the rubric, too: `splits.validate` holds
+    the expert to it. So the ceiling is the environment's. The floor is its own where the first
+    score is `success`; elsewhere it is measured, on `FLOOR_EPISODES` random episodes a task.
+
+    Args:
+        env: What is played. It belongs to this object from now on.
+        rubric: Scores the whole episode.
+        turn_rewards: Reward of the turns before the last: `none` (0) or the environment's own.
+        format_penalty: Added to the reward of every turn whose response could not be read, on top
+            of what the environment takes for it.
+
+    Raises:
+        ValueError: `turn_rewards` is neither, or `format_penalty` is above 0 or not finite.
+
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        rubric: Rubric,
+        *,
+        turn_rewards: str = "none",
+        format_penalty: float = 0.0,
+    ) -> None:
+        if turn_rewards not in TURN_REWARDS:
+            raise ValueError(
+                f"turn_rewards is {turn_rewards!r}; choose one of {', '.join(TURN_REWARDS)}"
+            )
+        if not -math.inf < format_penalty <= 0:
+            raise ValueError(f"format_penalty is {format_penalty!r}; choose 0 or a negative number")
+        self.env = env
+        self.rubric = rubric
+        self.keeps_turn_rewards = turn_rewards == "env"
+        self.format_penalty = format_penalty
+        self.is_deterministic = env.is_deterministic
+        self.difficulty_unit = env.difficulty_unit
+        judged = [term.name for term in rubric.terms if term.name not in env.auxiliary_names]
+        self.auxiliary_names = (*env.auxiliary_names, *judged)
+        self._seed = 0
+        self._observation = ""
+        self._turns: list[PlayedTurn] = []
+        self._has_fault = False
+        self._last: Step | None = None
+
+    @property
+    def system_prompt(self) -> str:
+        """The environment's."""
+        return self.env.system_prompt
+
+    @property
+    def response_prefix(self) -> str:
+        """The environment's."""
+        return self.env.response_prefix
+
+    def reset(self, *, seed: int) -> str:
+        """Start the task of `seed`."""
+        self._seed, self._turns, self._has_fault, self._last = seed, [], False, None
+        self._observation = self.env.reset(seed=seed)
+        return self._observation
+
+    def step(self, response: str) -> Step:
+        """Play one turn, and judge the episode where it ends."""
+        if self._last is not None and (self._last.terminated or self._last.truncated):
+            return replace(self._last, reward=0.0, actions=())
+        step = self.env.step(response)
+        self._turns.append(
+            PlayedTurn(self._observation, response, step.actions, step.reward, step.is_valid)
+        )
+        self._observation = step.observation
+        self._has_fault |= bool(step.fault)
+        penalty = 0.0 if step.is_valid else self.format_penalty
+        if step.terminated or step.truncated:
+            self._last = self._at_end(step, penalty)
+        else:
+            reward = step.reward if self.keeps_turn_rewards else 0.0
+            self._last = replace(step, reward=reward + penalty)
+        return self._last
+
+    def task(self, seed: int) -> Task:
+        """Describe the task of `seed`."""
+        return self.env.task(seed)
+
+    def format_response(self, actions: Sequence[str]) -> str:
+        """Write actions as the environment does."""
+        return self.env.format_response(actions)
+
+    def expert_actions(self) -> tuple[str, ...] | None:
+        """Play as the environment's perfect player."""
+        return self.env.expert_actions()
+
+    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
+        """Play as the environment's random player."""
+        return self.env.random_actions(rng)
+
+    def random_success_probability(self, seed: int) -> float:
+        """Return the environment's own where the rubric asks for its success, else measure it."""
+        if self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1:
+            return self.env.random_success_probability(seed)
+        apart = copy.deepcopy(self)  # the running episode must not notice
+        return sum(_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)) / FLOOR_EPISODES
+
+    def optimal_success_probability(self, seed: int) -> float:
+        """Return the environment's own."""
+        return self.env.optimal_success_probability(seed)
+
+    def gold(self, seed: int) -> Mapping[str, Any]:
+        """Return what a verifier may know about the task of `seed`."""
+        return self.env.gold(seed)
+
+    def _at_end(self, step: Step, penalty: float) -> Step:
+        """Return the last step with the rubric's outcome in place of the environment's."""
+        blank = dict.fromkeys((term.name for term in self.rubric.terms), 0.0)
+        failed = replace(
+            step,
+            reward=0.0,
+            success=False,
+            failure_class=FailureClass.FAULT,
+            auxiliary={**blank, **step.auxiliary},
+        )
+        if self._has_fault:
+            return failed
+        try:
+            verdict = self.rubric.judge(self._attempt(step))
+        except VerifierError as error:
+            return replace(failed, fault=str(error))
+        return replace(
+            step,
+            reward=verdict.reward + penalty,
+            terminated=step.terminated or verdict.success,
+            truncated=step.truncated and not verdict.success,
+            success=verdict.success,
+            failure_class=_failure_class(step, verdict),
+            auxiliary={**step.auxiliary, **verdict.auxiliary},
+        )
+
+    def _attempt(self, last: Step) -> Attempt:
+        return Attempt(
+            task=self.env.task(self._seed),
+            turns=tuple(self._turns),
+            success=last.success,
+            reward=math.fsum(turn.reward for turn in self._turns),
+            auxiliary=last.auxiliary,
+            gold=self.env.gold(self._seed),
+        )
+
+
+def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
+    """Keep the environment's reason for a failure: it knows of limits and dead ends."""
+    if verdict.success or step.success:
+        return verdict.failure_class
+    return step.failure_class
+
+
+def _play_randomly(env: TextEnv, seed: int, index: int) -> bool:
+    digest = hashlib.sha256(f"random floor/{seed}/{index}".encode()).digest()
+    rng = random.Random(int.from_bytes(digest))
+    env.reset(seed=seed)
+    while True:
+        step = env.step(env.format_response(env.random_actions(rng)))
+        if step.terminated or step.truncated:
+            return step.success

@@ -1,0 +1,178 @@
+"""`rltune test`: the last measurement of a trial, on tasks that nothing was chosen by."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.cli.console import emit_json, warn
+from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
+from rltune.errors import Problem, StoreError
+
+if TYPE_CHECKING:
+    from rltune.spec.schema import TrialConfig
+    from rltune.store.rundir import RunDir, TrialDir
+    from rltune.trainer.final_test import TestJob
+    from rltune.types import TrialSpec
+
+
+def final_test(
+    trial: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRIAL",
+            help="Folder of a trial; or its id, the start of it, or condition@seed.",
+            show_default=False,
+        ),
+    ],
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="WHICH", help="best (the gate's choice), latest, or a step."
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Look another time; the looks are counted.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Play the frozen test tasks once with the checkpoint that the gate chose."""
+    found = find_trial(trial, folder, runs_dir)
+    config = _prepare(found)  # before torch is imported
+
+    from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
+
+    which = checkpoint or BEST
+    step = checkpoint_step(found, which)
+    record = read_record(found)
+    if record is not None and not again and record["step"] != step:
+        what = (
+            f"the test tasks were played with the checkpoint of step {record['step']}, not {step}."
+        )
+        action = "Add --again to look at them another time; that is recorded."
+        raise StoreError(Problem(str(found.path), what, action=action))
+    if record is None or again:
+        if found.read_done() is None:
+            warn("The trial has not finished: its gate may still choose another checkpoint.")
+        record = look(_job(found, config), which=which)
+    if as_json:
+        emit_json(record)
+    else:
+        typer.echo(paragraph(record))
+
+
+def paragraph(record: dict[str, Any]) -> str:
+    """Return a recorded final test in words."""
+    low, high = record["interval"]
+    sampled = f"temperature {record['temperature']:g}" if record["do_sample"] else "greedy"
+    said = [
+        f"{record['trial_id']}, step {record['step']}: solved {record['successes']} of "
+        f"{record['n']} test tasks, {record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % "
+        f"Wilson, over tasks), {sampled}.",
+        f"A random player solves {record['floor']:.3f}, a perfect one {record['ceiling']:.3f}.",
+    ]
+    if record["auxiliary"]:
+        means = ", ".join(f"{name} {value:.3f}" for name, value in record["auxiliary"].items())
+        said.append(f"Means: {means}.")
+    if record["fault_count"]:
+        said.append(f"{record['fault_count']} more episodes had a fault and do not count.")
+    looks = record["looks"]
+    if looks == 1:
+        said.append("This trial's test tasks were looked at once.")
+    else:
+        said.append(f"This trial's test tasks were looked at {looks} times; this is the last look.")
+    return " ".join(said)
+
+
+def find_trial(given: str, folder: Path | None, runs_dir: Path) -> "TrialDir":
+    """Return the trial that a person means.
+
+    Args:
+        given: Folder, id, start of an id, or condition@seed.
+        folder: Run folder to look in; None for the newest one.
+        runs_dir: Folder of all run folders.
+
+    Raises:
+        StoreError: None or several are meant.
+
+    """
+    from rltune.report.folder import find_run, is_run_folder, read_folder
+    from rltune.store.rundir import TrialDir
+
+    path = Path(given)
+    is_trial = path.resolve().parent.name == "trials"
+    if path.is_dir() and is_trial and is_run_folder(path.resolve().parents[1]):
+        return TrialDir(path.resolve())
+    run = find_run(folder, runs_dir)
+    specs = read_folder(run).specs
+    matches = [spec for spec in specs if spec.trial_id == given] or [
+        spec for spec in specs if _is_meant(spec, given)
+    ]
+    if len(matches) != 1:
+        raise StoreError(_not_one(given, run, matches, specs))
+    return run.trial(matches[0].trial_id)
+
+
+def _is_meant(spec: "TrialSpec", given: str) -> bool:
+    """Tell whether a text is the start of a trial's id, or names its condition and its seed."""
+    short = spec.condition.partition("=")[2] or spec.condition
+    names = (f"{spec.condition}@{spec.seed}", f"{short}@{spec.seed}")
+    return given in names or (bool(given) and spec.trial_id.startswith(given))
+
+
+def _not_one(
+    given: str, run: "RunDir", matches: Iterable["TrialSpec"], specs: Iterable["TrialSpec"]
+) -> Problem:
+    several = [spec.trial_id for spec in matches]
+    if several:
+        return Problem(
+            str(run.path),
+            f"{given!r} is the start of {len(several)} trials: {', '.join(several)}.",
+            action="Give more of it.",
+        )
+    names = ", ".join(f"{spec.condition}@{spec.seed}" for spec in specs)
+    return Problem(str(run.path), f"{given!r} is no trial here.", f"Choose one of {names}.")
+
+
+def _prepare(trial: "TrialDir") -> "TrialConfig":
+    """Return the config of a trial, and set this process up as its own one was."""
+    from rltune.runner.process import set_environment
+    from rltune.spec.schema import TrialConfig
+    from rltune.store.files import dumps
+
+    if not trial.spec.exists():
+        what = "the trial has not started, so no gate has finished."
+        raise StoreError(Problem(str(trial.path), what, action="Let it run first."))
+    config = TrialConfig.model_validate_json(dumps(trial.read_spec().config))
+    set_environment(config)
+    return config
+
+
+def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
+    """Put together what the test needs, as the trial itself had it.
+
+    Relative paths of its config refer to the folder that the command is called in, as in a sweep.
+    """
+    from rltune.rollout.torch_engine import TorchEngine
+    from rltune.runner.process import device_of, set_threads
+    from rltune.store.files import read_json
+    from rltune.trainer.final_test import TestJob, policy_of, read_manifest
+    from rltune.trainer.tasks import env_maker
+
+    origin = read_json(trial.provenance)
+    digest = str(origin.get("manifest_sha256")) if isinstance(origin, dict) else ""
+    manifest = read_manifest(trial.path.parents[1], digest)
+    base = Path.cwd()
+    set_threads(config.resources.threads)
+    return TestJob(
+        trial=trial,
+        config=config,
+        config_hash=trial.read_spec().config_hash,
+        manifest=manifest,
+        make_env=env_maker(config.env, config.reward, base),
+        policy=policy_of(config, base, device=device_of(config)),
+        make_engine=lambda policy: TorchEngine(policy.decoder()),
+    )

@@ -1,0 +1,127 @@
+"""`rltune serve-retriever`: the Search-R1 `/retrieve` protocol over BM25, for us and for others."""
+
+import errno
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.console import warn
+from rltune.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from rltune_envs.multihop_qa.records import Passage
+
+_STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve_retriever(
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus",
+            metavar="FILE",
+            help='JSON lines {"contents": "\\"Title\\"\\ntext"} or {"title": ..., "text": ...}.',
+        ),
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            "--questions", metavar="FILE", help="Serve the passages of all questions of a file."
+        ),
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--file-format", metavar="NAME", help="Format of the question file.")
+    ] = "auto",
+    world_seed: Annotated[
+        int, typer.Option("--world-seed", min=0, help="Seed of the closed world, served otherwise.")
+    ] = 0,
+    world_passages: Annotated[
+        int, typer.Option("--world-passages", min=1, help="Passages of the closed world.")
+    ] = 3000,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is all of this machine's.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 8000,
+) -> None:
+    """Serve passages by the Search-R1 protocol until Ctrl-C; prints its address."""
+    from rltune_envs.errors import EnvError
+    from rltune_envs.multihop_qa.bm25 import Bm25Retriever
+    from rltune_envs.multihop_qa.server import RetrievalServer
+
+    try:
+        passages, source = _source(corpus, questions, file_format, world_seed, world_passages)
+        retriever = Bm25Retriever(passages)
+    except (EnvError, ValueError) as error:
+        raise InputError(str(error)) from error
+    try:
+        server = RetrievalServer(retriever, host=host, port=port)
+    except OSError as error:
+        raise InputError(_cannot_listen(host, port, error)) from error
+    with server:
+        _serve(server.url, f"{len(passages)} passages of {source}")
+
+
+def _serve(url: str, what: str) -> None:
+    """Say what is served, and return at the first SIGTERM or SIGINT."""
+    try:
+        for one in _STOP:
+            signal.signal(one, signal.default_int_handler)
+        warn(f"Serving {what}. Stop with Ctrl-C.")
+        typer.echo(url)
+        while True:
+            signal.pause()
+    except KeyboardInterrupt:
+        for one in _STOP:  # a second one must not break the stopping off
+            signal.signal(one, signal.SIG_IGN)
+
+
+def _source(
+    corpus: Path | None,
+    questions: Path | None,
+    file_format: str,
+    world_seed: int,
+    world_passages: int,
+) -> "tuple[tuple[Passage, ...], str]":
+    """Return the passages to serve, and where they come from in words."""
+    if corpus is not None and questions is not None:
+        raise InputError(
+            Problem("--corpus, --questions", "both were given.", action="Give one of the two.")
+        )
+    if corpus is not None:
+        from rltune_envs.multihop_qa.files_corpus import load_corpus
+
+        return load_corpus(corpus), str(corpus)
+    if questions is not None:
+        from rltune_envs.multihop_qa.files import load_questions
+
+        loaded = load_questions(questions, file_format=file_format)
+        found = tuple(dict.fromkeys(one for question in loaded for one in question.passages))
+        if not found:
+            raise InputError(
+                Problem(str(questions), "its questions have no passages.", action="Give --corpus.")
+            )
+        return found, str(questions)
+    from rltune_envs.multihop_qa.world import World
+
+    world = World(seed=world_seed, passages=world_passages)
+    return world.passages, f"the closed world {world_seed}"
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> Problem:
+    """Say why the address cannot be had."""
+    if error.errno == errno.EADDRINUSE:
+        return Problem(
+            f"--port {port}",
+            f"another program listens at {host}:{port} already.",
+            action="Stop it, or give another port; 0 takes a free one.",
+        )
+    said = error.strerror or str(error)
+    return Problem(
+        f"--host {host} --port {port}",
+        f"cannot listen there: {said}.",
+        action="127.0.0.1 is this machine alone, 0.0.0.0 all of its addresses.",
+    )

@@ -1,0 +1,108 @@
+"""What the keys of one env section must satisfy together, each with what to do instead."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rltune.spec.crosschecks import Violation, refuse
+
+if TYPE_CHECKING:
+    from rltune.spec.schema_env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
+
+
+def require_probability(value: object) -> object:
+    """Return a value that can only be a probability; 1 could be 1 %, and 80 is a percentage."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value  # the type check says what is wrong
+    if isinstance(value, int) and value == 1:
+        what = "1 may mean 1 % or always."
+        refuse([Violation("", what, "Write 1.0 for always, or 0.01 for 1 %.")])
+    if value > 1:
+        what = f"{value!r} looks like a percentage; this is a probability."
+        action = f"Write {value / 100:g}." if value <= 100 else "Give a number from 0.0 to 1.0."
+        refuse([Violation("", what, action)])
+    return value
+
+
+def require_distinct(items: object) -> object:
+    """Return a list without repetition and with something in it; the elements are checked later."""
+    if not isinstance(items, tuple | list):
+        return items
+    if not items:
+        refuse([Violation("", "[] is empty.", "Give at least one.")])
+    repeated = [item for i, item in enumerate(items) if item in items[:i]]
+    if repeated:
+        refuse([Violation("", f"{repeated[0]!r} is given twice.", "Give each once.")])
+    return items
+
+
+def sokoban_violations(env: "SokobanConfig") -> list[Violation]:
+    """Return what a Sokoban section contradicts."""
+    found = [*_limits(env), *_shown(env, ("observation", "symbols"))]
+    hardest = env.max_actions if env.max_difficulty is None else env.max_difficulty
+    found += _difficulty(env.min_difficulty, hardest, in_key="max_difficulty")
+    room = (env.size - 2) ** 2 // 3
+    if env.boxes > room:
+        what = f"{env.boxes} boxes do not fit a room of {env.size} x {env.size} cells."
+        found.append(Violation("boxes", what, f"Give at most {room}, or a larger env.size."))
+    if env.levels is not None:
+        found += _unused(env, ("size", "boxes", "search_depth"), "env.levels names a file")
+    return found
+
+
+def frozen_lake_violations(env: "FrozenLakeConfig") -> list[Violation]:
+    """Return what a FrozenLake section contradicts."""
+    found = [*_limits(env), *_shown(env, ("observation",))]
+    return [*found, *_difficulty(env.min_difficulty, env.max_actions, in_key="max_actions")]
+
+
+def qa_violations(env: "MultihopQaConfig") -> list[Violation]:
+    """Return what a multi-hop QA section contradicts."""
+    found = []
+    if env.max_searches >= env.max_turns:
+        what = f"{env.max_searches} searches leave no turn of {env.max_turns} to answer in."
+        action = f"Give at most {env.max_turns - 1}, or raise env.max_turns."
+        found.append(Violation("max_searches", what, action))
+    if env.questions is None:
+        found += _unused(env, ("file_format", "corpus"), "env.questions is null: the closed world")
+    else:
+        found += _unused(env, ("world_seed", "passages", "hops", "kinds"), _OF_THE_CLOSED_WORLD)
+    return found
+
+
+_OF_THE_CLOSED_WORLD = "env.questions names a file, and this is of the closed world"
+
+
+def _limits(env: "SokobanConfig | FrozenLakeConfig") -> Iterator[Violation]:
+    """Yield what the episode limits of a grid game contradict."""
+    reachable = env.max_turns * env.max_actions_per_turn
+    if env.max_actions > reachable:
+        what = (
+            f"{env.max_actions} actions can never be reached in {env.max_turns} turns of "
+            f"{env.max_actions_per_turn}."
+        )
+        yield Violation("max_actions", what, f"Give at most {reachable}.")
+    if env.max_actions_per_turn > env.max_actions:
+        what = f"{env.max_actions_per_turn} is more than env.max_actions, {env.max_actions}."
+        yield Violation("max_actions_per_turn", what, f"Give at most {env.max_actions}.")
+
+
+def _difficulty(least: int, most: int, *, in_key: str) -> Iterator[Violation]:
+    if least > most:
+        what = f"{least} actions at least and {most} at most leave no task."
+        yield Violation("min_difficulty", what, f"Give at most {most}, or raise env.{in_key}.")
+
+
+def _shown(env: "SokobanConfig | FrozenLakeConfig", keys: Sequence[str]) -> list[Violation]:
+    return _unused(env, keys, "env.prompt is compact") if env.prompt == "compact" else []
+
+
+def _unused(env: Any, keys: Sequence[str], why: str) -> list[Violation]:
+    """Return the keys that have another value than their default although nothing reads them."""
+    found = []
+    for key in keys:
+        value, default = getattr(env, key), type(env).model_fields[key].default
+        if value != default:
+            value, default = (list(v) if isinstance(v, tuple) else v for v in (value, default))
+            what = f"{value!r} has no effect: {why}."
+            found.append(Violation(key, what, f"Leave it at {default!r}."))
+    return found

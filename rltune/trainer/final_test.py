@@ -1,0 +1,256 @@
+"""The final test: the frozen test split, played once by a trial's checkpoint, and its record.
+
+The gate chooses among checkpoints by the held-out tasks, so its own numbers are a little too good.
+No training, gate or report reads the test tasks; each look at them is counted in `test.json`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import CheckpointError, Problem, StoreError, TrialError
+from rltune.gate import wilson_interval
+from rltune.maths.streams import stream_seed
+from rltune.policy.load import Policy, load_policy
+from rltune.rollout.engine import Engine, SamplingParams
+from rltune.rollout.episode import Slot, play
+from rltune.spec.schema import TrialConfig
+from rltune.store.files import read_json, utc_now, write_json_atomic
+from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import TrialDir
+from rltune.trainer.checkpoint import load_checkpoint
+from rltune.trainer.heldout import task_digest
+from rltune.trainer.learner import make_learner
+from rltune.trainer.outcomes import fault_line, mean, outcome_metrics, sound
+from rltune.types import Episode
+from rltune_envs.base import Task, TextEnv
+from rltune_envs.splits import Manifest
+
+BEST, LATEST = "best", "latest"
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TestJob:
+    """Everything that one final test needs.
+
+    Attributes:
+        trial: Whose checkpoint plays; gets the record.
+        config: Resolved config of the trial.
+        config_hash: Identity of the config.
+        manifest: Frozen tasks of the trial.
+        make_env: Makes a fresh environment.
+        policy: Freshly loaded weights, as the trial began; the checkpoint's are put into them.
+        make_engine: Makes an engine that samples with those weights.
+
+    """
+
+    __test__ = False  # no pytest class
+
+    trial: TrialDir
+    config: TrialConfig
+    config_hash: str
+    manifest: Manifest
+    make_env: Callable[[], TextEnv]
+    policy: Policy
+    make_engine: Callable[[Policy], Engine]
+
+
+def record_path(trial: TrialDir) -> Path:
+    """Return where a trial's final test is recorded."""
+    return trial.path / "test.json"
+
+
+def read_record(trial: TrialDir) -> Record | None:
+    """Return the recorded final test; None when the test tasks were never looked at.
+
+    Raises:
+        StoreError: The file is no such record.
+
+    """
+    path = record_path(trial)
+    if not path.exists():
+        return None
+    found = read_json(path)
+    if not isinstance(found, dict) or not {"looks", "step", "success_rate"} <= set(found):
+        action = "Restore it; deleting it would forget how often the test tasks were looked at."
+        raise StoreError(Problem(str(path), "is no record of a final test.", action=action))
+    return found
+
+
+def checkpoint_step(trial: TrialDir, which: str) -> int:
+    """Return the training step of a checkpoint.
+
+    Args:
+        trial: The trial.
+        which: `best` (the gate's choice), `latest`, or a step.
+
+    Raises:
+        StoreError: No gate has finished, or there is no such checkpoint.
+
+    """
+    if not any(isinstance(row.get("step"), int) for row in read_jsonl(trial.heldout).rows):
+        what = "no gate has finished, so no checkpoint is chosen."
+        raise StoreError(Problem(str(trial.path), what, action="Let the trial run first."))
+    links = {BEST: trial.best_heldout, LATEST: trial.latest}
+    if which not in links and not (which.isascii() and which.isdigit()):
+        allowed = f"Choose {BEST}, {LATEST}, or one of the steps {_steps_kept(trial)}."
+        raise StoreError(Problem("--checkpoint", f"{which!r} names no checkpoint.", allowed))
+    folder = links[which].resolve() if which in links else trial.checkpoint(int(which))
+    if not folder.is_dir() or not folder.name.startswith("step-"):
+        allowed = f"There are those of steps {_steps_kept(trial)}."
+        raise StoreError(Problem(str(trial.path), f"checkpoint {which!r} is missing.", allowed))
+    return int(folder.name.removeprefix("step-"))
+
+
+def _steps_kept(trial: TrialDir) -> str:
+    steps = [str(int(path.name[5:])) for path in sorted(trial.checkpoints.glob("step-*"))]
+    return ", ".join(steps) or "(none)"
+
+
+def read_manifest(run: Path, sha256: str) -> Manifest:
+    """Return the frozen tasks that a trial was trained with, out of its run folder.
+
+    Args:
+        run: The run folder.
+        sha256: Digest of the tasks, from the trial's provenance.
+
+    Raises:
+        StoreError: No file holds these tasks, or one that says so was edited.
+
+    """
+    for path in sorted(run.glob("tasks*.json")):
+        found = read_json(path)
+        if isinstance(found, dict) and found.get("sha256") == sha256:
+            try:
+                return Manifest.from_json(found)
+            except (ValueError, KeyError, TypeError) as error:
+                raise StoreError(Problem(str(path), f"{error}.", action="Restore it.")) from error
+    what = f"no tasks*.json here holds the tasks of the trial ({sha256[:10]})."
+    raise StoreError(Problem(str(run), what, action="Restore the file as the sweep wrote it."))
+
+
+def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
+    """Load the policy that a config begins with.
+
+    Args:
+        config: Resolved config.
+        base: Folder to which a relative `policy.model` refers.
+        device: Where the weights go.
+
+    """
+    folder = base / config.policy.model
+    is_folder = config.policy.model != "tiny" and folder.is_dir()
+    return load_policy(
+        str(folder) if is_folder else config.policy.model,
+        dtype=config.policy.dtype,
+        template=config.policy.template,
+        is_bare=config.env.prompt == "compact",
+        env_kind=config.env.kind,
+        device=device,
+    )
+
+
+def look(job: TestJob, *, which: str = BEST) -> Record:
+    """Play every test task once with a checkpoint; record and return what came of it.
+
+    Raises:
+        StoreError: There are no test tasks, no gate has finished, or the checkpoint is missing,
+            torn, or of another model than `policy.model` now holds.
+        TrialError: Every episode had a fault; nothing is recorded.
+
+    """
+    tasks = job.manifest.test
+    if not tasks:
+        action = "Run the sweep with gate.test_tasks above 0, in another --runs-dir."
+        what = "its frozen tasks have no test split (gate.test_tasks is 0)."
+        raise StoreError(Problem(str(job.trial.path), what, action=action))
+    step = checkpoint_step(job.trial, which)
+    before = read_record(job.trial)
+    _restore(job, step)
+    episodes = _play(job, tasks)
+    if not sound(episodes):
+        raise TrialError(f"{fault_line(episodes, where='final test')}. Repair it, and test again")
+    record = {
+        "trial_id": job.trial.trial_id,
+        "checkpoint": which if which in (BEST, LATEST) else "step",
+        "step": step,
+        **_outcome(job, tasks, episodes),
+        "looks": 1 if before is None else before["looks"] + 1,
+        "time": utc_now(),
+        "earlier": _earlier(before),
+    }
+    write_json_atomic(record_path(job.trial), record)
+    return record
+
+
+def _restore(job: TestJob, step: int) -> None:
+    """Put a checkpoint's weights into the policy."""
+    folder = job.trial.checkpoint(step)
+    learner = make_learner(job.policy, job.config)
+    try:
+        progress = load_checkpoint(folder, learner, config_hash=job.config_hash)
+    except CheckpointError as error:  # there is no trial that could go on without it
+        raise StoreError(str(error)) from error
+    if progress.step != step:
+        what = f"it holds the state of step {progress.step}."
+        raise StoreError(Problem(str(folder), what, action="Restore the folder."))
+
+
+def _play(job: TestJob, tasks: Sequence[Task]) -> list[Episode]:
+    """Play at the gate's sampling settings; the luck depends on the trial's seed and the task."""
+    config = job.config
+    slots = [
+        Slot(task, group, 0, stream_seed(config.seed, "test", group))
+        for group, task in enumerate(tasks)
+    ]
+    limits = config.rollout.max_response_tokens, config.rollout.max_context
+    engine = job.make_engine(job.policy)
+    try:
+        return play(
+            slots,
+            make_env=job.make_env,
+            renderer=job.policy.renderer,
+            engine=engine,
+            params=SamplingParams(config.gate.temperature, *limits),
+        )
+    finally:
+        engine.close()
+
+
+def _outcome(job: TestJob, tasks: Sequence[Task], episodes: Sequence[Episode]) -> Record:
+    """Return what is measured; an episode with a fault is in no rate and no mean."""
+    counted = sound(episodes)
+    successes = sum(episode.success for episode in counted)
+    names = job.make_env().auxiliary_names
+    metrics = outcome_metrics(episodes, prefix="test", auxiliary_names=names)
+    temperature = job.config.gate.temperature
+    return {
+        "tasks_sha256": task_digest(tasks),
+        "manifest_sha256": job.manifest.sha256,
+        "temperature": temperature,
+        "do_sample": temperature > 0,
+        "n": len(counted),
+        "successes": successes,
+        "success_rate": mean(episode.success for episode in counted),
+        "interval": wilson_interval(successes, len(counted)),
+        "floor": job.manifest.test_floor,
+        "ceiling": job.manifest.test_ceiling,
+        "reward_mean": metrics["test/reward_mean"],
+        "auxiliary": {name: metrics[f"test/{name}"] for name in names},
+        "fault_count": len(episodes) - len(counted),
+        "tasks": [task.task_id for task in tasks],
+        "success": [int(episode.success) for episode in episodes],
+        "failure_class": [episode.failure_class for episode in episodes],
+        "fault": [episode.fault for episode in episodes],
+    }
+
+
+def _earlier(before: Mapping[str, Any] | None) -> list[Record]:
+    """Return the earlier looks in short, oldest first: none of them is forgotten."""
+    if before is None:
+        return []
+    short = {key: before.get(key) for key in ("step", "success_rate", "n", "time")}
+    return [*before.get("earlier", []), short]

@@ -1,0 +1,80 @@
+"""Rates and means over episodes, without those that had a fault; and the faults, in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rltune.types import Episode
+from rltune_envs.base import FailureClass
+
+FAILURES = tuple(
+    name for name in FailureClass if name not in (FailureClass.NONE, FailureClass.FAULT)
+)
+"""What an episode without a fault can fail by."""
+
+
+def sound(episodes: Iterable[Episode]) -> list[Episode]:
+    """Return the episodes that count: those without a fault."""
+    return [episode for episode in episodes if not episode.fault]
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean; NaN of nothing, which no gate chooses."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else math.nan
+
+
+def outcome_metrics(
+    episodes: Sequence[Episode], *, prefix: str, auxiliary_names: Sequence[str]
+) -> dict[str, float]:
+    """Return success, reward, turns, faults and the env's own measures of a set of episodes.
+
+    Args:
+        episodes: With and without fault; all but `fault_count` is over those without.
+        prefix: `rollout` or `heldout`.
+        auxiliary_names: The env's measures. An episode that the context cut short has none: each
+            is 0 there, as its success is.
+
+    """
+    counted = sound(episodes)
+    turns = [turn for episode in counted for turn in episode.turns]
+    found = {
+        "success_rate": mean(episode.success for episode in counted),
+        "reward_mean": mean(episode.reward for episode in counted),
+        "turns": mean(len(episode.turns) for episode in counted),
+        "invalid_action_rate": sum(not turn.is_valid for turn in turns) / max(1, len(turns)),
+        "fault_count": float(len(episodes) - len(counted)),
+        **{
+            name: mean(episode.auxiliary.get(name, 0.0) for episode in counted)
+            for name in auxiliary_names
+        },
+    }
+    return {f"{prefix}/{name}": value for name, value in found.items()}
+
+
+def failure_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the share of each way to fail, over the episodes without a fault."""
+    counted = sound(episodes)
+    return {
+        f"heldout/failure/{name.value}": mean(e.failure_class == name.value for e in counted)
+        for name in FAILURES
+    }
+
+
+def fault_line(episodes: Sequence[Episode], *, where: str) -> str:
+    """Return the faults of a set of episodes in one line; empty without any.
+
+    Args:
+        episodes: Some of which may have a fault.
+        where: Names the set: `step 3`.
+
+    """
+    kinds = Counter(episode.fault.partition(":")[0] for episode in episodes if episode.fault)
+    if not kinds:
+        return ""
+    named = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+    example = next(episode.fault for episode in episodes if episode.fault)
+    return (
+        f"{where}: {kinds.total()} of {len(episodes)} episodes had a fault, are not trained on and "
+        f"are in no rate: {named}; the first: {example}"
+    )

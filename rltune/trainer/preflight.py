@@ -1,0 +1,133 @@
+"""What a config names outside itself, looked at before anything starts: files, classes, scores."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rltune.errors import Problem, SpecError
+from rltune.spec.identity import canonical_json
+from rltune.spec.keys import did_you_mean
+from rltune.spec.load import LoadedSweep
+from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_reward import RewardConfig
+from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
+from rltune_envs.base import TextEnv
+from rltune_envs.errors import EnvError, ImportPathError
+from rltune_envs.imports import load_object
+
+GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
+"""Names of the measures of every env; an env's own ones must be others."""
+
+_OF_A_STEP = (
+    *("in_group_reward_std", "filter_kept_ratio", "filter_zero_count", "over_limit_actions"),
+    *("task_hash", "empty_after_filter"),
+)
+_RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
+
+
+def require_usable(loaded: LoadedSweep, base: Path) -> None:
+    """Refuse a sweep that names what cannot be used.
+
+    Raises:
+        SpecError: Carries every problem.
+
+    """
+    if problems := list(dict.fromkeys(preflight(loaded, base))):
+        raise SpecError(problems)
+
+
+def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield what a sweep names and cannot be used: a file, an import path, a score, a metric.
+
+    A shipped env is imported only where it has a say: the schema knows its keys, and a check is to
+    take no second. What tasks it has is found out when they are frozen.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths refer.
+
+    """
+    sections = {
+        canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
+        for condition in loaded.conditions
+    }
+    for plain in sections.values():
+        config = TrialConfig.model_validate(plain)
+        missing = [
+            Problem(
+                f"{loaded.path}: env.{key}",
+                f"{getattr(config.env, key)!r} is not a file.",
+                action=f"Give a path that is relative to {base}, or absolute.",
+            )
+            for key, path in files_of(config.env, base).items()
+            if not path.is_file()
+        ]
+        yield from missing
+        is_plain = config.env.kind in ENVS and config.reward is None
+        if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
+            yield from _env_problems(config, loaded, base)
+
+
+def _asked(loaded: LoadedSweep) -> str:
+    return loaded.spec.metric.name.removeprefix("heldout/")
+
+
+def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield why no environment can be made, or why it does not fit the sweep."""
+    reward = list(_score_problems(config.reward, loaded, base))
+    yield from reward
+    where = f"{loaded.path}: {'env.factory' if config.env.kind == 'custom' else 'env'}"
+    try:
+        made: object = env_maker(config.env, None, base)()
+    except ImportPathError as error:
+        yield Problem(where, _sentence(error))
+        return
+    except Exception as error:  # whatever a class of one's own raises
+        kind = "" if isinstance(error, EnvError | ValueError) else f"{type(error).__name__}: "
+        yield Problem(where, f"no environment can be made: {kind}{_sentence(error)}")
+        return
+    if not isinstance(made, TextEnv):
+        what = f"it makes a {type(made).__name__}, not a rltune_envs.base.TextEnv."
+        yield Problem(where, what, action="Derive the class from TextEnv.")
+        return
+    if reward:
+        return
+    try:
+        env = env_maker(config.env, config.reward, base)()
+    except ValueError as error:  # a score that the env does not measure
+        yield Problem(f"{loaded.path}: reward.terms", _sentence(error))
+        return
+    yield from _measure_problems(env, loaded)
+
+
+def _score_problems(
+    reward: RewardConfig | None, loaded: LoadedSweep, base: Path
+) -> Iterator[Problem]:
+    """Yield the scores of one's own that cannot be imported."""
+    paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
+    if paths:
+        add_to_path(base)
+    for path in paths:
+        try:
+            load_object(path)
+        except ImportPathError as error:
+            yield Problem(f"{loaded.path}: reward.terms", _sentence(error))
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
+def _measure_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield measures with a name that is taken, and a metric that nothing measures."""
+    for name in env.auxiliary_names:
+        if name in _RESERVED:
+            what = f"the measure {name!r} has the name of one that every env has."
+            yield Problem(f"{loaded.path}: env", what, action="Rename it in auxiliary_names.")
+    names = (*GATE_METRICS, *env.auxiliary_names)
+    asked = _asked(loaded)
+    if asked not in names:
+        what = f"{loaded.spec.metric.name!r} is not measured in this env."
+        allowed = f"Choose one of {', '.join(f'heldout/{name}' for name in names)}."
+        where = f"{loaded.path}: metric.name"
+        yield Problem(where, what, allowed, did_you_mean(asked, names))

@@ -1,0 +1,262 @@
+"""`rltune test` over a run folder with one finished trial of two steps."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from rltune.cli.final_test import paragraph
+from rltune.policy.tiny import SHIPPED
+from rltune.runner.folder import freeze_all
+from rltune.runner.provenance import driver_provenance
+from rltune.runner.trial import TrialPayload, run_trial
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.files import write_json_atomic
+from rltune.store.rundir import RunDir
+from rltune.types import TrialStatus
+
+SWEEP = """
+name: small
+title: Small
+question: Does it run?
+base: sokoban
+hold:
+  tracking.wandb: disabled
+  env.train_tasks: 8
+  env.prompt: compact
+  policy.model: {policy}
+  rollout.groups: 2
+  rollout.group_size: 2
+  optim.mini_batch_size: 4
+  optim.micro_batch_size: 4
+  critic.warmup_steps: 1
+  gate.every: 1
+  gate.tasks: 4
+  gate.test_tasks: 6
+  budget.steps: 2
+  checkpoint.every: 1
+  loss.kl_type: k2
+  loss.entropy_coeff: 0.0
+  rollout_filter:
+    strategy: top_p
+    value: 1.0
+    mode: softmax
+    metric: reward_variance
+    type: largest
+    include_zero: true
+    on_drop: drop
+    loss_scaling: none
+axis:
+  key: loss.kl_loss_coef
+  values: [0.0, 0.01]
+  control: 0.0
+  coupled:
+    - {{key: loss.use_kl_loss, rule: "value > 0", why: one switch}}
+seeds: [0, 1]
+metric: {{name: heldout/reward_mean, mode: max}}
+profiles: {{default: laptop, allowed: [laptop]}}
+"""
+NAMES = "kl_loss_coef=0.0@0, kl_loss_coef=0.01@0, kl_loss_coef=0.0@1, kl_loss_coef=0.01@1"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run folder whose first trial is done and whose others have not begun."""
+    folder = tmp_path_factory.mktemp("finished")
+    path = folder / "small.yaml"
+    path.write_text(SWEEP.format(policy=SHIPPED / "sokoban"), encoding="utf-8")
+    loaded = load_sweep(path)
+    specs = expand(loaded)
+    run = RunDir(folder / "small-0").create()
+    tasks = freeze_all(run, specs)
+    run.sweep.write_text(loaded.text, encoding="utf-8")
+    write_json_atomic(run.plan, {"trials": specs})
+    before = torch.get_num_threads()
+    status = run_trial(
+        TrialPayload(
+            spec=specs[0],
+            folder=run.trial(specs[0].trial_id).path,
+            manifest=tasks[specs[0].trial_id].path,
+            metric_name=loaded.spec.metric.name,
+            metric_mode=loaded.spec.metric.mode,
+            attempt=1,
+            driver=driver_provenance(["test"]),
+            stop_file=folder / "stop",
+            base=folder,
+        )
+    )
+    torch.set_num_threads(before)
+    assert status is TrialStatus.DONE
+    return run.path
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it in the newest place of `runs`."""
+    path = tmp_path / "runs" / finished.name
+    shutil.copytree(finished, path, symlinks=True)
+    before = torch.get_num_threads()
+    yield RunDir(path)
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def trial(run):
+    (found,) = run.trial_dirs()
+    return found
+
+
+def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
+    first = rltune("test", "kl_loss_coef=0.0@0")
+    assert (first.code, first.err) == (0, "")
+    path = trial.path / "test.json"
+    record = json.loads(path.read_text())
+    low, high = record["interval"]
+    assert record["checkpoint"] == "best"
+    assert record["step"] == trial.read_done().best_step
+    manifest = json.loads(run.tasks().read_text())
+    assert record["tasks"] == [task["task_id"] for task in manifest["test"]]
+    assert record["floor"] == manifest["test_floor"]
+    assert first.out == (
+        f"{trial.trial_id}, step {record['step']}: solved {record['successes']} of 6 test tasks, "
+        f"{record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % Wilson, over tasks), "
+        f"temperature 1. A random player solves {record['floor']:.3f}, a perfect one 1.000. "
+        "This trial's test tasks were looked at once.\n"
+    )
+    before = path.stat().st_mtime_ns
+    assert rltune("test", "kl_loss_coef=0.0@0").out == first.out
+    assert path.stat().st_mtime_ns == before
+
+
+def test_again_looks_again_with_the_same_luck(rltune, trial):
+    first = json.loads(rltune("test", trial.trial_id, "--json").out)
+    again = json.loads(rltune("test", trial.trial_id, "--again", "--json").out)
+    assert again["success"] == first["success"]
+    assert (first["looks"], again["looks"], len(again["earlier"])) == (1, 2, 1)
+    said = rltune("test", trial.trial_id).out
+    assert said.endswith("This trial's test tasks were looked at 2 times; this is the last look.\n")
+
+
+def test_another_checkpoint_needs_again(rltune, trial):
+    best = json.loads(rltune("test", trial.trial_id, "--json").out)["step"]
+    other = next(step for step in (1, 2) if step != best)
+    refused = rltune("test", trial.trial_id, "--checkpoint", str(other))
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith(
+        f"the test tasks were played with the checkpoint of step {best}, not {other}. "
+        "Add --again to look at them another time; that is recorded.\n"
+    )
+    allowed = rltune("test", trial.trial_id, "--checkpoint", str(other), "--again", "--json")
+    assert json.loads(allowed.out)["step"] == other
+
+
+@pytest.mark.parametrize("name", ["0.0@0", "kl_loss_coef=0.0-s0", "path", "relative"])
+def test_every_way_to_name_a_trial(rltune, trial, run, name):
+    rltune("test", trial.trial_id)
+    given = {"path": str(trial.path), "relative": os.path.relpath(trial.path)}.get(name, name)
+    result = rltune("test", given)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"{trial.trial_id}, step ")
+
+
+def test_a_run_folder_and_a_runs_dir_may_be_given(rltune, run, trial, tmp_path):
+    rltune("test", trial.trial_id)
+    moved = Path("elsewhere")
+    (tmp_path / "runs").rename(tmp_path / moved)
+    assert rltune("test", "0.0@0").code == 2
+    assert rltune("test", "0.0@0", "--runs-dir", str(moved)).code == 0
+    assert rltune("test", "0.0@0", str(moved / run.path.name)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("nothing", f"'nothing' is no trial here. Choose one of {NAMES}."),
+        ("", f"'' is no trial here. Choose one of {NAMES}."),
+        ("0.0@7", f"'0.0@7' is no trial here. Choose one of {NAMES}."),
+    ],
+)
+def test_a_name_of_no_trial_is_refused(rltune, run, given, line):
+    result = rltune("test", given)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"error: runs/{run.path.name}: {line}\n"
+
+
+def test_a_start_of_several_ids_is_refused(rltune, run):
+    result = rltune("test", "kl_loss_coef=0.0-")
+    assert result.code == 2
+    assert "'kl_loss_coef=0.0-' is the start of 2 trials: kl_loss_coef=0.0-s0-" in result.err
+    assert result.err.endswith(". Give more of it.\n")
+
+
+def test_a_trial_that_has_not_started_is_refused(rltune, run):
+    result = rltune("test", "0.01@1")
+    assert result.code == 2
+    assert result.err.endswith(
+        ": the trial has not started, so no gate has finished. Let it run first.\n"
+    )
+
+
+def test_a_trial_without_a_gate_is_refused(rltune, trial):
+    trial.heldout.unlink()
+    result = rltune("test", trial.trial_id)
+    assert result.code == 2
+    assert ": no gate has finished, so no checkpoint is chosen." in result.err
+
+
+def test_an_edited_manifest_is_refused(rltune, run, trial):
+    data = json.loads(run.tasks().read_text())
+    data["test"][0]["difficulty"] += 1
+    run.tasks().write_text(json.dumps(data))
+    result = rltune("test", trial.trial_id)
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert "does not match its sha256; it was edited or torn. Restore it." in result.err
+    assert not (trial.path / "test.json").exists()
+
+
+def test_tasks_of_another_sweep_are_refused(rltune, run, trial):
+    data = json.loads(run.tasks().read_text())
+    data["sha256"] = "0" * 64
+    run.tasks().write_text(json.dumps(data))
+    result = rltune("test", trial.trial_id)
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert "no tasks*.json here holds the tasks of the trial" in result.err
+
+
+def test_a_missing_checkpoint_is_refused(rltune, trial):
+    result = rltune("test", trial.trial_id, "--checkpoint", "9")
+    assert result.code == 2
+    assert ": checkpoint '9' is missing. There are those of steps " in result.err
+
+
+def test_a_trial_that_is_not_done_is_tested_with_a_warning(rltune, trial):
+    trial.done.unlink()
+    result = rltune("test", trial.trial_id)
+    assert result.code == 0
+    assert result.err == (
+        "The trial has not finished: its gate may still choose another checkpoint.\n"
+    )
+    assert rltune("test", trial.trial_id).err == ""  # only shown
+
+
+def test_the_paragraph_of_a_greedy_test_with_measures_and_faults():
+    record = {
+        "trial_id": "a-s0", "step": 40, "successes": 1, "n": 4, "success_rate": 0.25,
+        "interval": [0.0456, 0.6994], "do_sample": False, "temperature": 0.0, "floor": 0.125,
+        "ceiling": 0.5, "auxiliary": {"em": 0.25, "f1": 0.5}, "fault_count": 2, "looks": 1,
+    }  # fmt: skip
+    assert paragraph(record) == (
+        "a-s0, step 40: solved 1 of 4 test tasks, 0.250 [0.046, 0.699] (95 % Wilson, over tasks), "
+        "greedy. A random player solves 0.125, a perfect one 0.500. Means: em 0.250, f1 0.500. "
+        "2 more episodes had a fault and do not count. This trial's test tasks were looked at once."
+    )
+
+
+def test_help_has_an_example(rltune):
+    result = rltune("test", "--help")
+    assert result.code == 0
+    assert "\n  Example:\n    rltune test kl_loss_coef=0.01@0\n" in result.out

@@ -1,0 +1,100 @@
+"""Every task proves itself: its gold solution earns full marks, or its name is in the error."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from examples.my_env import MyEnv
+from rltune_envs.errors import TaskError
+from rltune_envs.rewards import Rubric, Term
+from rltune_envs.splits import build_manifest, validate
+from rltune_envs.verified import VerifiedEnv
+
+SIZES = {"train_tasks": 5, "heldout_tasks": 5, "test_tasks": 5, "split_seed": 0}
+
+
+def under(score, env_class=MyEnv):
+    return VerifiedEnv(env_class(), Rubric((Term("mine", 1.0, score),)))
+
+
+SPLITS = build_manifest(MyEnv(), **SIZES)
+
+
+@pytest.mark.parametrize("part", ["heldout", "test"])
+def test_a_verifier_that_refuses_one_gold_solution_is_found_before_training(part):
+    refused = getattr(SPLITS, part)[3]
+    message = (
+        f"{refused.task_id} (seed {refused.seed}): its own gold solution does not earn full marks: "
+        "it ended as 'wrong', left 0, mine 0. Repair the task or its verifier"
+    )
+    with pytest.raises(TaskError, match=f"^{re.escape(message)}$"):
+        build_manifest(under(lambda attempt: attempt.task.task_id != refused.task_id), **SIZES)
+
+
+def test_nearly_full_marks_are_not_full():
+    with pytest.raises(TaskError, match=r"it ended as 'wrong', left 0, mine 0\.99\. Repair"):
+        build_manifest(under(lambda attempt: 0.99), **SIZES)
+
+
+def test_a_verifier_that_fails_is_named():
+    with pytest.raises(TaskError, match=r"marks: verifier mine: it raised ZeroDivision.*\. Repair"):
+        build_manifest(under(lambda attempt: 1 / 0), **SIZES)
+
+
+def test_a_machine_that_failed_on_the_way_is_named():
+    class Unplugged(MyEnv):
+        def step(self, response):
+            step = super().step(response)
+            return replace(step, success=False, fault="till is down" if self.turns == 1 else "")
+
+    with pytest.raises(TaskError, match=r"full marks: till is down\. Repair"):
+        build_manifest(Unplugged(), **SIZES)
+
+
+@pytest.mark.parametrize("gives_up_at", [{1}, set(range(41))], ids=["late", "at-once"])
+def test_an_expert_that_gives_up_is_named(gives_up_at):
+    class Tired(MyEnv):
+        def expert_actions(self):
+            return None if self.left in gives_up_at else super().expert_actions()
+
+    with pytest.raises(TaskError, match=r"^pay-\d+ \(seed \d+\): .*: the expert gave up\. Repair"):
+        build_manifest(Tired(), **SIZES)
+
+
+class Refuses(MyEnv):
+    """Never pays out."""
+
+    def step(self, response):
+        return replace(super().step(response), success=False)
+
+
+def test_the_first_task_that_fails_is_named():
+    for part in ("heldout", "test"):
+        tasks = getattr(SPLITS, part)
+        with pytest.raises(TaskError, match=rf"^{tasks[0].task_id} "):
+            validate(Refuses(), tasks)
+
+
+def test_what_only_luck_decides_is_left_out():
+    class Lucky(Refuses):
+        is_deterministic = False
+
+    class Unsure(Refuses):
+        def optimal_success_probability(self, seed):
+            return 0.9
+
+    validate(Lucky(), SPLITS.heldout)
+    validate(Unsure(), SPLITS.heldout)
+
+
+def test_a_task_too_long_for_an_episode_is_left_out():
+    made = build_manifest(MyEnv(max_amount=500), **SIZES)
+
+    assert made.heldout_ceiling < 1
+
+
+def test_a_sound_reward_proves_all_tasks():
+    env = under(lambda attempt: attempt.task.difficulty / len(attempt.turns))
+
+    assert build_manifest(env, **SIZES).heldout == SPLITS.heldout

@@ -1,0 +1,107 @@
+"""The worked example, an env and a reward of one's own, from the file to an audited sweep on Ray.
+
+It is copied to a folder that no interpreter knows, and driven from there: that is where its modules
+must be found, by the check and by the trials' own processes.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rltune.report.audit import Verdict, audit_folder
+from rltune.report.folder import read_folder, read_records
+from rltune.store.files import read_json
+from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import RunDir
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIVER = Path(__file__).with_name("drive_sweep.py")
+SMALL = """
+  policy: {{model: {policy}, dtype: float32}}
+  resources: {{cpus: 1, gpus: 0, threads: 1}}
+  tracking.wandb: disabled
+  budget.steps: 2
+  rollout: {{groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
+  optim: {{mini_batch_size: 4, micro_batch_size: 4}}
+"""
+
+
+def settle(folder: Path, policy: Path) -> Path:
+    """Copy the example under another package name, small enough for seconds."""
+    package = folder / "coins"
+    shutil.copytree(ROOT / "examples", package, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (package / "my_env.yaml").read_text(encoding="utf-8").replace("examples.", "coins.")
+    text = text.replace("\nhold:\n", f"\nhold:{SMALL.format(policy=policy)}", 1)
+    text = text.replace("seeds: [0, 1, 2]", "seeds: [0]")
+    path = folder / "coins.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def drive(sweep: Path, runs: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(DRIVER), sweep.name, str(runs), "2"],
+        cwd=sweep.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.slow
+def test_the_worked_example_runs_end_to_end(small_policy, tmp_path):
+    sweep = settle(tmp_path / "work", small_policy)
+    done = drive(sweep, tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["statuses"].values()) == {"done"}
+
+    (folder,) = (tmp_path / "runs").iterdir()
+    run = RunDir(folder)
+    read = read_records(read_folder(run))
+    audit = audit_folder(read_folder(run), read)
+    assert audit.verdict is Verdict.PASSED, audit.report.errors
+    tasks = read_json(run.tasks())
+    assert [len(tasks[part]) for part in ("train", "heldout", "test")] == [16, 12, 12]
+    sources = {
+        f"coins.{name}": hashlib.sha256((ROOT / "examples" / f"{name}.py").read_bytes()).hexdigest()
+        for name in ("my_env", "my_reward")
+    }
+    for record in read.records:
+        assert record.provenance["user_sources"] == sources
+        gate = record.metrics[0]
+        assert {"heldout/left", "heldout/score", "heldout/failure/lost"} <= set(gate)
+        (*_, row) = read_jsonl(run.trial(record.spec.trial_id).episodes).rows
+        assert set(row["auxiliary"]) == {"left", "score"}
+
+
+def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path):
+    sweep = settle(tmp_path / "work", small_policy)
+    text = sweep.read_text(encoding="utf-8")
+    sweep.write_text(text.replace("train_tasks: 16", "train_tasks: 17"), encoding="utf-8")
+    done = drive(sweep, tmp_path / "runs")
+    assert done.stderr.splitlines()[-1].startswith(
+        "rltune.errors.InputError: env custom: its tasks cannot be frozen: the environment has 40 "
+        "different tasks (10000 in a row had been drawn before), but heldout_tasks=12, "
+        "test_tasks=12, train_tasks=17 need 41; "
+    )
+    assert not list((tmp_path / "runs").glob("*/trials/*"))
+
+
+def test_a_broken_import_path_starts_nothing(small_policy, tmp_path):
+    sweep = settle(tmp_path / "work", small_policy)
+    text = sweep.read_text(encoding="utf-8")
+    sweep.write_text(text.replace("my_reward:score", "my_rewards:score"), encoding="utf-8")
+    done = drive(sweep, tmp_path / "runs")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].endswith(
+        "coins.yaml: reward.terms: 'coins.my_rewards:score': there is no module "
+        "'coins.my_rewards'; install its package, or add its folder to PYTHONPATH."
+    )
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,241 @@
+"""Faults: an episode that something outside the policy spoiled teaches nothing, counts nowhere."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rltune.errors import TrialError
+from rltune.gate import GateResult
+from rltune.losses.reduce import AGGREGATIONS
+from rltune.rollout.tokens import to_batch
+from rltune.spec.schema import GaeConfig, GrpoConfig, RolloutFilterConfig
+from rltune.store.jsonl import read_jsonl
+from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.learner import make_learner, score_batch
+from rltune.trainer.measures import gate_line, rollout_metrics
+from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.outcomes import fault_line, outcome_metrics
+from rltune.types import Episode, StopReason, Turn
+
+OFF = RolloutFilterConfig()
+
+
+def episode(index, *, reward=0.0, success=False, fault="", failure="wrong", auxiliary=None):
+    turn = Turn((1,), (4, 3), (0.0, 0.0), StopReason.STOP, "", "", (), reward, True, 0, 0, fault)
+    return Episode(
+        "t", 0, index // 4, index % 4, (turn,), True, False, success, reward, failure,
+        auxiliary or {},
+    )  # fmt: skip
+
+
+def without(batch, row):
+    return batch.rows(np.array([i for i in range(len(batch)) if i != row]))
+
+
+@pytest.fixture
+def sampled(small_policy, make_config, sample_batch):
+    """Return a sampled batch of two groups of four with a fault in one row, and its config."""
+
+    def sample(row, **changes):
+        config = make_config(optim__mini_batch_size=8, optim__grad_clip=1e9, **changes)
+        episodes, whole = sample_batch(config, small_policy())
+        turns = episodes[row].turns
+        broken = replace(episodes[row], turns=(replace(turns[0], fault="x: y"), *turns[1:]))
+        episodes[row] = replace(broken, reward=1e6)  # whatever it says, nobody may hear it
+        assert len(set(whole.rewards_N.tolist())) > 1
+        return to_batch(episodes, pad_id=small_policy().pad_id), config
+
+    return sample
+
+
+@pytest.mark.parametrize(
+    "config",
+    [GrpoConfig(kind="grpo"), GrpoConfig(kind="grpo", normalize_std=False), GaeConfig()],
+    ids=["grpo", "dr-grpo", "gae"],
+)
+@pytest.mark.parametrize("row", [0, 2, 7])
+def test_the_others_have_the_advantages_that_they_would_have_without_it(
+    small_policy, sampled, config, row
+):
+    batch, trial = sampled(row, advantage=config.model_dump())
+    learner = make_learner(small_policy(), trial)
+
+    def advantages(batch):
+        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+        return assign_credit(batch, signals, config=config, scale=1.0).advantages_NT
+
+    with_fault, clean = advantages(batch), advantages(without(batch, row))
+    assert (with_fault[row] == 0).all()
+    others = [i for i in range(8) if i != row]
+    width = clean.shape[1]
+    torch.testing.assert_close(with_fault[others][:, :width], clean, rtol=0, atol=0)
+    assert (with_fault[others][:, width:] == 0).all()
+    assert (clean != 0).any()
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
+    batch, config = sampled(
+        1, loss__aggregation=aggregation, loss__entropy_coeff=0.01, advantage={"kind": "gae"}
+    )
+
+    def gradients(batch):
+        learner = make_learner(small_policy(dtype="float64"), config)
+        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+        credit = assign_credit(batch, signals, config=config.advantage, scale=1.0)
+        metrics = update(learner, MiniBatch(batch, signals, credit), config, step=1)
+        assert metrics["budget/optimizer_steps"] == 1
+        assert metrics["actor/grad_norm"] > 0
+        modules = (learner.policy.model, learner.critic)
+        return [p.grad for module in modules for p in module.parameters()]
+
+    for got, want in zip(gradients(batch), gradients(without(batch, 1)), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+def test_scores_and_selection_are_over_what_is_sound():
+    # group 0: [1, 3] of four; group 1: nothing; group 2: [5] alone; group 3: [0, 0, 0, 2]
+    rewards = np.array([1, 9, 3, 9, 9, 9, 9, 9, 5, 9, 9, 9, 0, 0, 0, 2.0])
+    sound = np.array([1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
+    chosen = filter_groups(rewards, sound, groups=4, config=OFF)
+    # std of [1, 3] = sqrt(2); of [0, 0, 0, 2]: mean 0.5, sqrt((3 x 0.25 + 2.25) / 3) = 1
+    assert chosen.scores_G.tolist() == pytest.approx([2**0.5, 0, 0, 1])
+    assert (chosen.keep_N == sound).all()
+    assert not chosen.drop_N.any()
+    assert (chosen.kept_ratio, chosen.zero_count) == (1.0, 1)  # group 1 is no candidate
+    fewest = RolloutFilterConfig(strategy="top_k_abs", value=1.0, type="smallest")
+    chosen = filter_groups(rewards, sound, groups=4, config=fewest)
+    assert np.flatnonzero(chosen.keep_N).tolist() == [8]  # group 2, not the empty group 1
+    assert np.flatnonzero(chosen.drop_N).tolist() == [0, 1, 2, 3, 12, 13, 14, 15]
+    assert chosen.kept_ratio == pytest.approx(1 / 3)
+
+
+def test_rows_with_a_fault_stay_in_the_batch():
+    """The number of rows, and so of optimiser steps, does not tell whether a service was down."""
+    faults = ["", "a: b", "", "", "a: b", "a: b", "a: b", "a: b"]
+    episodes = [episode(i, reward=float(i), fault=fault) for i, fault in enumerate(faults)]
+    batch = to_batch(episodes, pad_id=0)
+    assert batch.action_mask_NT.any(axis=1).tolist() == [fault == "" for fault in faults]
+    assert batch.rewards_NT.sum(axis=1).tolist() == [0, 0, 2, 3, 0, 0, 0, 0]
+    for on_drop in ("drop", "mask"):
+        chosen = filter_groups(batch.rewards_N, batch.is_sound_N, groups=2, config=OFF)
+        kept = apply_filter(batch, chosen, on_drop=on_drop)
+        assert len(kept) == 8
+        assert kept.is_sound_N.tolist() == batch.is_sound_N.tolist()
+
+
+def test_a_filter_that_keeps_nothing_is_not_a_step_of_faults():
+    none_left = np.zeros(4, dtype=bool)
+    zero = RolloutFilterConfig(include_zero=False)
+    same = filter_groups(np.ones(4), ~none_left, groups=2, config=zero)
+    assert same.is_empty
+    faults = filter_groups(np.ones(4), none_left, groups=2, config=zero)
+    assert not faults.is_empty
+    assert (faults.kept_ratio, faults.scale, faults.keep_N.any()) == (1.0, 1.0, False)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "gae"])
+@pytest.mark.parametrize("on_drop", ["drop", "mask"])
+def test_a_trial_whose_every_rollout_has_a_fault_trains_nothing(make_trial, kind, on_drop):
+    trial = make_trial(
+        is_faulty=lambda seed: seed < 100,  # the training tasks
+        advantage={"kind": kind},
+        rollout_filter={"value": 0.9, "include_zero": False, "on_drop": on_drop},
+    )
+    result = trial.run()
+    assert result.final_step == 4
+    assert result.budget["optimizer_steps"] == 4 * 2  # as in a healthy trial
+    for row in trial.rows[1:]:
+        assert row["rollout/fault_count"] == 8
+        assert math.isnan(row["rollout/success_rate"])
+        assert row["actor/grad_norm"] == 0
+        assert row["rollout/empty_after_filter"] == 0
+    assert len(trial.warnings) == 4
+    assert trial.warnings[0] == (
+        "step 1: 8 of 8 episodes had a fault, are not trained on and are in no rate: "
+        "retriever (8); the first: retriever: it is down"
+    )
+    rows = read_jsonl(trial.folder.episodes).rows
+    assert {(row["kept"], row["failure_class"]) for row in rows} == {(False, "fault")}
+    assert {row["fault"] for row in rows} == {"retriever: it is down"}
+
+
+def test_some_faults_leave_the_number_of_steps_alone(make_trial):
+    counter = itertools.count()
+    trial = make_trial(is_faulty=lambda seed: next(counter) % 3 == 0)
+    result = trial.run()
+    assert result.budget["optimizer_steps"] == 4 * 2
+    assert all(0 < row["rollout/fault_count"] < 8 for row in trial.rows[1:])
+    rows = read_jsonl(trial.folder.episodes).rows
+    assert all(row["kept"] is (row["fault"] == "") for row in rows)
+    for step in range(1, 5):
+        won = [row["success"] for row in rows if row["step"] == step and not row["fault"]]
+        logged = trial.rows[step]["rollout/success_rate"]
+        assert logged == pytest.approx(sum(won) / len(won))
+
+
+def test_the_gate_leaves_faults_out_and_says_so(make_trial):
+    trial = make_trial(is_faulty=lambda seed: seed in (101, 103), budget__steps=2)
+    trial.run(metric="heldout/success_rate")
+    assert trial.warnings[0].startswith("gate at step 0: 2 of 5 episodes had a fault")
+    assert all(" of 3 tasks" in line for line in trial.lines[1:])
+    for row in read_jsonl(trial.folder.heldout).rows:
+        assert [bool(fault) for fault in row["fault"]] == [False, True, False, True, False]
+        assert row["n"] == 5
+        counted = [0, 2, 4]
+        logged = next(r for r in trial.rows if r["step"] == row["step"])
+        mean = sum(row["reward"][i] for i in counted) / 3
+        assert logged["heldout/reward_mean"] == pytest.approx(mean)
+        assert logged["heldout/success_rate"] == sum(row["success"][i] for i in counted) / 3
+        assert logged["heldout/fault_count"] == 2
+
+
+def test_a_first_gate_of_faults_ends_the_trial_with_a_reason(make_trial):
+    trial = make_trial(is_faulty=lambda seed: seed >= 100)
+    with pytest.raises(TrialError, match=r"^the first gate: 5 of 5 episodes had a fault.*repair"):
+        trial.run()
+
+
+def test_outcomes_by_hand():
+    episodes = [
+        episode(0, reward=1.0, success=True, failure="none", auxiliary={"em": 1.0}),
+        episode(1, reward=-0.5, auxiliary={"em": 0.0}),
+        episode(2, failure="unfinished"),  # cut by the context: no measures
+        episode(3, reward=7.0, success=True, fault="bm25: gone", auxiliary={"em": 1.0}),
+    ]
+    assert outcome_metrics(episodes, prefix="heldout", auxiliary_names=("em",)) == {
+        "heldout/success_rate": pytest.approx(1 / 3),
+        "heldout/reward_mean": pytest.approx(0.5 / 3),
+        "heldout/turns": 1.0,
+        "heldout/invalid_action_rate": 0.0,
+        "heldout/fault_count": 1.0,
+        "heldout/em": pytest.approx(1 / 3),
+    }
+    chosen = filter_groups(np.ones(4), np.array([1, 1, 1, 0], bool), groups=1, config=OFF)
+    found = rollout_metrics(episodes, chosen, groups=1, auxiliary_names=("em",))
+    # std of [1, -0.5, 0]: mean 1/6, ((5/6)^2 + (4/6)^2 + (1/6)^2) / 2 = 42 / 72
+    assert found["rollout/in_group_reward_std"] == pytest.approx((42 / 72) ** 0.5)
+    assert found["rollout/em"] == pytest.approx(1 / 3)
+
+
+def test_faults_are_named_by_kind():
+    faults = ["", "verifier f: it raised", "retriever: slow", "verifier f: again"]
+    episodes = [episode(i, fault=fault) for i, fault in enumerate(faults)]
+    assert fault_line(episodes, where="step 2") == (
+        "step 2: 3 of 4 episodes had a fault, are not trained on and are in no rate: "
+        "verifier f (2), retriever (1); the first: verifier f: it raised"
+    )
+    assert fault_line(episodes[:1], where="step 2") == ""
+
+
+def test_a_success_rate_is_logged_with_its_tasks_and_interval():
+    """Case E3. Wilson for 16 of 125: centre 0.1391, half 0.0586."""
+    metrics = {"heldout/success_rate": 0.128, "heldout/turns": 3.0}
+    gate = GateResult(step=10, metric=0.128, n=125, successes=16)
+    said = gate_line(metrics, gate, name="heldout/success_rate")
+    assert said == "step 10: heldout/success_rate 0.128 [0.0803, 0.198] of 125 tasks"
+    assert gate_line(metrics, gate, name="heldout/turns") == "step 10: heldout/turns 3"

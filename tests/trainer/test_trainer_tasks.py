@@ -1,0 +1,292 @@
+"""From a config to its env, reward and frozen tasks; and what is refused before anything starts."""
+
+import hashlib
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+from rltune.errors import SpecError
+from rltune.spec.keys import VARIANT_SECTIONS
+from rltune.spec.load import load_sweep
+from rltune.spec.schema import TrialConfig
+from rltune.trainer.preflight import require_usable
+from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks, user_sources
+from rltune_envs.imports import load_object
+from rltune_envs.verified import VerifiedEnv
+
+ENV = '''
+import dataclasses, hashlib
+from rltune_envs.base import Step, Task, TextEnv
+
+
+class Echo(TextEnv):
+    """Say the number; one turn."""
+
+    system_prompt = ""
+    response_prefix = ""
+    auxiliary_names = ("length",)
+
+    def __init__(self, *, offset=0):
+        if offset < 0:
+            raise ValueError("offset is negative")
+        self.offset = offset
+
+    def reset(self, *, seed):
+        self.wanted = str(seed % 100 + self.offset)
+        return self.wanted
+
+    def step(self, response):
+        right = response == self.wanted
+        return Step("", reward=float(right), terminated=True, truncated=False, success=right,
+                    auxiliary={"length": float(len(response))})
+
+    def task(self, seed):
+        digest = hashlib.sha256(str(seed % 100).encode()).hexdigest()
+        return Task(f"echo-{seed}", seed, digest, digest, 1)
+
+    def format_response(self, actions):
+        return actions[0]
+
+    def expert_actions(self):
+        return (self.wanted,)
+
+    def random_actions(self, rng):
+        return (str(rng.randrange(100)),)
+
+    def random_success_probability(self, seed):
+        return 0.01
+
+    def optimal_success_probability(self, seed):
+        return 1.0
+
+
+class Loud(Echo):
+    auxiliary_names = ("turns",)
+
+
+class Files:
+    def __init__(self, **arguments):
+        self.arguments = arguments
+
+
+def not_an_env():
+    return 3
+
+
+def long(attempt):
+    return float(len(attempt.responses[0]) > 1)
+'''
+BROKEN = "import nothing_of_this_name\n"
+SWEEP = """
+name: own
+title: Own
+question: Does it start?
+base: sokoban
+hold:
+  env: {env}
+  reward: {reward}
+  policy.model: mine
+  loss.kl_type: k2
+  loss.entropy_coeff: 0.0
+  rollout_filter: {{strategy: top_p, value: 1.0, include_zero: true}}
+axis:
+  key: loss.kl_loss_coef
+  values: [0.0, 0.1]
+  control: 0.0
+  coupled:
+    - {{key: loss.use_kl_loss, rule: "value > 0", why: one switch}}
+seeds: [0, 1, 2]
+metric: {{name: {metric}}}
+profiles: {{default: laptop, allowed: [laptop]}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return a working folder with modules of one's own, importable during the test only."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("own_env", "own_broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "own_env.py").write_text(ENV, encoding="utf-8")
+    (tmp_path / "own_broken.py").write_text(BROKEN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in ("own_env", "own_broken"):
+        sys.modules.pop(name, None)
+
+
+def config_of(**sections):
+    return TrialConfig.model_validate({"policy": {"model": "mine"}, **sections})
+
+
+@pytest.fixture
+def usable(folder):
+    """Return a function that checks a sweep over an env and a reward: None, or its problems."""
+
+    def check(*, env="own_env:Echo", reward="null", metric="heldout/success_rate"):
+        path = Path("own.yaml")
+        path.write_text(SWEEP.format(env=env, reward=reward, metric=metric), encoding="utf-8")
+        try:
+            require_usable(load_sweep(path), folder)
+        except SpecError as error:
+            return str(error).splitlines()
+        return None
+
+    return check
+
+
+@pytest.mark.parametrize("kind", ENVS)
+def test_the_keys_of_a_section_are_the_keywords_of_its_class(kind):
+    section = config_of(env=kind).env
+    shared = {"kind", *VARIANT_SECTIONS["env"]} - {"prompt"}
+    keywords = inspect.signature(load_object(ENVS[kind])).parameters
+    keys = set(type(section).model_fields) - shared
+    assert set(keywords) == keys
+    for key in keys:
+        default = keywords[key].default
+        assert default == getattr(section, key), key
+    assert env_maker(section)() is not env_maker(section)()
+
+
+def test_an_env_of_ones_own_gets_its_arguments(folder):
+    env = {"kind": "custom", "factory": "own_env:Echo", "arguments": {"offset": 5}}
+    make = env_maker(config_of(env=env).env, None, folder)
+    assert make().reset(seed=7) == "12"
+    assert make() is not make()
+
+
+def test_a_reward_of_ones_own_replaces_the_envs(folder):
+    rewards = {
+        "terms": [{"score": "own_env:long", "weight": 2.0}, {"score": "length", "weight": 0.5}],
+        "threshold": 0.5,
+        "turn_rewards": "env",
+        "format_penalty": -1.0,
+    }
+    config = config_of(env="own_env:Echo", reward=rewards)
+    env = env_maker(config.env, config.reward, folder)()
+    assert isinstance(env, VerifiedEnv)
+    assert (env.rubric.threshold, env.keeps_turn_rewards, env.format_penalty) == (0.5, True, -1.0)
+    env.reset(seed=7)
+    step = env.step("abc")  # wrong for the env, long enough for the reward
+    assert (step.success, step.reward) == (True, 2.0 * 1 + 0.5 * 3)
+    assert dict(step.auxiliary) == {"length": 3.0, "long": 1.0}
+    plain = env_maker(config.env, None, folder)()
+    plain.reset(seed=7)
+    assert not plain.step("abc").success
+
+
+def test_the_splits_are_frozen_with_a_test_split(folder):
+    config = config_of(
+        env={"kind": "custom", "factory": "own_env:Echo", "train_tasks": 20},
+        gate={"tasks": 8, "test_tasks": 5},
+    )
+    manifest = freeze_tasks(config, folder)
+    assert [len(part) for part in (manifest.train, manifest.heldout, manifest.test)] == [20, 8, 5]
+    assert manifest.heldout_floor == pytest.approx(0.01)
+
+
+def test_the_sources_of_ones_own_modules_are_digested(folder):
+    digest = hashlib.sha256(ENV.encode()).hexdigest()
+    config = config_of(env="own_env:Echo", reward="own_env:long")
+    assert user_sources(config, folder) == {"own_env": digest}
+    assert user_sources(config_of(reward="success"), folder) == {}
+
+
+def test_a_class_gets_absolute_files_and_no_key_of_the_splits(folder, monkeypatch):
+    monkeypatch.setitem(ENVS, "sokoban", "own_env:Files")
+    monkeypatch.syspath_prepend(folder)
+    env = config_of(env={"kind": "sokoban", "levels": "levels/a.txt"}).env
+    got = env_maker(env, None, folder)().arguments
+    assert got["levels"] == str(folder / "levels/a.txt")
+    assert set(got) == set(type(env).model_fields) - {"kind", "train_tasks", "split_seed"}
+
+
+def test_relative_files_are_the_drivers(tmp_path):
+    qa = {"kind": "multihop_qa", "questions": "data/q.json", "corpus": "c.jsonl"}
+    env = config_of(env=qa).env
+    assert files_of(env, tmp_path) == {
+        "questions": tmp_path / "data/q.json", "corpus": tmp_path / "c.jsonl",
+    }  # fmt: skip
+    shared = config_of(env={**qa, "corpus": "all", "questions": "/q.json"}).env
+    assert files_of(shared, tmp_path) == {"questions": Path("/q.json")}
+    assert files_of(config_of().env, tmp_path) == {}
+
+
+# --- before anything starts ---------------------------------------------------------------------
+
+
+def test_a_sound_sweep_passes(usable):
+    assert usable() is None
+    assert usable(reward="own_env:long", metric="heldout/long") is None
+    assert usable(reward="{terms: [{score: success}, {score: length}]}") is None
+    assert usable(metric="heldout/length") is None
+
+
+REFUSED = {
+    "module": (
+        {"env": "own_nev:Echo"},
+        "env.factory: 'own_nev:Echo': there is no module 'own_nev'; "
+        "install its package, or add its folder to PYTHONPATH.",
+    ),
+    "name": (
+        {"env": "own_env:Ecko"},
+        "env.factory: 'own_env:Ecko': the module 'own_env' has no 'Ecko'; did you mean 'Echo'?",
+    ),
+    "error inside": (
+        {"env": "own_broken:Echo"},
+        "env.factory: 'own_broken:Echo': importing 'own_broken' raised ModuleNotFoundError: "
+        "No module named 'nothing_of_this_name'.",
+    ),
+    "no env": (
+        {"env": "own_env:not_an_env"},
+        "env.factory: it makes a int, not a rltune_envs.base.TextEnv. "
+        "Derive the class from TextEnv.",
+    ),
+    "value": (
+        {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {offset: -1}}"},
+        "env.factory: no environment can be made: offset is negative.",
+    ),
+    "argument": (
+        {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {size: 1}}"},
+        "env.factory: no environment can be made: TypeError: Echo.__init__() got an unexpected "
+        "keyword argument 'size'.",
+    ),
+    "measure": (
+        {"env": "own_env:Loud"},
+        "env: the measure 'turns' has the name of one that every env has. "
+        "Rename it in auxiliary_names.",
+    ),
+    "score": (
+        {"reward": "{terms: [{score: lenght}]}"},
+        "reward.terms: 'lenght' is not a score. Choose one of success, env_reward, valid_turns, "
+        "length, or an import path such as my_pkg.my_mod:score. Did you mean 'length'?",
+    ),
+    "score path": (
+        {"reward": "own_env:longer"},
+        "reward.terms: 'own_env:longer': the module 'own_env' has no 'longer'; "
+        "did you mean 'long'?",
+    ),
+    "metric": (
+        {"metric": "heldout/em"},
+        "metric.name: 'heldout/em' is not measured in this env. Choose one of "
+        "heldout/success_rate, heldout/reward_mean, heldout/turns, heldout/invalid_action_rate, "
+        "heldout/fault_count, heldout/length.",
+    ),
+    "file": (
+        {"env": "{kind: sokoban, levels: none.txt, prompt: natural}"},
+        "env.levels: 'none.txt' is not a file. Give a path that is relative to {base}, "
+        "or absolute.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used_is_one_clear_line(usable, folder, changes, said):
+    assert usable(**changes) == [f"own.yaml: {said.replace('{base}', str(folder))}"]
+
+
+def test_env_and_reward_are_reported_together(usable):
+    lines = usable(env="own_env:Ecko", reward="own_env:longer")
+    assert [line.split(": ")[1] for line in lines] == ["reward.terms", "env.factory"]
