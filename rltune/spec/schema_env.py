@@ -139,7 +139,7 @@ class MultihopQaConfig(_ShippedConfig):
         0, ge=0, lt=2**63, description="Seed (no unit) from which the closed world is invented."
     )
     passages: int = Field(
-        3000, ge=100, le=100_000, description="Size of the closed world, in passages."
+        3000, ge=100, le=7000, description="Size of the closed world, in passages."
     )
     hops: Annotated[
         tuple[Annotated[int, Field(ge=2, le=4)], ...],

@@ -146,7 +146,7 @@ def _play_backwards(rng: random.Random, walls: int, width: int, solved: State, s
     position on the way that has none counts.
     """
     player, boxes = solved.player, solved.boxes
-    away = None
+    is_crowded, away = boxes.bit_count() > 2, None
     deltas = (-width, width, -1, 1)
     for _ in range(steps):
         delta = _pick(rng, deltas)
@@ -157,11 +157,9 @@ def _play_backwards(rng: random.Random, walls: int, width: int, solved: State, s
         if boxes >> box & 1 and rng.random() < _PULL_PROBABILITY:
             boxes ^= (1 << box) ^ (1 << player)
         player = cell
-        if not boxes & solved.boxes:
+        if is_crowded and not boxes & solved.boxes:
             away = State(player, boxes)
-    if solved.boxes.bit_count() > 2 and away is not None:
-        return away
-    return State(player, boxes)
+    return away or State(player, boxes)
 
 
 def _pick(rng: random.Random, options: Sequence[_T]) -> _T:
