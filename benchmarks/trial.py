@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from rltune.policy.load import load_policy
+from rltune.policy.load import policy_of
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
@@ -44,14 +44,7 @@ def main() -> None:
     torch.set_num_threads(config.resources.threads)
     with tempfile.TemporaryDirectory() as folder:
         trial = TrialDir(Path(folder) / spec.trial_id).create()
-        policy = load_policy(
-            config.policy.model,
-            dtype=config.policy.dtype,
-            template=config.policy.template,
-            is_bare=config.env.prompt == "compact",
-            env_kind=config.env.kind,
-            device="cpu",
-        )
+        policy = policy_of(config, Path(), device="cpu")
         job = Job(
             config=config,
             config_hash=spec.config_hash,

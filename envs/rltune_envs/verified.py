@@ -1,7 +1,6 @@
 """An environment whose reward and success are decided by a rubric instead of by itself."""
 
 import copy
-import hashlib
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.errors import VerifierError
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
+from rltune_envs.streams import stream
 
 TURN_REWARDS = ("none", "env")
 FLOOR_EPISODES = 32  # per task, where the rubric's success is not the environment's
@@ -179,8 +179,7 @@ def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
 
 
 def _play_randomly(env: TextEnv, seed: int, index: int) -> bool:
-    digest = hashlib.sha256(f"random floor/{seed}/{index}".encode()).digest()
-    rng = random.Random(int.from_bytes(digest))
+    rng = stream(f"random floor/{seed}/{index}")
     env.reset(seed=seed)
     while True:
         step = env.step(env.format_response(env.random_actions(rng)))

@@ -156,10 +156,11 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
 
     Relative paths of its config refer to the folder that the command is called in, as in a sweep.
     """
+    from rltune.policy.load import policy_of
     from rltune.rollout.torch_engine import TorchEngine
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
-    from rltune.trainer.final_test import TestJob, policy_of, read_manifest
+    from rltune.trainer.final_test import TestJob, read_manifest
     from rltune.trainer.tasks import env_maker
 
     origin = read_json(trial.provenance)

@@ -93,9 +93,9 @@ def _schooling(kind: str, policy: str | None) -> Mapping[str, Any]:
     """Return the keys of the env section that a shipped policy has learnt with."""
     if policy != "tiny":
         return {}
-    from rltune.trainer.warmstart import WARMSTART_ENVS
+    from rltune.spec.taught import TAUGHT_ENVS
 
-    return WARMSTART_ENVS.get(kind, {})
+    return TAUGHT_ENVS.get(kind, {})
 
 
 def _env_config(

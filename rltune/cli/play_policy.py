@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from rltune.cli.play_screen import Outcome, drawn, ending, opening, turn_line
 from rltune.errors import InputError
 from rltune.maths.streams import stream_seed
+from rltune.policy.load import policy_of
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.problems import problems_from
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_env import Env
-from rltune.trainer.final_test import policy_of
 from rltune.trainer.warmstart import RECIPES
 from rltune.types import Episode
 from rltune_envs.base import TextEnv

@@ -28,13 +28,14 @@ def warmstart(
     force: Annotated[bool, typer.Option("--force", help="Write into a folder with files.")] = False,
 ) -> None:
     """Train a tiny policy on expert demonstrations up to a deliberately middling skill."""
-    from rltune.spec.crosschecks import TINY_KINDS
+    from rltune.spec.taught import TAUGHT_ENVS
 
-    kinds = TINY_KINDS
     problems = []
-    if env not in kinds:
+    if env not in TAUGHT_ENVS:
         problems.append(
-            Problem("ENV", f"{env!r} is not an environment.", f"Choose one of {', '.join(kinds)}.")
+            Problem(
+                "ENV", f"{env!r} is not an environment.", f"Choose one of {', '.join(TAUGHT_ENVS)}."
+            )
         )
     if out.is_dir() and any(out.iterdir()) and not force:
         action = "Give another one, or --force to write into it."

@@ -21,6 +21,7 @@ from rltune.policy.decode import TransformersDecoder
 from rltune.policy.precision import set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.tiny import SHIPPED
+from rltune.spec.schema import TrialConfig
 
 CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers
 
@@ -87,6 +88,27 @@ def load_policy(
     network.to(device).eval()
     set_compute_dtype(network, dtype)
     return assemble(network, tokenizer, template=template, is_bare=is_bare)
+
+
+def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
+    """Load the policy that a config begins with.
+
+    Args:
+        config: Resolved config.
+        base: Folder to which a relative `policy.model` refers.
+        device: Where the weights go.
+
+    """
+    folder = base / config.policy.model
+    is_folder = config.policy.model != "tiny" and folder.is_dir()
+    return load_policy(
+        str(folder) if is_folder else config.policy.model,
+        dtype=config.policy.dtype,
+        template=config.policy.template,
+        is_bare=config.env.prompt == "compact",
+        env_kind=config.env.kind,
+        device=device,
+    )
 
 
 def assemble(

@@ -154,7 +154,9 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    policy = _policy(config, payload.base, device)
+    from rltune.policy.load import policy_of  # torch: only now that its threads are set
+
+    policy = policy_of(config, payload.base, device=device)
     start = {
         "weights_sha256": policy.weights_sha256,
         "tokenizer_sha256": policy.tokenizer_sha256,
@@ -209,21 +211,6 @@ def _run_job(
     finally:
         engine.close()
         tracker.close(status)
-
-
-def _policy(config: TrialConfig, base: Path, device: str) -> "Policy":
-    from rltune.policy.load import load_policy
-
-    folder = base / config.policy.model
-    is_folder = config.policy.model != "tiny" and folder.is_dir()
-    return load_policy(
-        str(folder) if is_folder else config.policy.model,
-        dtype=config.policy.dtype,
-        template=config.policy.template,
-        is_bare=config.env.prompt == "compact",
-        env_kind=config.env.kind,
-        device=device,
-    )
 
 
 def _engine(policy: "Policy") -> "Engine":

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
+from rltune.spec.taught import TAUGHT_ENVS
+
 if TYPE_CHECKING:
     from rltune.spec.schema import (
         Advantage,
@@ -143,16 +145,12 @@ def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Vio
     return [Violation("optim.mini_batch_size", what, action)]
 
 
-TINY_KINDS = ("sokoban", "frozen_lake", "multihop_qa")
-"""Kinds of env for which a tiny policy ships."""
-
-
 def tiny_violations(env: "Env", policy: "PolicyConfig") -> list[Violation]:
     """Return whether the tiny policy is shown text that its tokenizer does not know."""
     if policy.model != "tiny":
         return []
-    if env.kind not in TINY_KINDS:
-        what = f"'tiny' exists for {', '.join(TINY_KINDS)}, not for an env of kind {env.kind!r}."
+    if env.kind not in TAUGHT_ENVS:
+        what = f"'tiny' exists for {', '.join(TAUGHT_ENVS)}, not for an env of kind {env.kind!r}."
         return [Violation("policy.model", what, "Give a Hugging Face id or a folder.")]
     other = "or choose another policy.model."
     if env.prompt != "compact":

@@ -14,6 +14,7 @@ from rltune.spec.knobs import (
     updates_per_step,
 )
 from rltune.spec.schema import TrialConfig
+from rltune.spec.taught import TAUGHT_ENVS, UNSEEN_TASKS
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Condition label -> flat config."""
@@ -26,24 +27,6 @@ KEPT_TOKENS = (
     "env.max_searches",
 )
 """Axes that change which tokens, or how many, are trained on."""
-
-UNSEEN_TASKS = 2048
-"""First tasks of `TAUGHT_ENVS` that were kept from a tiny policy's demonstrations.
-
-Held-out and test tasks together must be among them.
-
-`rltune.trainer.warmstart.HELDOUT_TASKS`; a test compares the two.
-"""
-
-TAUGHT_ENVS: dict[str, dict[str, Any]] = {
-    "sokoban": {},
-    "frozen_lake": {},
-    "multihop_qa": {"hops": [2], "kinds": ["bridge"], "k": 1},
-}
-"""Kind of env -> the keys that its tiny policy was warm-started with, besides the defaults.
-
-`rltune.trainer.warmstart.WARMSTART_ENVS`; a test compares the two.
-"""
 
 
 def hidden_axes(

@@ -11,19 +11,16 @@ from typing import Any
 
 from rltune.errors import CheckpointError, Problem, StoreError, TrialError
 from rltune.gate import wilson_interval
-from rltune.maths.streams import stream_seed
-from rltune.policy.load import Policy, load_policy
-from rltune.rollout.engine import Engine, SamplingParams
-from rltune.rollout.episode import Slot, play
+from rltune.policy.load import Policy
+from rltune.rollout.engine import Engine
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import read_json, utc_now, write_json_atomic
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import load_checkpoint
-from rltune.trainer.heldout import task_digest
+from rltune.trainer.heldout import HeldoutResult, evaluate
 from rltune.trainer.learner import make_learner
 from rltune.trainer.outcomes import fault_line, mean, outcome_metrics, sound
-from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import Manifest
 
@@ -132,27 +129,6 @@ def read_manifest(run: Path, sha256: str) -> Manifest:
     raise StoreError(Problem(str(run), what, action="Restore the file as the sweep wrote it."))
 
 
-def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
-    """Load the policy that a config begins with.
-
-    Args:
-        config: Resolved config.
-        base: Folder to which a relative `policy.model` refers.
-        device: Where the weights go.
-
-    """
-    folder = base / config.policy.model
-    is_folder = config.policy.model != "tiny" and folder.is_dir()
-    return load_policy(
-        str(folder) if is_folder else config.policy.model,
-        dtype=config.policy.dtype,
-        template=config.policy.template,
-        is_bare=config.env.prompt == "compact",
-        env_kind=config.env.kind,
-        device=device,
-    )
-
-
 def look(job: TestJob, *, which: str = BEST) -> Record:
     """Play every test task once with a checkpoint; record and return what came of it.
 
@@ -170,14 +146,16 @@ def look(job: TestJob, *, which: str = BEST) -> Record:
     step = checkpoint_step(job.trial, which)
     before = read_record(job.trial)
     _restore(job, step)
-    episodes = _play(job, tasks)
-    if not sound(episodes):
-        raise TrialError(f"{fault_line(episodes, where='final test')}. Repair it, and test again")
+    played = _play(job, tasks)
+    if not sound(played.episodes):
+        raise TrialError(
+            f"{fault_line(played.episodes, where='final test')}. Repair it, and test again"
+        )
     record = {
         "trial_id": job.trial.trial_id,
         "checkpoint": which if which in (BEST, LATEST) else "step",
         "step": step,
-        **_outcome(job, tasks, episodes),
+        **_outcome(job, tasks, played),
         "looks": 1 if before is None else before["looks"] + 1,
         "time": utc_now(),
         "earlier": _earlier(before),
@@ -199,36 +177,24 @@ def _restore(job: TestJob, step: int) -> None:
         raise StoreError(Problem(str(folder), what, action="Restore the folder."))
 
 
-def _play(job: TestJob, tasks: Sequence[Task]) -> list[Episode]:
-    """Play at the gate's sampling settings; the luck depends on the trial's seed and the task."""
-    config = job.config
-    slots = [
-        Slot(task, group, 0, stream_seed(config.seed, "test", group))
-        for group, task in enumerate(tasks)
-    ]
-    limits = config.rollout.max_response_tokens, config.rollout.max_context
+def _play(job: TestJob, tasks: Sequence[Task]) -> HeldoutResult:
+    """Play as a gate does, with luck of its own."""
     engine = job.make_engine(job.policy)
     try:
-        return play(
-            slots,
-            make_env=job.make_env,
-            renderer=job.policy.renderer,
-            engine=engine,
-            params=SamplingParams(config.gate.temperature, *limits),
-        )
+        return evaluate(job.config, job.policy, engine, tasks, make_env=job.make_env, luck="test")
     finally:
         engine.close()
 
 
-def _outcome(job: TestJob, tasks: Sequence[Task], episodes: Sequence[Episode]) -> Record:
+def _outcome(job: TestJob, tasks: Sequence[Task], played: HeldoutResult) -> Record:
     """Return what is measured; an episode with a fault is in no rate and no mean."""
+    episodes, names = played.episodes, played.auxiliary_names
     counted = sound(episodes)
     successes = sum(episode.success for episode in counted)
-    names = job.make_env().auxiliary_names
     metrics = outcome_metrics(episodes, prefix="test", auxiliary_names=names)
     temperature = job.config.gate.temperature
     return {
-        "tasks_sha256": task_digest(tasks),
+        "tasks_sha256": played.tasks_sha256,
         "manifest_sha256": job.manifest.sha256,
         "temperature": temperature,
         "do_sample": temperature > 0,

@@ -45,15 +45,25 @@ def evaluate(
     tasks: Sequence[Task],
     *,
     make_env: Callable[[], TextEnv],
+    luck: str = "heldout",
 ) -> HeldoutResult:
-    """Play every held-out task once at the gate's temperature.
+    """Play every task once at the gate's temperature.
 
     The sampling seeds depend on the trial's seed and the task only. Gates of one trial, and trials
     of one seed, therefore share their luck, and differences between them are less noisy.
+
+    Args:
+        config: Resolved config.
+        policy: What plays.
+        engine: Samples with its weights.
+        tasks: Held-out tasks, or those of the final test.
+        make_env: Makes a fresh environment.
+        luck: Names the stream of the sampling seeds.
+
     """
     rollout = config.rollout
     slots = [
-        Slot(task, group, 0, stream_seed(config.seed, "heldout", group))
+        Slot(task, group, 0, stream_seed(config.seed, luck, group))
         for group, task in enumerate(tasks)
     ]
     params = SamplingParams(

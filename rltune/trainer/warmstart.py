@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from pydantic import TypeAdapter
@@ -24,22 +24,15 @@ from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.schema_env import Env
+from rltune.spec.taught import TAUGHT_ENVS, UNSEEN_TASKS
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import build_manifest
 
-HELDOUT_TASKS = 2048  # never demonstrated; held-out and test splits are drawn from them first
 PROBE_TASKS = 512  # training tasks on which the skill is measured; distinct, as held-out ones are
 PROBE_EVERY = 20
 _DEMONSTRATIONS = 1 << 60  # task seeds far from those of any split
 _WORLDS = 16  # closed worlds that questions are demonstrated in; world 0 is none of them
-
-WARMSTART_ENVS: dict[str, dict[str, Any]] = {
-    "sokoban": {},
-    "frozen_lake": {},
-    "multihop_qa": {"hops": [2], "kinds": ["bridge"], "k": 1},
-}
-"""Environment -> keys of its section in which a policy's schooling differs from the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +112,7 @@ def warmstart(
     """Train a tiny policy from nothing until it reaches its recipe's target; save it.
 
     Args:
-        env_kind: Which environment; a key of `WARMSTART_ENVS`.
+        env_kind: Which environment; a key of `TAUGHT_ENVS`.
         out: Folder to write the policy to, in transformers' format, with `warmstart.json`.
         seed: Of the initial weights, the demonstrations and the noise.
         max_steps: Stop here in any case.
@@ -141,7 +134,7 @@ def warmstart(
     tasks = build_manifest(
         make_env(),
         train_tasks=PROBE_TASKS,
-        heldout_tasks=HELDOUT_TASKS,
+        heldout_tasks=UNSEEN_TASKS,
         test_tasks=0,
         split_seed=0,
     )
@@ -174,7 +167,7 @@ def warmstart(
 
 def school_env(env_kind: str, **changes: int) -> Callable[[], TextEnv]:
     """Return a maker of the environment that a tiny policy is schooled and probed in."""
-    section = {"kind": env_kind, "prompt": "compact", **WARMSTART_ENVS[env_kind], **changes}
+    section = {"kind": env_kind, "prompt": "compact", **TAUGHT_ENVS[env_kind], **changes}
     return env_maker(TypeAdapter(Env).validate_python(section))
 
 

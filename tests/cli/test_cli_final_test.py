@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_sweep import small_sweep
 
 from rltune.cli.final_test import paragraph
 from rltune.policy.tiny import SHIPPED
@@ -19,47 +20,6 @@ from rltune.store.files import write_json_atomic
 from rltune.store.rundir import RunDir
 from rltune.types import TrialStatus
 
-SWEEP = """
-name: small
-title: Small
-question: Does it run?
-base: sokoban
-hold:
-  tracking.wandb: disabled
-  env.train_tasks: 8
-  env.prompt: compact
-  policy.model: {policy}
-  rollout.groups: 2
-  rollout.group_size: 2
-  optim.mini_batch_size: 4
-  optim.micro_batch_size: 4
-  critic.warmup_steps: 1
-  gate.every: 1
-  gate.tasks: 4
-  gate.test_tasks: 6
-  budget.steps: 2
-  checkpoint.every: 1
-  loss.kl_type: k2
-  loss.entropy_coeff: 0.0
-  rollout_filter:
-    strategy: top_p
-    value: 1.0
-    mode: softmax
-    metric: reward_variance
-    type: largest
-    include_zero: true
-    on_drop: drop
-    loss_scaling: none
-axis:
-  key: loss.kl_loss_coef
-  values: [0.0, 0.01]
-  control: 0.0
-  coupled:
-    - {{key: loss.use_kl_loss, rule: "value > 0", why: one switch}}
-seeds: [0, 1]
-metric: {{name: heldout/reward_mean, mode: max}}
-profiles: {{default: laptop, allowed: [laptop]}}
-"""
 NAMES = "kl_loss_coef=0.0@0, kl_loss_coef=0.01@0, kl_loss_coef=0.0@1, kl_loss_coef=0.01@1"
 
 
@@ -68,7 +28,16 @@ def finished(tmp_path_factory):
     """A run folder whose first trial is done and whose others have not begun."""
     folder = tmp_path_factory.mktemp("finished")
     path = folder / "small.yaml"
-    path.write_text(SWEEP.format(policy=SHIPPED / "sokoban"), encoding="utf-8")
+    text = small_sweep(
+        policy=SHIPPED / "sokoban",
+        gate_every=1,
+        checkpoint_every=1,
+        train_tasks=8,
+        test_tasks=6,
+        values="[0.0, 0.01]",
+        seeds="[0, 1]",
+    )
+    path.write_text(text, encoding="utf-8")
     loaded = load_sweep(path)
     specs = expand(loaded)
     run = RunDir(folder / "small-0").create()

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from rltune_envs.checks import check_env
+from rltune_envs.grid_text import OBSERVATIONS
 from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.sokoban.rules import parse_level
-from rltune_envs.sokoban.text import OBSERVATIONS, SYMBOLS, board, instruction
+from rltune_envs.sokoban.text import SYMBOLS, board, instruction
 
 LEVEL = parse_level(["######", "#P_XO#", "#_√_##", "######"])
 COORDINATES = """\

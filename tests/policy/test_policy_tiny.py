@@ -1,7 +1,8 @@
 import pytest
 
 from rltune.policy.tiny import END, UNKNOWN, language, tiny_model, tiny_tokenizer
-from rltune.trainer.warmstart import WARMSTART_ENVS, school_env
+from rltune.spec.taught import TAUGHT_ENVS
+from rltune.trainer.warmstart import school_env
 
 
 def pieces(kind, text):
@@ -39,7 +40,7 @@ def play(kind, seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+@pytest.mark.parametrize("kind", TAUGHT_ENVS)
 def test_every_compact_observation_and_response_is_read_without_loss(kind, seed):
     tokenizer, spoken = tiny_tokenizer(kind), language(kind)
     for text in play(kind, seed):
@@ -51,7 +52,7 @@ def test_every_compact_observation_and_response_is_read_without_loss(kind, seed)
         assert decoded == text
 
 
-@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+@pytest.mark.parametrize("kind", TAUGHT_ENVS)
 def test_responses_end_where_the_model_stops(kind):
     tokenizer, env = tiny_tokenizer(kind), school_env(kind)()
     env.reset(seed=0)
@@ -64,6 +65,6 @@ def test_foreign_text_is_unknown_not_lost():
     assert pieces("sokoban", "Up z") == ["Up", UNKNOWN, UNKNOWN]
 
 
-@pytest.mark.parametrize("kind", WARMSTART_ENVS)
+@pytest.mark.parametrize("kind", TAUGHT_ENVS)
 def test_about_a_million_parameters(kind):
     assert 0.7e6 < sum(p.numel() for p in tiny_model(kind).parameters()) < 1.1e6

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_sweep import small_sweep
 
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.runner.folder import freeze_all
@@ -14,48 +15,6 @@ from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.rundir import RunDir
 from rltune.types import TrialSpec
-
-SWEEP = """
-name: small
-title: Small
-question: Does it run?
-base: sokoban
-hold:
-  tracking.wandb: disabled
-  env.train_tasks: 16
-  env.prompt: compact
-  policy.model: {policy}
-  rollout.groups: 2
-  rollout.group_size: 2
-  optim.mini_batch_size: 4
-  optim.micro_batch_size: 4
-  critic.warmup_steps: 1
-  gate.every: {gate_every}
-  gate.tasks: 4
-  gate.test_tasks: 2
-  budget.steps: {steps}
-  checkpoint.every: {checkpoint_every}
-  loss.kl_type: k2
-  loss.entropy_coeff: 0.0
-  rollout_filter:
-    strategy: top_p
-    value: 1.0
-    mode: softmax
-    metric: reward_variance
-    type: largest
-    include_zero: true
-    on_drop: drop
-    loss_scaling: none
-axis:
-  key: loss.kl_loss_coef
-  values: [0.0, 0.01, 0.1, 0.03]
-  control: 0.0
-  coupled:
-    - {{key: loss.use_kl_loss, rule: "value > 0", why: one switch}}
-seeds: [0]
-metric: {{name: heldout/reward_mean, mode: max}}
-profiles: {{default: laptop, allowed: [laptop]}}
-"""
 
 WriteSweep = Callable[..., Path]
 MakePayload = Callable[..., TrialPayload]
@@ -80,7 +39,7 @@ def write_sweep(small_policy: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
     def write(*, steps: int = 2, gate_every: int = 2, checkpoint_every: int = 3) -> Path:
         path = tmp_path_factory.mktemp("sweep") / "small.yaml"
-        text = SWEEP.format(
+        text = small_sweep(
             policy=small_policy,
             steps=steps,
             gate_every=gate_every,

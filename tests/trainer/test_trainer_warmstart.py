@@ -12,11 +12,10 @@ import torch
 
 from rltune.policy.load import load_policy, weights_digest
 from rltune.policy.tiny import SHIPPED, tiny_model, tiny_tokenizer
-from rltune.spec.hidden_axes import TAUGHT_ENVS
+from rltune.spec.taught import TAUGHT_ENVS
 from rltune.trainer import warmstart as module
 from rltune.trainer.warmstart import (
     RECIPES,
-    WARMSTART_ENVS,
     DemonstratedTurn,
     Recipe,
     demonstrated_envs,
@@ -133,7 +132,7 @@ def test_the_answer_of_a_noise_turn_is_not_learned():
 
 
 def test_two_steps_write_a_folder_that_loads_and_says_where_it_comes_from(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "HELDOUT_TASKS", 8)
+    monkeypatch.setattr(module, "UNSEEN_TASKS", 8)
     monkeypatch.setattr(module, "PROBE_TASKS", 4)
     said = []
     recipe = Recipe(target=1.0, batch=2)
@@ -169,9 +168,8 @@ def test_the_shipped_weights_are_those_that_their_record_names(folder: Path):
     assert facts["weights_sha256"] == load(folder, folder.name).weights_sha256
 
 
-def test_the_schooling_that_the_checker_knows_is_the_one_that_was_given():
-    assert TAUGHT_ENVS == WARMSTART_ENVS
-    assert set(RECIPES) == set(WARMSTART_ENVS) == {folder.name for folder in SHIPPED.iterdir()}
+def test_each_kind_that_the_checker_knows_as_taught_has_a_recipe_and_weights():
+    assert set(RECIPES) == set(TAUGHT_ENVS) == {folder.name for folder in SHIPPED.iterdir()}
 
 
 def test_all_weights_together_are_small():

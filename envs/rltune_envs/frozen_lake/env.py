@@ -4,12 +4,9 @@ The goal earns 1, everything else 0, and a turn with a bad response `format_pena
 RAGEN, Gymnasium).
 """
 
-import hashlib
-import random
-from collections.abc import Sequence
 from functools import lru_cache
 
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.base import Task
 from rltune_envs.errors import EnvError
 from rltune_envs.frozen_lake.generate import generate
 from rltune_envs.frozen_lake.rules import (
@@ -29,14 +26,14 @@ from rltune_envs.frozen_lake.solve import (
     random_success_probability,
     shortest_way,
 )
-from rltune_envs.frozen_lake.text import OBSERVATIONS, board, instruction, turn_text
-from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
+from rltune_envs.frozen_lake.text import board, instruction
+from rltune_envs.grid_game import GridGame
+from rltune_envs.streams import stream
 
 GOAL_REWARD = 1.0
-PROMPTS = ("natural", "compact")
 
 
-class FrozenLakeEnv(TextEnv):
+class FrozenLakeEnv(GridGame):
     """A way over ice to a goal; see the module for the reward.
 
     Slips follow from the task's seed and the number of the executed action alone: whatever the
@@ -75,8 +72,15 @@ class FrozenLakeEnv(TextEnv):
         prompt: str = "natural",
         observation: str = "grid",
     ) -> None:
-        _require("prompt", prompt, PROMPTS)
-        _require("observation", observation, OBSERVATIONS)
+        super().__init__(
+            ACTIONS,
+            max_turns=max_turns,
+            max_actions_per_turn=max_actions_per_turn,
+            max_actions=min(max_actions, max_turns * max_actions_per_turn),
+            format_penalty=format_penalty,
+            prompt=prompt,
+            observation=observation,
+        )
         self.success_rate = check_success_rate(success_rate)
         self.is_deterministic = self.success_rate == 1.0
         if not self.is_deterministic and max_actions_per_turn > MAX_PLAN:
@@ -87,38 +91,9 @@ class FrozenLakeEnv(TextEnv):
         self.size = size
         self.frozen_probability = frozen_probability
         self.min_difficulty = min_difficulty
-        self.max_turns = max_turns
-        self.max_actions_per_turn = max_actions_per_turn
-        self.max_actions = min(max_actions, max_turns * max_actions_per_turn)
-        self.format_penalty = format_penalty
-        self.is_compact = prompt == "compact"
-        self.observation = observation
         self._lake: Lake | None = None
-        self._cell = self._turns = self._actions = 0
+        self._cell = 0
         self._luck: tuple[float, ...] = ()
-        self._last: Step | None = None
-
-    @property
-    def system_prompt(self) -> str:
-        """Rules and symbols in words; empty for the compact prompt."""
-        if self.is_compact:
-            return ""
-        return instruction(
-            observation=self.observation,
-            size=self.size,
-            success_rate=self.success_rate,
-            limit=self.max_actions_per_turn,
-        )
-
-    @property
-    def response_prefix(self) -> str:
-        """The opening tag that the policy goes on from."""
-        return "<answer>" if self.is_compact else "<think>"
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """The four directions."""
-        return ACTIONS
 
     @property
     def lake(self) -> Lake:
@@ -127,58 +102,25 @@ class FrozenLakeEnv(TextEnv):
             raise EnvError("call reset(seed=...) first")
         return self._lake
 
-    def reset(self, *, seed: int) -> str:
-        """Start the lake of `seed` and show it."""
-        self._lake = self._lake_of(seed)
-        self._cell = self._lake.start
-        self._luck = _luck(seed, self.max_actions)
-        self._turns = self._actions = 0
-        self._last = None
-        return self._observe(reward=None, is_valid=True)
-
-    def step(self, response: str) -> Step:
-        """Execute the actions of one response, up to the first bad name and within the limits."""
-        if self._last is not None and (self._last.terminated or self._last.truncated):
-            return _repeated(self._last)
-        limit = min(self.max_actions_per_turn, self.max_actions - self._actions)
-        parsed = parse_actions(
-            response, names=ACTIONS, limit=limit, needs_think=not self.is_compact
-        )
-        executed = self._walk(parsed.actions)
-        self._turns += 1
-        self._last = self._record(parsed, executed)
-        return self._last
-
     def task(self, seed: int) -> Task:
         """Describe the lake of `seed`."""
         return _describe(self._lake_of(seed), seed)
 
-    def format_response(self, actions: Sequence[str]) -> str:
-        """Write actions as the answer, with an empty think block where the prompt asks for one."""
-        if self.is_compact:
-            return f"<answer>{SEPARATOR.join(actions)}</answer>"
-        return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
-
     def expert_actions(self) -> tuple[str, ...] | None:
         """Return the plan of this turn with the best odds; None in a hole or without turns left."""
-        if self.lake.is_hole(self._cell):
+        if self._is_lost:
             return None
-        if self._cell == self.lake.goal:
+        if self._is_solved:
             return ()
         turns, actions = self.max_turns - self._turns, self.max_actions - self._actions
         if not turns or not actions:
             return None
         if self.is_deterministic:
             way = shortest_way(self.lake, self._cell) or ()
-            plan = way[: min(self.max_actions_per_turn, actions)]
+            plan = way[: self._actions_of_turn]
         else:
             plan = self._player(self.lake).plan(self._cell, turns=turns, actions=actions)
         return tuple(ACTIONS[action] for action in plan)
-
-    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
-        """Return uniformly random directions, as many as a turn allows."""
-        limit = min(self.max_actions_per_turn, self.max_actions - self._actions)
-        return tuple(rng.choice(ACTIONS) for _ in range(max(1, limit)))
 
     def random_success_probability(self, seed: int) -> float:
         """Return the exact success probability of random actions; the same at any slip."""
@@ -193,51 +135,41 @@ class FrozenLakeEnv(TextEnv):
             lake.start, turns=self.max_turns, actions=self.max_actions
         )
 
-    def _walk(self, actions: Sequence[str]) -> tuple[str, ...]:
-        executed: list[str] = []
-        for name in actions:
-            luck = self._luck[self._actions]
-            direction = slip(ACTIONS.index(name), luck=luck, success_rate=self.success_rate)
-            self._cell = move(self.size, self._cell, direction)
-            self._actions += 1
-            executed.append(name)
-            if self.lake.is_end(self._cell):
-                break
-        return tuple(executed)
-
-    def _record(self, parsed: ParsedActions, executed: tuple[str, ...]) -> Step:
-        success, lost = self._cell == self.lake.goal, self.lake.is_hole(self._cell)
-        ended = success or lost
-        out = self._turns >= self.max_turns or self._actions >= self.max_actions
-        reward = (0.0 if parsed.is_valid else self.format_penalty) + GOAL_REWARD * success
-        failure = FailureClass.NONE
-        if lost:
-            failure = FailureClass.LOST
-        elif out and not success:
-            failure = FailureClass.UNFINISHED if parsed.is_valid else FailureClass.MALFORMED
-        return Step(
-            self._observe(reward=reward, is_valid=parsed.is_valid),
-            reward=reward,
-            terminated=ended,
-            truncated=out and not ended,
-            success=success,
-            actions=executed,
-            is_valid=parsed.is_valid,
-            n_invalid=parsed.n_invalid,
-            n_over_limit=parsed.n_over_limit,
-            failure_class=failure,
+    def _instruction(self) -> str:
+        return instruction(
+            observation=self.observation,
+            size=self.size,
+            success_rate=self.success_rate,
+            limit=self.max_actions_per_turn,
         )
 
-    def _observe(self, *, reward: float | None, is_valid: bool) -> str:
-        if self.is_compact:
-            return "".join(render(self.lake, self._cell))
-        return turn_text(
-            board(self.lake, self._cell, observation=self.observation),
-            turn=self._turns + 1,
-            actions_left=self.max_actions - self._actions,
-            reward=reward,
-            valid=is_valid,
-        )
+    def _set_up(self, seed: int) -> None:
+        self._lake = self._lake_of(seed)
+        self._cell = self._lake.start
+        self._luck = _luck(seed, self.max_actions)
+
+    def _move(self, action: int) -> float:
+        direction = slip(action, luck=self._luck[self._actions], success_rate=self.success_rate)
+        self._cell = move(self.size, self._cell, direction)
+        return GOAL_REWARD if self._is_solved else 0.0
+
+    def _board(self) -> str:
+        return board(self.lake, self._cell, observation=self.observation)
+
+    def _compact_board(self) -> str:
+        return "".join(render(self.lake, self._cell))
+
+    @property
+    def _is_solved(self) -> bool:
+        return self._cell == self.lake.goal
+
+    @property
+    def _is_over(self) -> bool:
+        return self.lake.is_end(self._cell)
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.lake.is_hole(self._cell)
 
     def _lake_of(self, seed: int) -> Lake:
         return _generate(
@@ -278,23 +210,5 @@ def _describe(lake: Lake, seed: int) -> Task:
 @lru_cache(maxsize=65536)
 def _luck(seed: int, n: int) -> tuple[float, ...]:
     """Return the uniform number of each step of an episode."""
-    digest = hashlib.sha256(f"frozen_lake/slip/{seed}".encode()).digest()
-    rng = random.Random(int.from_bytes(digest[:16]))
+    rng = stream(f"frozen_lake/slip/{seed}", n_bytes=16)
     return tuple(rng.random() for _ in range(n))
-
-
-def _repeated(last: Step) -> Step:
-    """Return the record of a step after the end: nothing moves and nothing is earned."""
-    return Step(
-        last.observation,
-        reward=0.0,
-        terminated=last.terminated,
-        truncated=last.truncated,
-        success=last.success,
-        failure_class=last.failure_class,
-    )
-
-
-def _require(key: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{key} is {value!r}; choose one of {', '.join(allowed)}")

@@ -1,11 +1,9 @@
 """Lakes from a seed: random ice, start and goal, with a way between them."""
 
-import hashlib
-import random
-
 from rltune_envs.errors import GenerationError
 from rltune_envs.frozen_lake.rules import Lake
 from rltune_envs.frozen_lake.solve import shortest_way
+from rltune_envs.streams import stream
 
 MAX_ATTEMPTS = 10_000
 
@@ -29,7 +27,7 @@ def generate(
 
     """
     key = f"frozen_lake/{size}/{frozen_probability}/{min_difficulty}/{max_difficulty}/{seed}"
-    rng = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:16]))
+    rng = stream(key, n_bytes=16)
     for _ in range(MAX_ATTEMPTS):
         start, goal = rng.sample(range(size**2), 2)
         holes = sum(1 << cell for cell in range(size**2) if rng.random() >= frozen_probability)

@@ -5,11 +5,11 @@ each of the two sides with half of the rest; it never goes backwards. A step aga
 stays. A hole and the goal end the episode.
 """
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltune_envs.errors import LevelError
+from rltune_envs.pictures import hash_of_pictures
 
 ACTIONS = ("Left", "Down", "Right", "Up")  # in Gymnasium's order: neighbours are perpendicular
 _STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))
@@ -151,19 +151,18 @@ def render(lake: Lake, player: int) -> tuple[str, ...]:
     symbols[lake.goal] = GOAL
     on_goal = PLAYER_ON_GOAL if player == lake.goal else PLAYER
     symbols[player] = PLAYER_IN_HOLE if lake.is_hole(player) else on_goal
-    text = "".join(symbols)
-    return tuple(text[i : i + lake.size] for i in range(0, len(text), lake.size))
+    return _rows("".join(symbols), lake.size)
 
 
 def canonical_hash(lake: Lake) -> str:
     """Return the sha256 of the lake, equal for all eight symmetric pictures of it."""
-    return _digest(render(lake, lake.start))
+    return hash_of_pictures(render(lake, lake.start))
 
 
 def near_hash(lake: Lake) -> str:
     """Return the sha256 of the holes alone, equal for all eight pictures: any start, any goal."""
     cells = "".join(HOLE if lake.is_hole(cell) else FROZEN for cell in range(lake.size**2))
-    return _digest(tuple(cells[i : i + lake.size] for i in range(0, len(cells), lake.size)))
+    return hash_of_pictures(_rows(cells, lake.size))
 
 
 def _outcome(lake: Lake, cell: int, direction: int, probability: float) -> Outcome:
@@ -171,12 +170,5 @@ def _outcome(lake: Lake, cell: int, direction: int, probability: float) -> Outco
     return Outcome(probability, reached, float(reached == lake.goal), lake.is_end(reached))
 
 
-def _digest(rows: tuple[str, ...]) -> str:
-    return hashlib.sha256(min(_pictures(rows)).encode()).hexdigest()
-
-
-def _pictures(rows: tuple[str, ...]) -> Iterator[str]:
-    for _ in range(4):
-        rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))
-        yield "\n".join(rows)
-        yield "\n".join(row[::-1] for row in rows)
+def _rows(cells: str, size: int) -> tuple[str, ...]:
+    return tuple(cells[i : i + size] for i in range(0, len(cells), size))

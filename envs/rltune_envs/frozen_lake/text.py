@@ -11,9 +11,8 @@ from rltune_envs.frozen_lake.rules import (
     Lake,
     render,
 )
-from rltune_envs.parse import SEPARATOR
+from rltune_envs.grid_text import actions_text, legend_text
 
-OBSERVATIONS = ("grid", "coord", "grid_coord")
 _LEGEND = (
     f"{PLAYER}: player, {FROZEN}: frozen, {HOLE}: hole, {GOAL}: goal, "
     f"{PLAYER_IN_HOLE}: player in hole, {PLAYER_ON_GOAL}: player on goal"
@@ -24,21 +23,13 @@ _TASK = (
     "border leaves you where you are.\n"
 )
 _SURE = "The ice is not slippery: every action moves you where it says.\n"
-_FORMAT = (
-    "Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer> with no "
-    "extra text. Strictly follow this format. Max response length: 120 words."
-)
-_WARNING = (
-    "The last response was not a valid list of actions; what followed the first invalid action "
-    "was not executed.\n"
-)
 
 
 def instruction(*, observation: str, size: int, success_rate: float, limit: int) -> str:
     """Return the rules in words, with what is needed to read the observation.
 
     Args:
-        observation: One of `OBSERVATIONS`.
+        observation: One of `grid_text.OBSERVATIONS`.
         size: Rows, and columns.
         success_rate: Probability that a step goes where it is aimed.
         limit: Actions of one turn.
@@ -51,11 +42,8 @@ def instruction(*, observation: str, size: int, success_rate: float, limit: int)
             f"({size - 1}, {size - 1}) in the bottom right one.\n"
         )
     if observation != "coord":
-        text += f"The meaning of each symbol in the state is:\n {_LEGEND}\n"
-    return (
-        f"{text}Your available actions are:\n {', '.join(ACTIONS)}\n"
-        f'You can make up to {limit} actions, separated by the action separator " {SEPARATOR} "'
-    )
+        text += legend_text(_LEGEND)
+    return text + actions_text(ACTIONS, limit=limit)
 
 
 def board(lake: Lake, player: int, *, observation: str) -> str:
@@ -65,27 +53,6 @@ def board(lake: Lake, player: int, *, observation: str) -> str:
         return grid
     listed = _coordinates(lake, player)
     return listed if observation == "coord" else f"Coordinates:\n{listed}\nGrid Map:\n{grid}"
-
-
-def turn_text(
-    shown: str, *, turn: int, actions_left: int, reward: float | None, valid: bool
-) -> str:
-    """Return the user message of one turn.
-
-    Args:
-        shown: The state, from `board`.
-        turn: Number of the turn that comes now, from 1.
-        actions_left: Actions that the episode still allows.
-        reward: What the last turn earned; None before the first.
-        valid: Whether the last response was good.
-
-    """
-    feedback = "" if reward is None else f"Reward:\n{reward:g}\n\n"
-    warning = "" if valid else _WARNING
-    return (
-        f"{feedback}Turn {turn}:\nState:\n{shown}\n{warning}"
-        f"You have {actions_left} actions left. {_FORMAT}"
-    )
 
 
 def _slippery(success_rate: float) -> str:

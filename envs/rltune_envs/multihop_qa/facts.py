@@ -5,13 +5,13 @@ that is what makes a question about two subjects need two passages. So there is 
 relation such as a marriage, which the passages of both would tell.
 """
 
-import hashlib
 import random
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rltune_envs.multihop_qa import names
+from rltune_envs.streams import stream
 
 PERSON, WORK, ORGANISATION, TOWN, REGION = "person", "work", "organisation", "town", "region"
 YEAR, PROFESSION, PRODUCT, WORK_KIND = "year", "profession", "product", "kind of work"
@@ -86,11 +86,6 @@ def sizes(passages: int) -> Sizes:
     organisations = rest // 6
     works = rest // 3
     return Sizes(rest - works - organisations, works, organisations, towns, regions)
-
-
-def stream(key: str) -> random.Random:
-    """Return the generator of random numbers that a key names."""
-    return random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()))
 
 
 def invent(seed: int, passages: int) -> tuple[Entity, ...]:

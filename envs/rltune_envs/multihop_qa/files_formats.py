@@ -6,6 +6,7 @@ match it. Answers of two choices name them as `candidates`: what a guess can do 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from rltune_envs.multihop_qa.files_rows import (
     Row,
@@ -58,17 +59,8 @@ def read_2wiki(row: Row, place: str) -> Question:
     """
     if "paragraphs" in row:
         return _read_2wiki_paragraphs(row, place)
-    supporting = _supporting(row)
-    return _question(
-        row,
-        place,
-        answers=[text_of(row, "answer")],
-        kind=text_of(row, "type"),
-        hops=len(supporting),
-        supporting=supporting,
-        passages=_context(row),
-        decomposition=_triples(row, supporting),
-    )
+    question = read_hotpotqa(row, place)  # the same layout, with evidence
+    return replace(question, decomposition=_triples(row, question.supporting))
 
 
 def _read_2wiki_paragraphs(row: Row, place: str) -> Question:

@@ -4,10 +4,8 @@
 `{"result": [[{"document": {...}, "score": number}, ...]]}`, one list per query, best first.
 """
 
-import hashlib
 import json
 import os
-import random
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
@@ -17,6 +15,7 @@ from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa.files_corpus import passage_from_document
 from rltune_envs.multihop_qa.files_rows import RowError, kind_of
 from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.streams import stream
 
 if TYPE_CHECKING:
     import httpx
@@ -163,8 +162,7 @@ class HttpRetriever:
 
     def _wait(self, body: bytes, number: int) -> float:
         """Return the seconds to wait after a try: half of it sure, half drawn."""
-        key = f"rltune/http_retriever/{self.url}/{number}/".encode() + body
-        rng = random.Random(int.from_bytes(hashlib.sha256(key).digest()))
+        rng = stream(f"rltune/http_retriever/{self.url}/{number}/{body.decode()}")
         return self._backoff_s * 2.0 ** (number - 1) * rng.uniform(0.5, 1.0)
 
     def _too_slow(self) -> str:

@@ -13,10 +13,11 @@ from functools import cache
 
 from rltune_envs.errors import GenerationError
 from rltune_envs.multihop_qa.comparison import compare, plan_comparison
-from rltune_envs.multihop_qa.facts import PERSON, RELATIONS, stream
+from rltune_envs.multihop_qa.facts import PERSON, RELATIONS
 from rltune_envs.multihop_qa.records import Question
 from rltune_envs.multihop_qa.verifiers import normalize_answer
 from rltune_envs.multihop_qa.world import World, as_hop
+from rltune_envs.streams import stream
 
 HOPS = (2, 3, 4)
 KINDS = ("bridge", "comparison")

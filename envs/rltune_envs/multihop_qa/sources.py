@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Protocol
 
 from rltune_envs.errors import TaskError
-from rltune_envs.multihop_qa.facts import stream
 from rltune_envs.multihop_qa.protocol import ANSWER, Action, format_action, parse_response
 from rltune_envs.multihop_qa.questions import make_question
 from rltune_envs.multihop_qa.records import Passage, Question, Retriever
 from rltune_envs.multihop_qa.verifiers import exact_match
 from rltune_envs.multihop_qa.world import World
+from rltune_envs.streams import stream
 
 OWN, ALL = "own", "all"
 BM25 = "bm25"

@@ -5,33 +5,23 @@ when all are on targets; per turn with a bad response `format_penalty`. One box 
 earns 11 - 0.1 k (reference: RAGEN, gym-sokoban).
 """
 
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.base import Task
 from rltune_envs.errors import EnvError
-from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
+from rltune_envs.grid_game import GridGame, require_choice
 from rltune_envs.sokoban.deadlock import is_deadlocked
 from rltune_envs.sokoban.rules import ACTIONS, Level, State
 from rltune_envs.sokoban.solve import random_success_probability, shortest_solution
 from rltune_envs.sokoban.tasks import LevelTask, TaskSource
-from rltune_envs.sokoban.text import (
-    OBSERVATIONS,
-    SYMBOLS,
-    board,
-    inner_board,
-    instruction,
-    turn_text,
-)
+from rltune_envs.sokoban.text import SYMBOLS, board, inner_board, instruction
 
 STEP_REWARD = -0.1
 BOX_REWARD = 1.0
 SOLVED_REWARD = 10.0
-PROMPTS = ("natural", "compact")
 
 
-class SokobanEnv(TextEnv):
+class SokobanEnv(GridGame):
     """One box (or more) in a walled room; see the module for the reward.
 
     Args:
@@ -74,15 +64,16 @@ class SokobanEnv(TextEnv):
         observation: str = "grid",
         symbols: str = "standard",
     ) -> None:
-        _require("prompt", prompt, PROMPTS)
-        _require("observation", observation, OBSERVATIONS)
-        _require("symbols", symbols, tuple(SYMBOLS))
-        self.max_turns = max_turns
-        self.max_actions_per_turn = max_actions_per_turn
-        self.max_actions = max_actions
-        self.format_penalty = format_penalty
-        self.is_compact = prompt == "compact"
-        self.observation = observation
+        super().__init__(
+            ACTIONS,
+            max_turns=max_turns,
+            max_actions_per_turn=max_actions_per_turn,
+            max_actions=max_actions,
+            format_penalty=format_penalty,
+            prompt=prompt,
+            observation=observation,
+        )
+        require_choice("symbols", symbols, tuple(SYMBOLS))
         self.symbols = symbols
         # Most actions that an episode can execute.
         self._action_limit = min(max_actions, max_turns * max_actions_per_turn)
@@ -96,28 +87,6 @@ class SokobanEnv(TextEnv):
         )
         self._level: Level | None = None
         self._state = State(0, 0)
-        self._turns = 0
-        self._actions = 0
-        self._last: Step | None = None
-
-    @property
-    def system_prompt(self) -> str:
-        """Rules and symbols in words; empty for the compact prompt."""
-        if self.is_compact:
-            return ""
-        return instruction(
-            observation=self.observation, symbols=self.symbols, limit=self.max_actions_per_turn
-        )
-
-    @property
-    def response_prefix(self) -> str:
-        """The opening tag that the policy goes on from."""
-        return "<answer>" if self.is_compact else "<think>"
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """The four directions."""
-        return ACTIONS
 
     @property
     def level(self) -> Level:
@@ -131,34 +100,6 @@ class SokobanEnv(TextEnv):
         """Where player and boxes are now."""
         return self._state
 
-    def reset(self, *, seed: int) -> str:
-        """Start the level of `seed` and show it."""
-        self._level = self._of(seed).level
-        self._state = self._level.start
-        self._turns = self._actions = 0
-        self._last = None
-        return self._observe(reward=None, is_valid=True)
-
-    def step(self, response: str) -> Step:
-        """Execute the actions of one response, up to the first bad name and within the limits."""
-        if self._last is not None and (self._last.terminated or self._last.truncated):
-            return _repeated(self._last)
-        limit = min(self.max_actions_per_turn, self.max_actions - self._actions)
-        parsed = parse_actions(
-            response, names=ACTIONS, limit=limit, needs_think=not self.is_compact
-        )
-        reward = 0.0 if parsed.is_valid else self.format_penalty
-        executed: list[str] = []
-        for name in parsed.actions:
-            reward += self._move(ACTIONS.index(name))
-            executed.append(name)
-            if self.level.is_solved(self._state):
-                break
-        self._turns += 1
-        self._actions += len(executed)
-        self._last = self._record(parsed, tuple(executed), reward)
-        return self._last
-
     def task(self, seed: int) -> Task:
         """Describe the level of `seed`; `facts` tells of its certificate and its dead cells."""
         found = self._of(seed)
@@ -171,23 +112,12 @@ class SokobanEnv(TextEnv):
             facts=found.facts,
         )
 
-    def format_response(self, actions: Sequence[str]) -> str:
-        """Write actions as the answer, with an empty think block where the prompt asks for one."""
-        if self.is_compact:
-            return f"<answer>{SEPARATOR.join(actions)}</answer>"
-        return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
-
     def expert_actions(self) -> tuple[str, ...] | None:
         """Return the first actions of a shortest solution from here, one turn's worth."""
         solution = shortest_solution(replace(self.level, start=self._state))
         if solution is None:
             return None
         return tuple(ACTIONS[action] for action in solution[: self.max_actions_per_turn])
-
-    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
-        """Return uniformly random directions, as many as a turn allows."""
-        limit = min(self.max_actions_per_turn, self.max_actions - self._actions)
-        return tuple(rng.choice(ACTIONS) for _ in range(max(1, limit)))
 
     def random_success_probability(self, seed: int) -> float:
         """Return the exact success probability of uniform random actions on the level of `seed`."""
@@ -200,62 +130,36 @@ class SokobanEnv(TextEnv):
     def _of(self, seed: int) -> LevelTask:
         return self._source.get(seed)
 
+    def _instruction(self) -> str:
+        return instruction(
+            observation=self.observation, symbols=self.symbols, limit=self.max_actions_per_turn
+        )
+
+    def _set_up(self, seed: int) -> None:
+        self._level = self._of(seed).level
+        self._state = self._level.start
+
     def _move(self, action: int) -> float:
         before = (self._state.boxes & self.level.targets).bit_count()
         self._state = self.level.step(self._state, action)
         after = (self._state.boxes & self.level.targets).bit_count()
-        solved = SOLVED_REWARD if self.level.is_solved(self._state) else 0.0
+        solved = SOLVED_REWARD if self._is_solved else 0.0
         return STEP_REWARD + BOX_REWARD * (after - before) + solved
 
-    def _record(self, parsed: ParsedActions, executed: tuple[str, ...], reward: float) -> Step:
-        success = self.level.is_solved(self._state)
-        out = self._turns >= self.max_turns or self._actions >= self.max_actions
-        return Step(
-            self._observe(reward=reward, is_valid=parsed.is_valid),
-            reward=reward,
-            terminated=success,
-            truncated=out and not success,
-            success=success,
-            actions=executed,
-            is_valid=parsed.is_valid,
-            n_invalid=parsed.n_invalid,
-            n_over_limit=parsed.n_over_limit,
-            failure_class=self._failure(parsed) if out and not success else FailureClass.NONE,
-        )
+    def _board(self) -> str:
+        return board(self.level, self._state, observation=self.observation, symbols=self.symbols)
 
-    def _failure(self, parsed: ParsedActions) -> FailureClass:
-        """Return why an episode that a limit ended is no success.
+    def _compact_board(self) -> str:
+        return inner_board(self.level, self._state)
 
-        Lost is said where it is certain (`is_deadlocked`); the game itself goes on in a dead-lock.
-        """
-        if is_deadlocked(self.level, self._state):
-            return FailureClass.LOST
-        return FailureClass.UNFINISHED if parsed.is_valid else FailureClass.MALFORMED
+    @property
+    def _is_solved(self) -> bool:
+        return self.level.is_solved(self._state)
 
-    def _observe(self, *, reward: float | None, is_valid: bool) -> str:
-        if self.is_compact:
-            return inner_board(self.level, self._state)
-        return turn_text(
-            board(self.level, self._state, observation=self.observation, symbols=self.symbols),
-            turn=self._turns + 1,
-            actions_left=self.max_actions - self._actions,
-            reward=reward,
-            valid=is_valid,
-        )
+    @property
+    def _is_over(self) -> bool:
+        return self._is_solved  # the game goes on in a dead-lock
 
-
-def _repeated(last: Step) -> Step:
-    """Return the record of a step after the end: nothing moves and nothing is earned."""
-    return Step(
-        last.observation,
-        reward=0.0,
-        terminated=last.terminated,
-        truncated=last.truncated,
-        success=last.success,
-        failure_class=last.failure_class,
-    )
-
-
-def _require(key: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{key} is {value!r}; choose one of {', '.join(allowed)}")
+    @property
+    def _is_lost(self) -> bool:
+        return is_deadlocked(self.level, self._state)

@@ -5,7 +5,6 @@ one breaks experiments: the seed alone decides, retries are derived from a sha25
 and every level carries the exact length of its shortest solution.
 """
 
-import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TypeVar
 from rltune_envs.errors import GenerationError, SearchLimitError
 from rltune_envs.sokoban.rules import Level, State, canonical_hash, inner_cells
 from rltune_envs.sokoban.solve import shortest_solution
+from rltune_envs.streams import stream
 
 _T = TypeVar("_T")
 
@@ -80,7 +80,7 @@ def generate(
     n_unproven = 0
     for attempt in range(MAX_ATTEMPTS):
         key = f"sokoban/{height}x{width}/{boxes}/{search_depth}/{max_moves}/{seed}/{attempt}"
-        rng = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:16]))
+        rng = stream(key, n_bytes=16)
         level = _attempt(rng, height, width, boxes, search_depth)
         if level is None:
             continue

@@ -3,12 +3,12 @@
 A cell is an index `row * width + column`; a set of cells is an int with bit `cell` set.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from rltune_envs.errors import LevelError
+from rltune_envs.pictures import hash_of_pictures
 
 ACTIONS = ("Up", "Down", "Left", "Right")
 
@@ -142,17 +142,9 @@ def canonical_hash(level: Level) -> str:
     Mirrored and turned levels are the same puzzle under renamed actions, so a split that is
     disjoint by this hash holds no level of the other part in any orientation.
     """
-    return _hash_of_pictures(render(level, level.start))
+    return hash_of_pictures(render(level, level.start))
 
 
 def room_hash(level: Level) -> str:
     """Return `canonical_hash` without the player's place: one for all starts in the same room."""
-    return _hash_of_pictures(render(level, State(_NOWHERE, level.start.boxes)))
-
-
-def _hash_of_pictures(rows: tuple[str, ...]) -> str:
-    pictures = []
-    for _ in range(4):
-        rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))
-        pictures += ["\n".join(rows), "\n".join(row[::-1] for row in rows)]
-    return hashlib.sha256(min(pictures).encode()).hexdigest()
+    return hash_of_pictures(render(level, State(_NOWHERE, level.start.boxes)))

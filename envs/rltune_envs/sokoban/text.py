@@ -1,6 +1,6 @@
 """What the policy reads: instructions, boards and coordinates. No rules and no state."""
 
-from rltune_envs.parse import SEPARATOR
+from rltune_envs.grid_text import actions_text, legend_text
 from rltune_envs.sokoban.rules import (
     ACTIONS,
     BOX,
@@ -15,7 +15,6 @@ from rltune_envs.sokoban.rules import (
     render,
 )
 
-OBSERVATIONS = ("grid", "coord", "grid_coord")
 _MEANINGS = {
     WALL: "wall", FLOOR: "empty", TARGET: "target", BOX_ON_TARGET: "box on target", BOX: "box",
     PLAYER: "player", PLAYER_ON_TARGET: "player on target",
@@ -43,21 +42,13 @@ _COORDINATES = (
     "player is listed once; a target that a box or the player is on is listed with these. "
     "Walls are not listed.\n"
 )
-_FORMAT = (
-    "Always output: <think> [Your thoughts] </think> <answer> [your answer] </answer> with no "
-    "extra text. Strictly follow this format. Max response length: 120 words."
-)
-_WARNING = (
-    "The last response was not a valid list of actions; what followed the first invalid action "
-    "was not executed.\n"
-)
 
 
 def instruction(*, observation: str, symbols: str, limit: int) -> str:
     """Return the rules in words, with what is needed to read the observation.
 
     Args:
-        observation: One of `OBSERVATIONS`.
+        observation: One of `grid_text.OBSERVATIONS`.
         symbols: A name in `SYMBOLS`.
         limit: Actions of one turn.
 
@@ -68,11 +59,8 @@ def instruction(*, observation: str, symbols: str, limit: int) -> str:
     if observation != "coord":
         pairs = zip(SYMBOLS[symbols], _MEANINGS.values(), strict=True)
         legend = ", ".join(f"{symbol}: {meaning}" for symbol, meaning in pairs)
-        text += f"The meaning of each symbol in the state is:\n {legend}\n"
-    return (
-        f"{text}Your available actions are:\n {', '.join(ACTIONS)}\n"
-        f'You can make up to {limit} actions, separated by the action separator " {SEPARATOR} "'
-    )
+        text += legend_text(legend)
+    return text + actions_text(ACTIONS, limit=limit)
 
 
 def board(level: Level, state: State, *, observation: str, symbols: str) -> str:
@@ -89,27 +77,6 @@ def board(level: Level, state: State, *, observation: str, symbols: str) -> str:
 def inner_board(level: Level, state: State) -> str:
     """Return the cells inside the border, row by row without breaks."""
     return "".join(row[1:-1] for row in render(level, state)[1:-1])
-
-
-def turn_text(
-    shown: str, *, turn: int, actions_left: int, reward: float | None, valid: bool
-) -> str:
-    """Return the user message of one turn.
-
-    Args:
-        shown: The state, from `board`.
-        turn: Number of the turn that comes now, from 1.
-        actions_left: Actions that the episode still allows.
-        reward: What the last turn earned; None before the first.
-        valid: Whether the last response was good.
-
-    """
-    feedback = "" if reward is None else f"Reward:\n{reward:g}\n\n"
-    warning = "" if valid else _WARNING
-    return (
-        f"{feedback}Turn {turn}:\nState:\n{shown}\n{warning}"
-        f"You have {actions_left} actions left. {_FORMAT}"
-    )
 
 
 def _coordinates(rows: tuple[str, ...]) -> str:

@@ -1,0 +1,199 @@
+"""What grid games have in common: limits, parsing, the turn loop, and how a turn is shown."""
+
+import random
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from rltune_envs.base import FailureClass, Step, TextEnv
+from rltune_envs.grid_text import OBSERVATIONS, turn_text
+from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
+
+PROMPTS = ("natural", "compact")
+
+
+class GridGame(TextEnv):
+    """A game of named moves on a board; a subclass has the board and its rules.
+
+    Args:
+        action_names: What a response may name.
+        max_turns: Responses per episode.
+        max_actions_per_turn: Actions executed from one response.
+        max_actions: Actions per episode.
+        format_penalty: Added once to the reward of a turn whose response is bad.
+        prompt: One of `PROMPTS`; `compact` asks for the answer alone, without thoughts.
+        observation: One of `OBSERVATIONS`: what a natural prompt shows.
+
+    Raises:
+        ValueError: `prompt` or `observation` is none of these.
+
+    """
+
+    def __init__(
+        self,
+        action_names: tuple[str, ...],
+        *,
+        max_turns: int,
+        max_actions_per_turn: int,
+        max_actions: int,
+        format_penalty: float,
+        prompt: str,
+        observation: str,
+    ) -> None:
+        require_choice("prompt", prompt, PROMPTS)
+        require_choice("observation", observation, OBSERVATIONS)
+        self.action_names = action_names
+        self.max_turns = max_turns
+        self.max_actions_per_turn = max_actions_per_turn
+        self.max_actions = max_actions
+        self.format_penalty = format_penalty
+        self.is_compact = prompt == "compact"
+        self.observation = observation
+        self._turns = 0
+        self._actions = 0
+        self._last: Step | None = None
+
+    @property
+    def system_prompt(self) -> str:
+        """Rules and symbols in words; empty for the compact prompt."""
+        return "" if self.is_compact else self._instruction()
+
+    @property
+    def response_prefix(self) -> str:
+        """The opening tag that the policy goes on from."""
+        return "<answer>" if self.is_compact else "<think>"
+
+    def reset(self, *, seed: int) -> str:
+        """Start the task of `seed` and show it."""
+        self._set_up(seed)
+        self._turns = self._actions = 0
+        self._last = None
+        return self._observe(reward=None, is_valid=True)
+
+    def step(self, response: str) -> Step:
+        """Execute the actions of one response, up to the first bad name and within the limits."""
+        if self._last is not None and (self._last.terminated or self._last.truncated):
+            return _repeated(self._last)
+        parsed = parse_actions(
+            response,
+            names=self.action_names,
+            limit=self._actions_of_turn,
+            needs_think=not self.is_compact,
+        )
+        reward = 0.0 if parsed.is_valid else self.format_penalty
+        executed: list[str] = []
+        for name in parsed.actions:
+            reward += self._move(self.action_names.index(name))
+            self._actions += 1
+            executed.append(name)
+            if self._is_over:
+                break
+        self._turns += 1
+        self._last = self._record(parsed, tuple(executed), reward)
+        return self._last
+
+    def format_response(self, actions: Sequence[str]) -> str:
+        """Write actions as the answer, with an empty think block where the prompt asks for one."""
+        if self.is_compact:
+            return f"<answer>{SEPARATOR.join(actions)}</answer>"
+        return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
+
+    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
+        """Return uniformly random actions, as many as a turn allows."""
+        return tuple(rng.choice(self.action_names) for _ in range(max(1, self._actions_of_turn)))
+
+    @property
+    def _actions_of_turn(self) -> int:
+        """Most actions that this turn can execute."""
+        return min(self.max_actions_per_turn, self.max_actions - self._actions)
+
+    def _record(self, parsed: ParsedActions, executed: tuple[str, ...], reward: float) -> Step:
+        success, ended = self._is_solved, self._is_over
+        out = self._turns >= self.max_turns or self._actions >= self.max_actions
+        has_failed = (ended or out) and not success
+        return Step(
+            self._observe(reward=reward, is_valid=parsed.is_valid),
+            reward=reward,
+            terminated=ended,
+            truncated=out and not ended,
+            success=success,
+            actions=executed,
+            is_valid=parsed.is_valid,
+            n_invalid=parsed.n_invalid,
+            n_over_limit=parsed.n_over_limit,
+            failure_class=self._failure(parsed) if has_failed else FailureClass.NONE,
+        )
+
+    def _failure(self, parsed: ParsedActions) -> FailureClass:
+        """Return why an episode that has ended is no success."""
+        if self._is_lost:
+            return FailureClass.LOST
+        return FailureClass.UNFINISHED if parsed.is_valid else FailureClass.MALFORMED
+
+    def _observe(self, *, reward: float | None, is_valid: bool) -> str:
+        if self.is_compact:
+            return self._compact_board()
+        return turn_text(
+            self._board(),
+            turn=self._turns + 1,
+            actions_left=self.max_actions - self._actions,
+            reward=reward,
+            valid=is_valid,
+        )
+
+    @abstractmethod
+    def _instruction(self) -> str:
+        """Return the rules in words, with what is needed to read the board."""
+
+    @abstractmethod
+    def _set_up(self, seed: int) -> None:
+        """Put the board of a seed up."""
+
+    @abstractmethod
+    def _move(self, action: int) -> float:
+        """Execute one action, an index into `action_names`, and return what it earns."""
+
+    @abstractmethod
+    def _board(self) -> str:
+        """Return the state as a natural prompt shows it."""
+
+    @abstractmethod
+    def _compact_board(self) -> str:
+        """Return the state as a compact prompt shows it: one symbol a cell, without breaks."""
+
+    @property
+    @abstractmethod
+    def _is_solved(self) -> bool:
+        """Whether the task is solved."""
+
+    @property
+    @abstractmethod
+    def _is_over(self) -> bool:
+        """Whether the game itself has ended."""
+
+    @property
+    @abstractmethod
+    def _is_lost(self) -> bool:
+        """Whether it is certain that no solution is left."""
+
+
+def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse a value that is none of those that are allowed.
+
+    Raises:
+        ValueError: It names key, value and choices.
+
+    """
+    if value not in allowed:
+        raise ValueError(f"{key} is {value!r}; choose one of {', '.join(allowed)}")
+
+
+def _repeated(last: Step) -> Step:
+    """Return the record of a step after the end: nothing moves and nothing is earned."""
+    return Step(
+        last.observation,
+        reward=0.0,
+        terminated=last.terminated,
+        truncated=last.truncated,
+        success=last.success,
+        failure_class=last.failure_class,
+    )

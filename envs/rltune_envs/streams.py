@@ -1,0 +1,15 @@
+"""Random numbers by name: a key is all that decides a stream, in every process and thread."""
+
+import hashlib
+import random
+
+
+def stream(key: str, *, n_bytes: int = 32) -> random.Random:
+    """Return the generator of random numbers that a key names.
+
+    Args:
+        key: Says what the numbers are for.
+        n_bytes: Leading bytes of the key's sha256 that seed it.
+
+    """
+    return random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:n_bytes]))

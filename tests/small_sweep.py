@@ -1,0 +1,58 @@
+"""A sweep small enough to train in seconds."""
+
+_SWEEP = """
+name: small
+title: Small
+question: Does it run?
+base: sokoban
+hold:
+  tracking.wandb: disabled
+  env.train_tasks: {train_tasks}
+  env.prompt: compact
+  policy.model: {policy}
+  rollout.groups: 2
+  rollout.group_size: 2
+  optim.mini_batch_size: 4
+  optim.micro_batch_size: 4
+  critic.warmup_steps: 1
+  gate.every: {gate_every}
+  gate.tasks: 4
+  gate.test_tasks: {test_tasks}
+  budget.steps: {steps}
+  checkpoint.every: {checkpoint_every}
+  loss.kl_type: k2
+  loss.entropy_coeff: 0.0
+  rollout_filter:
+    strategy: top_p
+    value: 1.0
+    mode: softmax
+    metric: reward_variance
+    type: largest
+    include_zero: true
+    on_drop: drop
+    loss_scaling: none
+axis:
+  key: loss.kl_loss_coef
+  values: {values}
+  control: 0.0
+  coupled:
+    - {{key: loss.use_kl_loss, rule: "value > 0", why: one switch}}
+seeds: {seeds}
+metric: {{name: heldout/reward_mean, mode: max}}
+profiles: {{default: laptop, allowed: [laptop]}}
+"""
+
+
+def small_sweep(
+    *,
+    policy,
+    steps=2,
+    gate_every=2,
+    checkpoint_every=3,
+    train_tasks=16,
+    test_tasks=2,
+    values="[0.0, 0.01, 0.1, 0.03]",
+    seeds="[0]",
+):
+    """Return the text of its file."""
+    return _SWEEP.format(**locals())
