@@ -97,7 +97,7 @@ def test_published_optimal_lengths_of_a_sample():
 @needs_shared
 @pytest.mark.slow
 @pytest.mark.skipif(
-    "RLTUNE_ALL_LEVELS" not in os.environ, reason="eight minutes; set RLTUNE_ALL_LEVELS=1"
+    "RLTUNE_ALL_LEVELS" not in os.environ, reason="minutes; set RLTUNE_ALL_LEVELS=1"
 )
 def test_all_published_optimal_lengths():
     rows = published()
