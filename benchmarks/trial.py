@@ -28,7 +28,7 @@ from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.loop import Job, train
 from rltune.trainer.tasks import env_maker, freeze_tasks
 
-PARTS = ("collect", "score", "update", "sync", "eval", "checkpoint")
+PARTS = ("collect", "score", "credit", "update", "sync", "eval", "checkpoint")
 
 
 def main() -> None:

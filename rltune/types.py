@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rltune_envs.base import GoldResponse
+
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -63,6 +65,14 @@ class TrialSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Distance:
+    """Exact distance to go around one response; None where no solution is left."""
+
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One model response and what led to it.
 
@@ -82,6 +92,8 @@ class Turn:
     n_invalid: int  # refused action names, or 1 when there was no answer; 0 when is_valid
     n_over_limit: int  # allowed action names beyond the limits, not executed
     fault: str = ""  # what failed outside the policy, in one line; empty when nothing did
+    distance: Distance | None = None  # to a solution; None where it was not measured
+    gold: GoldResponse | None = None  # of a perfect player, without golds in a dead end; likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +143,4 @@ class TrialResult:
     train_s: float
     total_s: float
     budget: Mapping[str, float] = field(default_factory=dict)  # rollouts, generated_tokens, ...
+    receipts: Mapping[str, float] = field(default_factory=dict)  # ig/*: means over all steps

@@ -22,6 +22,10 @@ hold:
   checkpoint.every: {checkpoint_every}
   loss.kl_type: k2
   loss.entropy_coeff: 0.0
+  loss.kl_target: null
+  attribution.kind: none
+  advantage.shaping: {{gtpo_beta: 0.0, hicra_alpha: 0.0}}
+  rollout_correction.kind: none
   rollout_filter:
     strategy: top_p
     value: 1.0

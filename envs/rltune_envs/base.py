@@ -83,6 +83,22 @@ class Task:
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GoldResponse:
+    """What a perfect player would say now; before + gold + after is a well-formed response.
+
+    Attributes:
+        before: Text up to the gold part, the response prefix left out.
+        golds: The gold part, in every form that is right.
+        after: Text after it.
+
+    """
+
+    before: str
+    golds: tuple[str, ...]
+    after: str
+
+
 class TextEnv(ABC):
     """A multi-turn text environment.
 
@@ -146,3 +162,28 @@ class TextEnv(ABC):
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`, as plain JSON values."""
         return {}
+
+    def distance_to_go(self) -> int | None:
+        """Return how far a perfect player has to go from here, limits and luck aside.
+
+        The unit is the environment's: actions, or what is still to be found out. 0 when the task
+        is solved, None when no solution is left.
+
+        Raises:
+            NotImplementedError: The environment does not know.
+            SearchLimitError: To find out would take too long.
+
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no distance to go")
+
+    def gold_response(self) -> GoldResponse | None:
+        """Return what a perfect player would say now.
+
+        None when there is nothing right to say: no solution is left, or the episode is over.
+
+        Raises:
+            NotImplementedError: The environment does not know.
+            SearchLimitError: To find out would take too long.
+
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no gold response")

@@ -6,8 +6,8 @@ what comes back. Bring your own environment and run
     check_env(lambda: MyEnv(size=6), seeds=range(64))
 
 The clauses are in `record_checks` (types and fields), `episode_checks` (what may change an
-episode), `response_checks` (bad and well-formed responses) and `skill_checks` (the expert, the
-random player, and their exact odds).
+episode), `response_checks` (bad and well-formed responses), `skill_checks` (the expert, the random
+player, and their exact odds) and `insight_checks` (the distance to go, and gold responses).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from rltune_envs.episode_checks import (
     check_task,
     check_threads,
 )
+from rltune_envs.insight_checks import check_insight
 from rltune_envs.response_checks import check_bad_responses, check_format
 from rltune_envs.skill_checks import check_expert, check_odds
 
@@ -37,6 +38,7 @@ _CHECKS = (
     check_bad_responses,
     check_format,
     check_expert,
+    check_insight,
 )
 
 

@@ -4,7 +4,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from rltune_envs.base import FailureClass, Step, TextEnv
+from rltune_envs.base import FailureClass, GoldResponse, Step, TextEnv
 from rltune_envs.grid_text import OBSERVATIONS, turn_text
 from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
 
@@ -71,7 +71,7 @@ class GridGame(TextEnv):
 
     def step(self, response: str) -> Step:
         """Execute the actions of one response, up to the first bad name and within the limits."""
-        if self._last is not None and (self._last.terminated or self._last.truncated):
+        if self._last is not None and self._has_ended:
             return _repeated(self._last)
         parsed = parse_actions(
             response,
@@ -97,6 +97,17 @@ class GridGame(TextEnv):
             return f"<answer>{SEPARATOR.join(actions)}</answer>"
         return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
 
+    def gold_response(self) -> GoldResponse | None:
+        """Return the actions of a perfect player in this turn; None when there are none."""
+        actions = () if self._has_ended else self.expert_actions() or ()
+        if not actions:
+            return None
+        actions = actions[: self._actions_of_turn]
+        text = self.format_response(actions).removeprefix(self.response_prefix)
+        before, tag, rest = text.rpartition("<answer>")
+        gold, end, after = rest.partition("</answer>")
+        return GoldResponse(before + tag, (gold,), end + after)
+
     def random_actions(self, rng: random.Random) -> tuple[str, ...]:
         """Return uniformly random actions, as many as a turn allows."""
         return tuple(rng.choice(self.action_names) for _ in range(max(1, self._actions_of_turn)))
@@ -105,6 +116,10 @@ class GridGame(TextEnv):
     def _actions_of_turn(self) -> int:
         """Most actions that this turn can execute."""
         return min(self.max_actions_per_turn, self.max_actions - self._actions)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._last is not None and (self._last.terminated or self._last.truncated)
 
     def _record(self, parsed: ParsedActions, executed: tuple[str, ...], reward: float) -> Step:
         success, ended = self._is_solved, self._is_over

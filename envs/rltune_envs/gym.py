@@ -7,7 +7,13 @@ Importing this module registers them. Gymnasium imports it by itself when a name
 import string
 from typing import Any
 
-import gymnasium  # noqa: TID253 - nothing else imports this module, and a class needs its base
+try:
+    import gymnasium  # here: nothing else imports this module, and a class needs its base
+except ModuleNotFoundError as error:
+    if error.name != "gymnasium":
+        raise
+    needed = "rltune_envs.gym needs gymnasium; install it: pip install 'rltune[gymnasium]'"
+    raise ModuleNotFoundError(needed, name=error.name) from error
 
 from rltune_envs.base import Step, TextEnv
 from rltune_envs.imports import load_object

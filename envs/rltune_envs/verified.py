@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import VerifierError
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
 from rltune_envs.streams import stream
@@ -133,6 +133,14 @@ class VerifiedEnv(TextEnv):
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`."""
         return self.env.gold(seed)
+
+    def distance_to_go(self) -> int | None:
+        """Return the environment's own."""
+        return self.env.distance_to_go()
+
+    def gold_response(self) -> GoldResponse | None:
+        """Return the environment's own."""
+        return self.env.gold_response()
 
     def _at_end(self, step: Step, penalty: float) -> Step:
         """Return the last step with the rubric's outcome in place of the environment's."""

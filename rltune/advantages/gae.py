@@ -57,7 +57,7 @@ def gae(
             sampled token is not finite, or a reward lies outside the mask (NaN there is padding).
 
     """
-    _check(rewards_NT, values_NT, mask_NT, gamma=gamma, lam=lam)
+    require_gae_inputs(rewards_NT, values_NT, mask_NT, gamma=gamma, lam=lam)
     rewards = at_least_float32(rewards_NT.detach()).where(mask_NT, 0)
     values = at_least_float32(values_NT.detach()).where(mask_NT, 0)
     next_value = torch.zeros_like(values[:, :1].sum(1))
@@ -75,9 +75,15 @@ def gae(
     return GaeResult(advantages_NT=advantages, returns_NT=advantages + values)
 
 
-def _check(
+def require_gae_inputs(
     rewards_NT: Tensor, values_NT: Tensor, mask_NT: Tensor, *, gamma: float, lam: float
 ) -> None:
+    """Raise unless `gae` can use these inputs.
+
+    Raises:
+        ValueError: As in `gae`.
+
+    """
     require_mask(mask_NT, name="mask_NT")
     require_same_shape(ndim=2, rewards_NT=rewards_NT, values_NT=values_NT, mask_NT=mask_NT)
     for name, number in (("gamma", gamma), ("lam", lam)):

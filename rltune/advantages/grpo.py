@@ -1,6 +1,6 @@
 """GRPO: group-relative advantages (arXiv 2402.03300), and Dr.GRPO (arXiv 2503.20783).
 
-A_i = (R_i - mean_g) / (std_g + eps),  std with ddof 1;  Dr.GRPO: A_i = R_i - mean_g
+A_i = (R_i - mean_g) / (std_g + eps);  Dr.GRPO, `grpo_center`: A_i = R_i - mean_g
 """
 
 from torch import Tensor
@@ -14,7 +14,9 @@ def grpo(
     group_N: Tensor,
     *,
     normalize_std: bool = True,
+    ddof: int = 1,
     eps: float = 1e-6,
+    min_std: float = 0.0,
     singleton: float = 0.0,
 ) -> Tensor:
     """Return one advantage per trajectory; exactly 0 in a group without spread.
@@ -25,8 +27,37 @@ def grpo(
     Args:
         rewards_N: Episode rewards.
         group_N: Group of each trajectory: equal integers share a task.
-        normalize_std: Divide by the group's sample standard deviation; False gives Dr.GRPO.
+        normalize_std: Divide by the group's standard deviation; False gives Dr.GRPO.
+        ddof: 1 for the sample standard deviation (GRPO), 0 for the population's (A2TGPO, ADCA and
+            reward records).
         eps: Added to the standard deviation.
+        min_std: A group whose standard deviation is at or below this is centred only, so that a
+            spread of rounding noise is not blown up to 1.
+        singleton: Advantage of a trajectory that is alone in its group.
+
+    Raises:
+        ValueError: Shapes differ, groups are not integers, a reward is not finite, `ddof` is
+            neither 0 nor 1, or `eps` or `min_std` is negative.
+
+    """
+    for name, number in (("eps", eps), ("min_std", min_std)):
+        if not number >= 0:
+            raise ValueError(f"{name} is {number!r}; it must be 0 or more.")
+    advantages_N = grpo_center(rewards_N, group_N)
+    if normalize_std:
+        std_N = group_std(rewards_N, group_N, ddof=ddof)
+        advantages_N = advantages_N / (std_N + eps).where(std_N > min_std, 1)
+    return advantages_N.where(group_sizes(group_N) > 1, singleton)
+
+
+def grpo_center(rewards_N: Tensor, group_N: Tensor, *, singleton: float = 0.0) -> Tensor:
+    """Return each reward minus its group's mean: textpolicy's baseline, and Dr.GRPO.
+
+    A_i = R_i - mean_g
+
+    Args:
+        rewards_N: Episode rewards.
+        group_N: Group of each trajectory: equal integers share a task.
         singleton: Advantage of a trajectory that is alone in its group.
 
     Raises:
@@ -36,10 +67,8 @@ def grpo(
     if not rewards_N.isfinite().all():
         bad = (~rewards_N.isfinite()).nonzero()[0].tolist()
         raise ValueError(f"rewards_N{bad} is not finite; mask the trajectory out before this.")
-    advantages_N = rewards_N - group_mean(rewards_N, group_N)
-    if normalize_std:
-        advantages_N = advantages_N / (group_std(rewards_N, group_N, ddof=1) + eps)
-    return advantages_N.where(group_sizes(group_N) > 1, singleton)
+    centred_N = rewards_N - group_mean(rewards_N, group_N)
+    return centred_N.where(group_sizes(group_N) > 1, singleton)
 
 
 def broadcast(advantages_N: Tensor, mask_NT: Tensor) -> Tensor:

@@ -79,6 +79,7 @@ app.command(
         "rltune play sokoban",
         "rltune play multihop_qa --solver --seed 7",
         "rltune play sokoban --policy tiny --tasks 20",
+        "rltune play sweeps/frozenlake_slip.yaml --set success_rate=0.8",
     )
 )(play)
 app.command(

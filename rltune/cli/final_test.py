@@ -1,6 +1,7 @@
 """`rltune test`: the last measurement of a trial, on tasks that nothing was chosen by."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,6 +80,8 @@ def paragraph(record: dict[str, Any]) -> str:
         said.append(f"Means: {means}.")
     if record["fault_count"]:
         said.append(f"{record['fault_count']} more episodes had a fault and do not count.")
+    if not record.get("code", {}).get("is_of_trial", True):
+        said.append("It was trained with other code or packages than it was tested with.")
     looks = record["looks"]
     if looks == 1:
         said.append("This trial's test tasks were looked at once.")
@@ -161,19 +164,38 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
     from rltune.trainer.final_test import TestJob, read_manifest
-    from rltune.trainer.tasks import env_maker
+    from rltune.trainer.tasks import env_maker, user_sources
 
-    origin = read_json(trial.provenance)
-    digest = str(origin.get("manifest_sha256")) if isinstance(origin, dict) else ""
-    manifest = read_manifest(trial.path.parents[1], digest)
+    found = read_json(trial.provenance)
+    origin = found if isinstance(found, dict) else {}
+    manifest = read_manifest(trial.path.parents[1], str(origin.get("manifest_sha256", "")))
     base = Path.cwd()
     set_threads(config.resources.threads)
+    device = device_of(config)
     return TestJob(
         trial=trial,
         config=config,
         config_hash=trial.read_spec().config_hash,
         manifest=manifest,
         make_env=env_maker(config.env, config.reward, base),
-        policy=policy_of(config, base, device=device_of(config)),
+        policy=policy_of(config, base, device=device),
         make_engine=lambda policy: TorchEngine(policy.decoder()),
+        code=_code(origin, device=device, own=user_sources(config, base)),
     )
+
+
+def _code(origin: Mapping[str, Any], *, device: str, own: Mapping[str, str]) -> dict[str, Any]:
+    """Return what tests, and whether the last attempt of the trial ran the same.
+
+    Args:
+        origin: The trial's provenance.
+        device: The torch device that tests; another one than trained is no other code.
+        own: Modules of a person's own env or reward -> digest.
+
+    """
+    from rltune.runner.provenance import code_state, device_name, versions
+
+    same = {"versions": versions(), "user_sources": dict(own)}
+    code = {**asdict(code_state()), **same, "device": device_name(device)}
+    is_of_trial = all(origin.get(key) == code[key] for key in ("source_sha256", *same))
+    return {**code, "is_of_trial": is_of_trial}

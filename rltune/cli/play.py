@@ -1,6 +1,6 @@
 """`rltune play`: an environment in the terminal, for a person, its solver, or a policy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,16 +8,18 @@ import typer
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from rltune.spec.schema_env import Env
-
-_NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
+    from rltune.cli.play_config import Chosen
+    from rltune_envs.base import TextEnv
 
 
 def play(
     env: Annotated[
         str,
         typer.Argument(
-            metavar="ENV", help="sokoban, frozen_lake or multihop_qa.", show_default=False
+            metavar="ENV",
+            help="sokoban, frozen_lake or multihop_qa; a sweep file (its control is played); or "
+            "my_pkg.my_mod:MyEnv.",
+            show_default=False,
         ),
     ],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first task.")] = 0,
@@ -25,8 +27,11 @@ def play(
         int, typer.Option("--tasks", min=1, help="How many tasks, of this seed and the next ones.")
     ] = 1,
     prompt: Annotated[
-        str, typer.Option("--prompt", metavar="NAME", help="What is shown: compact or natural.")
-    ] = "compact",
+        str | None,
+        typer.Option(
+            "--prompt", metavar="NAME", help="compact or natural [compact; of a sweep, its own]."
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,46 +41,74 @@ def play(
     solver: Annotated[bool, typer.Option("--solver", help="Watch a perfect player.")] = False,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", metavar="tiny|FOLDER", help="Watch a policy; tiny in its school."),
+        typer.Option(
+            "--policy",
+            metavar="tiny|FOLDER",
+            help="Watch a policy; tiny on the tasks that it was schooled on.",
+        ),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0.0, help="Of the policy [1.0]; 0: greedy.")
+        float | None,
+        typer.Option(
+            "--temperature", min=0.0, help="Of the policy [1.0; of a sweep, its own]; 0: greedy."
+        ),
     ] = None,
 ) -> None:
     """Play an environment by hand: action words a line, such as `Up Left`; q ends it."""
+    from rltune.cli.play_config import choose
     from rltune_envs.errors import EnvError
 
     if solver and policy is not None:
         raise InputError(Problem("--solver, --policy", "both were given.", action="Give one."))
     if temperature is not None and policy is None:
         raise InputError(Problem("--temperature", "only a policy samples.", action="Add --policy."))
-    config = _env_config(env, prompt, overrides or [], defaults=_schooling(env, policy))
+    chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=_schooling(env, policy))
+    made = _made(chosen)
     try:
         _play_all(
-            config,
+            chosen,
+            made,
             range(seed, seed + tasks),
             policy=policy,
-            temperature=1.0 if temperature is None else temperature,
+            temperature=temperature,
             is_solver=solver,
         )
-    except (EnvError, ValueError) as error:
-        raise InputError(f"env {env}: {' '.join(str(error).split())}") from error
+    except EnvError as error:
+        raise _refused(error) from error
+
+
+def _made(chosen: "Chosen") -> "TextEnv":
+    """Return the environment."""
+    from rltune.trainer.tasks import env_maker
+    from rltune_envs.errors import EnvError
+
+    try:
+        return env_maker(chosen.env, chosen.reward)()
+    except (EnvError, ValueError, TypeError) as error:  # of the class: its arguments
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> InputError:
+    return InputError(f"ENV: {' '.join(str(error).split())}")
 
 
 def _play_all(
-    config: "Env", seeds: range, *, policy: str | None, temperature: float, is_solver: bool
+    chosen: "Chosen",
+    env: "TextEnv",
+    seeds: range,
+    *,
+    policy: str | None,
+    temperature: float | None,
+    is_solver: bool,
 ) -> None:
     """Play the tasks until the last one, or until the person has had enough."""
     from rltune.cli.play_screen import closing
     from rltune.cli.players import Person, Player, Solver, play_by_turns
-    from rltune.trainer.tasks import env_maker
 
-    make_env = env_maker(config)
-    env = make_env()
     if policy is not None:
         from rltune.cli.play_policy import Watcher
 
-        watcher = Watcher(config, policy, temperature=temperature, make_env=make_env)
+        watcher = Watcher(chosen, policy, temperature=temperature, env=env)
         outcomes = [watcher.play(seed) for seed in seeds]
     else:
         player: Player = Solver() if is_solver else Person()
@@ -96,51 +129,3 @@ def _schooling(kind: str, policy: str | None) -> Mapping[str, Any]:
     from rltune.spec.taught import TAUGHT_ENVS
 
     return TAUGHT_ENVS.get(kind, {})
-
-
-def _env_config(
-    kind: str, prompt: str, overrides: Sequence[str], *, defaults: Mapping[str, Any]
-) -> "Env":
-    """Return an env section: the keys that were set over the defaults.
-
-    Raises:
-        InputError: There is no such kind, key or value; all such are named.
-
-    """
-    from pydantic import ValidationError
-
-    from rltune.spec.keys import did_you_mean
-    from rltune.spec.problems import problems_from
-    from rltune.spec.schema_env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
-    from rltune.spec.yamlfile import parse_value
-
-    models: dict[str, type[Env]] = {
-        "sokoban": SokobanConfig, "frozen_lake": FrozenLakeConfig, "multihop_qa": MultihopQaConfig,
-    }  # fmt: skip
-    if kind not in models:
-        allowed = f"Choose one of {', '.join(models)}."
-        hint = did_you_mean(kind, models)
-        raise InputError(Problem("ENV", f"{kind!r} is not an environment.", allowed, hint))
-    model = models[kind]
-    keys = [name for name in model.model_fields if name not in _NOT_SET]
-    section: dict[str, Any] = {"kind": kind, "prompt": prompt, **defaults}
-    problems = []
-    for text in overrides:
-        given, equals, value = text.partition("=")
-        key = given.removeprefix("env.")
-        if not equals or key not in keys:
-            what = "is not of the form KEY=VALUE." if not equals else f"{kind} has no such key."
-            allowed = f"Its keys are {', '.join(keys)}."
-            problems.append(Problem(f"--set {text}", what, allowed, did_you_mean(key, keys)))
-            continue
-        try:
-            section[key] = parse_value(value)
-        except Exception as error:  # whatever the YAML reader says
-            raise InputError(Problem(f"--set {text}", f"{value!r} is not a YAML value.")) from error
-    if problems:
-        raise InputError(problems)
-    try:
-        return model.model_validate(section)
-    except ValidationError as error:
-        found = problems_from(error, model, lambda path: ".".join(("env", *map(str, path))))
-        raise InputError(list(found)) from error

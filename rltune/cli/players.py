@@ -2,12 +2,15 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Protocol
 
 import typer
 
-from rltune.cli.play_screen import Outcome, drawn, ending, opening, turn_line
-from rltune_envs.base import Step, TextEnv
+from rltune.cli.play_screen import Outcome, ending, inner, opening, turn
+from rltune_envs.base import FailureClass, Step, TextEnv
+from rltune_envs.multihop_qa import MultihopQaEnv
+from rltune_envs.parse import SEPARATOR
 
 _QUIT = ("q", "quit")
 _SEPARATORS = re.compile(r"[\s,;|]+")
@@ -86,24 +89,39 @@ def response_of(env: TextEnv, line: str) -> str | None:
     """
     if line.startswith("<"):
         return line
-    names: tuple[str, ...] | None = getattr(env, "action_names", None)
-    if names is not None:
-        known = {name.lower(): name for name in names}
-        words = [known.get(word.lower()) for word in _SEPARATORS.split(line) if word]
-        found = [word for word in words if word is not None]
-        return env.format_response(found) if found and len(found) == len(words) else None
-    kind, _, text = line.partition(":")
+    actions = _actions(inner(env), line)
     try:
-        return env.format_response([f"{kind.strip().lower()}: {text.strip()}"])
+        return env.format_response(actions) if actions else None
     except ValueError:
         return None
 
 
+def _actions(env: TextEnv, line: str) -> list[str]:
+    """Return the actions that a line names; none where a word of it is no action."""
+    if isinstance(env, MultihopQaEnv):
+        kind, _, text = line.partition(":")
+        return [f"{kind.strip().lower()}: {text.strip()}"]
+    names = _names(env)
+    if names is None:
+        return [part.strip() for part in line.split(SEPARATOR) if part.strip()]
+    known = {name.lower(): name for name in names}
+    words = [word.lower() for word in _SEPARATORS.split(line) if word]
+    return [known[word] for word in words] if known.keys() >= set(words) else []
+
+
+def _names(env: TextEnv) -> Sequence[str] | None:
+    """Return the names of an env's actions; None where it has no list of them."""
+    return getattr(env, "action_names", None)
+
+
 def hint(env: TextEnv) -> str:
     """Return what may be typed."""
-    names: tuple[str, ...] | None = getattr(env, "action_names", None)
-    if names is None:
+    game = inner(env)
+    if isinstance(game, MultihopQaEnv):
         return "Type `search: words`, `answer: words`, or q to stop."
+    names = _names(game)
+    if names is None:
+        return f"Type an action, several with {SEPARATOR} between, or q to stop."
     return f"Type one or more of {', '.join(names)}, or q to stop."
 
 
@@ -112,32 +130,42 @@ def play_by_turns(env: TextEnv, seed: int, player: Player) -> Outcome | None:
 
     A solver that sees no solution ends the task: it counts as not solved.
     """
-    typer.echo(opening(env, seed, env.reset(seed=seed)))
+    typer.echo(f"{opening(env, seed, env.reset(seed=seed))}\n")
     if isinstance(player, Person):
-        typer.echo(f"\n{hint(env)}")
-    rewards: list[float] = []
-    step: Step | None = None
-    while step is None or not (step.terminated or step.truncated):
+        typer.echo(hint(env))
+    steps: list[Step] = []
+    while not is_over(steps):
         response = player.respond(env)
         if response is None:
             break
-        step = env.step(response)
-        rewards.append(step.reward)
-        did = turn_line(step.actions, reward=step.reward, is_valid=step.is_valid, fault=step.fault)
-        typer.echo(f"{did}\n{drawn(env, step.observation)}".rstrip() + "\n")
-    if player.has_left:
-        return None
-    failure = step.failure_class.value if step is not None else "none"
-    success = step is not None and step.success
-    typer.echo(
-        ending(
-            env,
-            seed,
-            success=success,
-            failure_class=failure,
-            reward=sum(rewards),
-            turns=len(rewards),
-            auxiliary=step.auxiliary if step is not None else {},
-        )
-    )
-    return Outcome(seed, success, failure)
+        steps.append(env.step(response))
+        typer.echo(turn(env, steps[-1]))
+    return None if player.has_left else finish(env, seed, steps)
+
+
+def is_over(steps: Sequence[Step]) -> bool:
+    """Tell whether the last step ended the episode."""
+    return bool(steps) and (steps[-1].terminated or steps[-1].truncated)
+
+
+def finish(
+    env: TextEnv, seed: int, steps: Sequence[Step], *, failure_class: str | None = None
+) -> Outcome:
+    """Print and return how an episode ended; one with a fault in any turn does not count.
+
+    Args:
+        env: What was played.
+        seed: Of the task.
+        steps: All of the episode.
+        failure_class: Why it is no success; None where the steps alone tell.
+
+    """
+    last = steps[-1] if steps else None
+    if failure_class is None:
+        failure_class = FailureClass.NONE if last is None else last.failure_class
+    if any(step.fault for step in steps):
+        failure_class = FailureClass.FAULT
+    outcome = Outcome(seed, last is not None and last.success, FailureClass(failure_class).value)
+    reward, auxiliary = sum(step.reward for step in steps), last.auxiliary if last else {}
+    typer.echo(ending(env, outcome, reward=reward, turns=len(steps), auxiliary=auxiliary))
+    return outcome

@@ -99,7 +99,7 @@ def full_kl(logits: Tensor, ref_logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveKl:
-    """State of the adaptive KL coefficient; belongs in the checkpoint.
+    """State of the adaptive KL coefficient; belongs in the checkpoint, as JSON.
 
     Attributes:
         coef: What the KL term is multiplied by.
@@ -121,15 +121,24 @@ def update_adaptive_kl(
         kl: Mean KL of the step's batch.
         target: KL at which the coefficient stays; > 0.
         horizon: Samples over which the coefficient may change by a share of `band`; > 0.
-        n: Samples in the step.
-        band: Largest relative error that counts.
+        n: Samples in the step; >= 0.
+        band: Largest relative error that counts; >= 0.
 
     Raises:
-        ValueError: `target` or `horizon` is not positive, or `kl` is not a number.
+        ValueError: `target` or `horizon` is not positive, `n` or `band` is negative, `kl` is not a
+            number, or `band * n / horizon` is 1 or more: one step could then take the coefficient
+            to 0, where it stays, or below.
 
     """
     if not (target > 0 and horizon > 0):
         raise ValueError(f"target {target!r} and horizon {horizon!r} must be positive.")
+    if not (n >= 0 and band >= 0):
+        raise ValueError(f"n {n!r} and band {band!r} must be 0 or more.")
+    if not band * n / horizon < 1:
+        raise ValueError(
+            f"horizon is {horizon!r} with n {n!r} and band {band!r}; one step could take the "
+            f"coefficient to 0 or below. Give a horizon above {band * n:g}."
+        )
     if kl != kl:
         raise ValueError("kl is NaN; the coefficient would be lost. Stop the trial as diverged.")
     error = min(max(kl / target - 1, -band), band)

@@ -68,7 +68,8 @@ def ppo_loss(
         advantages_BT=advantages_BT,
         mask_BT=mask_BT,
     )
-    _check_clips(clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip)
+    require_clips(clip_low=clip_low, clip_high=clip_high)
+    _require_dual_clip(dual_clip)
     # Dropped before any arithmetic, so that a NaN outside the mask reaches no gradient either.
     logp = at_least_float32(logp_BT).where(mask_BT, 0)
     old_logp = at_least_float32(old_logp_BT.detach()).where(mask_BT, 0)
@@ -91,11 +92,20 @@ def ppo_loss(
     return PolicyLoss(per_token_BT=loss.where(mask_BT, 0), sums=sums)
 
 
-def _check_clips(*, clip_low: float, clip_high: float, dual_clip: float | None) -> None:
+def require_clips(*, clip_low: float, clip_high: float) -> None:
+    """Raise unless the bounds 1 - clip_low and 1 + clip_high stand around 1, the lower above 0.
+
+    Raises:
+        ValueError: `clip_low` is not in [0, 1), or `clip_high` is negative.
+
+    """
     if not 0 <= clip_low < 1:
         raise ValueError(f"clip_low is {clip_low!r}; it must lie in [0, 1).")
     if not clip_high >= 0:
         raise ValueError(f"clip_high is {clip_high!r}; it must be >= 0.")
+
+
+def _require_dual_clip(dual_clip: float | None) -> None:
     if dual_clip is not None and not dual_clip > 1:
         raise ValueError(
             f"dual_clip is {dual_clip!r}; it must be above 1, or None to switch it off."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 
 from rltune.report.cost import Measured, TrialCost, trial_cost
+from rltune.report.pilot import PILOT_STEPS, same_selection
 from rltune.report.render import duration, grid, indent, line, plural, quantity, size
 from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.load import LoadedSweep
@@ -42,6 +43,7 @@ def plan_view(plan: Plan) -> RenderableType:
         line("Cost of all trials, at most", "bold"),
         indent(_costs(plan)),
         line(),
+        *_pilot(plan.loaded),
         line("Config of every trial, the keys above aside", "bold"),
         *(indent(line(text)) for text in _shared(plan.specs)),
     )
@@ -102,6 +104,21 @@ def _time_row(plan: Plan) -> tuple[str, str, str]:
     if len(known) < len(plan.costs):
         source += f"; {len(plan.costs) - len(known)} trials were not measured"
     return "time", duration(sum(known)), source
+
+
+def _pilot(loaded: LoadedSweep) -> Iterator[RenderableType]:
+    """Yield what a moving filter does to pilot batches, where several conditions are one."""
+    configs = {condition.label: condition.config for condition in loaded.conditions}
+    flat = [flatten(config) for config in configs.values()]
+    keys = [key for key in flat[0] if key.startswith("rollout_filter.")]
+    if all(own.get(key) == flat[0][key] for own in flat for key in keys):
+        return
+    for labels in same_selection(configs):
+        text = f"warning: {', '.join(labels)} keep the same groups in all of {PILOT_STEPS} pilot "
+        text += "batches: they are one condition under several names. Choose values further apart, "
+        text += "or rollout_filter.strategy: top_k, which counts groups."
+        yield line(text, "yellow")
+        yield line()
 
 
 def _shared(specs: Sequence[TrialSpec]) -> Iterator[str]:

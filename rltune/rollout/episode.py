@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
-from rltune.types import Episode, StopReason, Turn
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune.types import Distance, Episode, StopReason, Turn
+from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.errors import SearchLimitError
 
 
 class Renderer(Protocol):
@@ -40,6 +41,23 @@ class Slot:
     seed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What is measured of an environment around each response, beyond what it returns.
+
+    Attributes:
+        distance: The exact distance to go; costs a search where the environment has no table.
+        gold: What a perfect player would say.
+
+    """
+
+    distance: bool = False
+    gold: bool = False
+
+
+_UNKNOWN = -1  # a distance that takes too long to find out
+
+
 @dataclass(slots=True)
 class _Play:
     """An episode that is under way."""
@@ -48,6 +66,7 @@ class _Play:
     env: TextEnv
     observation: str
     prompt_ids: list[int]
+    probes: Probes
     context: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     last: Step | None = None
@@ -66,13 +85,15 @@ def play(
     renderer: Renderer,
     engine: Engine,
     params: SamplingParams,
+    probes: Probes | None = None,
 ) -> list[Episode]:
     """Play all slots to their end, turn by turn in one batch; return episodes in slot order.
 
     Parsing happens on decoded text and decides only what the environment does: the ids that were
     sampled stay in the episode as they are, whatever the text was worth.
     """
-    plays = [_start(slot, make_env(), renderer) for slot in slots]
+    probes = probes or Probes()
+    plays = [_start(slot, make_env(), renderer, probes) for slot in slots]
     while live := [index for index, play in enumerate(plays) if not play.is_over]:
         requests = [
             Request(
@@ -85,10 +106,10 @@ def play(
     return [_finish(play) for play in plays]
 
 
-def _start(slot: Slot, env: TextEnv, renderer: Renderer) -> _Play:
+def _start(slot: Slot, env: TextEnv, renderer: Renderer, probes: Probes) -> _Play:
     observation = env.reset(seed=slot.task.seed)
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
-    return _Play(slot, env, observation, prompt)
+    return _Play(slot, env, observation, prompt, probes)
 
 
 def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
@@ -96,7 +117,8 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
         play.is_out_of_context = True
         return
     response = play.env.response_prefix + renderer.decode(completion.token_ids)
-    step = play.env.step(response)
+    gold = _gold(play)
+    step, distance = _step(play, response)
     play.turns.append(
         Turn(
             prompt_ids=tuple(play.prompt_ids),
@@ -111,6 +133,8 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             n_invalid=step.n_invalid,
             n_over_limit=step.n_over_limit,
             fault=step.fault,
+            distance=distance,
+            gold=gold,
         )
     )
     play.context += [*play.prompt_ids, *completion.token_ids]
@@ -122,6 +146,35 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             play.env.response_prefix,
             is_ended=completion.stop_reason is StopReason.STOP,
         )
+
+
+def _gold(play: _Play) -> GoldResponse | None:
+    """Return what a perfect player would say; None where it is not asked for or takes too long."""
+    if not play.probes.gold:
+        return None
+    try:
+        return play.env.gold_response() or GoldResponse("", (), "")
+    except SearchLimitError:
+        return None
+
+
+def _step(play: _Play, response: str) -> tuple[Step, Distance | None]:
+    """Step, and return the distances around it; None likewise."""
+    if not play.probes.distance:
+        return play.env.step(response), None
+    before = _distance(play.env)
+    step = play.env.step(response)
+    after = _distance(play.env)
+    if _UNKNOWN in (before, after):
+        return step, None
+    return step, Distance(before, after)
+
+
+def _distance(env: TextEnv) -> int | None:
+    try:
+        return env.distance_to_go()
+    except SearchLimitError:
+        return _UNKNOWN
 
 
 def _finish(play: _Play) -> Episode:

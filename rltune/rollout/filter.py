@@ -1,4 +1,4 @@
-"""Which groups of a step are trained on, chosen by the spread of their rewards. Numpy, no torch.
+"""Which groups of a step are trained on, chosen by a score of each. Numpy, no torch.
 
 A group whose rollouts all earn the same teaches nothing; the filter (RAGEN-2, arXiv 2604.06268)
 keeps the groups that spread most. Whole groups are kept or dropped.
@@ -22,11 +22,20 @@ def _variance(rewards_GM: Floats, ddof: int) -> Floats:
     return np.asarray(np.var(rewards_GM, axis=1, ddof=ddof), dtype=np.float64)
 
 
+def _mean(values_GM: Floats, ddof: int) -> Floats:
+    return np.asarray(np.mean(values_GM, axis=1), dtype=np.float64)
+
+
 # `reward_variance` is a standard deviation: the literature's name, kept so that numbers compare.
 # `reward_variance_mass` is the variance itself.
-METRICS: dict[str, Callable[[Floats, int], Floats]] = {
+SPREADS: dict[str, Callable[[Floats, int], Floats]] = {
     "reward_variance": _std,
     "reward_variance_mass": _variance,
+}
+METRICS: dict[str, Callable[[Floats, int], Floats]] = {
+    **SPREADS,
+    "entropy": _mean,
+    "length": _mean,
 }
 STRATEGIES = ("top_p", "top_k", "top_k_abs", "min_p")
 MODES = ("softmax", "mass")
@@ -38,42 +47,46 @@ _SCALINGS: dict[str, Callable[[float], float]] = {
 }
 
 
-def group_scores(rewards_GM: npt.ArrayLike, *, metric: str, ddof: int = 1) -> Floats:
-    """Return the spread of each group's rewards.
+def group_scores(values_GM: npt.ArrayLike, *, metric: str, ddof: int = 1) -> Floats:
+    """Return the score of each group.
 
     reward_variance       std_g = sqrt(sum_m (R - mean_g)^2 / (M - ddof))
     reward_variance_mass  std_g^2; with `select_groups(mode="mass")` the share of variance
+    entropy, length       mean_g of what the episodes have of it
 
     Args:
-        rewards_GM: Episode rewards, a row per group.
+        values_GM: What the metric is about, a row per group: rewards, mean surprisals, lengths.
         metric: One of `METRICS`.
-        ddof: 1 for the sample, 0 for the population statistic.
+        ddof: 1 for the sample, 0 for the population spread; unused by a mean.
 
     Raises:
-        ValueError: The metric is unknown, a reward is not finite, or the groups have one member.
+        ValueError: The metric is unknown, a value is not finite, or there is no spread because the
+            groups have one member.
 
     """
-    rewards = np.asarray(rewards_GM, dtype=np.float64)
+    values = np.asarray(values_GM, dtype=np.float64)
     _require_choice("metric", metric, METRICS)
-    if rewards.ndim != 2:
-        raise ValueError(f"rewards_GM has shape {rewards.shape}; expected (groups, members).")
+    if values.ndim != 2:
+        raise ValueError(f"values_GM has shape {values.shape}; expected (groups, members).")
     if ddof not in (0, 1):
         raise ValueError(f"ddof is {ddof!r}; choose 0 (population) or 1 (sample).")
-    if rewards.shape[1] < 2:
+    if metric in SPREADS and values.shape[1] < 2:
         raise ValueError(
-            f"the rollout filter needs at least 2 rollouts per group, got {rewards.shape[1]}: one "
+            f"the rollout filter needs at least 2 rollouts per group, got {values.shape[1]}: one "
             "reward has no spread. Raise rollout.group_size, or switch the filter off with "
             "rollout_filter.value: 1.0 and rollout_filter.include_zero: true."
         )
-    if not np.isfinite(rewards).all():
-        group, member = np.argwhere(~np.isfinite(rewards))[0]
+    if not np.isfinite(values).all():
+        group, member = np.argwhere(~np.isfinite(values))[0]
         raise ValueError(
-            f"reward {rewards[group, member]} of group {group}, member {member} is not finite; "
+            f"{metric}: {values[group, member]} of group {group}, member {member} is not finite; "
             "check the env or verifier."
         )
-    scores = METRICS[metric](rewards, ddof)
+    scores = METRICS[metric](values, ddof)
+    if metric not in SPREADS:
+        return scores
     # Equal rewards have no spread, whatever the rounding of their mean says.
-    return np.where(rewards.min(axis=1) == rewards.max(axis=1), 0.0, scores)
+    return np.where(values.min(axis=1) == values.max(axis=1), 0.0, scores)
 
 
 def select_groups(

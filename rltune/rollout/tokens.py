@@ -1,7 +1,7 @@
 """Episodes as padded arrays: what the policy sampled, where, and what it earned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,11 @@ class TokenBatch:
         turn_ids_NT: Turn index of each sampled token, -1 elsewhere.
         rollout_logprobs_NT: What the engine reported when it sampled; 0 elsewhere.
         rewards_NT: The episode's reward on its last sampled token.
+        turn_rewards_NT: Each turn's reward on its last sampled token.
         rewards_N: The episode's reward.
+        success_N: Whether the episode is a success: the one threshold that all credit goes by.
         group_N: Prompt index; equal values form a group.
+        episode_N: Index of the episode in the step.
         is_sound_N: False for an episode with a fault: it teaches nothing, and the others' rewards
             are compared without it.
 
@@ -33,8 +36,11 @@ class TokenBatch:
     turn_ids_NT: NDArray[np.int64]
     rollout_logprobs_NT: NDArray[np.float32]
     rewards_NT: NDArray[np.float32]
+    turn_rewards_NT: NDArray[np.float32]
     rewards_N: NDArray[np.float32]
+    success_N: NDArray[np.bool_]
     group_N: NDArray[np.int64]
+    episode_N: NDArray[np.int64]
     is_sound_N: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -44,15 +50,9 @@ class TokenBatch:
     def rows(self, index: NDArray[np.int64]) -> "TokenBatch":
         """Return the given rows, in their order, cut to their own longest length."""
         width = int(self.lengths_N[index].max(initial=1))
+        columns = {field.name: getattr(self, field.name)[index] for field in fields(self)}
         return TokenBatch(
-            self.ids_NT[index, :width],
-            self.action_mask_NT[index, :width],
-            self.turn_ids_NT[index, :width],
-            self.rollout_logprobs_NT[index, :width],
-            self.rewards_NT[index, :width],
-            self.rewards_N[index],
-            self.group_N[index],
-            self.is_sound_N[index],
+            **{name: x[:, :width] if name.endswith("_NT") else x for name, x in columns.items()}
         )
 
     @property
@@ -76,6 +76,7 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
     turn_ids = np.full((n, width), -1, dtype=np.int64)
     logprobs = np.zeros((n, width), dtype=np.float32)
     rewards_NT = np.zeros((n, width), dtype=np.float32)
+    turn_rewards_NT = np.zeros((n, width), dtype=np.float32)
     for row, episode in enumerate(episodes):
         end = 0
         for index, turn in enumerate(episode.turns):
@@ -87,17 +88,21 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
                 mask[row, start:end] = True
                 turn_ids[row, start:end] = index
                 logprobs[row, start:end] = turn.logprobs
+                turn_rewards_NT[row, end - 1] = turn.reward
         if end and not episode.fault:
             rewards_NT[row, end - 1] = episode.reward
     return TokenBatch(
-        ids,
-        mask,
-        turn_ids,
-        logprobs,
-        rewards_NT,
-        np.array([episode.reward for episode in episodes], dtype=np.float32),
-        np.array([episode.group for episode in episodes], dtype=np.int64),
-        np.array([not episode.fault for episode in episodes], dtype=np.bool_),
+        ids_NT=ids,
+        action_mask_NT=mask,
+        turn_ids_NT=turn_ids,
+        rollout_logprobs_NT=logprobs,
+        rewards_NT=rewards_NT,
+        turn_rewards_NT=turn_rewards_NT,
+        rewards_N=np.array([episode.reward for episode in episodes], dtype=np.float32),
+        success_N=np.array([episode.success for episode in episodes], dtype=np.bool_),
+        group_N=np.array([episode.group for episode in episodes], dtype=np.int64),
+        episode_N=np.arange(n, dtype=np.int64),
+        is_sound_N=np.array([not episode.fault for episode in episodes], dtype=np.bool_),
     )
 
 

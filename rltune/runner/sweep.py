@@ -21,7 +21,7 @@ from rltune.spec.findings import ComparabilityReport
 from rltune.spec.load import LoadedSweep
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
-from rltune.trainer.preflight import require_usable
+from rltune.trainer.preflight import require_judge, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def run_sweep(
     require_comparable(report, request)
     base = Path.cwd()
     require_usable(request.loaded, base)
+    require_judge(request.loaded)
     specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
     with take_driver_lock(run.lock, argv=request.argv):

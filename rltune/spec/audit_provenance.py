@@ -37,7 +37,7 @@ DEPENDS_ON = {
     "threads": ("resources.threads",),
     "weights_sha256": ("policy.model", "policy.dtype", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
-    "user_sources": ("env.kind", "env.factory", "reward"),
+    "user_sources": ("env.kind", "env.factory", "reward", "advantage.estimator"),
 }
 """Provenance field -> config keys that change it; an axis over them is compared per value.
 

@@ -16,9 +16,10 @@ from rltune.spec.findings import (
 )
 from rltune.spec.hidden_axes import hidden_axes
 from rltune.spec.identity import diff_configs, flatten, identity_view, same_value
+from rltune.spec.inert import inert_keys
 from rltune.spec.isolation import check_conditions
 from rltune.spec.keys import overlaps
-from rltune.spec.knobs import KNOBS, budget, inert_keys
+from rltune.spec.knobs import KNOBS, budget
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
 from rltune.spec.protocol import check_protocol
@@ -114,8 +115,8 @@ def check_distinct(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding
     """Yield S6: two conditions that are one run, also when they differ in inert keys only."""
     for (a, left), (b, right) in combinations(configs.items(), 2):
         differing = diff_configs(identity_view(left), identity_view(right))
-        # What makes a key inert is never inert itself, so both sides have the same inert keys
-        # whenever everything that differs is inert in one of them.
+        # What makes a key inert is inert itself only where that key is in any case, so both sides
+        # have the same inert keys whenever everything that differs is inert in one of them.
         reasons = {key: why for key, why in inert_keys(left).items() if key in differing}
         if len(reasons) < len(differing):
             continue

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten
-from rltune.spec.knobs import filter_is_on
+from rltune.spec.inert import filter_is_on
 from rltune.spec.records import TrialRecord
 
 COUNTERS = ("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps")

@@ -1,45 +1,27 @@
 """What two keys of a trial config must satisfy together, each with what to do instead."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING
 
-from pydantic_core import PydanticCustomError
-
+from rltune.spec.credit_checks import (
+    GROUP_KINDS,
+    attribution_violations,
+    planning_violations,
+    turn_clip_violations,
+)
 from rltune.spec.taught import TAUGHT_ENVS
+from rltune.spec.violations import Violation, refuse
 
 if TYPE_CHECKING:
-    from rltune.spec.schema import (
-        Advantage,
-        LossConfig,
-        OptimConfig,
-        PolicyConfig,
-        RolloutConfig,
-        RolloutFilterConfig,
-    )
+    from rltune.spec.schema import LossConfig, OptimConfig, PolicyConfig
+    from rltune.spec.schema_advantage import Advantage
     from rltune.spec.schema_env import Env
-
-VIOLATION = "rltune_violation"
-"""Type of the pydantic error that carries violations in its context."""
+    from rltune.spec.schema_rollout import RolloutConfig, RolloutFilterConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One broken rule: at which key (relative to the checked section), and what to do."""
-
-    key: str
-    what: str
-    action: str
-
-
-def refuse(violations: Sequence[Violation]) -> None:
-    """Raise one pydantic error that carries all violations; do nothing without any."""
-    if violations:
-        text = " ".join(f"{violation.what} {violation.action}" for violation in violations)
-        raise PydanticCustomError(
-            VIOLATION, "{text}", {"text": text, "violations": tuple(violations)}
-        )
+KL_BAND = 0.2
+"""Largest relative error of a KL that moves its coefficient, as in `losses.kl`."""
 
 
 def require_untruncated_top_p(top_p: float) -> float:
@@ -73,11 +55,32 @@ def loss_violations(loss: "LossConfig") -> list[Violation]:
         what = "0.0 with loss.use_kl_loss true runs a reference model for nothing."
         action = "Give a coefficient above 0, or set loss.use_kl_loss to false."
         return [Violation("kl_loss_coef", what, action)]
+    if not loss.use_kl_loss and loss.kl_target is not None:
+        what = f"{loss.kl_target!r} steers nothing while loss.use_kl_loss is false."
+        return [Violation("kl_target", what, "Set it to null, or loss.use_kl_loss to true.")]
     if not loss.use_kl_loss and loss.kl_loss_coef > 0.0:
         what = f"{loss.kl_loss_coef!r} has no effect while loss.use_kl_loss is false."
         action = "Set loss.use_kl_loss to true; couple it when this is the axis."
         return [Violation("kl_loss_coef", what, action)]
     return []
+
+
+def horizon_violations(loss: "LossConfig", rollout: "RolloutConfig") -> list[Violation]:
+    """Return whether one step could turn the adaptive KL coefficient to 0 or below."""
+    largest = KL_BAND * rollout.groups * rollout.group_size
+    if loss.kl_target is None or loss.kl_horizon > largest:
+        return []
+    what = f"{loss.kl_horizon!r} lets one step of {rollout.groups * rollout.group_size} episodes "
+    what += "turn the coefficient to 0 or below."
+    return [Violation("loss.kl_horizon", what, f"Give more than {largest:g}.")]
+
+
+def clip_violations(loss: "LossConfig") -> list[Violation]:
+    """Return whether a ratio may fall to 0, which only cispo has a use for."""
+    if loss.clip_low < 1.0 or loss.kind in ("cispo", "reinforce"):
+        return []
+    what = f"{loss.clip_low!r} is no bound for loss.kind {loss.kind}."
+    return [Violation("clip_low", what, "Give less than 1.0, or choose cispo.")]
 
 
 def optim_violations(optim: "OptimConfig") -> list[Violation]:
@@ -118,13 +121,13 @@ def group_violations(
     if rollout.group_size > 1:
         return []
     needs = []
-    if advantage.kind == "grpo":
-        needs.append("advantage.kind grpo")
+    if advantage.kind in GROUP_KINDS:
+        needs.append(f"advantage.kind {advantage.kind}")
     if can_drop(
         strategy=rollout_filter.strategy,
         value=rollout_filter.value,
         include_zero=rollout_filter.include_zero,
-    ):
+    ) and rollout_filter.metric.startswith("reward"):
         needs.append(f"rollout_filter.metric {rollout_filter.metric}")
     action = "Give 2 or more; the spread of a single rollout is not defined."
     return [
@@ -177,6 +180,10 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     batch_violations,
     tiny_violations,
     vocabulary_violations,
+    horizon_violations,
+    attribution_violations,
+    turn_clip_violations,
+    planning_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rltune.spec.crosschecks import Violation, refuse
+from rltune.spec.violations import Violation, refuse
 
 if TYPE_CHECKING:
     from rltune.spec.schema_env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig

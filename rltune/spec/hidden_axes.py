@@ -6,9 +6,9 @@ from typing import Any
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten, same_value
+from rltune.spec.inert import filter_is_on
 from rltune.spec.keys import overlaps
 from rltune.spec.knobs import (
-    filter_is_on,
     is_drawing_key,
     moving_task_keys,
     updates_per_step,
@@ -42,6 +42,7 @@ def hidden_axes(
     flat = {label: flatten(config) for label, config in configs.items()}
     return (
         *_dropped_groups(flat),
+        *_dropped_verdicts(flat),
         *_kl_without_gradient(flat),
         *_scale_dependent_filter(flat),
         *_moving_normaliser(flat, moving),
@@ -68,6 +69,25 @@ def _dropped_groups(flat: Configs) -> Iterator[Finding]:
             f"The filter drops groups in {_named(labels)}, so the number of optimiser steps "
             "depends on the rewards and differs between conditions.",
             "Set rollout_filter.on_drop: mask.",
+        )
+
+
+def _dropped_verdicts(flat: Configs) -> Iterator[Finding]:
+    """Yield where a filter drops groups by their outcomes that verdicts on turns would teach."""
+    labels = [
+        label
+        for label, config in flat.items()
+        if filter_is_on(config)
+        and config["attribution.kind"] == "adca"
+        and config["attribution.alpha"] > 0
+    ]
+    if labels:
+        yield warning(
+            "S8.dropped_verdicts",
+            f"The filter in {_named(labels)} drops groups by the spread of their outcomes, and "
+            "with them what verdicts on turns would teach: a group of equal outcomes has turns of "
+            "different worth.",
+            "Set rollout_filter.value: 1.0 and rollout_filter.include_zero: true.",
         )
 
 

@@ -70,8 +70,8 @@ def _extra_axes(
 
 def _of_variant(key: str, pair: tuple[Any, Any], allowed: Sequence[str]) -> bool:
     """Return whether a key exists on one side only because an allowed `kind` chose a variant."""
-    section, _, last = key.rpartition(".")
-    return MISSING in pair and last != "kind" and f"{section}.kind" in allowed
+    variants = tuple(own.removesuffix("kind") for own in allowed if own.endswith(".kind"))
+    return MISSING in pair and key.startswith(variants)
 
 
 def _broken_rules(

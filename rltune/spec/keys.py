@@ -11,7 +11,8 @@ from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_env import Env, TasksConfig
 
 VARIANT_SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "advantage": (),
+    "advantage": ("shaping",),
+    "attribution": (),
     "env": tuple(name for name in TasksConfig.model_fields if name != "kind"),
 }
 """Section with variants -> keys that all of them share.
@@ -32,7 +33,7 @@ def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 ENV_KINDS: tuple[str, ...] = tuple(m.model_fields["kind"].default for m in models_of(Env))
 """Kinds of env."""
 
-OPEN_SECTIONS = ("env.arguments",)
+OPEN_SECTIONS = ("env.arguments", "advantage.arguments")
 """Keys whose value is a mapping with keys of a person's own choice."""
 
 

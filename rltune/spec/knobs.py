@@ -1,15 +1,20 @@
-"""The known intervention knobs, the budget keys, and which keys do nothing in a given config."""
+"""The known intervention knobs, and the keys that make tasks and budget what they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rltune.spec.crosschecks import can_drop
 from rltune.spec.identity import MISSING, canonical_json, flatten
 
 KNOBS = {
     "loss.entropy_coeff": "an entropy bonus flattens the policy whatever the reward says",
     "loss.kl_loss_coef": "a KL cost ties the policy to its start",
     "loss.kl_type": "decides whether the KL cost has a gradient, and which",
+    "loss.kl_target": "decides whether the KL cost's weight moves by itself",
+    "loss.turn_clip_beta": "widens the trust region of turns that gained information",
+    "attribution.kind": "decides which turns of an episode get the credit",
+    "advantage.shaping.gtpo_beta": "gives uncertain tokens more of the credit",
+    "advantage.shaping.hicra_alpha": "gives planning tokens more of the credit",
+    "rollout_correction.kind": "weighs tokens by how far engine and trainer are apart",
     "rollout_filter.strategy": "decides which prompts teach",
     "rollout_filter.value": "decides how many prompts teach",
     "rollout_filter.mode": "decides what the share is a share of, and its scale dependence",
@@ -26,11 +31,6 @@ Estimator, critic, clipping and optimiser are the method, not interventions: the
 and profile, are part of S1 and S9, and need no line in every sweep file. A knob without effect in
 every condition (`inert_keys`) need not be held either, nor one that the env does not have.
 """
-
-FILTER_KEYS = tuple(
-    f"rollout_filter.{key}"
-    for key in ("mode", "metric", "type", "on_drop", "loss_scaling", "empty_stop_steps")
-)
 
 SHOWN_ONLY = (
     "env.prompt",
@@ -75,35 +75,6 @@ def is_drawing_key(key: str) -> bool:
 
 def _is_in(key: str, sections: Iterable[str]) -> bool:
     return any(key == section or key.startswith(f"{section}.") for section in sections)
-
-
-def filter_is_on(flat: Mapping[str, Any]) -> bool:
-    """Return whether the filter of a flat config can drop a group."""
-    return can_drop(
-        strategy=flat["rollout_filter.strategy"],
-        value=flat["rollout_filter.value"],
-        include_zero=flat["rollout_filter.include_zero"],
-    )
-
-
-def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return dotted key -> why it has no effect in this config."""
-    return dict(_inert(flatten(config)))
-
-
-def _inert(flat: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if not flat["loss.use_kl_loss"]:
-        yield "loss.kl_type", "loss.use_kl_loss is false"
-    if flat["loss.aggregation"] != "seq-mean-token-sum-norm":
-        yield "loss.sum_norm", "loss.aggregation is not seq-mean-token-sum-norm"
-    if not filter_is_on(flat):
-        for key in FILTER_KEYS:
-            yield key, "the filter drops nothing"
-    elif flat["rollout_filter.strategy"] != "top_p" or flat["rollout_filter.value"] >= 1.0:
-        yield "rollout_filter.mode", "it is used by top_p below 1.0 only"
-    if flat["advantage.kind"] == "grpo":
-        for key in ("critic.lr", "critic.value_clip", "critic.backbone", "critic.warmup_steps"):
-            yield key, "advantage.kind grpo has no critic"
 
 
 def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:

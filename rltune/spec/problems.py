@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from rltune.errors import Problem
-from rltune.spec.crosschecks import VIOLATION, Violation, cross_violations
+from rltune.spec.crosschecks import cross_violations
 from rltune.spec.keys import did_you_mean, models_of
 from rltune.spec.schema import TrialConfig
+from rltune.spec.violations import VIOLATION, Violation
 from rltune.spec.yamlfile import KeyPath
 
 Locate = Callable[[KeyPath], str]
@@ -169,6 +170,7 @@ def _cross_problems(
     sections = {}
     for name, info in model.model_fields.items():
         if name not in broken and name in data:
-            adapter: TypeAdapter[object] = TypeAdapter(Annotated[info.annotation, info])  # type: ignore[arg-type]
-            sections[name] = adapter.validate_python(data[name])
+            fields: dict[str, Any] = {name: (info.annotation, info)}
+            alone: Any = create_model(name, **fields)
+            sections[name] = getattr(alone.model_validate({name: data[name]}), name)
     yield from _violations(tuple(cross_violations(sections)), (), locate)

@@ -5,17 +5,16 @@ What two keys of different sections must satisfy together is in `rltune.spec.cro
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rltune.spec.crosschecks import (
+    clip_violations,
     cross_violations,
     loss_violations,
     optim_violations,
-    refuse,
-    require_untruncated_top_k,
-    require_untruncated_top_p,
-    rollout_violations,
 )
+from rltune.spec.schema_advantage import Advantage, GaeConfig, with_advantage_kind
+from rltune.spec.schema_attribution import Attribution, NoAttributionConfig, with_attribution_kind
 from rltune.spec.schema_base import (
     Fraction,
     KlType,
@@ -27,13 +26,21 @@ from rltune.spec.schema_base import (
 )
 from rltune.spec.schema_env import Env, SokobanConfig, with_kind
 from rltune.spec.schema_reward import RewardConfig, long_reward
+from rltune.spec.schema_rollout import (
+    RolloutConfig,
+    RolloutCorrectionConfig,
+    RolloutFilterConfig,
+)
 from rltune.spec.schema_run import (
     BudgetConfig,
     CheckpointConfig,
+    CollapseConfig,
+    EarlyStopConfig,
     GateConfig,
     ResourcesConfig,
     TrackingConfig,
 )
+from rltune.spec.violations import refuse
 
 
 class PolicyConfig(Section):
@@ -52,99 +59,31 @@ class PolicyConfig(Section):
     )
 
 
-class RolloutConfig(Section):
-    """How training episodes are sampled."""
-
-    engine: Literal["torch"] = Field(
-        "torch", description="What samples tokens: the policy itself, batched in torch."
-    )
-    groups: PositiveInt = Field(8, description="Prompts per training step, in groups.")
-    group_size: PositiveInt = Field(16, description="Rollouts of one prompt, in episodes.")
-    temperature: PositiveFloat = Field(
-        1.0, description="Sampling temperature of training rollouts (logits are divided by it)."
-    )
-    top_p: Annotated[float, AfterValidator(require_untruncated_top_p)] = Field(
-        1.0, description="Nucleus share of training sampling; 1.0 only, it would bias the ratios."
-    )
-    top_k: Annotated[int, AfterValidator(require_untruncated_top_k)] = Field(
-        -1, description="Top-k of training sampling, in tokens; -1 (off) only, as for top_p."
-    )
-    max_response_tokens: PositiveInt = Field(400, description="Limit of one response, in tokens.")
-    max_context: PositiveInt = Field(3600, description="Limit of a whole episode, in tokens.")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        refuse(rollout_violations(self))
-        return self
-
-
-class RolloutFilterConfig(Section):
-    """Which groups teach: selection by a per-group score after the rollouts."""
-
-    strategy: Literal["top_p", "top_k", "top_k_abs", "min_p"] = Field(
-        "top_p", description="How groups are selected by score."
-    )
-    value: float = Field(
-        1.0,
-        ge=0.0,
-        description="Share of score (top_p), share of groups (top_k), groups (top_k_abs), or share "
-        "of the best score (min_p) that is kept.",
-    )
-    mode: Literal["softmax", "mass"] = Field(
-        "softmax",
-        description="Share for top_p: of softmax(score), or of the score's sum (scale free).",
-    )
-    metric: Literal["reward_variance", "reward_variance_mass"] = Field(
-        "reward_variance",
-        description="Score of a group: std of rewards (so named in print), or the true variance.",
-    )
-    type: Literal["largest", "smallest"] = Field(
-        "largest", description="Which end of the score is kept."
-    )
-    include_zero: bool = Field(
-        True, description="Whether groups without any reward spread take part in the selection."
-    )
-    on_drop: Literal["drop", "mask"] = Field(
-        "drop",
-        description="Dropped groups leave the batch (fewer optimiser steps), or stay with mask 0.",
-    )
-    loss_scaling: Literal["none", "linear", "sqrt"] = Field(
-        "none", description="Factor on the advantages from the kept share r: 1, r, or sqrt(r)."
-    )
-    empty_stop_steps: PositiveInt = Field(
-        5,
-        description="Steps in a row with nothing kept after which the trial stops early, in "
-        "training steps.",
-    )
-
-
-class GaeConfig(Section):
-    """Generalised advantage estimation with a critic."""
-
-    kind: Literal["gae"] = Field("gae", description="Name of the advantage estimator.")
-    gamma: Fraction = Field(1.0, description="Discount per sampled token (no unit).")
-    lam: Fraction = Field(1.0, description="GAE lambda per sampled token (no unit).")
-
-
-class GrpoConfig(Section):
-    """Reward relative to the other rollouts of the same prompt; no critic."""
-
-    kind: Literal["grpo"] = Field("grpo", description="Name of the advantage estimator.")
-    normalize_std: bool = Field(
-        True, description="Whether to divide by the group's std; false is Dr.GRPO."
-    )
-
-
 class LossConfig(Section):
     """The policy's objective."""
 
-    kind: Literal["ppo"] = Field("ppo", description="Name of the policy loss.")
-    clip_low: Fraction = Field(0.2, description="Ratio is clipped below at 1 - clip_low (no unit).")
-    clip_high: NonNegativeFloat = Field(
-        0.28, description="Ratio is clipped above at 1 + clip_high (no unit)."
+    kind: Literal["ppo", "gspo", "cispo", "reinforce", "turn"] = Field(
+        "ppo",
+        description="Name of the policy loss: the ratio of a token (ppo, cispo), of an episode "
+        "(gspo), of a turn (turn), or none (reinforce).",
     )
-    dual_clip: float = Field(
-        3.0, gt=1.0, description="Bound on the ratio where the advantage is negative (no unit)."
+    clip_low: Fraction = Field(
+        0.2,
+        description="Ratio is clipped below at 1 - clip_low (no unit); gspo 3e-4, turn 3e-3.",
+    )
+    clip_high: NonNegativeFloat = Field(
+        0.28,
+        description="Ratio is clipped above at 1 + clip_high (no unit); gspo 4e-4, turn 4e-3.",
+    )
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(
+        3.0,
+        description="Bound on the ratio of ppo where the advantage is negative (no unit); null is "
+        "off.",
+    )
+    turn_clip_beta: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0,
+        description="How far a turn's information gain widens or narrows its clip bounds; 0 is "
+        "off (no unit).",
     )
     aggregation: Literal[
         "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
@@ -164,10 +103,18 @@ class LossConfig(Section):
     kl_type: KlType = Field(
         "k2", description="KL estimator; suffix + keeps its value with the gradient of k2."
     )
+    kl_target: PositiveFloat | None = Field(
+        None,
+        description="KL that an adaptive coefficient steers to, in nats per token; null keeps "
+        "kl_loss_coef fixed.",
+    )
+    kl_horizon: PositiveFloat = Field(
+        10000.0, description="How slowly the coefficient moves, in episodes."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        refuse(loss_violations(self))
+        refuse([*loss_violations(self), *clip_violations(self)])
         return self
 
 
@@ -213,9 +160,6 @@ class OptimConfig(Section):
         return self
 
 
-Advantage = GaeConfig | GrpoConfig
-
-
 class TrialConfig(Section):
     """Everything that one training run depends on."""
 
@@ -237,8 +181,22 @@ class TrialConfig(Section):
     rollout_filter: RolloutFilterConfig = Field(
         default_factory=RolloutFilterConfig, description="Which groups teach."
     )
-    advantage: Annotated[Advantage, Field(discriminator="kind")] = Field(
-        default_factory=GaeConfig, description="The advantage estimator; variants differ by kind."
+    advantage: Annotated[
+        Advantage, Field(discriminator="kind"), BeforeValidator(with_advantage_kind)
+    ] = Field(
+        default_factory=GaeConfig,
+        description="The advantage estimator; variants differ by kind. Short for a function of "
+        "one's own: its import path.",
+    )
+    attribution: Annotated[
+        Attribution, Field(discriminator="kind"), BeforeValidator(with_attribution_kind)
+    ] = Field(
+        default_factory=NoAttributionConfig,
+        description="Credit of single turns; variants differ by kind, null is none.",
+    )
+    rollout_correction: RolloutCorrectionConfig = Field(
+        default_factory=RolloutCorrectionConfig,
+        description="Weights for what the engine sampled with other probabilities.",
     )
     loss: LossConfig = Field(default_factory=LossConfig, description="The policy's objective.")
     critic: CriticConfig = Field(default_factory=CriticConfig, description="The value function.")
@@ -248,6 +206,12 @@ class TrialConfig(Section):
     gate: GateConfig = Field(default_factory=GateConfig, description="Held-out evaluation.")
     budget: BudgetConfig = Field(
         default_factory=BudgetConfig, description="How long a trial trains."
+    )
+    early_stop: EarlyStopConfig = Field(
+        default_factory=EarlyStopConfig, description="Rules that end a collapsed trial."
+    )
+    collapse: CollapseConfig = Field(
+        default_factory=CollapseConfig, description="Signals of collapsing reasoning."
     )
     checkpoint: CheckpointConfig = Field(
         default_factory=CheckpointConfig, description="When a trial can be taken up again."

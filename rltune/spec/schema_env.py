@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rltune.spec.crosschecks import refuse
 from rltune.spec.env_checks import (
     frozen_lake_violations,
     qa_violations,
@@ -16,6 +15,7 @@ from rltune.spec.env_checks import (
     sokoban_violations,
 )
 from rltune.spec.schema_base import ImportPath, PositiveInt, Section, tuple_from_list
+from rltune.spec.violations import refuse
 
 Prompt = Literal["natural", "compact"]
 Observation = Literal["grid", "coord", "grid_coord"]

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rltune.spec.crosschecks import Violation, refuse
 from rltune.spec.schema_base import Section, tuple_from_list
+from rltune.spec.violations import Violation, refuse
 
 
 class TermConfig(Section):

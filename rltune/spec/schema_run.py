@@ -28,6 +28,38 @@ class BudgetConfig(Section):
     steps: PositiveInt = Field(400, description="Length of a trial, in training steps.")
 
 
+class EarlyStopConfig(Section):
+    """Named rules that end a trial that has collapsed; none by default, see rollout_filter too."""
+
+    reward_std_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None,
+        description="Spread of rewards in a group below which a trial counts as collapsed, as a "
+        "share of its mean over the first 10 training steps; RAGEN-2: 0.1. Null is off.",
+    )
+    reward_std_steps: PositiveInt = Field(
+        10, description="Steps in a row with such a spread that end it, in training steps."
+    )
+    heldout_success: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None,
+        description="Held-out success rate below which a gate counts as lost; RAGEN-2: 0.01. Null "
+        "is off.",
+    )
+    heldout_gates: PositiveInt = Field(
+        5, description="Gates in a row with such a rate that end a trial, in gates."
+    )
+
+
+class CollapseConfig(Section):
+    """Whether reasoning still depends on the prompt (RAGEN-2): cross-scored responses."""
+
+    every: int = Field(
+        0, ge=0, description="Training steps between two measurements; 0 is off. It costs time."
+    )
+    prompts: int = Field(
+        8, ge=2, description="Prompts, one episode of each, that are cross-scored, in prompts."
+    )
+
+
 class CheckpointConfig(Section):
     """When a trial can be taken up again; not part of a trial's identity."""
 

@@ -12,10 +12,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from rltune.spec.crosschecks import Violation, refuse
 from rltune.spec.keys import nested
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema_base import Section, tuple_from_list
+from rltune.spec.violations import Violation, refuse
 from rltune.types import Json
 
 T = TypeVar("T")

@@ -140,7 +140,6 @@ class RowContext:
         disqualified: Reason why a finished trial must not count; empty when it may.
         hypothesis: Empty: the condition and the seed.
         notes: More for people to read.
-        ig_mean: Mean information gain per turn.
         wandb_id: Id of the W&B run.
 
     """
@@ -155,7 +154,6 @@ class RowContext:
     disqualified: str = ""
     hypothesis: str = ""
     notes: str = ""
-    ig_mean: float | None = None
     wandb_id: str = ""
 
 
@@ -195,7 +193,6 @@ def row_for(
         commit=context.commit,
         metric_name=context.metric_name,
         metric_mode=context.metric_mode,
-        ig_mean=_finite(context.ig_mean),
         wandb_id=context.wandb_id,
         **_outcome_cells(spec, outcome, rows, context),
     )
@@ -227,7 +224,10 @@ def _outcome_cells(
         "train_s": _finite(outcome.train_s),
         "total_s": _finite(outcome.total_s),
         "snapshot_path": context.snapshot_path if status in ELIGIBLE else "",
-        "notes": _notes(context.disqualified, outcome.reason, complaint, context.notes),
+        "ig_mean": _finite(outcome.receipts.get("ig/mean")),
+        "notes": _notes(
+            context.disqualified, outcome.reason, complaint, _receipts(outcome), context.notes
+        ),
         "heldout_metric": metric,
         "pool_metric": _finite(outcome.pool_metric),
         "best_step": outcome.best_step,
@@ -260,6 +260,11 @@ def _domain(spec: TrialSpec) -> str:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _receipts(result: TrialResult) -> str:
+    """Return what is to be remembered of a trial's credit: `ig/mean 0.12, ...`."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in result.receipts.items())
 
 
 def _notes(*parts: str) -> str:

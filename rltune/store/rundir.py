@@ -77,6 +77,11 @@ class TrialDir:
         return self.path / "episodes.jsonl"
 
     @property
+    def judge_log(self) -> Path:
+        """Every call to a language-model judge, with what it cost; never cut back."""
+        return self.path / "judge.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints."""
         return self.path / "checkpoints"

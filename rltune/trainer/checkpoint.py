@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -20,6 +21,7 @@ from rltune.errors import CheckpointError
 from rltune.gate import GateResult
 from rltune.store.files import fsync_dir, link_atomic
 from rltune.store.rundir import TrialDir
+from rltune.trainer.controllers import Controllers
 from rltune.trainer.learner import Learner
 
 
@@ -34,6 +36,7 @@ class Progress:
         generated_tokens: Tokens sampled in training so far.
         optimizer_steps: Optimiser steps so far.
         consecutive_empty: Steps in a row in which the filter kept nothing.
+        controllers: State of everything that adapts to what was seen.
         train_s: Seconds of training steps in all attempts.
         total_s: Seconds in all attempts, evaluations and checkpoints included. Like `train_s`, it
             lacks what a killed attempt spent after its last checkpoint.
@@ -46,8 +49,12 @@ class Progress:
     generated_tokens: int = 0
     optimizer_steps: int = 0
     consecutive_empty: int = 0
+    controllers: Controllers = field(default_factory=Controllers)
     train_s: float = 0.0
     total_s: float = 0.0
+
+
+_PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
 class ForeignCheckpointError(CheckpointError):
@@ -162,7 +169,7 @@ def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progr
     """
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        progress = _progress(state["progress"])
+        progress = _PROGRESS.validate_python(state["progress"])
         _require_config(folder, state["config_hash"], config_hash)
         _require_start(folder, state.get("start", {}), learner)
         for name, module in _modules(learner).items():
@@ -240,7 +247,3 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = tensor
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _progress(data: dict[str, Any]) -> Progress:
-    return Progress(**{**data, "gates": tuple(GateResult(**gate) for gate in data["gates"])})

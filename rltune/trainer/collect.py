@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from rltune.maths.streams import permutation, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
-from rltune.rollout.episode import Slot, play
+from rltune.rollout.episode import Probes, Slot, play
 from rltune.spec.schema import TrialConfig
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
@@ -39,8 +39,9 @@ def collect(
     *,
     step: int,
     make_env: Callable[[], TextEnv],
+    probes: Probes | None = None,
 ) -> list[Episode]:
-    """Play `group_size` episodes of each task."""
+    """Play `group_size` episodes of each task, measured by the probes that credit asks for."""
     rollout = config.rollout
     slots = [
         Slot(task, group, member, stream_seed(config.seed, "sampling", step, group, member))
@@ -48,4 +49,11 @@ def collect(
         for member in range(rollout.group_size)
     ]
     params = SamplingParams(rollout.temperature, rollout.max_response_tokens, rollout.max_context)
-    return play(slots, make_env=make_env, renderer=policy.renderer, engine=engine, params=params)
+    return play(
+        slots,
+        make_env=make_env,
+        renderer=policy.renderer,
+        engine=engine,
+        params=params,
+        probes=probes,
+    )

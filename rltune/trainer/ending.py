@@ -15,16 +15,50 @@ def early_stop(progress: Progress, config: TrialConfig) -> str:
     """Return why a trial ends before its last step, as `rule: sentence`; empty when it goes on.
 
     empty_filtered_steps: `rollout_filter.empty_stop_steps` steps in a row kept nothing, so nothing
-    was learned in them. (RAGEN-2's rule of the same name.)
+    was learned in them.
+    reward_variance_collapse: the spread of rewards in a group was below `reward_std_share` of its
+    mean over the first steps, `reward_std_steps` times in a row.
+    heldout_collapse: the held-out success rate was below `heldout_success` at `heldout_gates` gates
+    in a row.
 
-    A function of the progress alone: a trial that was killed after such a step stops there again.
+    RAGEN-2's rules, under its names but the last. A function of the progress alone: a trial that
+    was killed after such a step stops there again.
     """
-    limit = config.rollout_filter.empty_stop_steps
-    if progress.step >= config.budget.steps or progress.consecutive_empty < limit:
+    if progress.step >= config.budget.steps:
+        return ""
+    rules = (_empty(progress, config), _low_spread(progress, config), _lost(progress, config))
+    return next((said for said in rules if said), "")
+
+
+def _empty(progress: Progress, config: TrialConfig) -> str:
+    if progress.consecutive_empty < config.rollout_filter.empty_stop_steps:
         return ""
     return (
         f"empty_filtered_steps: the rollout filter kept nothing in {progress.consecutive_empty} "
         "steps in a row (rollout_filter.empty_stop_steps)"
+    )
+
+
+def _low_spread(progress: Progress, config: TrialConfig) -> str:
+    n_low, rule = progress.controllers.spread.n_low, config.early_stop
+    if rule.reward_std_share is None or n_low < rule.reward_std_steps:
+        return ""
+    return (
+        f"reward_variance_collapse: rewards in a group spread less than {rule.reward_std_share:g} "
+        f"of the start in {n_low} steps in a row (early_stop.reward_std_share)"
+    )
+
+
+def _lost(progress: Progress, config: TrialConfig) -> str:
+    rule = config.early_stop
+    recent = progress.gates[-rule.heldout_gates :]
+    if rule.heldout_success is None or len(recent) < rule.heldout_gates:
+        return ""
+    if any(gate.successes >= rule.heldout_success * gate.n for gate in recent):
+        return ""
+    return (
+        f"heldout_collapse: held-out success was below {rule.heldout_success:g} at "
+        f"{len(recent)} gates in a row (early_stop.heldout_success)"
     )
 
 
@@ -62,7 +96,18 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
             "generated_tokens": float(progress.generated_tokens),
             "optimizer_steps": float(progress.optimizer_steps),
         },
+        receipts=_receipts(trial),
     )
+
+
+def _receipts(trial: TrialDir) -> dict[str, float]:
+    """Return the mean over all steps of what is to be remembered of the credit: `ig/*`."""
+    found: dict[str, list[float]] = {}
+    for row in read_metrics(trial.metrics).rows:
+        for name, value in row.items():
+            if name.startswith("ig/"):
+                found.setdefault(name, []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in sorted(found.items())}
 
 
 def _pool_metric(trial: TrialDir) -> float:

@@ -5,13 +5,13 @@ No training, gate or report reads the test tasks; each look at them is counted i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rltune.errors import CheckpointError, Problem, StoreError, TrialError
 from rltune.gate import wilson_interval
-from rltune.policy.load import Policy
+from rltune.policy.load import Policy, weights_digest
 from rltune.rollout.engine import Engine
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import read_json, utc_now, write_json_atomic
@@ -41,6 +41,7 @@ class TestJob:
         make_env: Makes a fresh environment.
         policy: Freshly loaded weights, as the trial began; the checkpoint's are put into them.
         make_engine: Makes an engine that samples with those weights.
+        code: What tests: commit, digests and versions, as plain JSON values.
 
     """
 
@@ -53,6 +54,7 @@ class TestJob:
     make_env: Callable[[], TextEnv]
     policy: Policy
     make_engine: Callable[[Policy], Engine]
+    code: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record_path(trial: TrialDir) -> Path:
@@ -155,7 +157,10 @@ def look(job: TestJob, *, which: str = BEST) -> Record:
         "trial_id": job.trial.trial_id,
         "checkpoint": which if which in (BEST, LATEST) else "step",
         "step": step,
+        "checkpoint_sha256": weights_digest(job.policy.model),
+        "tokenizer_sha256": job.policy.tokenizer_sha256,
         **_outcome(job, tasks, played),
+        "code": dict(job.code),
         "looks": 1 if before is None else before["looks"] + 1,
         "time": utc_now(),
         "earlier": _earlier(before),
@@ -218,5 +223,6 @@ def _earlier(before: Mapping[str, Any] | None) -> list[Record]:
     """Return the earlier looks in short, oldest first: none of them is forgotten."""
     if before is None:
         return []
-    short = {key: before.get(key) for key in ("step", "success_rate", "n", "time")}
+    kept = ("step", "checkpoint_sha256", "success_rate", "n", "time", "code")
+    short = {key: before.get(key) for key in kept}
     return [*before.get("earlier", []), short]

@@ -12,6 +12,7 @@ from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
+from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.schema import TrialConfig
 
 HEAD_CHUNK = 4096  # sampled tokens whose logits are held at once
@@ -40,7 +41,7 @@ class Learner:
 def make_learner(policy: Policy, config: TrialConfig) -> Learner:
     """Put a learner together around a freshly loaded policy."""
     critic = None
-    if config.advantage.kind == "gae":
+    if config.advantage.kind in CRITIC_KINDS:
         torch.manual_seed(stream_seed(config.seed, "critic"))
         critic = ValueModel(policy.model, backbone=config.critic.backbone)
     optim = config.optim
@@ -102,17 +103,24 @@ class Signals:
         old_logp_NT: Logprobs under the policy that sampled, by the trainer's own forward pass.
         ref_logp_NT: Logprobs under the reference; None when no KL term is on.
         values_NT: The critic's values; None without a critic.
+        entropy_NT: Entropy over the vocabulary, in nats; None where it was not asked for.
 
     """
 
     old_logp_NT: Tensor
     ref_logp_NT: Tensor | None
     values_NT: Tensor | None
+    entropy_NT: Tensor | None = None
 
 
 @torch.no_grad()
 def score_batch(
-    learner: Learner, batch: TokenBatch, *, temperature: float, micro_batch_size: int
+    learner: Learner,
+    batch: TokenBatch,
+    *,
+    temperature: float,
+    micro_batch_size: int,
+    with_entropy: bool = False,
 ) -> Signals:
     """Score all rows with the current policy, the reference and the critic, in micro-batches."""
     device = learner.policy.model.device
@@ -120,6 +128,7 @@ def score_batch(
     names = ["old_logp"]
     names += ["ref_logp"] if learner.reference is not None else []
     names += ["values"] if learner.critic is not None else []
+    names += ["entropy"] if with_entropy else []
     dtype = torch.promote_types(learner.policy.model.dtype, torch.float32)
     out = {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
     for index in by_length(batch, micro_batch_size):
@@ -128,8 +137,16 @@ def score_batch(
         mask = torch.from_numpy(part.action_mask_NT).to(device)
         if not mask.any():
             continue
-        scores = score_actions(learner.policy.model, ids, mask, temperature=temperature)
+        scores = score_actions(
+            learner.policy.model,
+            ids,
+            mask,
+            temperature=temperature,
+            entropy="value" if with_entropy else "none",
+        )
         columns = {"old_logp": scores.tokens.logprobs_M}
+        if scores.tokens.entropy_M is not None:
+            columns["entropy"] = scores.tokens.entropy_M
         if learner.reference is not None:
             reference = score_actions(learner.reference, ids, mask, temperature=temperature)
             columns["ref_logp"] = reference.tokens.logprobs_M
@@ -139,7 +156,7 @@ def score_batch(
         for name, values_M in columns.items():
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
             out[name][rows, : mask.shape[1]] = scattered
-    return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"))
+    return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
 
 
 def by_length(batch: TokenBatch, size: int) -> list[np.ndarray]:

@@ -4,25 +4,29 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
+from rltune.trainer.attribution import probes
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
     prune_checkpoints,
     save_checkpoint,
 )
+from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, tasks_of_step
-from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
 from rltune.trainer.ending import early_stop, early_stop_metrics, trial_result
+from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.learner import Learner, make_learner, score_batch
-from rltune.trainer.measures import Metrics, gate_line, rollout_metrics, training_metrics
-from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.judging import Judged, make_judge
+from rltune.trainer.learner import Learner, make_learner
+from rltune.trainer.learning import learn, without_batch
+from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
@@ -64,6 +68,7 @@ class _Run:
         self.config = job.config
         self.learner: Learner = make_learner(job.policy, job.config)
         self.progress = Progress()
+        self.judge = make_judge(job)
         self._began = time.monotonic()
         self._earlier_s = 0.0
         self._saved_step: int | None = None
@@ -120,7 +125,7 @@ class _Run:
             self._say_gate(metrics)
         metrics |= early_stop_metrics(early_stop(self.progress, self.config))
         self._log(step, metrics)
-        is_due = step % self.config.checkpoint.every == 0 or step == last
+        is_due = step % self.config.checkpoint.every == 0 or self.is_over  # a gate may end it
         if is_due or (is_gate and self._best().step == step):
             self.checkpoint()
 
@@ -167,12 +172,16 @@ class _Run:
         tasks = tasks_of_step(job.manifest.train, seed=config.seed, step=step, groups=groups)
         with self._timed("collect"):
             episodes = collect(
-                config, job.policy, job.engine, tasks, step=step, make_env=job.make_env
+                config,
+                job.policy,
+                job.engine,
+                tasks,
+                step=step,
+                make_env=job.make_env,
+                probes=probes(config, step),
             )
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
-        chosen = filter_groups(
-            whole.rewards_N, whole.is_sound_N, groups=groups, config=config.rollout_filter
-        )
+        chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)
         write_episodes(job.trial, episodes, chosen, step=step)
         self._warn_of_faults(episodes, where=f"step {step}")
         metrics: Metrics = rollout_metrics(
@@ -180,22 +189,44 @@ class _Run:
         )
         metrics |= {"rollout/task_hash": task_digest(tasks)}
         metrics |= {"rollout/empty_after_filter": float(chosen.is_empty)}
+        metrics |= self._collapse(episodes, step)
         if chosen.is_empty and config.rollout_filter.on_drop == "drop":
+            controllers = without_batch(self.progress.controllers, metrics, config)
+            self.progress = replace(self.progress, controllers=controllers)
             return metrics | {"budget/optimizer_steps": 0.0}, episodes
         batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
-        with self._timed("score"):
-            signals = score_batch(
-                self.learner,
-                batch,
-                temperature=config.rollout.temperature,
-                micro_batch_size=config.optim.micro_batch_size,
+        learned = learn(
+            self.learner,
+            batch,
+            episodes,
+            config,
+            self.progress.controllers,
+            metrics,
+            step=step,
+            scale=chosen.scale,
+            ask=partial(self._ask, step=step),
+            timed=self._timed,
+        )
+        self.progress = replace(self.progress, controllers=learned.controllers)
+        return metrics | learned.metrics, episodes
+
+    def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
+        if self.judge is None:
+            raise ValueError("attribution.judge is not llm")
+        with self._timed("judge"):
+            return self.judge.ask(episodes, step=step)
+
+    def _collapse(self, episodes: Sequence[Episode], step: int) -> Metrics:
+        config = self.config.collapse
+        if not config.every or (step - 1) % config.every:
+            return {}
+        with self._timed("collapse"):
+            return collapse_metrics(
+                self.job.policy,
+                episodes,
+                prompts=config.prompts,
+                temperature=self.config.rollout.temperature,
             )
-            credit = assign_credit(batch, signals, config=config.advantage, scale=chosen.scale)
-        metrics |= training_metrics(batch, signals, credit)
-        with self._timed("update"):
-            metrics |= update(self.learner, MiniBatch(batch, signals, credit), config, step=step)
-        metrics |= {"actor/lr": config.optim.lr}
-        return metrics, episodes
 
     def _gate(self, step: int) -> Metrics:
         job = self.job

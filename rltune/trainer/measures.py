@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from rltune.gate import GateResult, wilson_interval
-from rltune.maths.masked import masked_mean
 from rltune.rollout.tokens import TokenBatch
-from rltune.trainer.credit import Credit, FilterResult
+from rltune.trainer.credit import Credit
+from rltune.trainer.filtering import FilterResult
 from rltune.trainer.learner import Signals
 from rltune.trainer.outcomes import outcome_metrics, sound
 from rltune.types import Episode, StopReason
@@ -74,11 +74,7 @@ def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
 def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Metrics:
     """Return what the kept rows look like to the trainer, before the update."""
     mask = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
-    rollout_logp = torch.from_numpy(batch.rollout_logprobs_NT).to(mask.device)
-    gap = (signals.old_logp_NT - rollout_logp).where(mask, 0)
     metrics = {
-        "rollout_corr/logprob_diff_max": gap.abs().max().item(),
-        "rollout_corr/kl": -masked_mean(gap, mask).item(),
         **_spread("critic/score", torch.from_numpy(batch.rewards_N[batch.action_mask_NT.any(1)])),
         **_spread("critic/advantages", credit.advantages_NT[mask]),
     }

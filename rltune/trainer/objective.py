@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +11,7 @@ from torch import Tensor
 
 from rltune.errors import DivergedError
 from rltune.losses.kl import full_kl, kl_penalty
-from rltune.losses.policy import ppo_loss
-from rltune.losses.reduce import aggregate, count_trained
+from rltune.losses.reduce import TrainedCounts, aggregate, count_trained
 from rltune.losses.value import value_loss
 from rltune.maths.masked import masked_sum
 from rltune.maths.streams import permutation, stream_seed
@@ -20,6 +20,7 @@ from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.credit import Credit
 from rltune.trainer.learner import ActionScores, Learner, Signals, by_length, score_actions
+from rltune.trainer.policy_loss import policy_loss
 
 Sums = dict[str, float]
 
@@ -38,22 +39,23 @@ class MiniBatch:
         rows = torch.from_numpy(index)
         width = batch.ids_NT.shape[1]
 
-        def cut(tensor_NT: Tensor) -> Tensor:
-            return tensor_NT[rows.to(tensor_NT.device), :width]
+        def cut(record: Signals | Credit) -> dict[str, Any]:
+            tensors = {field.name: getattr(record, field.name) for field in fields(record)}
+            return {
+                name: None if tensor is None else tensor[rows.to(tensor.device), :width]
+                for name, tensor in tensors.items()
+            }
 
-        def cut_optional(tensor_NT: Tensor | None) -> Tensor | None:
-            return None if tensor_NT is None else cut(tensor_NT)
-
-        signals = Signals(
-            cut(self.signals.old_logp_NT),
-            cut_optional(self.signals.ref_logp_NT),
-            cut_optional(self.signals.values_NT),
+        return MiniBatch(
+            batch,
+            replace(self.signals, **cut(self.signals)),
+            replace(self.credit, **cut(self.credit)),
         )
-        credit = Credit(cut(self.credit.advantages_NT), cut_optional(self.credit.returns_NT))
-        return MiniBatch(batch, signals, credit)
 
 
-def update(learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int) -> Sums:
+def update(
+    learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int, kl_coef: float
+) -> Sums:
     """Train on one batch: `epochs` passes in shuffled mini-batches; return the step's metrics.
 
     A metric is the mean over the mini-batches that have it: one without anything to train on has a
@@ -72,14 +74,17 @@ def update(learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int)
         order = permutation(len(data.batch), seed)
         for start in range(0, len(order), size):
             part = data.rows(order[start : start + size])
-            for name, value in _optimizer_step(learner, part, config, step=step).items():
+            made = _optimizer_step(learner, part, config, step=step, kl_coef=kl_coef)
+            for name, value in made.items():
                 found[name].append(value)
             n_steps += 1
     means = {name: sum(values) / len(values) for name, values in found.items()}
     return {**means, "budget/optimizer_steps": float(n_steps)}
 
 
-def _optimizer_step(learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int) -> Sums:
+def _optimizer_step(
+    learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int, kl_coef: float
+) -> Sums:
     """Accumulate the gradient of one mini-batch and apply it.
 
     A mini-batch in which every row was masked out still makes its step, with a gradient of zero, so
@@ -97,7 +102,7 @@ def _optimizer_step(learner: Learner, data: MiniBatch, config: TrialConfig, *, s
         for index in by_length(data.batch, config.optim.micro_batch_size):
             part = data.rows(index)
             if part.batch.action_mask_NT.any():
-                _backward(learner, part, config, counts.n_tokens, counts.n_sequences, sums)
+                _backward(learner, part, config, counts, kl_coef, sums)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -113,13 +118,13 @@ def _backward(
     learner: Learner,
     data: MiniBatch,
     config: TrialConfig,
-    n_tokens: int,
-    n_sequences: int,
+    counts: TrainedCounts,
+    kl_coef: float,
     sums: Sums,
 ) -> None:
     """Add the gradient of one micro-batch, normalised by the counts of its mini-batch.
 
-    total = policy loss - entropy_coeff mean(H) + kl_loss_coef mean(KL)
+    total = policy loss - entropy_coeff mean(H) + kl_coef mean(KL)
 
     Entropy and KL are means over tokens whatever `loss.aggregation` is, so that a coefficient has
     one unit. (verl aggregates them like the policy loss.)
@@ -138,40 +143,32 @@ def _backward(
     )
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
     logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
-    policy = ppo_loss(
-        logp_BT,
-        data.signals.old_logp_NT,
-        data.credit.advantages_NT,
-        mask_BT=mask,
-        clip_low=loss.clip_low,
-        clip_high=loss.clip_high,
-        dual_clip=loss.dual_clip,
-    )
+    policy = policy_loss(logp_BT, data.batch, data.signals, data.credit, loss)
     pg_loss = aggregate(
         policy.per_token_BT,
         mask,
         mode=loss.aggregation,
-        n_tokens=n_tokens,
-        n_sequences=n_sequences,
+        n_tokens=counts.n_tokens,
+        n_sequences=counts.n_sequences,
         sum_norm=loss.sum_norm,
     )
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    entropy = _entropy(scores, mask) / n_tokens
+    entropy = _entropy(scores, mask) / counts.n_tokens
     sums["actor/entropy"] += entropy.item()
     if loss.entropy_coeff:
         total = total - loss.entropy_coeff * entropy
     if data.signals.ref_logp_NT is not None:
         kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
-        kl = masked_sum(kl_BT, mask) / n_tokens
+        kl = masked_sum(kl_BT, mask) / counts.n_tokens
         sums["actor/kl_loss"] += kl.item()
-        total = total + loss.kl_loss_coef * kl
+        total = total + kl_coef * kl
     torch.autograd.backward(total)
     for name, value in policy.sums.items():
-        sums[name] += value.item() / n_tokens
+        sums[name] += value.item() / counts.n_tokens
     if learner.critic is not None:
         values_M = learner.critic(ids, mask, scores.hidden_MD)
-        _backward_critic(values_M, data, mask, config.critic.value_clip, n_tokens, sums)
+        _backward_critic(values_M, data, mask, config.critic.value_clip, counts.n_tokens, sums)
 
 
 def _entropy(scores: ActionScores, mask: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
 """What a config names outside itself, looked at before anything starts: files, classes, scores."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rltune.errors import Problem, SpecError
+from rltune.errors import InputError, Problem, SpecError
+from rltune.judge.client import LlmJudge
 from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
@@ -21,6 +22,13 @@ _OF_A_STEP = (
     *("in_group_reward_std", "filter_kept_ratio", "filter_zero_count", "over_limit_actions"),
     *("task_hash", "empty_after_filter"),
 )
+_ASKED = {
+    "solver": ("distance_to_go",),
+    "gold": ("distance_to_go", "gold_response"),
+    "info_gain": ("gold_response",),
+}
+"""Judge of attribution adca, or other attribution -> methods that it asks an env for."""
+
 _RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
 
 
@@ -35,6 +43,19 @@ def require_usable(loaded: LoadedSweep, base: Path) -> None:
         raise SpecError(problems)
 
 
+def require_judge(loaded: LoadedSweep) -> None:
+    """Refuse to start a sweep whose language-model judge cannot be asked from here.
+
+    Not a part of `require_usable`: a sweep can be checked and planned where there is no key.
+
+    Raises:
+        SpecError: The client is not installed, or the key is not set.
+
+    """
+    if problems := list(dict.fromkeys(_judge_problems(loaded))):
+        raise SpecError(problems)
+
+
 def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield what a sweep names and cannot be used: a file, an import path, a score, a metric.
 
@@ -46,6 +67,8 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         base: Folder to which relative paths refer.
 
     """
+    yield from _estimator_problems(loaded, base)
+    yield from _probe_problems(loaded)
     sections = {
         canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
         for condition in loaded.conditions
@@ -104,13 +127,52 @@ def _score_problems(
 ) -> Iterator[Problem]:
     """Yield the scores of one's own that cannot be imported."""
     paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
+    yield from _import_problems(paths, f"{loaded.path}: reward.terms", base)
+
+
+def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield the advantage estimators of one's own that cannot be imported."""
+    sections = [condition.config["advantage"] for condition in loaded.conditions]
+    paths = dict.fromkeys(own["estimator"] for own in sections if own["kind"] == "custom")
+    yield from _import_problems(list(paths), f"{loaded.path}: advantage.estimator", base)
+
+
+def _probe_problems(loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield what an attribution asks of an env of one's own that does not know it."""
+    for condition in loaded.conditions:
+        env, attribution = condition.config["env"], condition.config["attribution"]
+        if env["kind"] != "custom":
+            continue
+        wanted = _ASKED.get(attribution.get("judge") or attribution["kind"], ())
+        try:
+            env_class = load_object(env["factory"])
+        except ImportPathError:  # said where the env is looked at
+            continue
+        for name in wanted:
+            if getattr(env_class, name, None) is getattr(TextEnv, name):
+                what = f"{env['factory']!r} has no {name}(), which it needs."
+                yield Problem(f"{loaded.path}: attribution", what, action=f"Define {name}().")
+
+
+def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield what is missing for a language model to be asked: the client, or the key."""
+    sections = [condition.config["attribution"] for condition in loaded.conditions]
+    for own in sections:
+        if own["kind"] == "adca" and own["judge"] == "llm":
+            try:
+                LlmJudge(**own["llm"]).require_ready()
+            except InputError as error:
+                yield from error.problems
+
+
+def _import_problems(paths: Sequence[str], where: str, base: Path) -> Iterator[Problem]:
     if paths:
         add_to_path(base)
     for path in paths:
         try:
             load_object(path)
         except ImportPathError as error:
-            yield Problem(f"{loaded.path}: reward.terms", _sentence(error))
+            yield Problem(where, _sentence(error))
 
 
 def _sentence(error: Exception) -> str:

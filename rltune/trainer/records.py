@@ -5,7 +5,7 @@ from typing import Any
 
 from rltune.store.jsonl import append_jsonl, append_jsonl_many, truncate_after_step
 from rltune.store.rundir import TrialDir
-from rltune.trainer.credit import FilterResult
+from rltune.trainer.filtering import FilterResult
 from rltune.trainer.heldout import HeldoutResult
 from rltune.types import Episode
 

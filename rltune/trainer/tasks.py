@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_advantage import CustomAdvantageConfig
 from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune_envs.base import TextEnv
@@ -123,6 +124,8 @@ def _import_paths(config: TrialConfig) -> Iterator[str]:
         yield config.env.factory
     if config.reward is not None:
         yield from (term.score for term in config.reward.terms if ":" in term.score)
+    if isinstance(config.advantage, CustomAdvantageConfig):
+        yield config.advantage.estimator
 
 
 def _source_digest(module: str) -> str:

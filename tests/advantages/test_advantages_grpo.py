@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltune.advantages.grpo import broadcast, grpo
+from rltune.advantages.grpo import broadcast, grpo, grpo_center
 
 MEMBERS = st.lists(st.integers(-20, 20), min_size=2, max_size=8)
 
@@ -20,6 +20,39 @@ def test_case_b5_golden_of_the_sample_std():
     want = 0.5 / (math.sqrt(1 / 3) + 1e-6)
     assert advantages.tolist() == pytest.approx([-want, -want, want, want], abs=1e-12)
     assert want == pytest.approx(0.8660239, abs=1e-7)  # the population std would give 0.999998
+
+
+def test_case_b5_golden_of_the_population_std():
+    # ddof 0: std = sqrt(1/4) = .5; .5 / .500001 = .999998
+    advantages = grpo(*one_group([0, 0, 1, 1]), ddof=0)
+    assert advantages.tolist() == pytest.approx(
+        [-0.999998, -0.999998, 0.999998, 0.999998], abs=5e-7
+    )
+
+
+def test_a_spread_at_or_below_min_std_is_centred_only():
+    # group 0: population std .5, at the floor; group 1: std 2, over it: +-2 / (2 + 0)
+    rewards, groups = torch.tensor([0.0, 1, 0, 4]), torch.tensor([0, 0, 1, 1])
+    got = grpo(rewards, groups, ddof=0, eps=0.0, min_std=0.5)
+    assert got.tolist() == [-0.5, 0.5, -1, 1]
+    assert grpo(rewards, groups, ddof=0, eps=0.0, min_std=0.49)[:2].tolist() == [-1, 1]
+
+
+def test_eps_zero_keeps_a_group_without_spread_at_zero():
+    assert grpo(*one_group([0.1, 0.1, 0.1]), eps=0.0).tolist() == [0, 0, 0]
+
+
+def test_center_is_the_reward_minus_the_mean_and_equals_dr_grpo():
+    rewards, groups = torch.tensor([1.0, 3, 10, 8, 5]), torch.tensor([0, 0, 1, 1, 2])
+    assert grpo_center(rewards, groups).tolist() == [-1, 1, 1, -1, 0]
+    assert grpo_center(rewards, groups, singleton=2.5).tolist() == [-1, 1, 1, -1, 2.5]
+    dr_grpo = grpo(rewards, groups, normalize_std=False, singleton=2.5)
+    assert torch.equal(grpo_center(rewards, groups, singleton=2.5), dr_grpo)
+
+
+def test_case_b1_center_of_equal_rewards_is_exactly_zero():
+    got = grpo_center(torch.full((3,), 0.1), torch.zeros(3, dtype=torch.int64))
+    assert got.tolist() == [0, 0, 0]
 
 
 def test_dr_grpo_only_centres():
@@ -104,6 +137,20 @@ def test_adding_a_constant_changes_nothing_and_the_mean_is_zero(rewards, constan
 def test_a_reward_that_is_not_finite_is_refused():
     with pytest.raises(ValueError, match=r"^rewards_N\[1\] is not finite; mask the trajectory out"):
         grpo(torch.tensor([0.0, math.nan]), torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match=r"^rewards_N\[0\] is not finite; mask the trajectory out"):
+        grpo_center(torch.tensor([math.inf, 0]), torch.tensor([0, 0]))
+
+
+@pytest.mark.parametrize("name", ["eps", "min_std"])
+@pytest.mark.parametrize("number", [-1.0, math.nan])
+def test_a_floor_is_not_negative(name, number):
+    with pytest.raises(ValueError, match=rf"^{name} is {number}; it must be 0 or more\.$"):
+        grpo(*one_group([0, 1]), **{name: number})
+
+
+def test_ddof_is_zero_or_one():
+    with pytest.raises(ValueError, match=r"^ddof is 2; choose 0 \(population\) or 1 \(sample\)\.$"):
+        grpo(*one_group([0, 1]), ddof=2)
 
 
 def test_broadcast_fills_sampled_tokens_only():

@@ -90,6 +90,10 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
     manifest = json.loads(run.tasks().read_text())
     assert record["tasks"] == [task["task_id"] for task in manifest["test"]]
     assert record["floor"] == manifest["test_floor"]
+    origin = json.loads(trial.provenance.read_text())
+    same = ("commit", "dirty", "diff_sha256", "source_sha256", "versions", "user_sources")
+    assert {key: record["code"][key] for key in same} == {key: origin[key] for key in same}
+    assert (record["code"]["device"], record["code"]["is_of_trial"]) == ("cpu", True)
     assert first.out == (
         f"{trial.trial_id}, step {record['step']}: solved {record['successes']} of 6 test tasks, "
         f"{record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % Wilson, over tasks), "
@@ -99,6 +103,35 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
     before = path.stat().st_mtime_ns
     assert rltune("test", "kl_loss_coef=0.0@0").out == first.out
     assert path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"source_sha256": "0" * 64}, {"versions": {"torch": "1.0"}}, {"user_sources": {"mine": "0"}}],
+    ids=["code", "packages", "own"],
+)
+def test_other_code_than_the_trials_is_said(rltune, trial, change):
+    origin = json.loads(trial.provenance.read_text())
+    trial.provenance.write_text(json.dumps({**origin, **change}))
+    said = rltune("test", trial.trial_id).out
+    assert " It was trained with other code or packages than it was tested with. " in said
+
+
+def test_modules_of_ones_own_are_code_too(rltune, trial, monkeypatch):
+    monkeypatch.setattr("rltune.trainer.tasks.user_sources", lambda config, base: {"mine": "1"})
+    code = json.loads(rltune("test", trial.trial_id, "--json").out)["code"]
+    assert (code["user_sources"], code["is_of_trial"]) == ({"mine": "1"}, False)
+
+
+def test_a_record_that_names_no_code_is_shown(rltune, trial):
+    rltune("test", trial.trial_id)
+    path = trial.path / "test.json"
+    record = json.loads(path.read_text())
+    del record["code"], record["checkpoint_sha256"]
+    path.write_text(json.dumps(record))
+    assert "other code" not in rltune("test", trial.trial_id).out
+    again = json.loads(rltune("test", trial.trial_id, "--again", "--json").out)
+    assert (again["looks"], again["earlier"][0]["code"]) == (2, None)
 
 
 def test_again_looks_again_with_the_same_luck(rltune, trial):

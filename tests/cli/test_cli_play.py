@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_sweep import small_sweep
 
-from rltune.cli.play_screen import LEGENDS, Outcome, closing, drawn
-from rltune.cli.players import hint, response_of
 from rltune.policy.tiny import SHIPPED
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
@@ -95,7 +94,7 @@ def test_several_tasks_end_with_their_share(typed):
 
 def test_quitting_leaves_the_rest_out_of_the_share(typed):
     result = typed("answer: x\nq\n", "multihop_qa", "--tasks", "3")
-    assert "Solved 0 of 1 tasks: 0.000." in result.out
+    assert "Solved 0 of 1 task: 0.000." in result.out
     nothing = typed("q\n", "multihop_qa", "--tasks", "3")
     assert nothing.out.endswith("\nNo task was played to its end.\n")
 
@@ -106,6 +105,16 @@ def test_the_solver_solves_every_kind(typed, kind, prompt):
     result = typed("", kind, "--solver", "--seed", "2", "--prompt", prompt)
     assert (result.code, result.err) == (0, "")
     assert "\nSolved; reward " in result.out
+
+
+def test_a_solver_is_shown_turn_by_turn(typed):
+    result = typed("", "sokoban", "--solver", "--seed", "3")
+    assert result.out.splitlines()[3:14] == [
+        *("#O__", "#_X_", "P___", "____", ""),
+        "> <answer>Right||Right</answer>",
+        "-> Right, Right, reward -0.2",
+        *("#O__", "#_X_", "__P_", "____"),
+    ]
 
 
 def test_a_solver_without_a_solution_counts_as_not_solved(typed):
@@ -127,20 +136,51 @@ def test_a_policy_is_watched_and_repeats_itself(typed):
     assert typed("", *arguments, "--temperature", "0").out != result.out
 
 
-def test_a_policy_is_told_what_it_cannot_read(typed):
+def test_a_watched_episode_is_shown_to_its_end(typed):
+    # The last two moves of this episode: the box is pushed up onto the target above it.
+    result = typed("", "sokoban", "--policy", "tiny", "--seed", "3")
+    assert result.out.count("difficulty 6 actions") == 1
+    assert result.out.endswith(
+        "> <answer>Up</answer>\n-> Up, reward +10.9\n#√__\n#P__\n____\n____\n\n"
+        "Solved; reward 10.1 in 5 turns.\n\n"
+    )
+
+
+@pytest.mark.parametrize(("room", "turns"), [(10, 0), (30, 1)])
+def test_a_policy_that_runs_out_of_context_is_shown_too(typed, monkeypatch, room, turns):
+    monkeypatch.setattr("rltune.cli.play_policy._MAX_CONTEXT", room)
+    result = typed("", "sokoban", "--policy", "tiny", "--seed", "3")
+    assert result.out.startswith(f"{SOKOBAN.task(3).task_id} (seed 3), ")
+    assert result.out.count("\n-> ") == turns
+    assert "\nThe context has no room left for another response.\nNot solved: unfinished, " in (
+        result.out
+    )
+
+
+def test_a_policy_is_told_what_it_cannot_read(typed, tmp_path):
     result = typed("", "sokoban", "--policy", "tiny", "--prompt", "natural")
     assert result.code == 2
     assert result.err.startswith("error: env.prompt: 'natural' cannot be read by policy.model")
-    missing = typed("", "sokoban", "--policy", "nowhere/here")
-    assert missing.code == 2
-    assert missing.err.startswith("error: policy.model: 'nowhere/here' cannot be loaded: ")
+    empty = typed("", "sokoban", "--policy", str(tmp_path))
+    assert empty.code == 2
+    assert empty.err.startswith(f"error: policy.model: '{tmp_path}' cannot be loaded: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (("sokobann",), "ENV: 'sokobann' is not an environment. Choose one of sokoban, "
-         "frozen_lake, multihop_qa. Did you mean 'sokoban'?"),
+         "frozen_lake, multihop_qa, a sweep file, or my_pkg.my_mod:MyEnv. Did you mean 'sokoban'?"),
+        (("no.yaml",), "no.yaml: There is no such sweep file."),
+        (("examples.my_env:Env",), "ENV: 'examples.my_env:Env': the module 'examples.my_env' has "
+         "no 'Env'; did you mean 'MyEnv'?"),
+        (("examples.my_env:MyEnv", "--set", "arguments={coin: 1}"), "ENV: MyEnv.__init__() got an "
+         "unexpected keyword argument 'coin'"),
+        (("examples.my_env:MyEnv", "--policy", "tiny"), "policy.model: 'tiny' exists for sokoban, "
+         "frozen_lake, multihop_qa, not for an env of kind 'custom'. Give a Hugging Face id or a "
+         "folder."),
+        (("sokoban", "--set", "levels=no.txt"), "ENV: no.txt: cannot be read as a level file: "
+         "[Errno 2] No such file or directory: 'no.txt'"),
         (("sokoban", "--solver", "--policy", "tiny"),
          "--solver, --policy: both were given. Give one."),
         (("sokoban", "--temperature", "1"), "--temperature: only a policy samples. Add --policy."),
@@ -167,62 +207,58 @@ def test_a_value_out_of_its_range_names_the_key(typed):
     ]
 
 
-def test_a_file_that_is_missing_is_one_line(typed):
-    result = typed("", "sokoban", "--set", "levels=no.txt")
-    assert result.code == 2
-    assert len(result.err.splitlines()) == 1
-    assert "no.txt" in result.err
+def test_a_sweep_is_played_as_its_control_has_it(typed):
+    sweep = str(ROOT / "sweeps" / "frozenlake_slip.yaml")
+    firm = typed("", sweep, "--solver", "--tasks", "5")
+    assert (firm.code, firm.err) == (0, "")
+    assert typed("", "frozen_lake", "--solver", "--tasks", "5").out == firm.out
+    slippery = typed("", sweep, "--solver", "--tasks", "5", "--set", "env.success_rate=0.5")
+    assert slippery.out != firm.out
+    natural = typed("q\n", sweep, "--prompt", "natural")
+    assert "You're a helpful assistant." in natural.out
 
 
-@pytest.mark.parametrize("env", [SOKOBAN, LAKE], ids=["sokoban", "frozen_lake"])
-def test_rows_lose_no_symbol_and_all_are_explained(env):
-    for seed in range(30):
-        observation = env.reset(seed=seed)
-        rows = drawn(env, observation).split("\n")
-        assert "".join(rows) == observation
-        assert {len(row) for row in rows} == {4}
-        assert {f"{symbol} " for symbol in observation} <= {
-            f"{part.strip()[0]} " for part in LEGENDS[type(env)].split(",")
-        }
+def test_a_sweeps_policy_plays_as_in_the_sweep(typed):
+    # The laptop profile's questions have two hops, the schema's up to four.
+    sweep = (str(ROOT / "sweeps" / "qa_kl.yaml"), "--policy", "tiny", "--seed", "1", "--tasks", "3")
+    result = typed("", *sweep)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("difficulty 2 hops\n") == 3
+    assert typed("", *sweep, "--temperature", "1").out == result.out  # the sweep's own
 
 
-def test_rows_follow_the_size():
-    env = SokobanEnv(prompt="compact", size=8)
-    assert {len(row) for row in drawn(env, env.reset(seed=0)).split("\n")} == {6}
-    wide = FrozenLakeEnv(prompt="compact", size=5)
-    assert {len(row) for row in drawn(wide, wide.reset(seed=0)).split("\n")} == {5}
+def test_a_sweeps_own_temperature_and_limits_hold(typed, tmp_path):
+    def played(held, *arguments):
+        text = small_sweep(policy="tiny").replace("\nhold:\n", f"\nhold:\n  rollout.{held}\n", 1)
+        path = tmp_path / "small.yaml"
+        path.write_text(text, encoding="utf-8")
+        result = typed("", str(path), "--policy", "tiny", "--seed", "3", *arguments)
+        assert (result.code, result.err) == (0, "")
+        return result.out
+
+    warm = played("temperature: 1.9", "--tasks", "3")
+    assert played("temperature: 1.0", "--tasks", "3", "--temperature", "1.9") == warm
+    assert played("temperature: 1.0", "--tasks", "3") != warm
+    assert "\nThe context has no room left for another response.\n" in played("max_context: 30")
+    assert played("max_response_tokens: 1").count(" (the response could not be read, ") == 5
 
 
-@pytest.mark.parametrize(
-    ("env", "line", "response"),
-    [
-        (SOKOBAN, "up LEFT", "<answer>Up||Left</answer>"),
-        (SOKOBAN, "Up||Left", "<answer>Up||Left</answer>"),
-        (SOKOBAN, "Up Fly", None),
-        (SOKOBAN, "|", None),
-        (SOKOBAN, "<answer>Fly", "<answer>Fly"),
-        (QA, "SEARCH:  a b ", "<search>a b</search>"),
-        (QA, "answer: x: y", "<answer>x: y</answer>"),
-        (QA, "answer:", None),
-        (QA, "Paris", None),
-    ],
-)
-def test_a_line_becomes_a_response(env, line, response):
-    assert response_of(env, line) == response
+def test_a_sweeps_reward_decides(typed):
+    # 7 is paid with the fewest coins as 5 + 2; 5 + 1 + 1 pays it, and earns 2/3 for 2 of 3 coins.
+    sweep = (str(ROOT / "examples" / "my_env.yaml"), "--set", "arguments={max_amount: 9}")
+    assert "\nSolved; reward 1 in 2 turns.\nleft 0, score 1\n" in typed("Five\nTwo\n", *sweep).out
+    wasteful = typed("Five\nOne\nOne\n", *sweep)
+    assert "\nNot solved: wrong, " in wasteful.out
+    assert wasteful.out.endswith("; reward 0.6667 in 3 turns.\nleft 0, score 0.667\n\n")
 
 
-def test_the_hint_names_the_actions():
-    assert hint(LAKE).startswith("Type one or more of ")
-    assert "Left" in hint(LAKE)
-
-
-def test_faults_are_no_tasks():
-    outcomes = [Outcome(0, True, "none"), Outcome(1, False, "fault"), Outcome(2, False, "lost")]
-    floor = (LAKE.random_success_probability(0) + LAKE.random_success_probability(2)) / 2
-    assert closing(LAKE, outcomes) == (
-        f"Solved 1 of 2 tasks: 0.500. On these a random player solves {floor:.3f}, a perfect one "
-        "1.000. 1 more had a fault and do not count."
-    )
+def test_an_env_of_ones_own_is_played_by_its_import_path(typed):
+    result = typed("<answer>Five</answer>\nTwo\n", "examples.my_env:MyEnv",
+                   "--set", "arguments={max_amount: 9}")  # fmt: skip
+    assert (result.code, result.err) == (0, "")
+    assert "\nType an action, several with || between, or q to stop.\n" in result.out
+    assert "\n-> Five, reward +0\nPay 2\n" in result.out
+    assert result.out.endswith("\nSolved; reward 1 in 2 turns.\nleft 0\n\n")
 
 
 def test_help_has_an_example(rltune):

@@ -73,6 +73,16 @@ def test_every_environment_keeps_the_contract(name):
     check_env(CASES[name].make, seeds=range(CASES[name].n_seeds), threads=8)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("example")])
+def test_every_environment_of_rltune_knows_its_distance_and_its_gold_response(name):
+    # So the clauses about them were really asked: they pass over an environment that does not know.
+    env = CASES[name].make()
+    for seed in range(4):
+        env.reset(seed=seed)
+        assert env.distance_to_go() >= env.task(seed).difficulty >= 1
+        assert env.gold_response().golds
+
+
 def test_the_interpreters_hash_seed_changes_nothing():
     # cases.md A1: levels that followed from a salted hash differed between processes.
     first, second = (_transcripts_under(hash_seed) for hash_seed in ("1", "2"))

@@ -126,6 +126,29 @@ def test_gymnasium_finds_it_by_the_module_in_the_name():
     assert width == "7"
 
 
+def test_without_gymnasium_one_line_says_how_to_get_it():
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "try: import rltune_envs.gym\n"
+        "except ModuleNotFoundError as error: print(error.name, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        "gymnasium rltune_envs.gym needs gymnasium; install it: pip install 'rltune[gymnasium]'\n"
+    )
+
+
+def test_a_gymnasium_that_is_not_whole_says_what_it_lacks(tmp_path):
+    (tmp_path / "gymnasium.py").write_text("import no_such_module")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "try: import rltune_envs.gym\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "No module named 'no_such_module'\n"
+
+
 def test_nothing_else_imports_gymnasium():
     code = (
         "import sys, rltune_envs.sokoban, rltune_envs.frozen_lake, rltune_envs.multihop_qa;"

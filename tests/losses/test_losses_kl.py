@@ -1,4 +1,6 @@
+import json
 import math
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -139,6 +141,28 @@ def test_adaptive_coefficient_by_hand(kl, coef):
     assert state.coef == 0.2
 
 
+def test_the_adaptive_state_survives_a_checkpoint_bit_equal():
+    kls = [0.0123, 0.3, 0.07, 0.1, 0.0999, 2.0]
+
+    def run(state, kls):
+        for kl in kls:
+            state = update_adaptive_kl(state, kl, target=0.1, horizon=300, n=7)
+        return state
+
+    through = run(AdaptiveKl(coef=0.001), kls)
+    middle = run(AdaptiveKl(coef=0.001), kls[:3])
+    resumed = AdaptiveKl(**json.loads(json.dumps(asdict(middle))))
+    assert resumed == middle
+    assert run(resumed, kls[3:]) == through
+
+
+def test_band_is_an_argument_and_no_samples_change_nothing():
+    state = AdaptiveKl(coef=0.2)
+    wide = update_adaptive_kl(state, 0.2, target=0.1, horizon=100, n=50, band=0.6)
+    assert wide.coef == pytest.approx(0.2 * (1 + 0.6 * 0.5))
+    assert update_adaptive_kl(state, 0.2, target=0.1, horizon=100, n=0) == state
+
+
 def test_refusals():
     zero = torch.zeros(1)
     with pytest.raises(
@@ -155,3 +179,10 @@ def test_refusals():
         update_adaptive_kl(AdaptiveKl(0.1), 0.1, target=0, horizon=1, n=1)
     with pytest.raises(ValueError, match=r"^kl is NaN; the coefficient would be lost\."):
         update_adaptive_kl(AdaptiveKl(0.1), math.nan, target=1, horizon=1, n=1)
+    with pytest.raises(
+        ValueError, match=r"^horizon is 10 with n 50 and band 0\.2; one .* a horizon above 10\.$"
+    ):
+        update_adaptive_kl(AdaptiveKl(0.1), 0.1, target=1, horizon=10, n=50)
+    for numbers in ({"n": -1}, {"n": 1, "band": -0.1}):
+        with pytest.raises(ValueError, match=r"^n -?1 and band -?0\.[12] must be 0 or more\.$"):
+            update_adaptive_kl(AdaptiveKl(0.1), 0.1, target=1, horizon=10, **numbers)

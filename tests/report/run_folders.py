@@ -39,6 +39,10 @@ hold:
   budget.steps: 20
   loss.kl_type: k2
   loss.entropy_coeff: 0.0
+  loss.kl_target: null
+  attribution.kind: none
+  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}
+  rollout_correction.kind: none
   rollout_filter: {strategy: top_p, value: 1.0, include_zero: true}
 axis:
   key: loss.kl_loss_coef

@@ -1,11 +1,13 @@
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltune.rollout.filter import METRICS, group_scores, loss_scale, select_groups
+from rltune.rollout.filter import METRICS, SPREADS, group_scores, loss_scale, select_groups
+from rltune.spec.schema_rollout import RolloutFilterConfig
 
 SOKOBAN = [5.5, 4.8, 4, 2.7, 0.25, 0.15, 0.1, 0]
 BINARY = [0.516, 0.5, 0.479, 0.447, 0.403, 0.342, 0.25, 0]
@@ -168,7 +170,32 @@ def test_case_b11_mass_of_the_variance_is_not_mass_of_the_std():
     assert kept([9, 4, 4], value=0.5) == [0]
 
 
+def test_case_b11_entropy_and_length_are_means_and_need_no_spread():
+    # 1 + 2 + 6 = 9 over 3; a group of equal values keeps its mean, and ddof has no part in it
+    for metric in ("entropy", "length"):
+        for ddof in (0, 1):
+            scores = group_scores([[1, 2, 6], [4, 4, 4]], metric=metric, ddof=ddof)
+            assert scores.tolist() == [3, 4]
+        assert group_scores([[5.0], [7.0]], metric=metric).tolist() == [5, 7]
+    assert set(METRICS) == {"reward_variance", "reward_variance_mass", "entropy", "length"}
+    assert set(SPREADS) == {"reward_variance", "reward_variance_mass"}
+
+
+def test_the_metrics_of_the_config_are_those_of_the_maths():
+    annotation = RolloutFilterConfig.model_fields["metric"].annotation
+    assert get_args(annotation) == tuple(METRICS)
+
+
 @pytest.mark.parametrize("metric", list(METRICS))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_scores_do_not_see_the_order_of_the_members(metric, seed):
+    values = np.random.default_rng(seed).normal(size=(5, 6)) ** 2
+    shuffled = values[:, np.random.default_rng(seed + 9).permutation(6)]
+    want = group_scores(values, metric=metric)
+    np.testing.assert_allclose(group_scores(shuffled, metric=metric), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("metric", list(SPREADS))
 def test_equal_rewards_score_exactly_zero(metric):
     assert group_scores([[0.1] * 3, [-0.3] * 3], metric=metric).tolist() == [0, 0]
 
@@ -223,10 +250,12 @@ def test_other_refusals():
         ValueError, match=r"^metric is 'std'\. Choose one of reward_variance, rewar"
     ):
         group_scores([[0, 1]], metric="std")
-    with pytest.raises(ValueError, match=r"^reward nan of group 0, member 1 is not finite; check"):
+    with pytest.raises(ValueError, match=r"^reward_variance: nan of group 0, member 1 is not f"):
         group_scores([[0, math.nan]], metric="reward_variance")
+    with pytest.raises(ValueError, match=r"^entropy: inf of group 1, member 0 is not finite; c"):
+        group_scores([[0.0], [math.inf]], metric="entropy")
     with pytest.raises(
-        ValueError, match=r"^rewards_GM has shape \(2,\); expected \(groups, members"
+        ValueError, match=r"^values_GM has shape \(2,\); expected \(groups, members"
     ):
         group_scores([0, 1], metric="reward_variance")
     with pytest.raises(ValueError, match=r"^ddof is 2; choose 0"):

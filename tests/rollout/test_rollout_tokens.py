@@ -1,5 +1,7 @@
 """Episodes as rows (D4, B4): end tokens are trained, padding is not, groups keep their number."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def episode(*turns, group=0, member=0):
 ROWS = [
     episode(turn([5, 6], [7, END], reward=1.0), turn([8], [9], reward=0.5), group=0),
     episode(turn([5, 6], [END], reward=-1.0), group=0, member=1),
-    episode(group=1),  # its first prompt filled the context
+    replace(episode(group=1), success=False),  # its first prompt filled the context
 ]
 
 
@@ -53,8 +55,11 @@ def test_layout_by_hand(pad_id):
     ]
     assert batch.turn_ids_NT.tolist() == [[-1, -1, 0, 0, -1, 1], [-1, -1, 0, -1, -1, -1], [-1] * 6]
     assert batch.rewards_NT.tolist() == [[0, 0, 0, 0, 0, 1.5], [0, 0, -1, 0, 0, 0], [0] * 6]
+    assert batch.turn_rewards_NT.tolist() == [[0, 0, 0, 1, 0, 0.5], [0, 0, -1, 0, 0, 0], [0] * 6]
     assert batch.rewards_N.tolist() == [1.5, -1.0, 0.0]
+    assert batch.success_N.tolist() == [True, True, False]
     assert batch.group_N.tolist() == [0, 0, 1]
+    assert batch.episode_N.tolist() == [0, 1, 2]
     assert batch.lengths_N.tolist() == [6, 3, 0]  # also when padding is made of end tokens
     assert (batch.rollout_logprobs_NT != 0).tolist() == batch.action_mask_NT.tolist()
 
@@ -64,7 +69,21 @@ def test_rows_are_cut_to_their_own_length():
     part = batch.rows(np.array([1, 2]))
     assert part.ids_NT.tolist() == [[5, 6, END], [0, 0, 0]]
     assert part.group_N.tolist() == [0, 1]
+    assert part.turn_rewards_NT.tolist() == [[0, 0, -1], [0, 0, 0]]
+    assert part.success_N.tolist() == [True, False]
+    assert part.episode_N.tolist() == [1, 2]  # as in the step, not as in the part
+    assert part.rows(np.array([1])).episode_N.tolist() == [2]
     assert batch.rows(np.array([2])).ids_NT.shape == (1, 1)
+
+
+def test_an_episode_with_a_fault_earns_nothing_in_any_turn():
+    faulted = replace(ROWS[0], turns=(replace(ROWS[0].turns[0], fault="down"), ROWS[0].turns[1]))
+    batch = to_batch([faulted, ROWS[1]], pad_id=0)
+    assert batch.is_sound_N.tolist() == [False, True]
+    for name in ("action_mask_NT", "rewards_NT", "turn_rewards_NT", "rollout_logprobs_NT"):
+        assert not getattr(batch, name)[0].any(), name
+        assert getattr(batch, name)[1].any(), name
+    assert (batch.turn_ids_NT[0] == -1).all()
 
 
 def test_only_empty_episodes():

@@ -18,6 +18,10 @@ hold:
     strategy: top_p
     value: 1.0
     include_zero: true
+  loss.kl_target: null
+  attribution.kind: none
+  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}
+  rollout_correction.kind: none
 axis:
   key: loss.kl_loss_coef
   values: [0.0, 0.01, 0.1]

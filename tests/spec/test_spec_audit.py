@@ -215,6 +215,22 @@ def test_a1_sources_of_ones_own(records):
     assert lines(records)[0].startswith("A1 error: user_sources was not recorded in ")
 
 
+def test_a1_an_estimator_of_ones_own_in_some_conditions(records):
+    """Its source belongs to the conditions that name it, and must be one in all of them."""
+    for i, record_ in enumerate(records):
+        sources = {"my_advantage": "a"} if i % 2 else {}
+        advantage = {"kind": "custom", "estimator": "my_advantage:rank"} if i % 2 else {"kind": "g"}
+        spec = replace(record_.spec, config={**record_.spec.config, "advantage": advantage})
+        provenance = {**PROVENANCE, "user_sources": sources}
+        records[i] = replace(record_, spec=spec, provenance=provenance)
+    assert [line for line in lines(records) if "my_advantage" in line] == []
+    edited = {**PROVENANCE, "user_sources": {"my_advantage": "edited"}}
+    records[3] = replace(records[3], provenance=edited)
+    found = [line for line in lines(records) if "my_advantage" in line]
+    assert [line.partition(":")[0] for line in found] == ["A1 error"]
+    assert f"'edited' in {name(records[3])}." in found[0]
+
+
 @pytest.mark.parametrize(
     "attempt",
     [

@@ -114,6 +114,17 @@ def test_keys_of_another_variant_belong_to_an_axis_over_its_kind():
     assert "1 key besides the axis advantage.kind: advantage.x 1 -> 2" in found[0].message
 
 
+def test_a_section_inside_a_variant_belongs_to_it_and_a_neighbour_does_not():
+    none, adca = {"kind": "none"}, {"kind": "adca", "llm": {"model": "m", "kind": "x"}}
+    key = "attribution.kind"
+    assert check_conditions({"attribution": none}, {"a": {"attribution": adca}}, key) == ()
+    other = {"attribution": adca, "attribution_of": {"x": 1}}
+    (found,) = check_conditions({"attribution": none}, {"a": other}, key)
+    assert "1 key besides the axis attribution.kind: attribution_of.x" in found.message
+    # an axis that is called `kind` and is in no section chooses no variant
+    assert len(check_conditions({"kind": 1}, {"a": {"kind": 2, "x": 1}}, "kind")) == 1
+
+
 # --- the rules on our own sweeps
 
 

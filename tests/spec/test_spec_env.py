@@ -54,7 +54,7 @@ def test_an_ambiguous_success_rate_is_refused_wherever_it_stands(problems, value
 
 def test_an_ambiguous_success_rate_is_refused_as_an_axis_value(problems):
     lines = problems(LAKE, *axis("env.success_rate", "[1, 0.8]", "0.8"))
-    assert lines == [f"toy.yaml:16: axis.values.0: env.success_rate: {AMBIGUOUS['1']}"]
+    assert lines == [f"toy.yaml:20: axis.values.0: env.success_rate: {AMBIGUOUS['1']}"]
 
 
 @pytest.mark.parametrize(("text", "value"), [("1.0", 1.0), ("0.01", 0.01), ("0", 0.0)])

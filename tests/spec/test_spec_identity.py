@@ -116,6 +116,10 @@ VARIANTS = (
     {"env": "frozen_lake"},
     {"env": "multihop_qa"},
     {"env": "a:B"},
+    *({"advantage": {"kind": kind}} for kind in ("gae_bilevel", "maxrl")),
+    {"advantage": "a:f"},
+    {"attribution": "adca", "advantage": "grpo"},
+    {"attribution": "info_gain", "advantage": {"kind": "grpo", "ddof": 0}},
 )
 
 

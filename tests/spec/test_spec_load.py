@@ -8,8 +8,8 @@ from rltune.errors import SpecError
 from rltune.spec.load import load_sweep
 
 LOSS_KEYS = (
-    "kind, clip_low, clip_high, dual_clip, aggregation, sum_norm, entropy_coeff, use_kl_loss, "
-    "kl_loss_coef, kl_type"
+    "kind, clip_low, clip_high, dual_clip, turn_clip_beta, aggregation, sum_norm, entropy_coeff, "
+    "use_kl_loss, kl_loss_coef, kl_type, kl_target, kl_horizon"
 )
 SWEEP_KEYS = "name, title, question, base, protocol, hold, axis, seeds, metric, profiles, accept"
 VALUES = "values: [0.0, 0.01, 0.1]"
@@ -28,19 +28,19 @@ SWEEP_FILE_CASES = {
     ),
     "profile default": (
         ("default: laptop", "default: labtop"),
-        ["toy.yaml:22: profiles.default: 'labtop' is not a profile of this sweep. "
+        ["toy.yaml:26: profiles.default: 'labtop' is not a profile of this sweep. "
          "Choose one of laptop, paper. Did you mean 'laptop'?"],
     ),
     "profile file": (
         ("default: laptop, allowed: [laptop", "default: lap2, allowed: [lap2"),
-        ["toy.yaml:22: profiles.allowed: 'lap2' is not a profile. "
+        ["toy.yaml:26: profiles.allowed: 'lap2' is not a profile. "
          "Choose one of gpu, laptop, paper. Did you mean 'laptop'?"],
     ),
     "unknown key": (
         ("seeds:", "sedes:"),
         ["toy.yaml: seeds: 'seeds' is missing from this file. "
          "Seeds, the same ones for every condition.",
-         f"toy.yaml:20: sedes: 'sedes' is not a key of this file. Choose one of {SWEEP_KEYS}. "
+         f"toy.yaml:24: sedes: 'sedes' is not a key of this file. Choose one of {SWEEP_KEYS}. "
          "Did you mean 'seeds'?"],
     ),
     "unknown key in hold": (
@@ -69,27 +69,27 @@ SWEEP_FILE_CASES = {
     ),
     "axis key": (
         ("key: loss.kl_loss_coef", "key: actor.kl_loss_coef"),
-        ["toy.yaml:13: axis.key: 'actor.kl_loss_coef' is not a config key. "
+        ["toy.yaml:17: axis.key: 'actor.kl_loss_coef' is not a config key. "
          "Did you mean 'loss.kl_loss_coef'?"],
     ),
     "axis is a section": (
         ("key: loss.kl_loss_coef", "key: critic"),
-        ["toy.yaml:13: axis.key: 'critic' is a section; one value cannot replace it. "
+        ["toy.yaml:17: axis.key: 'critic' is a section; one value cannot replace it. "
          "Name a key inside it, or give bundles of its keys."],
     ),
     "axis is the seed": (
         ("key: loss.kl_loss_coef", "key: seed"),
-        ["toy.yaml:13: axis.key: 'seed' is the unit of replication, not a knob. "
+        ["toy.yaml:17: axis.key: 'seed' is the unit of replication, not a knob. "
          "List seeds under seeds."],
     ),
     "axis is held": (
         ("  loss.kl_type: k2", "  loss.kl_loss_coef: 0.0"),
-        ["toy.yaml:13: axis.key: 'loss.kl_loss_coef' is set by the axis and held. "
+        ["toy.yaml:17: axis.key: 'loss.kl_loss_coef' is set by the axis and held. "
          "Remove it from hold."],
     ),
     "coupled is held": (
         ("  loss.kl_type: k2", "  loss.use_kl_loss: false"),
-        ["toy.yaml:17: axis.coupled.0.key: 'loss.use_kl_loss' is held and coupled. "
+        ["toy.yaml:21: axis.coupled.0.key: 'loss.use_kl_loss' is held and coupled. "
          "Remove it from hold or from coupled."],
     ),
     "seed is held": (
@@ -99,68 +99,68 @@ SWEEP_FILE_CASES = {
     ),
     "value twice": (
         (VALUES, "values: [0.0, 0, 0.1]"),
-        ["toy.yaml:14: axis.values: 0 is given twice. Give every value once."],
+        ["toy.yaml:18: axis.values: 0 is given twice. Give every value once."],
     ),
     "no values": (
         (VALUES, "values: []"),
-        ["toy.yaml:14: axis.values: [] holds no values. "
+        ["toy.yaml:18: axis.values: [] holds no values. "
          "Give a list of values, or a mapping of name -> value or bundle."],
     ),
     "nan and inf": (
         (VALUES, "values: [0.0, .nan, .inf]"),
-        [f"toy.yaml:14: axis.values.1: nan is not an axis value. {FINITE}",
-         f"toy.yaml:14: axis.values.2: inf is not an axis value. {FINITE}"],
+        [f"toy.yaml:18: axis.values.1: nan is not an axis value. {FINITE}",
+         f"toy.yaml:18: axis.values.2: inf is not an axis value. {FINITE}"],
     ),
     "value outside the domain (S7)": (
         (VALUES, "values: [0.0, -0.1]"),
-        ["toy.yaml:14: axis.values.1: loss.kl_loss_coef: -0.1 is out of range. "
+        ["toy.yaml:18: axis.values.1: loss.kl_loss_coef: -0.1 is out of range. "
          "Give at least 0.0."],
     ),
     "control": (
         ("control: 0.0", "control: 0.5"),
-        ["toy.yaml:15: axis.control: 0.5 is not among the axis values. "
+        ["toy.yaml:19: axis.control: 0.5 is not among the axis values. "
          "Choose one of 0.0, 0.01, 0.1."],
     ),
     "control is text": (
         ("control: 0.0", "control: '0.0'"),
-        ["toy.yaml:15: axis.control: '0.0' is not among the axis values. "
+        ["toy.yaml:19: axis.control: '0.0' is not among the axis values. "
          "Choose one of 0.0, 0.01, 0.1."],
     ),
     "expect": (
         ("control: 0.0", "control: 0.0\n  expect: {0.5: better}"),
-        ["toy.yaml:16: axis.expect.0.5: 0.5 is not among the axis values. "
+        ["toy.yaml:20: axis.expect.0.5: 0.5 is not among the axis values. "
          "Choose one of 0.0, 0.01, 0.1."],
     ),
     "rule is no rule": (
         ('"value > 0"', "\"__import__('os')\""),
-        ["toy.yaml:18: axis.coupled.0.rule: \"__import__('os')\" cannot be a rule: "
+        ["toy.yaml:22: axis.coupled.0.rule: \"__import__('os')\" cannot be a rule: "
          "\"__import__('os')\" is not allowed in a rule. "
          "Use value, literals, comparison, and/or/not, + - * / // % and if/else."],
     ),
     "rule fails for one value (S2)": (
         ('"value > 0"', '"1 / value > 0"'),
-        ["toy.yaml:18: axis.coupled.0.rule: '1 / value > 0' fails for axis value 0.0: "
+        ["toy.yaml:22: axis.coupled.0.rule: '1 / value > 0' fails for axis value 0.0: "
          "it has no value for 0.0 (float division by zero). "
          "Give a rule that holds for every value."],
     ),
     "coupling without a reason (S2)": (
         ("why: one switch", "why: ' '"),
-        ["toy.yaml:19: axis.coupled.0.why: ' ' is blank. "
+        ["toy.yaml:23: axis.coupled.0.why: ' ' is blank. "
          "Write a reason, for the reader of the figure."],
     ),
     "seeds": (
         ("[0, 1, 2]", "[-1, 2.0]"),
-        ["toy.yaml:20: seeds.0: -1 is out of range. Give at least 0.",
-         "toy.yaml:20: seeds.1: 2.0 is not a whole number."],
+        ["toy.yaml:24: seeds.0: -1 is out of range. Give at least 0.",
+         "toy.yaml:24: seeds.1: 2.0 is not a whole number."],
     ),
     "seed twice": (
         ("[0, 1, 2]", "[1, 1]"),
-        ["toy.yaml:20: seeds: 1 is given twice. Give each once."],
+        ["toy.yaml:24: seeds: 1 is given twice. Give each once."],
     ),
-    "no seeds": (("[0, 1, 2]", "[]"), ["toy.yaml:20: seeds: [] is empty. Give at least one."]),
+    "no seeds": (("[0, 1, 2]", "[]"), ["toy.yaml:24: seeds: [] is empty. Give at least one."]),
     "accepting an error": (
         ("seeds:", "accept: {S1: because}\nseeds:"),
-        ["toy.yaml:20: accept.S1: 'S1' cannot be accepted. "
+        ["toy.yaml:24: accept.S1: 'S1' cannot be accepted. "
          "Only S8, or one of its findings such as S8.k1_loss, can be accepted."],
     ),
     "name": (
@@ -241,10 +241,16 @@ OVERRIDE_CASES = {
         "Set it to -1; use rollout.temperature for sharper samples."
     ],
     "advantage.kind=grop": [
-        "advantage.kind: 'grop' is not an advantage. Choose one of gae, grpo. Did you mean 'grpo'?"
+        "advantage.kind: 'grop' is not an advantage. "
+        "Choose one of gae, gae_bilevel, grpo, grpo_center, rloo, maxrl, reinforce_pp, "
+        "reinforce_pp_baseline, custom. Did you mean 'grpo'?"
     ],
-    "advantage={kind: grpo, lam: 0.9}": [
-        "advantage.lam: 'lam' is not a key of advantage. Choose one of kind, normalize_std."
+    "advantage={kind: grpo}": [  # would take the shaping along
+        "'advantage.shaping.gtpo_beta' is held by this sweep. Edit the sweep file instead."
+    ],
+    "advantage.normalize_std=true": [
+        "advantage.normalize_std: 'normalize_std' is not a key of advantage. "
+        "Choose one of shaping, kind, gamma, lam."
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
@@ -316,12 +322,12 @@ def test_a_group_of_one_is_refused_where_its_spread_is_used(problems, load):  # 
 
 def test_kl_switch_and_coefficient_must_agree(problems):
     assert problems(('"value > 0"', '"value >= 0"')) == [
-        "toy.yaml:14: axis.values.0: loss.kl_loss_coef: 0.0 with loss.use_kl_loss true runs a "
+        "toy.yaml:18: axis.values.0: loss.kl_loss_coef: 0.0 with loss.use_kl_loss true runs a "
         "reference model for nothing. "
         "Give a coefficient above 0, or set loss.use_kl_loss to false."
     ]
     assert problems(('"value > 0"', '"value > 0.05"')) == [
-        "toy.yaml:14: axis.values.1: loss.kl_loss_coef: 0.01 has no effect while "
+        "toy.yaml:18: axis.values.1: loss.kl_loss_coef: 0.01 has no effect while "
         "loss.use_kl_loss is false. Set loss.use_kl_loss to true; couple it when this is the axis."
     ]
 
@@ -356,7 +362,7 @@ def test_all_problems_of_all_files_are_raised_at_once(problems):
     )
     assert lines == [
         "toy.yaml: title: 'title' is missing from this file. Title on figures.",
-        "toy.yaml:20: seeds: 0 is given twice. Give each once.",
+        "toy.yaml:24: seeds: 0 is given twice. Give each once.",
         f"toy.yaml:2: titel: 'titel' is not a key of this file. Choose one of {SWEEP_KEYS}. "
         "Did you mean 'title'?",
         "toy.yaml:4: base: 'sokobam' is not a base. "
@@ -414,11 +420,25 @@ def test_layers_win_in_order(load):
     assert config["seed"] == 0
 
 
-def test_another_kind_replaces_the_section(load):
-    config = load(overrides=["advantage.kind=grpo"]).control.config
-    assert config["advantage"] == {"kind": "grpo", "normalize_std": True}
+SHAPING = "  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}\n"
+WEIGHTED = "  advantage.shaping: {gtpo_beta: 0.1, hicra_alpha: 0.0}\n"
+
+
+def test_another_kind_replaces_the_section_but_what_all_kinds_share(load, problems):
+    plain = load().control.config["advantage"]
+    assert plain == {"kind": "gae", "gamma": 1.0, "lam": 1.0, "shaping": plain["shaping"]}
+    config = load((SHAPING, WEIGHTED), overrides=["advantage.kind=grpo"]).control.config
+    assert config["advantage"] == {
+        "kind": "grpo", "outcome": "reward", "singleton": 0.0, "normalize_std": True, "ddof": 1,
+        "shaping": {**plain["shaping"], "gtpo_beta": 0.1},
+    }  # fmt: skip
     config = load(overrides=["advantage.lam=0.9"]).control.config
-    assert config["advantage"] == {"kind": "gae", "gamma": 1.0, "lam": 0.9}
+    assert config["advantage"] == {**plain, "lam": 0.9}
+    whole = "advantage={kind: grpo, lam: 0.9}"
+    assert problems((SHAPING, ""), overrides=[whole]) == [
+        f"--set {whole}: advantage.lam: 'lam' is not a key of advantage. "
+        "Choose one of shaping, outcome, singleton, kind, normalize_std, ddof."
+    ]
 
 
 def test_configs_beside_the_sweep_win_over_shipped_ones(tmp_path, load):
@@ -454,13 +474,13 @@ WHY = ("seeds:", "  why: no filter takes both keys\nseeds:")
 def test_bundles_need_a_reason(problems, load):
     """Several keys in one value are several knobs until somebody says why they are one."""
     missing = (
-        "toy.yaml:10: axis.why: 'why' is missing: value 0.9 sets 2 keys, rollout_filter.value, "
+        "toy.yaml:14: axis.why: 'why' is missing: value 0.9 sets 2 keys, rollout_filter.value, "
         "rollout_filter.include_zero. "
         "Write in a sentence why they are one intervention, or set one key per value."
     )
     assert problems(*BUNDLES) == [missing]
     assert problems(*BUNDLES, ("seeds:", "  why: ' '\nseeds:")) == [
-        "toy.yaml:15: axis.why: ' ' is blank. Write a reason, for the reader of the figure."
+        "toy.yaml:19: axis.why: ' ' is blank. Write a reason, for the reader of the figure."
     ]
     one_key = (", include_zero: false}, ", "}, ")
     assert problems(*BUNDLES, one_key)[0].split(": ")[3].startswith("value nofilter sets 2 keys")

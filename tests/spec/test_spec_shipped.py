@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from rltune.spec.comparability import check_sweep
+from rltune.spec.keys import models_of
 from rltune.spec.load import load_sweep
 from rltune.spec.protocol import check_protocol
 from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_advantage import Advantage
 from rltune.spec.sweep_schema import ProtocolSpec, sweep_json_schema
 from rltune.spec.yamlfile import YamlFile, read_yaml
 
@@ -17,6 +19,11 @@ SWEEPS = sorted((ROOT / "sweeps").rglob("*.yaml"))
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 FILTERED = ["S8.drop_changes_updates", "S8.softmax_scale", "S8.normaliser"]
 EXPECTED_WARNINGS = {
+    "a2tgpo_alpha": [],
+    "a2tgpo_modes": [],
+    "adca_alpha": [],
+    "adca_scheme": [],
+    "advantage_estimators": [],
     "entropy": [],
     "frozenlake_rv_filter_high_noise": FILTERED,
     "frozenlake_rv_filter_low_noise": FILTERED,
@@ -26,6 +33,10 @@ EXPECTED_WARNINGS = {
     "qa_kl": [],
     "quickstart": ["S4"],
     "rv_filter": FILTERED,
+    "rv_filter_mode": ["S8.softmax_scale"],
+    "sepa_schedule": [],
+    "textpolicy_pipeline": [],
+    "turn_clip_beta": [],
 }
 ACCEPTED = {"S8.tasks"}
 KINDS = ("sokoban", "frozen_lake", "multihop_qa")
@@ -60,6 +71,14 @@ def test_every_sweep_is_comparable_in_every_profile(path):
         assert len(loaded.seeds) == (2 if path.stem == "quickstart" else 3)
         for condition in loaded.conditions:
             assert TrialConfig.model_validate(condition.config).policy.model
+
+
+@pytest.mark.parametrize("name", ["my_advantage", "my_env"])
+def test_every_example_is_comparable_in_every_profile(name):
+    path = ROOT / f"examples/{name}.yaml"
+    for profile in load_sweep(path).spec.profiles.allowed:
+        report = check_sweep(load_sweep(path, profile=profile))
+        assert (report.errors, report.warnings) == ((), ())
 
 
 @pytest.mark.parametrize("profile", ["laptop", "gpu", "paper"])
@@ -123,7 +142,10 @@ def test_the_filter_of_several_keys_says_why_they_are_one():
 def test_paper_is_the_published_protocol():
     config = load_sweep(ROOT / "sweeps/kl.yaml", profile="paper").control.config
     assert config["policy"] == {"model": "Qwen/Qwen2.5-3B", "dtype": "bfloat16", "template": "auto"}
-    assert config["advantage"] == {"kind": "gae", "gamma": 1.0, "lam": 1.0}
+    unshaped = TrialConfig(policy={"model": "x"}).model_dump(mode="json")["advantage"]["shaping"]
+    assert (unshaped["gtpo_beta"], unshaped["hicra_alpha"]) == (0.0, 0.0)
+    assert config["advantage"] == {"kind": "gae", "gamma": 1.0, "lam": 1.0, "shaping": unshaped}
+    assert config["attribution"] == {"kind": "none"}
     assert config["budget"]["steps"] == 400
     assert (config["rollout"]["groups"], config["rollout"]["group_size"]) == (8, 16)
     assert (config["optim"]["mini_batch_size"], config["optim"]["micro_batch_size"]) == (32, 4)
@@ -155,6 +177,30 @@ def test_paper_is_the_published_protocol():
         ),
         ("frozenlake_slip", [1.0, 0.98, 0.95, 0.9, 0.8, 0.5, 0.0]),  # slip 0, 2, 5, ... 100 %
         ("qa_kl", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
+        ("a2tgpo_alpha", [0.0, 0.1, 0.3, 0.9, 1.0]),  # 0.3 as released, 1.0 as in the paper
+        ("a2tgpo_modes", ["none", "joint", "separate", "turn-group", "turn-group-v1d"]),
+        ("adca_alpha", [0.0, 0.05, 0.1, 0.2, 0.5, 1.0]),
+        ("adca_scheme", ["decouple", "allocation"]),
+        (
+            "advantage_estimators",
+            [
+                "gae",
+                "gae_bilevel",
+                "grpo",
+                "grpo_center",
+                "rloo",
+                "maxrl",
+                "reinforce_pp",
+                "reinforce_pp_baseline",
+            ],
+        ),
+        ("rv_filter_mode", ["softmax", "mass"]),
+        ("sepa_schedule", ["none", "linear", "auto"]),
+        (
+            "textpolicy_pipeline",
+            ["grpo_center", "maxrl", "maxrl_gtpo", "maxrl_gtpo_hicra", "maxrl_gtpo_hicra_sepa"],
+        ),
+        ("turn_clip_beta", [0.0, 0.1, 0.3, 0.6]),
     ],
 )
 def test_axis_values_are_the_published_ones(name, values):
@@ -174,6 +220,35 @@ def test_json_schema_describes_every_key_of_a_sweep_file():
     assert set(schema["required"]) == {
         "name", "title", "question", "base", "axis", "seeds", "profiles",
     }  # fmt: skip
+
+
+def test_the_textpolicy_rungs_add_one_stage_each():
+    rungs = load_sweep(ROOT / "sweeps/textpolicy_pipeline.yaml").conditions
+    on = []
+    for rung in rungs:
+        advantage = rung.config["advantage"]
+        shaping = advantage["shaping"]
+        assert advantage["outcome"] == "success"  # maxrl is undefined for negative rewards
+        stages = (
+            advantage["kind"] == "maxrl",
+            shaping["gtpo_beta"] == 0.1,
+            shaping["hicra_alpha"] == 0.2,
+            shaping["sepa"]["schedule"] == "linear",
+        )
+        on.append("".join("x" if stage else "." for stage in stages))
+    assert on == ["....", "x...", "xx..", "xxx.", "xxxx"]
+
+
+def test_every_estimator_stands_in_its_sweep():
+    conditions = load_sweep(ROOT / "sweeps/advantage_estimators.yaml").conditions
+    kinds = {model.model_fields["kind"].default for model in models_of(Advantage)} - {"custom"}
+    assert {condition.config["advantage"]["kind"] for condition in conditions} == kinds
+
+
+def test_adaptive_clipping_goes_with_the_released_mode_alone():
+    conditions = load_sweep(ROOT / "sweeps/a2tgpo_modes.yaml").conditions
+    betas = [condition.config["loss"]["turn_clip_beta"] for condition in conditions]
+    assert betas == [0.0, 0.0, 0.0, 0.0, 0.3]
 
 
 def test_every_config_key_has_a_sentence():

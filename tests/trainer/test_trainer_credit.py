@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema import GaeConfig, GrpoConfig, RolloutFilterConfig
-from rltune.trainer.credit import FilterResult, apply_filter, assign_credit, filter_groups
+from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.spec.schema_advantage import GaeConfig, GrpoConfig
+from rltune.spec.schema_rollout import RolloutFilterConfig
+from rltune.trainer.credit import estimate
+from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.trainer.learner import Signals
 from rltune.trainer.measures import rollout_metrics, training_metrics
 from rltune.types import Episode, StopReason, Turn
@@ -29,8 +31,11 @@ def batch_of(rewards, group, mask, faulted=()):
         turn_ids_NT=np.where(mask, 0, -1),
         rollout_logprobs_NT=np.zeros(mask.shape, dtype=np.float32),
         rewards_NT=rewards_NT,
+        turn_rewards_NT=rewards_NT,
         rewards_N=np.array(rewards, dtype=np.float32),
+        success_N=np.array(rewards) >= 1,
         group_N=np.array(group),
+        episode_N=np.arange(len(rewards)),
         is_sound_N=np.array([row not in faulted for row in range(len(rewards))]),
     )
 
@@ -39,9 +44,6 @@ def keeping(keep_N):
     """Return the result of a filter that dropped every other row."""
     keep_N = np.array(keep_N)
     return FilterResult(keep_N, ~keep_N, np.zeros(2), 0.5, 0, 1.0)
-
-
-SOUND = np.ones(4, dtype=bool)
 
 
 def signals_of(batch, *, values=None, logp=0.0):
@@ -59,26 +61,24 @@ FOUR = batch_of(
 
 def test_grpo_by_hand():
     # group 0: (1 - 0.5) / std, std of [1, 0] with ddof 1 = sqrt(0.5); group 1 has no spread
-    credit = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=1.0)
+    credit = estimate(FOUR, signals_of(FOUR), GRPO)
     a = 0.5 / (0.5**0.5 + 1e-6)
     want = [[0, a, 0, a], [0, -a, -a, 0], [0] * 4, [0] * 4]
     torch.testing.assert_close(credit.advantages_NT, torch.tensor(want))
     assert credit.returns_NT is None
-    half = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=0.5)
-    torch.testing.assert_close(half.advantages_NT, torch.tensor(want) / 2)
 
 
 def test_shuffled_rows_get_the_same_advantages():
-    credit = assign_credit(FOUR, signals_of(FOUR), config=GRPO, scale=1.0)
+    credit = estimate(FOUR, signals_of(FOUR), GRPO)
     order = np.array([2, 0, 3, 1])
-    shuffled = assign_credit(FOUR.rows(order), signals_of(FOUR.rows(order)), config=GRPO, scale=1.0)
+    shuffled = estimate(FOUR.rows(order), signals_of(FOUR.rows(order)), GRPO)
     assert torch.equal(shuffled.advantages_NT, credit.advantages_NT[torch.from_numpy(order)])
 
 
 def test_gae_by_hand():
     # gamma = lam = 1: A = R - V at each sampled token; observation tokens carry nothing
     values = [[9, 0.5, 9, 0.25], [9, 0.0, 0.5, 9], [9, 9, 1.0, 2.0], [9, 1.0, 9, 9]]
-    credit = assign_credit(FOUR, signals_of(FOUR, values=values), config=GAE, scale=1.0)
+    credit = estimate(FOUR, signals_of(FOUR, values=values), GAE)
     raw = torch.tensor([0.5, 0.75, 0.0, -0.5, 1.0, 0.0, 1.0])
     mask = torch.from_numpy(FOUR.action_mask_NT)
     torch.testing.assert_close(
@@ -90,33 +90,7 @@ def test_gae_by_hand():
 
 def test_gae_needs_values():
     with pytest.raises(ValueError, match="needs a critic's values"):
-        assign_credit(FOUR, signals_of(FOUR), config=GAE, scale=1.0)
-
-
-def test_filter_keeps_whole_groups_and_counts():
-    config = RolloutFilterConfig(include_zero=False, loss_scaling="sqrt")
-    chosen = filter_groups(FOUR.rewards_N, SOUND, groups=2, config=config)
-    assert chosen.keep_N.tolist() == [True, True, False, False]
-    assert (chosen.kept_ratio, chosen.zero_count) == (0.5, 1)
-    assert chosen.scale == pytest.approx(0.5**0.5)
-    assert chosen.scores_G.tolist() == pytest.approx([0.5**0.5, 0.0])
-
-
-def test_a_single_rollout_per_group_passes_a_filter_that_is_off():
-    config = RolloutFilterConfig()
-    chosen = filter_groups(np.array([1.0, 0.0]), SOUND[:2], groups=2, config=config)
-    assert chosen.keep_N.all()
-
-
-def test_drop_and_mask():
-    keep = keeping([False, False, True, True])
-    dropped = apply_filter(FOUR, keep, on_drop="drop")
-    assert dropped.group_N.tolist() == [1, 1]
-    masked = apply_filter(FOUR, keep, on_drop="mask")
-    assert len(masked) == 4
-    assert masked.action_mask_NT[:2].sum() == 0
-    assert (masked.action_mask_NT[2:] == FOUR.action_mask_NT[2:]).all()
-    assert apply_filter(FOUR, keeping([True] * 4), on_drop="drop") is FOUR
+        estimate(FOUR, signals_of(FOUR), GAE)
 
 
 @pytest.mark.parametrize("config", [GRPO, GAE])
@@ -125,9 +99,9 @@ def test_masked_rows_do_not_reach_the_advantages_of_others(config):
     keep = keeping([True, True, False, False])
     values = [[0, 0.5, 0, 0.25], [0, 0.0, 0.5, 0], [0, 0, 1.0, 2.0], [0, 1.0, 0, 0]]
     masked = apply_filter(FOUR, keep, on_drop="mask")
-    got = assign_credit(masked, signals_of(FOUR, values=values), config=config, scale=1.0)
+    got = estimate(masked, signals_of(FOUR, values=values), config)
     dropped = apply_filter(FOUR, keep, on_drop="drop")
-    want = assign_credit(dropped, signals_of(dropped, values=values[:2]), config=config, scale=1.0)
+    want = estimate(dropped, signals_of(dropped, values=values[:2]), config)
     torch.testing.assert_close(got.advantages_NT[:2], want.advantages_NT)
     assert (got.advantages_NT[2:] == 0).all()
 
@@ -152,9 +126,8 @@ def test_rollout_metrics_by_hand():
         Episode("t", 0, i // 2, i % 2, turns, success, not success, success, reward)
         for i, (turns, reward, success) in enumerate(rows)
     ]
-    rewards = np.array([e.reward for e in episodes])
     config = RolloutFilterConfig(include_zero=False)
-    chosen = filter_groups(rewards, SOUND, groups=2, config=config)
+    chosen = filter_groups(to_batch(episodes, pad_id=0), groups=2, config=config)
     assert rollout_metrics(episodes, chosen, groups=2, auxiliary_names=("em",)) == {
         "rollout/em": 0.0,
         "rollout/fault_count": 0.0,
@@ -175,12 +148,8 @@ def test_rollout_metrics_by_hand():
 
 def test_training_metrics_by_hand():
     values = [[0, 0.5, 0, 0.5], [0, 0.0, 0.0, 0], [0, 0, 2.0, 2.0], [0, 2.0, 0, 0]]
-    signals = signals_of(FOUR, values=values, logp=-0.5)
-    batch = replace(FOUR, rollout_logprobs_NT=np.full((4, 4), -0.75, dtype=np.float32))
-    credit = assign_credit(batch, signals, config=GAE, scale=1.0)
-    got = training_metrics(batch, signals, credit)
-    assert got["rollout_corr/logprob_diff_max"] == pytest.approx(0.25)
-    assert got["rollout_corr/kl"] == pytest.approx(-0.25)  # mean of rollout - trainer
+    signals = signals_of(FOUR, values=values)
+    got = training_metrics(FOUR, signals, estimate(FOUR, signals, GAE))
     assert (got["critic/score/mean"], got["critic/score/max"]) == (1.25, 2.0)
     # returns [1, 1, 0, 0, 2, 2, 2]: variance 34/49; error [.5, .5, 0 x5]: variance 2.5/49
     assert got["critic/vf_explained_var"] == pytest.approx(1 - 2.5 / 34, rel=1e-5)
@@ -191,7 +160,7 @@ def test_training_metrics_by_hand():
 def test_metrics_of_a_step_in_which_every_row_is_masked(config):
     nothing = replace(FOUR, action_mask_NT=np.zeros((4, 4), dtype=bool))
     signals = signals_of(nothing, values=np.zeros((4, 4)).tolist())
-    credit = assign_credit(nothing, signals, config=config, scale=1.0)
+    credit = estimate(nothing, signals, config)
     got = training_metrics(nothing, signals, credit)
     assert all(np.isfinite(value) for value in got.values())
     assert "critic/score/mean" not in got
@@ -199,5 +168,5 @@ def test_metrics_of_a_step_in_which_every_row_is_masked(config):
 
 def test_scores_are_those_of_the_rows_that_are_trained():
     masked = apply_filter(FOUR, keeping([True, True, False, False]), on_drop="mask")
-    credit = assign_credit(masked, signals_of(masked), config=GRPO, scale=1.0)
+    credit = estimate(masked, signals_of(masked), GRPO)
     assert training_metrics(masked, signals_of(masked), credit)["critic/score/mean"] == 0.5

@@ -12,9 +12,11 @@ from rltune.errors import TrialError
 from rltune.gate import GateResult
 from rltune.losses.reduce import AGGREGATIONS
 from rltune.rollout.tokens import to_batch
-from rltune.spec.schema import GaeConfig, GrpoConfig, RolloutFilterConfig
+from rltune.spec.schema_advantage import GaeConfig, GrpoConfig
+from rltune.spec.schema_rollout import RolloutFilterConfig
 from rltune.store.jsonl import read_jsonl
-from rltune.trainer.credit import apply_filter, assign_credit, filter_groups
+from rltune.trainer.credit import estimate
+from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.learner import make_learner, score_batch
 from rltune.trainer.measures import gate_line, rollout_metrics
 from rltune.trainer.objective import MiniBatch, update
@@ -30,6 +32,10 @@ def episode(index, *, reward=0.0, success=False, fault="", failure="wrong", auxi
         "t", 0, index // 4, index % 4, (turn,), True, False, success, reward, failure,
         auxiliary or {},
     )  # fmt: skip
+
+
+def make_step(learner, data, config):
+    return update(learner, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
 
 
 def without(batch, row):
@@ -66,7 +72,7 @@ def test_the_others_have_the_advantages_that_they_would_have_without_it(
 
     def advantages(batch):
         signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
-        return assign_credit(batch, signals, config=config, scale=1.0).advantages_NT
+        return estimate(batch, signals, config).advantages_NT
 
     with_fault, clean = advantages(batch), advantages(without(batch, row))
     assert (with_fault[row] == 0).all()
@@ -86,8 +92,14 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
     def gradients(batch):
         learner = make_learner(small_policy(dtype="float64"), config)
         signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
-        credit = assign_credit(batch, signals, config=config.advantage, scale=1.0)
-        metrics = update(learner, MiniBatch(batch, signals, credit), config, step=1)
+        credit = estimate(batch, signals, config.advantage)
+        metrics = update(
+            learner,
+            MiniBatch(batch, signals, credit),
+            config,
+            step=1,
+            kl_coef=config.loss.kl_loss_coef,
+        )
         assert metrics["budget/optimizer_steps"] == 1
         assert metrics["actor/grad_norm"] > 0
         modules = (learner.policy.model, learner.critic)
@@ -99,16 +111,19 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
 
 def test_scores_and_selection_are_over_what_is_sound():
     # group 0: [1, 3] of four; group 1: nothing; group 2: [5] alone; group 3: [0, 0, 0, 2]
-    rewards = np.array([1, 9, 3, 9, 9, 9, 9, 9, 5, 9, 9, 9, 0, 0, 0, 2.0])
+    rewards = [1, 9, 3, 9, 9, 9, 9, 9, 5, 9, 9, 9, 0, 0, 0, 2.0]
     sound = np.array([1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
-    chosen = filter_groups(rewards, sound, groups=4, config=OFF)
+    faults = ["" if is_sound else "a: b" for is_sound in sound]
+    played = [episode(i, reward=rewards[i], fault=faults[i]) for i in range(16)]
+    batch = to_batch(played, pad_id=0)
+    chosen = filter_groups(batch, groups=4, config=OFF)
     # std of [1, 3] = sqrt(2); of [0, 0, 0, 2]: mean 0.5, sqrt((3 x 0.25 + 2.25) / 3) = 1
     assert chosen.scores_G.tolist() == pytest.approx([2**0.5, 0, 0, 1])
     assert (chosen.keep_N == sound).all()
     assert not chosen.drop_N.any()
     assert (chosen.kept_ratio, chosen.zero_count) == (1.0, 1)  # group 1 is no candidate
     fewest = RolloutFilterConfig(strategy="top_k_abs", value=1.0, type="smallest")
-    chosen = filter_groups(rewards, sound, groups=4, config=fewest)
+    chosen = filter_groups(batch, groups=4, config=fewest)
     assert np.flatnonzero(chosen.keep_N).tolist() == [8]  # group 2, not the empty group 1
     assert np.flatnonzero(chosen.drop_N).tolist() == [0, 1, 2, 3, 12, 13, 14, 15]
     assert chosen.kept_ratio == pytest.approx(1 / 3)
@@ -122,18 +137,21 @@ def test_rows_with_a_fault_stay_in_the_batch():
     assert batch.action_mask_NT.any(axis=1).tolist() == [fault == "" for fault in faults]
     assert batch.rewards_NT.sum(axis=1).tolist() == [0, 0, 2, 3, 0, 0, 0, 0]
     for on_drop in ("drop", "mask"):
-        chosen = filter_groups(batch.rewards_N, batch.is_sound_N, groups=2, config=OFF)
+        chosen = filter_groups(batch, groups=2, config=OFF)
         kept = apply_filter(batch, chosen, on_drop=on_drop)
         assert len(kept) == 8
         assert kept.is_sound_N.tolist() == batch.is_sound_N.tolist()
 
 
 def test_a_filter_that_keeps_nothing_is_not_a_step_of_faults():
-    none_left = np.zeros(4, dtype=bool)
     zero = RolloutFilterConfig(include_zero=False)
-    same = filter_groups(np.ones(4), ~none_left, groups=2, config=zero)
-    assert same.is_empty
-    faults = filter_groups(np.ones(4), none_left, groups=2, config=zero)
+
+    def chosen(fault):
+        played = [episode(i, reward=1.0, fault=fault) for i in range(4)]
+        return filter_groups(to_batch(played, pad_id=0), groups=2, config=zero)
+
+    assert chosen("").is_empty
+    faults = chosen("a: b")
     assert not faults.is_empty
     assert (faults.kept_ratio, faults.scale, faults.keep_N.any()) == (1.0, 1.0, False)
 
@@ -215,7 +233,7 @@ def test_outcomes_by_hand():
         "heldout/fault_count": 1.0,
         "heldout/em": pytest.approx(1 / 3),
     }
-    chosen = filter_groups(np.ones(4), np.array([1, 1, 1, 0], bool), groups=1, config=OFF)
+    chosen = filter_groups(to_batch(episodes, pad_id=0), groups=1, config=OFF)
     found = rollout_metrics(episodes, chosen, groups=1, auxiliary_names=("em",))
     # std of [1, -0.5, 0]: mean 1/6, ((5/6)^2 + (4/6)^2 + (1/6)^2) / 2 = 42 / 72
     assert found["rollout/in_group_reward_std"] == pytest.approx((42 / 72) ** 0.5)

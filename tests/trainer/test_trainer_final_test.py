@@ -10,6 +10,7 @@ import pytest
 from rltune.errors import StoreError, TrialError
 from rltune.gate import wilson_interval
 from rltune.maths.streams import stream_seed
+from rltune.policy.load import weights_digest
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
@@ -114,7 +115,7 @@ def test_training_never_plays_a_test_task(make_trial, with_test, small_policy, u
 
 
 def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, small_policy):
-    job = make_job()
+    job = make_job(code={"commit": "abc"})
     record = look(job, which="2")
     policy = small_policy()
     load_checkpoint(
@@ -143,6 +144,9 @@ def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, s
     ups = [episode.auxiliary.get("ups", 0.0) for episode in episodes]
     assert record["auxiliary"] == {"ups": pytest.approx(sum(ups) / 6)}
     assert (record["step"], record["checkpoint"], record["looks"]) == (2, "step", 1)
+    assert record["checkpoint_sha256"] == weights_digest(policy.model)  # of the restored one
+    assert record["tokenizer_sha256"] == policy.tokenizer_sha256
+    assert record["code"] == {"commit": "abc"}
     assert json.loads(record_path(trained.folder).read_text()) == json.loads(json.dumps(record))
 
 
@@ -172,7 +176,9 @@ def test_each_look_is_counted_and_none_is_forgotten(make_job, trained):
     assert [record["looks"] for record in records] == [1, 2, 3]
     assert records[2]["checkpoint"] == "best"
     assert [one["step"] for one in records[2]["earlier"]] == [0, 1]
-    assert records[2]["earlier"][0]["success_rate"] == records[0]["success_rate"]
+    for key in ("success_rate", "checkpoint_sha256", "code"):
+        assert records[2]["earlier"][0][key] == records[0][key]
+    assert len({record["checkpoint_sha256"] for record in records[:2]}) == 2
     assert read_record(trained.folder)["looks"] == 3
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from rltune.losses.correction import rollout_diagnostics
 from rltune.policy.load import load_policy
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.trainer.collect import collect
 from rltune.trainer.learner import make_learner, score_batch
-from rltune.trainer.measures import training_metrics
 from rltune.trainer.tasks import env_maker, freeze_tasks
 
 
@@ -98,12 +98,14 @@ def test_the_diagnostics_see_a_gap(small_policy, make_config, sample_batch):
     policy = small_policy()
     _, batch = sample_batch(config, policy)
     signals = score_batch(make_learner(policy, config), batch, temperature=1.0, micro_batch_size=4)
-    from rltune.trainer.credit import Credit
+    mask = torch.from_numpy(batch.action_mask_NT)
 
-    credit = Credit(torch.zeros_like(signals.old_logp_NT), None)
-    honest = training_metrics(batch, signals, credit)
-    assert honest["rollout_corr/logprob_diff_max"] < 1e-4
+    def diagnostics():
+        reported = torch.from_numpy(batch.rollout_logprobs_NT)
+        return rollout_diagnostics(signals.old_logp_NT, reported, mask, None)
+
+    assert diagnostics()["rollout_corr/logprob_diff_max"] < 1e-4
     batch.rollout_logprobs_NT[batch.action_mask_NT] += np.float32(0.25)
-    off = training_metrics(batch, signals, credit)
+    off = diagnostics()
     assert off["rollout_corr/logprob_diff_max"] == pytest.approx(0.25, abs=1e-4)
     assert off["rollout_corr/kl"] == pytest.approx(0.25, abs=1e-4)

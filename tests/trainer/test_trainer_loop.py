@@ -35,8 +35,15 @@ EVERY_STEP = {
         "rollout/fault_count",
         "rollout/ups",
     ),
-    *("rollout_corr/logprob_diff_max", "rollout_corr/kl"),
-    *("timing_s/collect", "timing_s/score", "timing_s/update", "timing_s/sync"),
+    *(f"rollout_corr/{name}" for name in ("logprob_diff_max", "kl", "k3_kl", "ppl_ratio")),
+    *(f"rollout_corr/{name}" for name in ("chi2_token", "chi2_seq", "log_ppl_abs_diff")),
+    *(f"rollout_corr/log_ppl_diff{stat}" for stat in ("", "_max", "_min")),
+    *(
+        f"rollout_corr/{who}_{what}"
+        for who in ("training", "rollout")
+        for what in ("ppl", "log_ppl")
+    ),
+    *("timing_s/collect", "timing_s/score", "timing_s/credit", "timing_s/update", "timing_s/sync"),
     *("timing_s/checkpoint", "perf/tokens_per_s"),
     *("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps"),
 }
@@ -56,7 +63,7 @@ GATE |= {f"heldout/failure/{name}" for name in ("wrong", "lost", "unfinished", "
         pytest.param({"advantage": {"kind": "gae"}}, WITH_CRITIC, id="gae"),
         pytest.param(
             {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.1, "loss__kl_type": "full"},
-            {"actor/kl_loss"},
+            {"actor/kl_loss", "actor/kl_coef"},
             id="kl",
         ),
     ],

@@ -9,7 +9,7 @@ import torch
 from rltune.losses.kl import full_kl
 from rltune.losses.reduce import AGGREGATIONS
 from rltune.policy.load import weights_digest
-from rltune.trainer.credit import Credit, assign_credit
+from rltune.trainer.credit import Credit, estimate
 from rltune.trainer.learner import make_learner, score_actions, score_batch
 from rltune.trainer.objective import MiniBatch, update
 
@@ -38,13 +38,17 @@ def prepare(small_policy, make_config, sample_batch):
                     noise = torch.randn(parameter.shape, generator=generator)
                     parameter.add_(drift * noise.to(parameter.dtype))
         signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
-        credit = assign_credit(batch, signals, config=config.advantage, scale=1.0)
+        credit = estimate(batch, signals, config.advantage)
         if advantages is not None:
             fixed = torch.full_like(credit.advantages_NT, advantages)
             credit = replace(credit, advantages_NT=fixed)
         return learner, MiniBatch(batch, signals, credit), config
 
     return make
+
+
+def make_step(learner, data, config):
+    return update(learner, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
 
 
 def gradients(learner):
@@ -68,7 +72,7 @@ def test_only_the_places_before_sampled_tokens_get_a_gradient(prepare):
     policy_states, critic_states = [], []
     states(learner.policy.model.base_model, policy_states)
     states(learner.critic.backbone, critic_states)
-    update(learner, data, config, step=1)
+    make_step(learner, data, config)
     # The rows come in the order that the step shuffled them into, then shortest first.
     for (hidden,) in (policy_states, critic_states):
         is_touched = (hidden.grad != 0).any(-1)
@@ -83,7 +87,10 @@ def test_only_the_places_before_sampled_tokens_get_a_gradient(prepare):
 def test_what_lies_outside_the_mask_does_not_matter(prepare):
     """NaN in every float there and any id in the padding: metrics and gradients are bit-equal."""
     learner, data, config = prepare(**ALL_TERMS)
-    want = update(learner, data, config, step=1), gradients(learner)
+    want = (
+        make_step(learner, data, config),
+        gradients(learner),
+    )
 
     learner, data, config = prepare(**ALL_TERMS)
     mask = torch.from_numpy(data.batch.action_mask_NT)
@@ -103,7 +110,16 @@ def test_what_lies_outside_the_mask_does_not_matter(prepare):
         values_NT=spoil(data.signals.values_NT),
     )
     credit = Credit(spoil(data.credit.advantages_NT), spoil(data.credit.returns_NT))
-    got = update(learner, MiniBatch(batch, signals, credit), config, step=1), gradients(learner)
+    got = (
+        update(
+            learner,
+            MiniBatch(batch, signals, credit),
+            config,
+            step=1,
+            kl_coef=config.loss.kl_loss_coef,
+        ),
+        gradients(learner),
+    )
     assert got[0] == want[0]
     assert all(torch.equal(a, b) for a, b in zip(got[1], want[1], strict=True))
 
@@ -119,7 +135,7 @@ def test_rows_that_were_masked_out_change_nothing(prepare):
             data = replace(data, batch=replace(data.batch, action_mask_NT=mask))
         else:
             data = data.rows(np.flatnonzero(keep))
-        store["metrics"] = update(learner, data, config, step=1)
+        store["metrics"] = make_step(learner, data, config)
         store["gradients"] = gradients(learner)
     assert got["metrics"] == pytest.approx(want["metrics"], rel=1e-4, abs=1e-6)
     for a, b in zip(got["gradients"], want["gradients"], strict=True):
@@ -139,7 +155,12 @@ def test_the_micro_batch_split_changes_nothing(prepare, aggregation, backbone):
             critic__backbone=backbone,
             optim__micro_batch_size=size,
         )
-        results.append((update(learner, data, config, step=1), gradients(learner)))
+        results.append(
+            (
+                make_step(learner, data, config),
+                gradients(learner),
+            )
+        )
     (metrics, whole), *others = results
     assert all(g.dtype == torch.float64 for g in whole)
     assert sum(g.abs().sum() for g in whole) > 0
@@ -151,9 +172,9 @@ def test_the_micro_batch_split_changes_nothing(prepare, aggregation, backbone):
 
 def test_mini_batches_are_optimiser_steps(prepare):
     learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
-    assert update(learner, data, config, step=1)["budget/optimizer_steps"] == 4
+    assert make_step(learner, data, config)["budget/optimizer_steps"] == 4
     learner, data, config = prepare(optim__mini_batch_size=4, optim__epochs=3)
-    assert update(learner, data, config, step=1)["budget/optimizer_steps"] == 6
+    assert make_step(learner, data, config)["budget/optimizer_steps"] == 6
 
 
 @torch.no_grad()
@@ -168,7 +189,7 @@ def entropy(learner, data, *rows):
 def test_the_entropy_bonus_raises_entropy(prepare):
     learner, data, config = prepare(advantages=0.0, loss__entropy_coeff=1.0, optim__lr=1e-4)
     before = entropy(learner, data)
-    metrics = update(learner, data, config, step=1)
+    metrics = make_step(learner, data, config)
     assert metrics["actor/entropy"] == pytest.approx(before, rel=1e-5)
     assert metrics["actor/grad_norm"] > 0
     assert entropy(learner, data) > before + 1e-3
@@ -176,7 +197,7 @@ def test_the_entropy_bonus_raises_entropy(prepare):
 
 def test_a_coefficient_of_0_leaves_no_trace(prepare):
     learner, data, config = prepare(advantages=0.0, loss__entropy_coeff=0.0)
-    metrics = update(learner, data, config, step=1)
+    metrics = make_step(learner, data, config)
     assert metrics["actor/entropy"] > 0  # still measured
     assert all((g == 0).all() for g in gradients(learner))
 
@@ -185,7 +206,7 @@ def test_advantages_move_the_policy_their_way(prepare):
     for advantage in (1.0, -1.0):
         learner, data, config = prepare(advantages=advantage, optim__lr=1e-4)
         mask = torch.from_numpy(data.batch.action_mask_NT)
-        update(learner, data, config, step=1)
+        make_step(learner, data, config)
         after = score_batch(learner, data.batch, temperature=1.0, micro_batch_size=8).old_logp_NT
         assert ((after - data.signals.old_logp_NT)[mask].mean() * advantage).item() > 0
 
@@ -215,7 +236,7 @@ def kl_changes(kl_type, coefficient=1.0, **changes):
 def test_the_reference_never_moves(prepare, kl_type):
     learner, data, config = prepare(**kl_changes(kl_type))
     before = weights_digest(learner.reference)
-    metrics = update(learner, data, config, step=1)
+    metrics = make_step(learner, data, config)
     assert np.isfinite(metrics["actor/kl_loss"])
     assert metrics["actor/grad_norm"] > 0
     assert weights_digest(learner.reference) == before
@@ -226,14 +247,14 @@ def test_the_reference_never_moves(prepare, kl_type):
 def test_the_kl_term_pulls_towards_the_reference(prepare, kl_type):
     learner, data, config = prepare(**kl_changes(kl_type, optim__lr=1e-4, optim__epochs=5))
     before = exact_kl(learner, data).item()
-    update(learner, data, config, step=1)
+    make_step(learner, data, config)
     assert exact_kl(learner, data).item() < before
 
 
 @pytest.mark.parametrize("kl_type", KL_TYPES)
 def test_kl_is_0_at_the_start(prepare, kl_type):
     learner, data, config = prepare(**kl_changes(kl_type), drift=0.0)
-    assert update(learner, data, config, step=1)["actor/kl_loss"] == pytest.approx(0, abs=1e-5)
+    assert make_step(learner, data, config)["actor/kl_loss"] == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -248,7 +269,7 @@ def test_full_kl_is_exact_and_so_is_its_gradient(prepare, temperature):
     reference = learner.reference(input_ids=ids).logits[:, :-1][mask] / temperature
     want = full_kl(logits, reference).mean()
     want_gradients = torch.autograd.grad(want, parameters)
-    metrics = update(learner, data, config, step=1)
+    metrics = make_step(learner, data, config)
     assert metrics["actor/kl_loss"] == pytest.approx(want.item(), rel=1e-9)
     for parameter, gradient in zip(parameters, want_gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-8, atol=1e-12)
@@ -258,7 +279,7 @@ def test_full_plus_has_the_value_of_full_and_the_gradient_of_k2(prepare):
     found = {}
     for kl_type in ("full", "k2", "full+"):
         learner, data, config = prepare(**kl_changes(kl_type), dtype="float64")
-        metrics = update(learner, data, config, step=1)
+        metrics = make_step(learner, data, config)
         found[kl_type] = metrics["actor/kl_loss"], gradients(learner)
     assert found["full+"][0] == pytest.approx(found["full"][0], rel=1e-12)
     assert found["full+"][0] != pytest.approx(found["k2"][0], rel=1e-3)
@@ -270,7 +291,7 @@ def test_only_the_critic_learns_while_it_warms_up(prepare):
     for step, is_moved in ((2, False), (3, True)):
         learner, data, config = prepare(advantage={"kind": "gae"}, critic__warmup_steps=2)
         before = [weights_digest(m) for m in (learner.policy.model, learner.critic)]
-        update(learner, data, config, step=step)
+        update(learner, data, config, step=step, kl_coef=config.loss.kl_loss_coef)
         assert (weights_digest(learner.policy.model) != before[0]) is is_moved
         assert weights_digest(learner.critic) != before[1]
 
@@ -279,7 +300,7 @@ def test_a_mini_batch_without_anything_to_learn_still_steps(prepare):
     """Also as the very first one: momentum and weight decay do not know when a trial began."""
     learner, data, config = prepare(optim__weight_decay=0.5, optim__mini_batch_size=4)
     nothing = replace(data.batch, action_mask_NT=np.zeros_like(data.batch.action_mask_NT))
-    metrics = update(learner, replace(data, batch=nothing), config, step=1)
+    metrics = make_step(learner, replace(data, batch=nothing), config)
     assert metrics == {"budget/optimizer_steps": 2.0, "actor/grad_norm": 0.0}
     state = learner.actor_optimizer.state_dict()["state"]
     assert len(state) == len(list(learner.policy.model.parameters()))
@@ -295,7 +316,7 @@ def test_metrics_are_means_over_the_mini_batches_that_have_them(prepare):
     mask = data.batch.action_mask_NT & keep[:, None]
     masked = replace(data, batch=replace(data.batch, action_mask_NT=mask))
     per_row = [entropy(learner, data, row) for row in range(4)]
-    metrics = update(learner, masked, config, step=1)
+    metrics = make_step(learner, masked, config)
     assert metrics["actor/entropy"] == pytest.approx(np.mean(per_row), rel=1e-4)
     assert metrics["budget/optimizer_steps"] == 8
 
@@ -306,14 +327,14 @@ def test_a_gradient_that_is_not_finite_stops_the_trial_before_the_step(prepare):
     learner, data, config = prepare(advantages=float("inf"))
     before = weights_digest(learner.policy.model)
     with pytest.raises(DivergedError, match=r"^step 7: .*actor/pg_loss is .*lower optim\.lr"):
-        update(learner, data, config, step=7)
+        update(learner, data, config, step=7, kl_coef=config.loss.kl_loss_coef)
     assert weights_digest(learner.policy.model) == before
 
 
 def test_the_shuffle_follows_seed_step_and_epoch(prepare):
     learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
-    one = update(learner, data, config, step=1)
+    one = make_step(learner, data, config)
     learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
-    assert update(learner, data, config, step=1) == one
+    assert make_step(learner, data, config) == one
     learner, data, config = prepare(optim__mini_batch_size=2, optim__micro_batch_size=2)
-    assert update(learner, data, config, step=2) != one
+    assert update(learner, data, config, step=2, kl_coef=config.loss.kl_loss_coef) != one

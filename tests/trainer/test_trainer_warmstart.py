@@ -13,13 +13,13 @@ import torch
 from rltune.policy.load import load_policy, weights_digest
 from rltune.policy.tiny import SHIPPED, tiny_model, tiny_tokenizer
 from rltune.spec.taught import TAUGHT_ENVS
+from rltune.trainer import demonstrations as shown_by
 from rltune.trainer import warmstart as module
+from rltune.trainer.demonstrations import DemonstratedTurn, demonstrations
 from rltune.trainer.warmstart import (
     RECIPES,
-    DemonstratedTurn,
     Recipe,
     demonstrated_envs,
-    demonstrations,
     encode,
     school_env,
     warmstart,
@@ -63,7 +63,7 @@ def starts(stream, n):
 
 
 def test_no_held_out_task_is_ever_shown(env):
-    seeds = itertools.count(module._DEMONSTRATIONS)
+    seeds = itertools.count(shown_by._DEMONSTRATIONS)
     tasks = [env.task(seed) for seed in itertools.islice(seeds, 40)]
     excluded = {task.content_hash for task in tasks[::3]}
     allowed = [task for task in tasks if task.content_hash not in excluded]
@@ -90,11 +90,35 @@ def test_turns_are_noise_as_often_as_asked(env, noise):
     assert share == pytest.approx(noise, abs=4 * math.sqrt(noise * (1 - noise) / len(turns)))
 
 
+@pytest.mark.parametrize("haste", [0.0, 0.25, 1.0])
+def test_searches_are_given_as_answers_as_often_as_asked_and_learned(haste):
+    env = school_env("multihop_qa")()
+    shown = demonstrations([env], seed=0, excluded=set(), noise=0.0, haste=haste)
+    turns, hasty = 0, 0
+    for seed, demonstration in zip(itertools.count(shown_by._DEMONSTRATIONS), shown, strict=False):
+        if turns >= 200:
+            break
+        env.reset(seed=seed)
+        for turn in demonstration:
+            (right,) = env.expert_actions()
+            if right.startswith("search: "):
+                words = right.removeprefix("search: ")
+                turns += 1
+                hasty += turn.response == f"<answer>{words}</answer>"
+            else:
+                assert turn.response == env.format_response((right,))
+            assert turn.is_expert
+            env.step(turn.response)
+    assert hasty / turns == pytest.approx(haste, abs=4 * math.sqrt(haste * (1 - haste) / turns))
+
+
 def test_a_turn_that_is_called_expert_is_the_expert_s(env):
     """Replayed: noise moves the box to odd places, and the expert answers from there."""
     seen = set()
     for seed in range(20):
-        demonstration = module._demonstration(env, seed, random.Random(seed), 0.5)
+        demonstration = shown_by._demonstration(
+            env, seed, random.Random(seed), noise=0.5, haste=0.0
+        )
         env.reset(seed=seed)
         for turn in demonstration:
             response = env.response_prefix + turn.response

@@ -122,6 +122,11 @@ class FrozenLakeEnv(GridGame):
             plan = self._player(self.lake).plan(self._cell, turns=turns, actions=actions)
         return tuple(ACTIONS[action] for action in plan)
 
+    def distance_to_go(self) -> int | None:
+        """Return the length of a shortest way to the goal on ice that does not slip, in actions."""
+        way = shortest_way(self.lake, self._cell)
+        return None if way is None else len(way)
+
     def random_success_probability(self, seed: int) -> float:
         """Return the exact success probability of random actions; the same at any slip."""
         return random_success_probability(self._lake_of(seed), max_actions=self.max_actions)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa import protocol, verifiers
 from rltune_envs.multihop_qa.arguments import require_limits, require_prompt, require_source
+from rltune_envs.multihop_qa.gold import gold_answer
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
 from rltune_envs.multihop_qa.protocol import ANSWER, SEARCH, Action
 from rltune_envs.multihop_qa.questions import HOPS, KINDS, content_hash, near_hash
@@ -122,7 +123,7 @@ class MultihopQaEnv(TextEnv):
     @property
     def response_prefix(self) -> str:
         """The opening of the thoughts; nothing in the compact prompt, where the policy chooses."""
-        return "" if self.is_compact else "<think>"
+        return "" if self.is_compact else protocol.THINK
 
     @property
     def question(self) -> Question:
@@ -140,9 +141,9 @@ class MultihopQaEnv(TextEnv):
 
     def step(self, response: str) -> Step:
         """Carry out the first action of a response."""
-        question, last = self.question, self._last
-        if last is not None and (last.terminated or last.truncated):
-            return replace(last, reward=0.0, actions=())
+        question = self.question
+        if self._last is not None and self._has_ended:
+            return replace(self._last, reward=0.0, actions=())
         self._turns += 1
         outcome = self._act(protocol.parse_response(response, needs_think=not self.is_compact))
         self._has_fault |= bool(outcome.fault)
@@ -192,7 +193,7 @@ class MultihopQaEnv(TextEnv):
             protocol.format_action(protocol.parse_name(name), is_compact=self.is_compact)
             for name in actions
         ]
-        return "".join(blocks) if self.is_compact else f"<think></think> {' '.join(blocks)}"
+        return "".join(blocks) if self.is_compact else protocol.NO_THOUGHT + " ".join(blocks)
 
     def expert_actions(self) -> tuple[str, ...] | None:
         """Search for the next passage of the gold evidence, by its title; then answer."""
@@ -205,6 +206,22 @@ class MultihopQaEnv(TextEnv):
                 if title not in self._retrieved and query not in self._tried:
                     return (Action(SEARCH, query).name,)
         return (_answer(question.answers[0]),)
+
+    def distance_to_go(self) -> int | None:
+        """Return how many supporting passages are still to be found, and the answer to be given.
+
+        0 after a right answer, None after a wrong one. A question whose evidence is not known
+        misses the answer alone.
+        """
+        if self._last is not None and self._last.terminated:
+            return 0 if self._last.success else None
+        return verifiers.count_missing(self._retrieved, self.question.supporting) + 1
+
+    def gold_response(self) -> GoldResponse | None:
+        """Return the gold answer and its aliases, to be given now; None after the end."""
+        if self._has_ended:
+            return None
+        return gold_answer(self.question.answers, is_compact=self.is_compact)
 
     def random_actions(self, rng: random.Random) -> tuple[str, ...]:
         """Answer at once, with one of the candidates."""
@@ -227,6 +244,10 @@ class MultihopQaEnv(TextEnv):
             "supporting": list(question.supporting),
             "decomposition": [asdict(hop) for hop in question.decomposition],
         }
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._last is not None and (self._last.terminated or self._last.truncated)
 
     def _act(self, action: Action | None) -> _Outcome:
         if action is None:

@@ -7,6 +7,7 @@
 import json
 import os
 import time
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -37,7 +38,8 @@ class HttpRetriever:
     """Asks a retrieval server.
 
     It may be shared by threads and pickled; every process opens connections of its own, also after
-    a fork. Proxies of the environment are not used: a retriever stands close by.
+    a fork, and closes them with this object, or when it ends. Proxies of the environment are not
+    used: a retriever stands close by.
 
     Args:
         url: Address of the server; `/retrieve` is added where it has no path.
@@ -64,11 +66,21 @@ class HttpRetriever:
         self._timeout_s = timeout_s
         self._retries = retries
         self._backoff_s = backoff_s
+        self._hold_none()
+
+    def _hold_none(self) -> None:
+        """Begin without connections; those to come are closed when nothing needs them any more."""
         self._clients: dict[int, httpx.Client] = {}  # by process: a fork must not share sockets
+        weakref.finalize(self, _close_own, self._clients)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave the connections behind."""
-        return {**self.__dict__, "_clients": {}}
+        return {key: value for key, value in self.__dict__.items() if key != "_clients"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take the settings of another one."""
+        self.__dict__.update(state)
+        self._hold_none()
 
     def __enter__(self) -> Self:
         """Return itself; its connections close at the end of the block."""
@@ -80,9 +92,7 @@ class HttpRetriever:
 
     def close(self) -> None:
         """Close this process's connections; a later search opens new ones."""
-        client = self._clients.pop(os.getpid(), None)
-        if client is not None:
-            client.close()
+        _close_own(self._clients)
 
     def search(self, query: str, *, k: int) -> tuple[Passage, ...]:
         """Return at most `k` passages, best first; a query without a match returns none.
@@ -170,6 +180,13 @@ class HttpRetriever:
 
     def _error(self, cause: str, action: str) -> RetrieverError:
         return RetrieverError(f"{self.url}: {' '.join(cause.split())}; {action}")
+
+
+def _close_own(clients: "dict[int, httpx.Client]") -> None:
+    """Close the client of this process; one of a process that it was forked from stays alone."""
+    client = clients.pop(os.getpid(), None)
+    if client is not None:
+        client.close()
 
 
 def _endpoint(url: str) -> str:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rltune_envs.multihop_qa.records import Passage
 
 SEARCH, ANSWER = "search", "answer"
-_THINK, _THINK_END, _INFORMATION = "<think>", "</think>", "<information>"
+THINK, _THINK_END, _INFORMATION = "<think>", "</think>", "<information>"
+NO_THOUGHT = f"{THINK}{_THINK_END} "
 _TAG = re.compile(r"<(/?\s*(?:think|search|information|answer)\s*)>", re.IGNORECASE)
 
 NOTHING_FOUND = "Nothing found."
@@ -69,7 +70,7 @@ def parse_response(response: str, *, needs_think: bool) -> Action | None:
 
     """
     if needs_think:
-        if not response.lstrip().startswith(_THINK):
+        if not response.lstrip().startswith(THINK):
             return None
         _, end, response = response.partition(_THINK_END)
         if not end:
@@ -107,8 +108,14 @@ def parse_name(name: str) -> Action:
 
 def format_action(action: Action, *, is_compact: bool) -> str:
     """Write an action as the block that `parse_response` reads."""
+    opening, closing = around_action(action.kind, is_compact=is_compact)
+    return f"{opening}{action.text}{closing}"
+
+
+def around_action(kind: str, *, is_compact: bool) -> tuple[str, str]:
+    """Return what stands before and after the text of an action."""
     blank = "" if is_compact else " "
-    return f"<{action.kind}>{blank}{action.text}{blank}</{action.kind}>"
+    return f"<{kind}>{blank}", f"{blank}</{kind}>"
 
 
 def one_line(text: str) -> str:

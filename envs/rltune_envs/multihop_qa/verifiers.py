@@ -61,6 +61,11 @@ def supporting_recall(retrieved: Collection[str], supporting: Sequence[str]) -> 
     return sum(_same_title(title) in found for title in supporting) / len(supporting)
 
 
+def count_missing(retrieved: Collection[str], supporting: Sequence[str]) -> int:
+    """Return how many supporting titles were not retrieved, compared as in `supporting_recall`."""
+    return len(set(map(_same_title, supporting)) - set(map(_same_title, retrieved)))
+
+
 def _overlap(said: str, gold: str) -> float:
     if said != gold and (said in _CLOSED or gold in _CLOSED):
         return 0.0

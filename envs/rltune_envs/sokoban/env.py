@@ -6,6 +6,7 @@ earns 11 - 0.1 k (reference: RAGEN, gym-sokoban).
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from rltune_envs.base import Task
 from rltune_envs.errors import EnvError
@@ -114,10 +115,15 @@ class SokobanEnv(GridGame):
 
     def expert_actions(self) -> tuple[str, ...] | None:
         """Return the first actions of a shortest solution from here, one turn's worth."""
-        solution = shortest_solution(replace(self.level, start=self._state))
+        solution = _solution(replace(self.level, start=self._state))
         if solution is None:
             return None
         return tuple(ACTIONS[action] for action in solution[: self.max_actions_per_turn])
+
+    def distance_to_go(self) -> int | None:
+        """Return the length of a shortest solution from here, in actions."""
+        solution = _solution(replace(self.level, start=self._state))
+        return None if solution is None else len(solution)
 
     def random_success_probability(self, seed: int) -> float:
         """Return the exact success probability of uniform random actions on the level of `seed`."""
@@ -163,3 +169,9 @@ class SokobanEnv(GridGame):
     @property
     def _is_lost(self) -> bool:
         return is_deadlocked(self.level, self._state)
+
+
+@lru_cache(maxsize=65536)
+def _solution(level: Level) -> tuple[int, ...] | None:
+    """Cache: what is left after a turn is asked for again before the next one."""
+    return shortest_solution(level)

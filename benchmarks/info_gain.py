@@ -1,0 +1,225 @@
+"""What information gain costs: as a share of a training step, and beside other ways to score it.
+
+    python benchmarks/info_gain.py [--steps 4] [--repeats 7] [--set key=value]...
+
+Trains a trial of sweeps/a2tgpo_modes.yaml in its last mode for a few steps and reads its timings.
+Then scores one batch in turn in several ways, and prints medians as multiples of the pass that
+computes the old logprobs. All in this process with one thread: shares and multiples of one run
+compare across machines, seconds do not.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from rltune.policy.gold import GoldCopy, encode_gold
+from rltune.policy.gold_scores import gold_logprobs
+from rltune.policy.load import Policy, policy_of
+from rltune.rollout.episode import Probes
+from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.spec.schema import TrialConfig
+from rltune.store.jsonl import append_jsonl, read_metrics
+from rltune.store.rundir import TrialDir
+from rltune.track.jsonl import JsonlTracker
+from rltune.trainer.collect import collect, tasks_of_step
+from rltune.trainer.gain import information_gain
+from rltune.trainer.learner import by_length, make_learner, score_actions, score_batch
+from rltune.trainer.loop import Job, train
+from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.types import Episode
+
+SWEEP = Path("sweeps/a2tgpo_modes.yaml")
+PARTS = ("collect", "score", "credit", "update")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--set", action="append", default=[])
+    args = parser.parse_args()
+    overrides = [f"budget.steps={args.steps}", "gate.tasks=16", *args.set]
+    spec = expand(load_sweep(SWEEP, overrides=overrides, seeds=[0]))[-1]
+    config = TrialConfig.model_validate(dict(spec.config))
+    torch.set_num_threads(config.resources.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = TrialDir(Path(folder) / spec.trial_id).create()
+        report_shares(run_trial(config, trial, spec.config_hash))
+    policy = policy_of(config, Path(), device="cpu")
+    report_multiples(policy, *play(config, policy), config, repeats=args.repeats)
+
+
+def run_trial(config: TrialConfig, trial: TrialDir, config_hash: str) -> list[dict[str, float]]:
+    policy = policy_of(config, Path(), device="cpu")
+    job = Job(
+        config=config,
+        config_hash=config_hash,
+        trial=trial,
+        manifest=freeze_tasks(config),
+        make_env=env_maker(config.env, config.reward),
+        policy=policy,
+        engine=TorchEngine(policy.decoder()),
+        tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),
+        metric_name="heldout/success_rate",
+        metric_mode="max",
+        should_stop=lambda: False,
+        warn=print,
+        say=lambda line: None,
+    )
+    train(job)
+    return [row for row in read_metrics(trial.metrics).rows if row["step"]]
+
+
+def report_shares(steps: list[dict[str, float]]) -> None:
+    seconds = {part: median(row[f"timing_s/{part}"] for row in steps) for part in PARTS}
+    whole = sum(seconds.values())
+    print(f"median of {len(steps)} training steps; all of the gain is in credit")
+    for part, took in seconds.items():
+        print(f"  {part:<11}{took:7.2f} s  {100 * took / whole:5.1f} %")
+
+
+def play(config: TrialConfig, policy: Policy) -> tuple[TokenBatch, list[Episode]]:
+    tasks = tasks_of_step(
+        freeze_tasks(config).train, seed=config.seed, step=1, groups=config.rollout.groups
+    )
+    episodes = collect(
+        config,
+        policy,
+        TorchEngine(policy.decoder()),
+        tasks,
+        step=1,
+        make_env=env_maker(config.env, config.reward),
+        probes=Probes(gold=True),
+    )
+    return to_batch(episodes, pad_id=policy.pad_id), episodes
+
+
+def report_multiples(
+    policy: Policy,
+    batch: TokenBatch,
+    episodes: list[Episode],
+    config: TrialConfig,
+    *,
+    repeats: int,
+) -> None:
+    size = config.optim.micro_batch_size
+    copies = [copies_of(policy, episode) for episode in episodes]
+    n_turns = max(len(episode.turns) for episode in episodes)
+    parts = [(torch.from_numpy(batch.rows(i).ids_NT), i) for i in by_length(batch, size)]
+
+    def packed() -> dict[int, torch.Tensor]:
+        return scores(lambda ids, own: gold_logprobs(policy.model, ids, own), parts, copies)
+
+    def apart() -> dict[int, torch.Tensor]:
+        return scores(lambda ids, own: one_by_one(policy, ids, own), parts, copies)
+
+    ways: dict[str, Callable[[], object]] = {
+        "old logprobs of the batch": lambda: score_batch(
+            make_learner(policy, config), batch, temperature=1.0, micro_batch_size=size
+        ),
+        "gains, tokenising included": lambda: information_gain(
+            policy,
+            batch,
+            episodes,
+            ig_type="prob_diff",
+            n_turns=n_turns,
+            micro_batch_size=size,
+        ),
+        "  the forward alone": packed,
+        "  one forward per context": apart,
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            began = time.perf_counter()
+            way()
+            times[name].append(time.perf_counter() - began)
+        name = "  if the old logprobs' keys were kept"
+        times.setdefault(name, []).append(with_prefixes(policy, parts, copies))
+    tokens, answers = int(batch.lengths_N.sum()), sum(map(len, copies))
+    extra = sum(copy.n_read for own in copies for copy in own)
+    print(f"{len(batch)} rows, {tokens} tokens; {answers} gold answers, {extra} tokens")
+    unit = median(times["old logprobs of the batch"])
+    for name, taken in times.items():
+        print(f"  {name:<38}{median(taken):7.3f} s  {median(taken) / unit:6.2f} x")
+    one, other = packed(), apart()
+    gap = max((one[row] - other[row]).abs().nan_to_num().max().item() for row in one)
+    print(f"largest difference between one forward and many: {gap:.1e}")
+
+
+Rows = list[list[GoldCopy]]
+Parts = list[tuple[torch.Tensor, np.ndarray]]
+
+
+def scores(
+    score: Callable[[torch.Tensor, Rows], torch.Tensor], parts: Parts, copies: Rows
+) -> dict[int, torch.Tensor]:
+    found = {}
+    for ids, index in parts:
+        scored = score(ids, [copies[row] for row in index])
+        found |= dict(zip(index.tolist(), scored, strict=True))
+    return found
+
+
+def copies_of(policy: Policy, episode: Episode) -> list[GoldCopy]:
+    copies, end = [], 0
+    for turn in episode.turns:
+        start = end + len(turn.prompt_ids)
+        end = start + len(turn.sampled_ids)
+        for answer in turn.gold.golds if turn.gold else ():
+            encoded = encode_gold(policy.tokenizer, turn.gold.before, answer, turn.gold.after)
+            copies.append(GoldCopy(start, *encoded))
+    return copies
+
+
+@torch.no_grad()
+def one_by_one(policy: Policy, ids_BT: torch.Tensor, copies_B: Rows) -> torch.Tensor:
+    """Score the first copy of all rows, then the second of those that have one, and so on."""
+    out = torch.full((len(ids_BT), max(map(len, copies_B))), torch.nan)
+    for j in range(out.shape[1]):
+        rows = [row for row, copies in enumerate(copies_B) if len(copies) > j]
+        picked = [copies_B[row][j] for row in rows]
+        width = max(copy.context_end + copy.n_read for copy in picked)
+        ids = torch.zeros(len(rows), width, dtype=torch.int64)
+        mask = torch.zeros(len(rows), width, dtype=torch.bool)
+        for at, (row, copy) in enumerate(zip(rows, picked, strict=True)):
+            start, stop = copy.context_end, copy.context_end + copy.n_read
+            ids[at, :start] = ids_BT[row, :start]
+            ids[at, start:stop] = torch.tensor(copy.ids[: copy.n_read])
+            mask[at, start:stop] = torch.tensor(copy.scored[: copy.n_read])
+        logp_M = score_actions(policy.model, ids, mask, temperature=1.0).tokens.logprobs_M
+        logp = torch.zeros(mask.shape).masked_scatter(mask, logp_M)
+        out[rows, j] = logp.sum(1) / mask.sum(1)
+    return out
+
+
+def with_prefixes(policy: Policy, parts: Parts, copies: Rows) -> float:
+    """Return the seconds of the copies alone, their rows' keys and values given."""
+    took = 0.0
+    for ids, index in parts:
+        prefix = DynamicCache(config=policy.model.config)
+        with torch.no_grad():
+            policy.model.base_model(input_ids=ids, cache=prefix, use_cache=True)
+        own = [copies[row] for row in index]
+        began = time.perf_counter()
+        gold_logprobs(policy.model, ids, own, prefix=prefix)
+        took += time.perf_counter() - began
+    return took
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The hard limits of a trial's judging: calls and tokens, never exceeded, counted before a call.
+
+What a call will cost is not known before it. Its most is: a token is at least one byte of the
+prompt, and the reply has a limit. That much is reserved, and given back as far as it was not used.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rltune.types import Json
+
+_PER_MESSAGE = 16  # tokens of chat markup around a message, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a trial has spent on its judge; it goes into the checkpoint as JSON.
+
+    Attributes:
+        calls: Requests that were sent, failed ones and further tries included.
+        tokens: Tokens of prompts and replies. A call that was cut off, or did not say what it
+            cost, counts with the most that it could have cost.
+
+    """
+
+    calls: int = 0
+    tokens: int = 0
+
+    def plus(self, *, calls: int, tokens: int) -> "Spent":
+        """Return the sum."""
+        return Spent(self.calls + calls, self.tokens + tokens)
+
+
+def spent_in(records: Iterable[Mapping[str, Json]]) -> Spent:
+    """Return what the calls of a log of `LlmJudge` cost, one record per call.
+
+    A trial that was killed has spent more than its checkpoint knows; its log knows all.
+    """
+    tokens = [record["tokens"] for record in records]
+    return Spent(len(tokens), sum(count for count in tokens if isinstance(count, int)))
+
+
+def most_tokens(texts: Iterable[str], *, max_reply_tokens: int) -> int:
+    """Return the most tokens that a call with messages of these texts can cost."""
+    prompt = sum(len(text.encode("utf-8", "surrogatepass")) + _PER_MESSAGE for text in texts)
+    return prompt + max_reply_tokens
+
+
+class BudgetExhaustedError(Exception):
+    """A call does not fit into what is left; the message says into which limit."""
+
+
+class Meter:
+    """Counts the calls of one `LlmJudge.judge`; all of its methods run in one event loop.
+
+    Args:
+        spent: What was spent before.
+        max_calls: Most calls of the whole trial.
+        max_tokens: Most tokens of the whole trial.
+
+    """
+
+    def __init__(self, spent: Spent, *, max_calls: int, max_tokens: int) -> None:
+        self.spent = spent
+        self._max_calls = max_calls
+        self._max_tokens = max_tokens
+        self._reserved: list[int] = []
+        self._changed = asyncio.Event()
+
+    async def reserve(self, tokens: int) -> None:
+        """Set the most that a call can cost aside; wait while calls under way may give some back.
+
+        Raises:
+            BudgetExhaustedError: It does not fit, and nothing will be given back.
+
+        """
+        while True:
+            if self.spent.calls + len(self._reserved) >= self._max_calls:
+                raise BudgetExhaustedError(
+                    f"{self._max_calls} calls are spent; raise attribution.llm.max_calls"
+                )
+            if self.spent.tokens + sum(self._reserved) + tokens <= self._max_tokens:
+                self._reserved.append(tokens)
+                return
+            if not self._reserved:
+                raise BudgetExhaustedError(
+                    f"{self.spent.tokens} tokens are spent and the next call may take {tokens} "
+                    f"of {self._max_tokens}; raise attribution.llm.max_tokens"
+                )
+            await self._changed.wait()
+
+    def settle(self, reserved: int, *, tokens: int) -> None:
+        """Count a call that was reserved, and give back what it did not use."""
+        self._reserved.remove(reserved)
+        self.spent = self.spent.plus(calls=1, tokens=tokens)
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,134 @@
+"""The language model that is asked for verdicts: its key, and one call for a batch."""
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rltune.errors import InputError, Problem
+from rltune.judge.budget import Meter, Spent
+from rltune.judge.prompt import JudgeRequest
+from rltune.judge.session import Log, Session
+from rltune.judge.settings import JudgeSettings
+from rltune.judge.verdicts import Verdict, VerdictStatus, verdict_rates
+
+_SECTION = "attribution.llm"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeResult:
+    """What `LlmJudge.judge` gives.
+
+    Attributes:
+        verdicts: One per request, in their order.
+        spent: What the trial has spent by now; the next call and the checkpoint take it.
+        metrics: `adca/judge_*`, and `timing_s/judge_call`, the mean seconds of a call.
+
+    """
+
+    verdicts: tuple[Verdict, ...]
+    spent: Spent
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmJudge(JudgeSettings):
+    """Asks an OpenAI-compatible endpoint to call each step of a trajectory GOOD or BAD.
+
+    A failure is data: a trajectory without verdicts has a status that says why, and no flags. The
+    key is read from the environment at each call; it is in no attribute, log, message or result.
+
+    The arguments are those of `JudgeSettings`.
+    """
+
+    def require_ready(self) -> None:
+        """Raise unless the client is installed and the key is set: before a trial starts.
+
+        Raises:
+            InputError: One of them is missing.
+
+        """
+        if importlib.util.find_spec("openai") is None:
+            what = "the judge needs the openai package, which is not installed."
+            action = "Run `pip install 'rltune[judge]'`, or choose another attribution.judge."
+            raise InputError(Problem(_SECTION, what, action=action))
+        self._key()
+
+    def judge(
+        self,
+        requests: Sequence[JudgeRequest],
+        *,
+        spent: Spent | None = None,
+        log: Log | None = None,
+    ) -> JudgeResult:
+        """Return a verdict for each trajectory; equal requests are asked once.
+
+        Blocks until all are answered or given up, `deadline_s` at most. May be called from within a
+        running event loop.
+
+        Args:
+            requests: The trajectories. One without turns is judged without a call.
+            spent: What the trial has spent before; None is nothing.
+            log: Takes one record per call, as JSON values: `request` (index of the first equal
+                one), `ask` (0, or 1 for the second request after an unreadable reply), `try` (from
+                1), `outcome`, `latency_s`, `tokens`, `reply` and `detail`.
+
+        Raises:
+            InputError: As in `require_ready`.
+
+        """
+        before = spent or Spent()
+        if not any(request.turns for request in requests):
+            judged = Verdict(VerdictStatus.JUDGED, ())
+            return _result((judged,) * len(requests), before, before, [])
+        self.require_ready()
+        return _run(self._judge(requests, before, log))
+
+    async def _judge(
+        self, requests: Sequence[JudgeRequest], before: Spent, log: Log | None
+    ) -> JudgeResult:
+        meter = Meter(before, max_calls=self.max_calls, max_tokens=self.max_tokens)
+        session = Session(self, meter, key=self._key(), log=log)
+        verdicts = await session.judge_all(requests)
+        return _result(verdicts, before, meter.spent, session.latencies_s)
+
+    def _key(self) -> str:
+        """Return the key.
+
+        Raises:
+            InputError: It is not set, or no key at all. The message never holds it.
+
+        """
+        key = os.environ.get(self.api_key_env, "").strip()
+        where = f"{_SECTION}.api_key_env"
+        if not key:
+            what = f"the environment variable {self.api_key_env!r} is not set."
+            action = "Set it to the key, or to any text for a service that needs none."
+            raise InputError(Problem(where, what, action=action))
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            what = f"the environment variable {self.api_key_env!r} holds no key: it has spaces or "
+            what += "characters that a key has not."
+            raise InputError(Problem(where, what, action="Set it to the key alone."))
+        return key
+
+
+def _result(
+    verdicts: tuple[Verdict, ...], before: Spent, after: Spent, latencies_s: Sequence[float]
+) -> JudgeResult:
+    metrics = verdict_rates(verdicts)
+    metrics["adca/judge_calls"] = float(after.calls - before.calls)
+    metrics["adca/judge_tokens"] = float(after.tokens - before.tokens)
+    metrics["timing_s/judge_call"] = sum(latencies_s) / max(1, len(latencies_s))
+    return JudgeResult(verdicts, after, metrics)
+
+
+def _run(coroutine: Coroutine[None, None, JudgeResult]) -> JudgeResult:
+    """Run a coroutine to its end; in a thread of its own where a loop runs here already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()

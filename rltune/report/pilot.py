@@ -1,0 +1,69 @@
+"""Filters of a sweep on pilot batches: conditions that keep the same groups are one condition.
+
+A published sweep has three such points: with rewards of 0 and 1 and eight groups, top_p of 0.98,
+0.95 and 0.9 over a softmax all keep every group that has any spread.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rltune.rollout.filter import SPREADS, group_scores, select_groups
+from rltune.spec.identity import flatten
+
+PILOT_STEPS = 100
+_REWARDS = {"sokoban": (-1.0, 10.4)}  # of a failure and a success; elsewhere 0 and 1
+
+
+def same_selection(
+    configs: Mapping[str, Mapping[str, Any]], *, steps: int = PILOT_STEPS, seed: int = 0
+) -> list[tuple[str, ...]]:
+    """Return the conditions that keep the same groups in every pilot step, as sets of two or more.
+
+    A pilot step has the sweep's groups and group sizes. Each prompt has a success rate drawn evenly
+    from [0, 1], and its rollouts succeed independently with it. Conditions whose filter drops
+    nothing, or looks at something else than rewards, or which play other groups, are not compared.
+
+    Args:
+        configs: Condition label -> resolved config.
+        steps: Pilot steps.
+        seed: Of the draws; all conditions see the same ones.
+
+    """
+    kept: dict[tuple[object, ...], list[str]] = {}
+    for label, config in configs.items():
+        flat = flatten(config)
+        if flat["rollout_filter.metric"] not in SPREADS or flat["rollout.group_size"] < 2:
+            continue
+        shape = (steps, flat["rollout.groups"], flat["rollout.group_size"])
+        kept.setdefault((shape, _selections(flat, shape, seed)), []).append(label)
+    return [tuple(labels) for labels in kept.values() if len(labels) > 1]
+
+
+def _selections(flat: Mapping[str, Any], shape: tuple[int, int, int], seed: int) -> bytes:
+    """Return which groups a filter keeps in all pilot steps."""
+    rng = np.random.default_rng(seed)
+    rates = rng.random(shape[:2])
+    is_success = rng.random(shape) < rates[..., None]
+    plain = (0.0, 1.0)
+    failure, success = (
+        plain if flat.get("reward", plain) is not None else _REWARDS.get(flat["env.kind"], plain)
+    )
+    rewards = np.where(is_success, success, failure)
+    selected = [
+        select_groups(
+            group_scores(
+                rewards_GM,
+                metric=flat["rollout_filter.metric"],
+                ddof=flat["rollout_filter.ddof"],
+            ),
+            strategy=flat["rollout_filter.strategy"],
+            value=flat["rollout_filter.value"],
+            mode=flat["rollout_filter.mode"],
+            kind=flat["rollout_filter.type"],
+            include_zero=flat["rollout_filter.include_zero"],
+        )
+        for rewards_GM in rewards
+    ]
+    return np.packbits(np.array(selected)).tobytes()

@@ -1,0 +1,132 @@
+"""Which keys do nothing in a given config, because another key switches them off."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.crosschecks import can_drop
+from rltune.spec.identity import flatten
+
+Rule = tuple[bool, Sequence[str], str]
+"""Whether some keys do nothing, the keys, and why."""
+
+FILTER_KEYS = tuple(
+    f"rollout_filter.{key}"
+    for key in ("mode", "metric", "ddof", "type", "on_drop", "loss_scaling", "empty_stop_steps")
+)
+
+
+def filter_is_on(flat: Mapping[str, Any]) -> bool:
+    """Return whether the filter of a flat config can drop a group."""
+    return can_drop(
+        strategy=flat["rollout_filter.strategy"],
+        value=flat["rollout_filter.value"],
+        include_zero=flat["rollout_filter.include_zero"],
+    )
+
+
+def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return dotted key -> why it has no effect in this config."""
+    flat = flatten(config)
+    rules = (
+        *_of_estimator(flat),
+        *_of_loss(flat),
+        *_of_rollouts(flat),
+        *_of_info_gain(flat),
+        *_of_adca(flat),
+        *_of_shaping(flat),
+        *_of_signals(flat),
+    )
+    return {key: why for is_inert, keys, why in rules if is_inert for key in keys}
+
+
+def _below(section: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{section}.{name}" for name in names)
+
+
+def _of_estimator(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    kind, has_std = flat["advantage.kind"], flat.get("advantage.normalize_std", True)
+    critic = _below("critic", "lr", "value_clip", "backbone", "warmup_steps")
+    yield kind not in CRITIC_KINDS, critic, f"advantage.kind {kind} has no critic"
+    yield not has_std, ("advantage.ddof",), "advantage.normalize_std is false"
+
+
+def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    kind, has_kl = flat["loss.kind"], flat["loss.use_kl_loss"]
+    has_gain = flat.get("attribution.mode", "none") != "none"
+    is_normed = flat["loss.aggregation"] == "seq-mean-token-sum-norm"
+    is_steered = has_kl and flat["loss.kl_target"] is not None
+    yield not has_kl, ("loss.kl_type", "loss.kl_target"), "loss.use_kl_loss is false"
+    yield not is_steered, ("loss.kl_horizon",), "no KL is steered to"
+    yield not is_normed, ("loss.sum_norm",), "loss.aggregation is not seq-mean-token-sum-norm"
+    yield kind != "ppo", ("loss.dual_clip",), f"loss.kind is {kind}"
+    yield kind == "reinforce", _below("loss", "clip_low", "clip_high"), "loss.kind has no ratio"
+    is_clipped = kind == "turn" and has_gain
+    yield not is_clipped, ("loss.turn_clip_beta",), "no turn has a gain and clip bounds"
+
+
+def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    is_on = filter_is_on(flat)
+    is_share = flat["rollout_filter.strategy"] == "top_p" and flat["rollout_filter.value"] < 1.0
+    is_spread = flat["rollout_filter.metric"].startswith("reward")
+    kind = flat["rollout_correction.kind"]
+    yield not is_on, FILTER_KEYS, "the filter drops nothing"
+    yield is_on and not is_share, ("rollout_filter.mode",), "it is used by top_p below 1.0 only"
+    yield is_on and not is_spread, ("rollout_filter.ddof",), "rollout_filter.metric is a mean"
+    why = f"rollout_correction.kind is {kind}"
+    yield kind != "tis", ("rollout_correction.cap",), why
+    yield kind != "icepop", _below("rollout_correction", "band_low", "band_high"), why
+
+
+def _of_info_gain(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    if flat["attribution.kind"] != "info_gain":
+        return
+    is_off, has_no_weight = flat["attribution.mode"] == "none", flat["attribution.ig_coef"] == 0
+    keys = _below("attribution", "ig_type", "ig_coef", "gamma")
+    yield is_off, keys, "attribution.mode is none"
+    yield has_no_weight, ("attribution.gamma",), "attribution.ig_coef is 0"
+
+
+def _of_adca(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    if flat["attribution.kind"] != "adca":
+        return
+    is_normal = flat["attribution.normalize"]
+    is_constant = flat["attribution.alpha_schedule"] == "constant"
+    is_allocated = flat["attribution.scheme"] == "allocation"
+    judge = tuple(key for key in flat if key.startswith("attribution.llm."))
+    base = ("attribution.fix_base",)
+    verdicts = _below("attribution", "judge", "scheme", "normalize", "scope", "skip", "first_steps")
+    yield is_normal, base, "the z-score divides it out"
+    yield is_allocated, base, "attribution.scheme allocation shares out the outcome"
+    yield not is_normal, ("attribution.scope",), "attribution.normalize is false"
+    steps = _below("attribution", "alpha_min", "alpha_steps")
+    yield is_constant, steps, "attribution.alpha_schedule is constant"
+    yield flat["attribution.judge"] != "llm", judge, "attribution.judge is not llm"
+    has_no_weight = is_constant and flat["attribution.alpha"] == 0
+    yield has_no_weight, (*verdicts, *base, *judge), "attribution.alpha is 0"
+
+
+def _of_shaping(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    has_gtpo, schedule = (
+        flat["advantage.shaping.gtpo_beta"] > 0,
+        flat["advantage.shaping.sepa.schedule"],
+    )
+    sepa = _below("advantage.shaping.sepa", "steps", "delay", "gate")
+    auto = _below("advantage.shaping.sepa", "ema_decay", "warmup", "var_threshold")
+    looks = schedule != "none" or flat["advantage.shaping.hicra_alpha"] > 0
+    yield (
+        not has_gtpo,
+        _below("advantage.shaping", "signal", "scope"),
+        "advantage.shaping.gtpo_beta is 0",
+    )
+    yield schedule == "none", sepa, "advantage.shaping.sepa.schedule is none"
+    yield schedule != "auto", auto, f"advantage.shaping.sepa.schedule is {schedule}"
+    yield not looks, ("advantage.shaping.grams",), "nothing looks for planning tokens"
+
+
+def _of_signals(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    reward_std = flat["early_stop.reward_std_share"] is None
+    heldout = flat["early_stop.heldout_success"] is None
+    yield reward_std, ("early_stop.reward_std_steps",), "early_stop.reward_std_share is null"
+    yield heldout, ("early_stop.heldout_gates",), "early_stop.heldout_success is null"
+    yield flat["collapse.every"] == 0, ("collapse.prompts",), "collapse.every is 0"

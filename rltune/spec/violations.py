@@ -1,0 +1,27 @@
+"""Broken rules of a config, carried through pydantic to where they are reported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic_core import PydanticCustomError
+
+VIOLATION = "rltune_violation"
+"""Type of the pydantic error that carries violations in its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: at which key (relative to the checked section), and what to do."""
+
+    key: str
+    what: str
+    action: str
+
+
+def refuse(violations: Sequence[Violation]) -> None:
+    """Raise one pydantic error that carries all violations; do nothing without any."""
+    if violations:
+        text = " ".join(f"{violation.what} {violation.action}" for violation in violations)
+        raise PydanticCustomError(
+            VIOLATION, "{text}", {"text": text, "violations": tuple(violations)}
+        )

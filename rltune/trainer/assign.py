@@ -1,0 +1,122 @@
+"""The credit of a step, stage by stage: estimator, turns, tokens, correction, scale."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rltune.losses.correction import rollout_diagnostics, rollout_weights
+from rltune.policy.load import Policy
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema import TrialConfig
+from rltune.trainer.attribution import AskJudge, TurnCredit, by_information_gain, by_verdicts
+from rltune.trainer.credit import Credit, episode_advantages, estimate
+from rltune.trainer.learner import Signals
+from rltune.trainer.shaping import shape
+from rltune.types import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The credit of a step.
+
+    Attributes:
+        credit: What the objective learns from.
+        metrics: Of the stages that are on.
+        exec_variance: Variance of the execution tokens' signal, for SEPA; None where it is off.
+
+    """
+
+    credit: Credit
+    metrics: dict[str, float]
+    exec_variance: float | None = None
+
+
+def assign_credit(
+    policy: Policy,
+    batch: TokenBatch,
+    signals: Signals,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    step: int,
+    sepa_lambda: float,
+    scale: float,
+    ask: AskJudge,
+) -> Assigned:
+    """Return advantages, clip scales and weights of all sampled tokens.
+
+    Args:
+        policy: Scores gold answers, and decodes text for planning tokens.
+        batch: Rows to train on.
+        signals: Of the same rows.
+        episodes: All episodes of the step; `batch.episode_N` points to them.
+        config: Names the stages.
+        step: Training step, from 1.
+        sepa_lambda: Strength of SEPA's pooling in this step.
+        scale: Factor on all advantages, from the filter.
+        ask: Asks the judge `llm`.
+
+    """
+    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    credit = estimate(batch, signals, config.advantage)
+    turned = _attribute(policy, batch, credit, episodes, config, step=step, ask=ask)
+    shaped = shape(
+        policy,
+        turned.advantages_NT.where(mask_NT, 0),
+        batch,
+        signals,
+        config.advantage.shaping,
+        sepa_lambda=sepa_lambda,
+    )
+    weights_NT, diagnostics = _correct(batch, signals, config, mask_NT)
+    return Assigned(
+        replace(
+            credit,
+            advantages_NT=shaped.advantages_NT * scale,
+            clip_scale_NT=turned.clip_scale_NT,
+            weights_NT=weights_NT,
+        ),
+        {**turned.metrics, **shaped.metrics, **diagnostics},
+        shaped.exec_variance,
+    )
+
+
+def _attribute(
+    policy: Policy,
+    batch: TokenBatch,
+    credit: Credit,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    step: int,
+    ask: AskJudge,
+) -> TurnCredit:
+    attribution = config.attribution
+    if attribution.kind == "info_gain" and attribution.mode != "none":
+        return by_information_gain(policy, batch, episodes, config)
+    if attribution.kind == "adca":
+        device = credit.advantages_NT.device
+        advantages_N = episode_advantages(batch, config.advantage, device=device)
+        return by_verdicts(policy, batch, advantages_N, episodes, config, step=step, ask=ask)
+    return TurnCredit(credit.advantages_NT)
+
+
+def _correct(
+    batch: TokenBatch, signals: Signals, config: TrialConfig, mask_NT: Tensor
+) -> tuple[Tensor | None, dict[str, float]]:
+    """Return the weights against the engine's logprobs, and how far the two are apart."""
+    correction = config.rollout_correction
+    rollout_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
+    weights_NT = None
+    if correction.kind != "none":
+        weights_NT = rollout_weights(
+            signals.old_logp_NT,
+            rollout_NT,
+            mask_NT,
+            kind=correction.kind,
+            cap=correction.cap,
+            band=(correction.band_low, correction.band_high),
+        )
+    return weights_NT, rollout_diagnostics(signals.old_logp_NT, rollout_NT, mask_NT, weights_NT)

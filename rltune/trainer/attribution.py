@@ -1,0 +1,242 @@
+"""Credit of single turns: what the estimator gave an episode, divided over its turns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rltune.advantages.adca import adca, alpha_at
+from rltune.advantages.info_gain import TurnGroupNormalizer, accumulate
+from rltune.losses.turn_clip import AdaptiveTurnClipper, clip_scale_metrics
+from rltune.maths.turns import broadcast_turns, has_turn, turn_count
+from rltune.policy.load import Policy
+from rltune.rollout.episode import Probes
+from rltune.rollout.tokens import TokenBatch
+from rltune.signals.info_gain import Gains, ig_metrics
+from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
+from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_attribution import AdcaConfig, InfoGainConfig
+from rltune.trainer.gain import information_gain
+from rltune.trainer.judging import Flags, Judged
+from rltune.types import Episode
+
+AskJudge = Callable[[Sequence[Episode]], Judged]
+"""Asks the judge of `attribution.judge: llm` about whole episodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCredit:
+    """Advantages per turn, spread over tokens, and what is worth logging.
+
+    Attributes:
+        advantages_NT: One per sampled token.
+        clip_scale_NT: Factor on the clip bounds; None where it is 1 everywhere.
+        metrics: `ig/*` or `adca/*`.
+
+    """
+
+    advantages_NT: Tensor
+    clip_scale_NT: Tensor | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def probes(config: TrialConfig, step: int) -> Probes:
+    """Return what must be measured of the environments for the attribution of a step."""
+    attribution = config.attribution
+    if attribution.kind == "info_gain":
+        return Probes(gold=attribution.mode != "none")
+    if attribution.kind == "adca" and _is_judged(attribution, step):
+        return Probes(
+            distance=attribution.judge in ("solver", "gold"), gold=attribution.judge == "gold"
+        )
+    return Probes()
+
+
+def _is_judged(config: AdcaConfig, step: int) -> bool:
+    """Return whether verdicts have any weight in a step; where not, none is asked for."""
+    is_early = config.first_steps is None or step <= config.first_steps
+    return is_early and _alpha(config, step) > 0
+
+
+def _alpha(config: AdcaConfig, step: int) -> float:
+    return alpha_at(
+        step - 1,
+        alpha=config.alpha,
+        alpha_min=config.alpha_min,
+        decay_steps=config.alpha_steps,
+        kind=config.alpha_schedule,
+    )
+
+
+def by_information_gain(
+    policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], config: TrialConfig
+) -> TurnCredit:
+    """Return A2TGPO's advantages: the outcome, and the gains of a turn and those after it.
+
+    Raises:
+        ValueError: `attribution` is not `info_gain` with a mode.
+
+    """
+    attribution = config.attribution
+    if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
+        raise ValueError("attribution is not info_gain with a mode")
+    device = policy.model.device
+    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
+    n_turns = max(1, turn_count(turn_ids_NT))
+    gains = information_gain(
+        policy,
+        batch,
+        episodes,
+        ig_type=attribution.ig_type,
+        n_turns=n_turns,
+        micro_batch_size=config.optim.micro_batch_size,
+    )
+    sound_N = torch.from_numpy(batch.is_sound_N).to(device)
+    group_N = torch.from_numpy(batch.group_N).to(device)
+    outcome_N = _outcome(batch, config).to(device)
+    normalizer = TurnGroupNormalizer(mode=attribution.mode)
+    normalised = normalizer(
+        outcome_N[sound_N], gains.ig_NK[sound_N], gains.has_ig_NK[sound_N], group_N[sound_N]
+    )
+    is_turn_NK = has_turn(turn_ids_NT, n_turns=n_turns)
+    advantages_NK = torch.zeros_like(gains.ig_NK)
+    advantages_NK[sound_N] = accumulate(
+        normalised,
+        gains.has_ig_NK[sound_N],
+        is_turn_NK[sound_N],
+        gamma=attribution.gamma,
+        ig_coef=attribution.ig_coef,
+        is_rescaled=normalizer.is_rescaled,
+    )
+    ig_hat_NK = torch.zeros_like(gains.ig_NK)
+    ig_hat_NK[sound_N] = normalised.ig_NK
+    scale_NK = AdaptiveTurnClipper(beta=config.loss.turn_clip_beta)(ig_hat_NK, gains.has_ig_NK)
+    return TurnCredit(
+        broadcast_turns(advantages_NK, turn_ids_NT),
+        broadcast_turns(scale_NK, turn_ids_NT),
+        {
+            **ig_metrics(gains.ig_NK, gains.has_ig_NK, group_N),
+            **clip_scale_metrics(scale_NK, gains.has_ig_NK),
+        },
+    )
+
+
+def _outcome(batch: TokenBatch, config: TrialConfig) -> Tensor:
+    is_success = getattr(config.advantage, "outcome", "reward") == "success"
+    outcome_N = batch.success_N if is_success else batch.rewards_N
+    return torch.from_numpy(outcome_N.astype(np.float32))
+
+
+def by_verdicts(
+    policy: Policy,
+    batch: TokenBatch,
+    advantages_N: Tensor,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    step: int,
+    ask: AskJudge,
+) -> TurnCredit:
+    """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
+
+    Args:
+        policy: Scores gold answers for the judge `gold`.
+        batch: Rows of the step.
+        advantages_N: The estimator's advantage of each row: the outcome.
+        episodes: All episodes of the step.
+        config: With `attribution` of kind adca.
+        step: Training step, from 1.
+        ask: Asks the judge `llm`.
+
+    Raises:
+        ValueError: `attribution` is not adca.
+
+    """
+    attribution = config.attribution
+    if not isinstance(attribution, AdcaConfig):
+        raise ValueError("attribution is not adca")
+    device = advantages_N.device
+    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
+    n_turns = max(1, turn_count(turn_ids_NT))
+    success_N = torch.from_numpy(batch.success_N).to(device)
+    is_trained_N = torch.from_numpy(batch.action_mask_NT.any(axis=1)).to(device)
+    asked_N = rows_to_judge(advantages_N, success_N, skip=attribution.skip) & is_trained_N
+    if not _is_judged(attribution, step):
+        asked_N = torch.zeros_like(asked_N)
+    rows = asked_N.nonzero()[:, 0].cpu().numpy()
+    judged = _judge(policy, batch, rows, episodes, config, n_turns=n_turns, ask=ask)
+    flags: list[Flags] = [None] * len(batch)
+    for row, verdict in zip(rows, judged.flags, strict=True):
+        flags[row] = verdict
+    flags_NK, is_judged_N = stack_flags(flags, n_turns=n_turns)
+    result = adca(
+        flags_NK.to(device),
+        is_judged_N.to(device),
+        has_turn(turn_ids_NT, n_turns=n_turns),
+        torch.from_numpy(batch.rewards_N).to(device),
+        success_N,
+        torch.from_numpy(batch.group_N).to(device),
+        scheme=attribution.scheme,
+        fusion=attribution.fusion,
+        alpha=_alpha(attribution, step),
+        fix_base=attribution.fix_base,
+        normalize=attribution.normalize,
+        scope=attribution.scope,
+        length_normalize=attribution.length_normalize,
+        outcome_advantage_N=advantages_N,
+    )
+    metrics = {
+        **result.metrics,
+        **judged.metrics,
+        "adca/asked_count": float(len(rows)),
+    }
+    return TurnCredit(broadcast_turns(result.advantages_NK, turn_ids_NT), None, metrics)
+
+
+def _judge(
+    policy: Policy,
+    batch: TokenBatch,
+    rows: np.ndarray,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    n_turns: int,
+    ask: AskJudge,
+) -> Judged:
+    attribution = config.attribution
+    played = [episodes[row] for row in batch.episode_N[rows]]
+    if not played or not isinstance(attribution, AdcaConfig):
+        return Judged([], {})
+    if attribution.judge == "llm":
+        return ask(played)
+    distances = [[turn.distance for turn in episode.turns] for episode in played]
+    if attribution.judge == "solver":
+        return Judged([solver_flags(own) for own in distances], {})
+    gains = information_gain(
+        policy,
+        batch.rows(rows),
+        episodes,
+        ig_type="prob_diff",
+        n_turns=n_turns,
+        micro_batch_size=config.optim.micro_batch_size,
+    )
+    flags = [
+        gold_flags(gained, own, is_success=episode.success)
+        for gained, own, episode in zip(_gain_lists(gains, played), distances, played, strict=True)
+    ]
+    return Judged(flags, {})
+
+
+def _gain_lists(gains: Gains, episodes: Sequence[Episode]) -> list[list[float | None]]:
+    """Return the gain of each turn of each episode, None where it has none."""
+    return [
+        [
+            gain if has else None
+            for gain, has in zip(ig_K[: len(e.turns)], has_K[: len(e.turns)], strict=True)
+        ]
+        for ig_K, has_K, e in zip(
+            gains.ig_NK.tolist(), gains.has_ig_NK.tolist(), episodes, strict=True
+        )
+    ]

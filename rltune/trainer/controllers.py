@@ -1,0 +1,107 @@
+"""What adapts from step to step besides weights: the KL coefficient, SEPA, the early stop."""
+
+from dataclasses import dataclass, field, replace
+
+from rltune.advantages.sepa import SepaState, sepa_lambda, sepa_update
+from rltune.losses.kl import AdaptiveKl, update_adaptive_kl
+from rltune.spec.schema import LossConfig
+from rltune.spec.schema_advantage import SepaConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far the rewards of a group spread now, against the start; for the early stop.
+
+    Attributes:
+        first_total: Sum of the in-group reward stds of the first steps.
+        n_first: How many steps are in it; it is closed at `FIRST_STEPS`.
+        n_low: Steps in a row with less than the configured share of their mean.
+
+    """
+
+    first_total: float = 0.0
+    n_first: int = 0
+    n_low: int = 0
+
+
+FIRST_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """State of everything that adapts; part of `Progress`, and so of every checkpoint.
+
+    Attributes:
+        kl: Coefficient of the KL loss; None until the first step, and it is the config's.
+        sepa: Average variance of the execution tokens, and SEPA's gate.
+        spread: In-group spread of rewards.
+
+    """
+
+    kl: AdaptiveKl | None = None
+    sepa: SepaState = field(default_factory=SepaState)
+    spread: Spread = field(default_factory=Spread)
+
+
+def kl_coef(state: Controllers, config: LossConfig) -> float:
+    """Return what the KL loss is multiplied by now."""
+    return config.kl_loss_coef if state.kl is None else state.kl.coef
+
+
+def kl_after(
+    state: Controllers, kl: float | None, *, config: LossConfig, rollouts: int
+) -> AdaptiveKl | None:
+    """Return the KL coefficient's state after a step; None for one that is fixed.
+
+    A step that trained on no token has no KL (None), and the coefficient stays.
+    """
+    if config.kl_target is None or kl is None:
+        return state.kl
+    now = AdaptiveKl(kl_coef(state, config))
+    return update_adaptive_kl(
+        now, kl, target=config.kl_target, horizon=config.kl_horizon, n=rollouts
+    )
+
+
+def spread_after(state: Spread, std: float, *, share: float | None) -> Spread:
+    """Return the spread's state after a step whose mean in-group reward std was `std`."""
+    if share is None:
+        return state
+    if state.n_first < FIRST_STEPS:
+        return replace(state, first_total=state.first_total + std, n_first=state.n_first + 1)
+    is_low = std < share * state.first_total / state.n_first
+    return replace(state, n_low=state.n_low + 1 if is_low else 0)
+
+
+def sepa_strength(state: SepaState, config: SepaConfig) -> float:
+    """Return how strongly SEPA pools in the coming step."""
+    return sepa_lambda(
+        state,
+        schedule=config.schedule,
+        delay=config.delay,
+        steps=config.steps,
+        gate=config.gate,
+        var_threshold=config.var_threshold,
+    )
+
+
+def sepa_after(
+    state: SepaState,
+    config: SepaConfig,
+    *,
+    variance: float | None,
+    success_rate: float,
+    n_steps: int,
+) -> SepaState:
+    """Return SEPA's state after a step that made `n_steps` optimiser steps."""
+    if config.schedule == "none":
+        return state
+    return sepa_update(
+        state,
+        variance=variance,
+        success_rate=success_rate,
+        n_steps=n_steps,
+        gate=config.gate,
+        ema_decay=config.ema_decay,
+        warmup=config.warmup,
+    )

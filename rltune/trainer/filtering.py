@@ -1,0 +1,110 @@
+"""Which groups of a step are trained on, and the batch without the others."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rltune.rollout.filter import SPREADS, group_scores, loss_scale, select_groups
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema_rollout import RolloutFilterConfig
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """Which groups are trained on.
+
+    A group without a single sound row is no candidate: it is neither kept nor dropped.
+
+    Attributes:
+        keep_N: Rows to train on: the sound rows of the groups that were kept.
+        drop_N: Rows of the groups that were dropped.
+        scores_G: Score of each group, over its sound rows; 0 where fewer than two are.
+        kept_ratio: Share of the candidates that were kept; 1 without any.
+        zero_count: Candidates whose score is zero.
+        scale: Factor on the advantages.
+
+    """
+
+    keep_N: np.ndarray
+    drop_N: np.ndarray
+    scores_G: np.ndarray
+    kept_ratio: float
+    zero_count: int
+    scale: float
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the filter dropped all that there was to train on."""
+        return bool(self.drop_N.any()) and not self.keep_N.any()
+
+
+def filter_groups(
+    batch: TokenBatch, *, groups: int, config: RolloutFilterConfig, zero_tol: float = 1e-10
+) -> FilterResult:
+    """Choose the groups to train on; rows come group by group, all groups of one size."""
+    is_sound_N = batch.is_sound_N
+    sound_GM = is_sound_N.reshape(groups, -1)
+    scores_G = _scores(_values(batch, config.metric).reshape(groups, -1), sound_GM, config)
+    is_candidate_G = sound_GM.any(axis=1)
+    keep_G = np.zeros(groups, dtype=np.bool_)
+    keep_G[is_candidate_G] = select_groups(
+        scores_G[is_candidate_G],
+        strategy=config.strategy,
+        value=config.value,
+        mode=config.mode,
+        kind=config.type,
+        include_zero=config.include_zero,
+    )
+    candidates = int(is_candidate_G.sum())
+    ratio = float(keep_G.sum() / candidates) if candidates else 1.0
+    size = sound_GM.shape[1]
+    return FilterResult(
+        keep_N=np.repeat(keep_G, size) & is_sound_N,
+        drop_N=np.repeat(is_candidate_G & ~keep_G, size),
+        scores_G=scores_G,
+        kept_ratio=ratio,
+        zero_count=int((np.abs(scores_G[is_candidate_G]) <= zero_tol).sum()),
+        scale=loss_scale(ratio, config.loss_scaling),
+    )
+
+
+def _values(batch: TokenBatch, metric: str) -> np.ndarray:
+    """Return what a filter metric is about, one number an episode.
+
+    `entropy` is the mean surprisal of an episode's tokens, which is its expectation: RAGEN-2 takes
+    the entropy of the vocabulary, at the price of a forward pass over groups that are then dropped.
+    """
+    counts_N = batch.action_mask_NT.sum(axis=1)
+    if metric == "length":
+        return np.asarray(counts_N, dtype=np.float64)
+    if metric == "entropy":
+        surprisal_N = -batch.rollout_logprobs_NT.astype(np.float64).sum(axis=1)
+        return np.asarray(surprisal_N / np.maximum(counts_N, 1), dtype=np.float64)
+    return np.asarray(batch.rewards_N, dtype=np.float64)
+
+
+def _scores(values_GM: np.ndarray, sound_GM: np.ndarray, config: RolloutFilterConfig) -> np.ndarray:
+    """Return the score of each group, over its sound rows.
+
+    A group of one has no spread; the schema allows it by config only where the filter is off.
+    """
+    scores_G = np.zeros(len(values_GM))
+    least = 2 if config.metric in SPREADS else 1
+    for group, (values_M, sound_M) in enumerate(zip(values_GM, sound_GM, strict=True)):
+        if sound_M.sum() >= least:
+            of_sound = values_M[None, sound_M]
+            scores_G[group] = group_scores(of_sound, metric=config.metric, ddof=config.ddof)[0]
+    return scores_G
+
+
+def apply_filter(batch: TokenBatch, chosen: FilterResult, *, on_drop: str) -> TokenBatch:
+    """Take the rows that are not trained on out of training.
+
+    `drop` removes those of dropped groups, which can change the number of optimiser steps. `mask`
+    leaves them in place with nothing to train on, so that every condition makes the same number of
+    steps. Rows with a fault stay in any case: the number must not depend on a service that is down.
+    """
+    if chosen.keep_N.all():
+        return batch
+    masked = replace(batch, action_mask_NT=batch.action_mask_NT & chosen.keep_N[:, None])
+    return masked.rows(np.flatnonzero(~chosen.drop_N)) if on_drop == "drop" else masked

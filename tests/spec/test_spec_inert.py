@@ -1,0 +1,241 @@
+"""Keys without effect (S6): each rule once, with why, and where the key does have an effect."""
+
+import pytest
+
+from rltune.spec.comparability import check_distinct, check_sweep
+from rltune.spec.identity import flatten
+from rltune.spec.inert import inert_keys
+from rltune.spec.keys import is_config_key, nested
+from rltune.spec.schema import TrialConfig, to_plain
+
+KL = {"loss.use_kl_loss": True, "loss.kl_loss_coef": 0.1}
+ADCA = {"advantage": "grpo", "attribution.kind": "adca"}
+LLM = {**ADCA, "attribution.judge": "llm"}
+PLAIN = {**ADCA, "attribution.normalize": False}
+UNWEIGHTED = {**LLM, "attribution.normalize": False, "attribution.alpha": 0.0}
+COSINE = {"attribution.alpha_schedule": "cosine"}
+GAIN = {"advantage": {"kind": "grpo", "ddof": 0}, "attribution.kind": "info_gain"}
+NO_GAIN = {**GAIN, "attribution.mode": "none"}
+GTPO = {"advantage.shaping.gtpo_beta": 0.1}
+LINEAR = {**GTPO, "advantage.shaping.sepa.schedule": "linear"}
+AUTO = {**GTPO, "advantage.shaping.sepa.schedule": "auto"}
+FILTER = {"rollout_filter.value": 0.9}
+SEPA = "advantage.shaping.sepa."
+
+CASES = [  # keys, a config in which they do nothing and why, configs in which they do something
+    (
+        "critic.lr critic.value_clip critic.backbone critic.warmup_steps",
+        {"advantage": "grpo"}, "advantage.kind grpo has no critic",
+        [{}, {"advantage": "gae_bilevel"}],
+    ),
+    (
+        "advantage.ddof", {"advantage": {"kind": "grpo", "normalize_std": False}},
+        "advantage.normalize_std is false", [{"advantage": "grpo"}],
+    ),
+    ("loss.kl_type", {}, "loss.use_kl_loss is false", [KL]),
+    ("loss.kl_target", {}, "loss.use_kl_loss is false", [KL]),
+    ("loss.kl_horizon", {}, "no KL is steered to", [{**KL, "loss.kl_target": 0.01}]),
+    ("loss.kl_horizon", KL, "no KL is steered to", []),
+    (
+        "loss.sum_norm", {}, "loss.aggregation is not seq-mean-token-sum-norm",
+        [{"loss.aggregation": "seq-mean-token-sum-norm"}],
+    ),
+    ("loss.dual_clip", {"loss.kind": "turn"}, "loss.kind is turn", [{}]),
+    (
+        "loss.clip_low loss.clip_high", {"loss.kind": "reinforce"}, "loss.kind has no ratio",
+        [{"loss.kind": kind} for kind in ("ppo", "gspo", "cispo", "turn")],
+    ),
+    ("loss.turn_clip_beta", GAIN, "no turn has a gain and clip bounds", []),
+    (
+        "loss.turn_clip_beta", {**NO_GAIN, "loss.kind": "turn"},
+        "no turn has a gain and clip bounds", [{**GAIN, "loss.kind": "turn"}],
+    ),
+    (
+        "rollout_filter.mode rollout_filter.metric rollout_filter.ddof rollout_filter.type "
+        "rollout_filter.on_drop rollout_filter.loss_scaling rollout_filter.empty_stop_steps",
+        {}, "the filter drops nothing", [FILTER],
+    ),
+    (
+        "rollout_filter.mode", {"rollout_filter.include_zero": False},
+        "it is used by top_p below 1.0 only", [],
+    ),
+    (
+        "rollout_filter.mode", {**FILTER, "rollout_filter.strategy": "top_k"},
+        "it is used by top_p below 1.0 only", [],
+    ),
+    (
+        "rollout_filter.ddof", {**FILTER, "rollout_filter.metric": "entropy"},
+        "rollout_filter.metric is a mean", [{**FILTER, "rollout_filter.metric": m} for m in
+                                            ("reward_variance", "reward_variance_mass")],
+    ),
+    (
+        "rollout_correction.cap", {"rollout_correction.kind": "icepop"},
+        "rollout_correction.kind is icepop", [{"rollout_correction.kind": "tis"}],
+    ),
+    (
+        "rollout_correction.band_low rollout_correction.band_high",
+        {"rollout_correction.kind": "tis"}, "rollout_correction.kind is tis",
+        [{"rollout_correction.kind": "icepop"}],
+    ),
+    (
+        "attribution.ig_type attribution.ig_coef attribution.gamma", NO_GAIN,
+        "attribution.mode is none", [GAIN],
+    ),
+    (
+        "attribution.gamma", {**GAIN, "attribution.ig_coef": 0.0}, "attribution.ig_coef is 0",
+        [GAIN],
+    ),
+    ("attribution.fix_base", ADCA, "the z-score divides it out", [PLAIN]),
+    (
+        "attribution.fix_base", {**PLAIN, "attribution.scheme": "allocation"},
+        "attribution.scheme allocation shares out the outcome", [],
+    ),
+    ("attribution.scope", PLAIN, "attribution.normalize is false", [ADCA]),
+    (
+        "attribution.alpha_min attribution.alpha_steps", ADCA,
+        "attribution.alpha_schedule is constant", [{**ADCA, **COSINE}],
+    ),
+    (
+        "attribution.llm.model attribution.llm.base_url attribution.llm.api_key_env "
+        "attribution.llm.max_concurrency attribution.llm.max_retries attribution.llm.timeout_s "
+        "attribution.llm.deadline_s attribution.llm.max_calls attribution.llm.max_tokens "
+        "attribution.llm.max_reply_tokens attribution.llm.temperature",
+        ADCA, "attribution.judge is not llm", [LLM],
+    ),
+    (
+        "attribution.scope attribution.fix_base attribution.llm.model",
+        UNWEIGHTED, "attribution.alpha is 0", [],
+    ),
+    (
+        "attribution.judge attribution.scheme attribution.normalize attribution.skip "
+        "attribution.first_steps",
+        UNWEIGHTED, "attribution.alpha is 0", [ADCA, {**UNWEIGHTED, **COSINE}],
+    ),
+    (
+        "advantage.shaping.signal advantage.shaping.scope", {}, "advantage.shaping.gtpo_beta is 0",
+        [GTPO],
+    ),
+    (
+        f"{SEPA}steps {SEPA}delay {SEPA}gate", GTPO, "advantage.shaping.sepa.schedule is none",
+        [LINEAR, AUTO],
+    ),
+    (
+        f"{SEPA}ema_decay {SEPA}warmup {SEPA}var_threshold", LINEAR,
+        "advantage.shaping.sepa.schedule is linear", [AUTO],
+    ),
+    (
+        "advantage.shaping.grams", GTPO, "nothing looks for planning tokens",
+        [LINEAR, {"advantage.shaping.hicra_alpha": 0.2}],
+    ),
+    ("early_stop.reward_std_steps", {}, "early_stop.reward_std_share is null",
+     [{"early_stop.reward_std_share": 0.1}]),
+    ("early_stop.heldout_gates", {}, "early_stop.heldout_success is null",
+     [{"early_stop.heldout_success": 0.01}]),
+    ("collapse.prompts", {}, "collapse.every is 0", [{"collapse.every": 5}]),
+]  # fmt: skip
+IDS = [f"{case[0].split()[0]}-{case[2]}" for case in CASES]
+
+
+def config_of(parts):
+    return to_plain(TrialConfig.model_validate(nested({**parts, "policy.model": "x"})))
+
+
+def changed(config, key):
+    """Return the config with another value at a key; comparing does not look at its domain."""
+    flat = flatten(config)
+    assert key in flat
+    return nested({**flat, key: "another"})
+
+
+def distinct(left, right):
+    return list(check_distinct({"a": left, "b": right}))
+
+
+@pytest.mark.parametrize(("keys", "parts", "why", "live"), CASES, ids=IDS)
+def test_a_key_that_does_nothing_makes_no_other_run(keys, parts, why, live):
+    config = config_of(parts)
+    reasons = inert_keys(config)
+    for key in keys.split():
+        assert reasons[key] == why
+        for pair in ((config, changed(config, key)), (changed(config, key), config)):
+            (found,) = distinct(*pair)
+            assert found.rule == "S6"
+            assert found.message.startswith(
+                f"'a' and 'b' are the same run: they differ only in {key} ("
+            )
+
+
+@pytest.mark.parametrize(("keys", "parts", "why", "live"), CASES, ids=IDS)
+def test_a_key_that_does_something_makes_another_run(keys, parts, why, live):
+    for other in live:
+        config = config_of(other)
+        for key in keys.split():
+            assert key not in inert_keys(config), other
+            assert distinct(config, changed(config, key)) == []
+
+
+def test_every_key_that_can_do_nothing_has_its_case():
+    named = {key for keys, *_ in CASES for key in keys.split()}
+    found = {key for _, parts, *_ in CASES for key in inert_keys(config_of(parts))}
+    assert found == named
+    assert [key for key in sorted(found) if not is_config_key(key)] == []
+
+
+def test_a_key_that_does_nothing_takes_along_what_it_decides():
+    """Both sides of a comparison must see it, in either order."""
+    left = config_of(UNWEIGHTED)
+    right = config_of({**UNWEIGHTED, "attribution.normalize": True, "attribution.fix_base": 0.5,
+                       "attribution.judge": "solver", "attribution.llm.model": "other",
+                       "attribution.scope": "flat"})  # fmt: skip
+    for pair in ((left, right), (right, left)):
+        (found,) = distinct(*pair)
+        assert "they differ only in attribution.fix_base (attribution.alpha is 0), " in (
+            found.message
+        )
+
+
+# --- as a sweep ---------------------------------------------------------------------------------
+
+
+def replicate(load, key, values, *hold, overrides=()):
+    """Return the one error of the toy sweep over a key."""
+    control = values[1:].partition(",")[0]
+    lines = "".join(f"  {line}\n" for line in ("loss.use_kl_loss: false", *hold))
+    shaping = "  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}\n"
+    loaded = load(
+        ("  key: loss.kl_loss_coef\n  values: [0.0, 0.01, 0.1]\n  control: 0.0\n",
+         f"  key: {key}\n  values: {values}\n  control: {control}\n"),
+        ('  coupled:\n    - key: loss.use_kl_loss\n      rule: "value > 0"\n', ""),
+        ("      why: one switch\n", ""),
+        ("  loss.kl_type: k2\n", f"{lines}  loss.kl_loss_coef: 0.0\n"),
+        ("  attribution.kind: none\n", ""),
+        (shaping, "  advantage: {kind: grpo}\n  advantage.shaping.hicra_alpha: 0.0\n"
+                  "  advantage.shaping.gtpo_beta: 0.0\n"),
+        overrides=list(overrides),
+    )  # fmt: skip
+    (found,) = check_sweep(loaded).errors
+    return str(found)
+
+
+SAME = "S6 error: '{a}' and '{b}' are the same run: they differ only in {key} ({why}). "
+REMEDY = "Remove one of them, or give them different values."
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "hold", "why"),
+    [
+        ("attribution.fix_base", "[0.1, 0.2]", ["attribution.kind: adca"],
+         "the z-score divides it out"),
+        ("attribution.llm.temperature", "[0.0, 0.5]", ["attribution.kind: adca"],
+         "attribution.judge is not llm"),
+        ("loss.kl_horizon", "[100.0, 1000.0]", ["attribution.kind: none"], "no KL is steered to"),
+        ("critic.lr", "[0.1, 0.2]", ["attribution.kind: none"],
+         "advantage.kind grpo has no critic"),
+        ("rollout_filter.ddof", "[0, 1]", ["attribution.kind: none"], "the filter drops nothing"),
+    ],
+)  # fmt: skip
+def test_a_sweep_over_a_key_without_effect_is_a_replicate(load, key, values, hold, why):
+    low, high = values[1:-1].split(", ")
+    name = key.rpartition(".")[2]
+    said = SAME.format(a=f"{name}={low}", b=f"{name}={high}", key=key, why=why)
+    assert replicate(load, key, values, *hold) == said + REMEDY
