@@ -44,8 +44,11 @@ class EarlyStopConfig(Section):
         description="Held-out success rate below which a gate counts as lost; RAGEN-2: 0.01. Null "
         "is off.",
     )
-    heldout_gates: PositiveInt = Field(
-        5, description="Gates in a row with such a rate that end a trial, in gates."
+    heldout_gates: int = Field(
+        5,
+        ge=2,
+        description="Gates in a row with such a rate that end a trial, in gates; the untrained "
+        "policy's counts.",
     )
 
 
