@@ -13,7 +13,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -21,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from jobs import job_of
 from transformers import DynamicCache
 
 from rltune.policy.gold import GoldCopy, encode_gold
@@ -32,13 +32,12 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema import TrialConfig
-from rltune.store.jsonl import append_jsonl, read_metrics
+from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
-from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.gain import information_gain
 from rltune.trainer.learner import by_length, make_learner, score_actions, score_batch
-from rltune.trainer.loop import Job, train
+from rltune.trainer.loop import train
 from rltune.trainer.tasks import env_maker, freeze_tasks
 from rltune.types import Episode
 
@@ -64,23 +63,7 @@ def main() -> None:
 
 
 def run_trial(config: TrialConfig, trial: TrialDir, config_hash: str) -> list[dict[str, float]]:
-    policy = policy_of(config, Path(), device="cpu")
-    job = Job(
-        config=config,
-        config_hash=config_hash,
-        trial=trial,
-        manifest=freeze_tasks(config),
-        make_env=env_maker(config.env, config.reward),
-        policy=policy,
-        engine=TorchEngine(policy.decoder()),
-        tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),
-        metric_name="heldout/success_rate",
-        metric_mode="max",
-        should_stop=lambda: False,
-        warn=print,
-        say=lambda line: None,
-    )
-    train(job)
+    train(job_of(config, trial, config_hash))
     return [row for row in read_metrics(trial.metrics).rows if row["step"]]
 
 

@@ -10,23 +10,19 @@ import argparse
 import os
 import resource
 import tempfile
-from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from jobs import job_of
 
-from rltune.policy.load import policy_of
-from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema import TrialConfig
-from rltune.store.jsonl import append_jsonl, read_metrics
+from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
-from rltune.track.jsonl import JsonlTracker
-from rltune.trainer.loop import Job, train
-from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.trainer.loop import train
 
 PARTS = ("collect", "score", "credit", "update", "sync", "eval", "checkpoint")
 
@@ -44,23 +40,7 @@ def main() -> None:
     torch.set_num_threads(config.resources.threads)
     with tempfile.TemporaryDirectory() as folder:
         trial = TrialDir(Path(folder) / spec.trial_id).create()
-        policy = policy_of(config, Path(), device="cpu")
-        job = Job(
-            config=config,
-            config_hash=spec.config_hash,
-            trial=trial,
-            manifest=freeze_tasks(config),
-            make_env=env_maker(config.env, config.reward),
-            policy=policy,
-            engine=TorchEngine(policy.decoder()),
-            tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),
-            metric_name="heldout/success_rate",
-            metric_mode="max",
-            should_stop=lambda: False,
-            warn=print,
-            say=lambda line: None,
-        )
-        result = train(job)
+        result = train(job_of(config, trial, spec.config_hash))
         rows = read_metrics(trial.metrics).rows
         gates = [row for row in rows if "heldout/success_rate" in row]
         print("gates", *(f"{gate['step']}:{gate['heldout/success_rate']:.4f}" for gate in gates))

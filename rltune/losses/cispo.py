@@ -5,8 +5,7 @@ MiniMax-M1, arXiv 2506.13585.
 
 from torch import Tensor
 
-from rltune.losses.policy import PolicyLoss
-from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune.losses.policy import PolicyLoss, kept
 
 
 def cispo_loss(
@@ -44,22 +43,12 @@ def cispo_loss(
         ValueError: Shapes differ, the mask is not boolean, or a clip is out of range.
 
     """
-    require_mask(mask_BT, name="mask_BT")
-    require_same_shape(
-        ndim=2,
-        logp_BT=logp_BT,
-        old_logp_BT=old_logp_BT,
-        advantages_BT=advantages_BT,
-        mask_BT=mask_BT,
-    )
+    logp, old_logp, advantages = kept(logp_BT, old_logp_BT, advantages_BT, mask_BT=mask_BT)
     if not (0 <= clip_low <= 1 and clip_high >= 0):
         raise ValueError(
             f"clip_low is {clip_low!r} and clip_high is {clip_high!r}; clip_low must lie in [0, 1] "
             "(1 is no lower bound) and clip_high must be >= 0."
         )
-    logp = at_least_float32(logp_BT).where(mask_BT, 0)
-    old_logp = at_least_float32(old_logp_BT.detach()).where(mask_BT, 0)
-    advantages = advantages_BT.detach().where(mask_BT, 0)
     log_ratio = (logp.detach() - old_logp).clamp(-log_ratio_limit, log_ratio_limit)
     ratio = log_ratio.exp()
     weight = ratio.clamp(1 - clip_low, 1 + clip_high)

@@ -60,20 +60,9 @@ def ppo_loss(
         ValueError: Shapes differ, the mask is not boolean, or a number is out of range.
 
     """
-    require_mask(mask_BT, name="mask_BT")
-    require_same_shape(
-        ndim=2,
-        logp_BT=logp_BT,
-        old_logp_BT=old_logp_BT,
-        advantages_BT=advantages_BT,
-        mask_BT=mask_BT,
-    )
+    logp, old_logp, advantages = kept(logp_BT, old_logp_BT, advantages_BT, mask_BT=mask_BT)
     require_clips(clip_low=clip_low, clip_high=clip_high)
     _require_dual_clip(dual_clip)
-    # Dropped before any arithmetic, so that a NaN outside the mask reaches no gradient either.
-    logp = at_least_float32(logp_BT).where(mask_BT, 0)
-    old_logp = at_least_float32(old_logp_BT.detach()).where(mask_BT, 0)
-    advantages = advantages_BT.detach().where(mask_BT, 0)
     log_ratio = (logp - old_logp).clamp(-log_ratio_limit, log_ratio_limit)
     ratio = log_ratio.exp()
     plain = -advantages * ratio
@@ -90,6 +79,33 @@ def ppo_loss(
         "actor/ppo_kl": -log_ratio.detach().sum(),
     }
     return PolicyLoss(per_token_BT=loss.where(mask_BT, 0), sums=sums)
+
+
+def kept(
+    logp_BT: Tensor, old_logp_BT: Tensor, advantages_BT: Tensor, *, mask_BT: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what a ratio loss is made of, in full precision and 0 outside the mask.
+
+    Dropped before any arithmetic, so that a NaN outside the mask reaches no gradient either. Only
+    the first keeps its gradient.
+
+    Raises:
+        ValueError: Shapes differ, or the mask is not boolean.
+
+    """
+    require_mask(mask_BT, name="mask_BT")
+    require_same_shape(
+        ndim=2,
+        logp_BT=logp_BT,
+        old_logp_BT=old_logp_BT,
+        advantages_BT=advantages_BT,
+        mask_BT=mask_BT,
+    )
+    return (
+        at_least_float32(logp_BT).where(mask_BT, 0),
+        at_least_float32(old_logp_BT.detach()).where(mask_BT, 0),
+        advantages_BT.detach().where(mask_BT, 0),
+    )
 
 
 def require_clips(*, clip_low: float, clip_high: float) -> None:

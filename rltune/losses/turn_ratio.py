@@ -6,8 +6,8 @@ Also the body of `rltune.losses.gspo`, whose ratio is that of one turn as long a
 import torch
 from torch import Tensor
 
-from rltune.losses.policy import PolicyLoss, require_clips
-from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune.losses.policy import PolicyLoss, kept, require_clips
+from rltune.maths.checks import at_least_float32, require_same_shape
 from rltune.maths.turns import broadcast_turns, turn_count, turn_mean
 
 
@@ -59,22 +59,11 @@ def turn_loss(
             is in no turn, a clip is out of range, or a clip scale is negative or not finite.
 
     """
-    require_mask(mask_BT, name="mask_BT")
-    require_same_shape(
-        ndim=2,
-        logp_BT=logp_BT,
-        old_logp_BT=old_logp_BT,
-        advantages_BT=advantages_BT,
-        mask_BT=mask_BT,
-        turn_ids_BT=turn_ids_BT,
-    )
+    logp, old_logp, advantages = kept(logp_BT, old_logp_BT, advantages_BT, mask_BT=mask_BT)
+    require_same_shape(mask_BT=mask_BT, turn_ids_BT=turn_ids_BT)
     require_clips(clip_low=clip_low, clip_high=clip_high)
     turns = _turns(turn_ids_BT, mask_BT)
     scale = _clip_scale(clip_scale_BT, mask_BT)
-    # Dropped before any arithmetic, so that a NaN outside the mask reaches no gradient either.
-    logp = at_least_float32(logp_BT).where(mask_BT, 0)
-    old_logp = at_least_float32(old_logp_BT.detach()).where(mask_BT, 0)
-    advantages = advantages_BT.detach().where(mask_BT, 0)
     token_log_ratio = (logp - old_logp).detach()
     means_BK = turn_mean(token_log_ratio, turns, n_turns=turn_count(turns))
     log_ratio = broadcast_turns(means_BK, turns) + (logp - logp.detach())
