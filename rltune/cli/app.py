@@ -6,6 +6,7 @@ import typer
 
 from rltune.cli.check import check
 from rltune.cli.doctor import doctor
+from rltune.cli.export import export
 from rltune.cli.final_test import final_test
 from rltune.cli.init import init
 from rltune.cli.inspect import audit, lineage_show, status
@@ -62,6 +63,7 @@ app.command(
 )(plan)
 app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
+app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
 app.add_typer(lineage)
 lineage.command(
     "show",

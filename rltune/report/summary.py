@@ -155,7 +155,7 @@ def _row(
         gain=paired_difference(finals, bases, resolution=step),
         difference=against_control(0.95),
         claim=against_control(together),
-        bounds=_bounds(folder, group[0]) if is_success else None,
+        bounds=bounds_of(folder, group[0]) if is_success else None,
     )
 
 
@@ -182,7 +182,8 @@ def _task_interval(group: Sequence[TrialRecord]) -> Interval | None:
     return wilson_interval(sum(success), len(success))
 
 
-def _bounds(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
+def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
+    """Return floor and ceiling of a trial's held-out tasks; None when they cannot be read."""
     manifest = manifest_of(folder.run, record)
     try:
         floor, ceiling = float(manifest["heldout_floor"]), float(manifest["heldout_ceiling"])
