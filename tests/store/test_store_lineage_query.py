@@ -256,3 +256,12 @@ def test_the_rows_of_a_sweep_are_accepted_by_the_store(tmp_path):
         rows[2].exp_id,
     ]
     assert best(rows, "max").row.exp_id == f"{SPEC.trial_id}.a2"
+
+
+def test_what_credit_left_behind_is_in_the_row():
+    """Receipts: the mean gain has a column, all of them are in the notes."""
+    receipts = {"ig/clip_scale_mean": 1.0125, "ig/mean": 0.25}
+    made = row_for(SPEC, replace(RESULT, receipts=receipts), [], CONTEXT)
+    assert made.ig_mean == 0.25
+    assert "ig/clip_scale_mean 1.012, ig/mean 0.25" in made.notes
+    assert row_for(SPEC, RESULT, [], CONTEXT).ig_mean is None
