@@ -1,7 +1,8 @@
 """What a config names outside itself, looked at before anything starts: files, classes, scores."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rltune.errors import InputError, Problem, SpecError
 from rltune.judge.client import LlmJudge
@@ -68,7 +69,6 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
 
     """
     yield from _estimator_problems(loaded, base)
-    yield from _probe_problems(loaded)
     sections = {
         canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
         for condition in loaded.conditions
@@ -112,6 +112,7 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
         what = f"it makes a {type(made).__name__}, not a rltune_envs.base.TextEnv."
         yield Problem(where, what, action="Derive the class from TextEnv.")
         return
+    yield from _probe_problems(made, loaded)
     if reward:
         return
     try:
@@ -137,21 +138,22 @@ def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     yield from _import_problems(list(paths), f"{loaded.path}: advantage.estimator", base)
 
 
-def _probe_problems(loaded: LoadedSweep) -> Iterator[Problem]:
-    """Yield what an attribution asks of an env of one's own that does not know it."""
-    for condition in loaded.conditions:
-        env, attribution = condition.config["env"], condition.config["attribution"]
-        if env["kind"] != "custom":
-            continue
-        wanted = _ASKED.get(attribution.get("judge") or attribution["kind"], ())
-        try:
-            env_class = load_object(env["factory"])
-        except ImportPathError:  # said where the env is looked at
-            continue
-        for name in wanted:
-            if getattr(env_class, name, None) is getattr(TextEnv, name):
-                what = f"{env['factory']!r} has no {name}(), which it needs."
-                yield Problem(f"{loaded.path}: attribution", what, action=f"Define {name}().")
+def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield what an attribution of the sweep asks of an env that does not know it."""
+    sections = [condition.config["attribution"] for condition in loaded.conditions]
+    asked = {name: None for own in sections for name in _asked_of_env(own)}
+    for name in asked:
+        if getattr(type(env), name) is getattr(TextEnv, name):
+            what = f"{type(env).__name__} has no {name}(), which it needs."
+            yield Problem(f"{loaded.path}: attribution", what, action=f"Define {name}().")
+
+
+def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the methods that an attribution calls; one without weight calls none."""
+    if attribution["kind"] == "adca":
+        has_weight = max(attribution["alpha"], attribution["alpha_min"]) > 0
+        return _ASKED.get(attribution["judge"], ()) if has_weight else ()
+    return _ASKED["info_gain"] if attribution.get("mode", "none") != "none" else ()
 
 
 def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:

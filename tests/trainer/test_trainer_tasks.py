@@ -71,6 +71,10 @@ class Files:
         self.arguments = arguments
 
 
+def make_echo():
+    return Echo()
+
+
 def not_an_env():
     return 3
 
@@ -87,6 +91,8 @@ base: sokoban
 hold:
   env: {env}
   reward: {reward}
+  advantage: {{kind: grpo, ddof: 0}}
+  attribution: {attribution}
   policy.model: mine
   loss.kl_type: k2
   loss.entropy_coeff: 0.0
@@ -125,9 +131,16 @@ def config_of(**sections):
 def usable(folder):
     """Return a function that checks a sweep over an env and a reward: None, or its problems."""
 
-    def check(*, env="own_env:Echo", reward="null", metric="heldout/success_rate"):
+    def check(
+        *,
+        env="own_env:Echo",
+        reward="null",
+        metric="heldout/success_rate",
+        attribution="{kind: none}",
+    ):
         path = Path("own.yaml")
-        path.write_text(SWEEP.format(env=env, reward=reward, metric=metric), encoding="utf-8")
+        keys = {"env": env, "reward": reward, "metric": metric, "attribution": attribution}
+        path.write_text(SWEEP.format(**keys), encoding="utf-8")
         try:
             require_usable(load_sweep(path), folder)
         except SpecError as error:
@@ -290,3 +303,23 @@ def test_what_cannot_be_used_is_one_clear_line(usable, folder, changes, said):
 def test_env_and_reward_are_reported_together(usable):
     lines = usable(env="own_env:Ecko", reward="own_env:longer")
     assert [line.split(": ")[1] for line in lines] == ["reward.terms", "env.factory"]
+
+
+@pytest.mark.parametrize("env", ["own_env:Echo", "own_env:make_echo"], ids=["class", "function"])
+@pytest.mark.parametrize(
+    ("attribution", "missing"),
+    [
+        ("{kind: adca, judge: solver}", ["distance_to_go"]),
+        ("{kind: adca, judge: gold}", ["distance_to_go", "gold_response"]),
+        ("{kind: info_gain}", ["gold_response"]),
+        ("{kind: adca, judge: llm}", []),
+        ("{kind: adca, judge: solver, alpha: 0.0}", []),
+        ("{kind: info_gain, mode: none}", []),
+    ],
+)
+def test_an_env_must_know_what_the_attribution_asks_it(usable, env, attribution, missing):
+    want = [
+        f"own.yaml: attribution: Echo has no {name}(), which it needs. Define {name}()."
+        for name in missing
+    ]
+    assert usable(env=env, attribution=attribution) == (want or None)
