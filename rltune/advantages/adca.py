@@ -19,12 +19,16 @@ from rltune.advantages.adca_steps import (
     outcome_zscore,
     raw_allocation,
     raw_decouple,
-    require_choice,
     require_number,
     require_rows,
     step_zscore,
 )
-from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune.maths.checks import (
+    at_least_float32,
+    require_choice,
+    require_mask,
+    require_same_shape,
+)
 
 SCHEMES = ("decouple", "allocation")
 ALPHA_SCHEDULES = ("constant", "cosine")

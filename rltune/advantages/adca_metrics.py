@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rltune.maths.groups import group_std
-from rltune.maths.masked import masked_mean
+from rltune.maths.masked import masked_mean, masked_std
 
 
 def adca_metrics(
@@ -69,9 +69,9 @@ def adca_metrics(
         "good_in_failure_rate": masked_mean(good, is_counted_NK & ~success_NK),
         "agree_rate": masked_mean(is_majority_N.to(step_NK.dtype), is_judged_N),
         "step_mean": masked_mean(step_NK, is_counted_NK),
-        "step_std": _std(step_NK, is_counted_NK),
+        "step_std": masked_std(step_NK, is_counted_NK),
         "outcome_mean": masked_mean(outcome_N, has_turns_N),
-        "outcome_std": _std(outcome_N, has_turns_N),
+        "outcome_std": masked_std(outcome_N, has_turns_N),
         "outcome_share": masked_mean(
             outcome_N.abs() / total_N.clamp(min=tiny), is_judged_N & (total_N > tiny)
         ),
@@ -88,11 +88,6 @@ def adca_metrics(
 def _first(is_turn_NK: Tensor) -> Tensor:
     """Return the column of each row's first turn, (N, 1); 0 in a row without turns."""
     return is_turn_NK.to(torch.uint8).argmax(1, keepdim=True)
-
-
-def _std(x: Tensor, mask: Tensor) -> Tensor:
-    """Return the population standard deviation where `mask` is True; 0 when nowhere."""
-    return masked_mean((x - masked_mean(x, mask)).square(), mask).sqrt()
 
 
 def _no_spread_taught(mass_N: Tensor, outcome_N: Tensor, group_N: Tensor, *, tiny: float) -> Tensor:

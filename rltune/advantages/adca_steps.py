@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from rltune.advantages.grpo import grpo
-from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune.maths.checks import (
+    at_least_float32,
+    require_choice,
+    require_mask,
+    require_same_shape,
+)
 from rltune.maths.turns import discounted_suffix_sum
 
 FUSIONS = ("last_step", "all_steps")
@@ -205,17 +210,6 @@ def fuse(
     if length_normalize:
         credit_NK = credit_NK / is_turn_NK.sum(1, keepdim=True).clamp(min=1).sqrt()
     return discounted_suffix_sum(credit_NK, is_turn_NK, gamma=1.0)  # drops what is no turn
-
-
-def require_choice(name: str, given: str, choices: tuple[str, ...]) -> None:
-    """Raise unless a name is one of the choices.
-
-    Raises:
-        ValueError: It is not.
-
-    """
-    if given not in choices:
-        raise ValueError(f"{name} is {given!r}; choose one of {', '.join(choices)}.")
 
 
 def require_number(name: str, number: float) -> None:

@@ -26,7 +26,12 @@ import torch
 from torch import Tensor
 
 from rltune.advantages.grpo import grpo
-from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune.maths.checks import (
+    at_least_float32,
+    require_choice,
+    require_mask,
+    require_same_shape,
+)
 from rltune.maths.turns import discounted_suffix_sum
 
 Mode = Literal["joint", "separate", "turn-group", "turn-group-v1d"]
@@ -83,8 +88,7 @@ class TurnGroupNormalizer:
 
     def __post_init__(self) -> None:
         """Refuse an unknown mode and negative numbers."""
-        if self.mode not in MODES:
-            raise ValueError(f"mode is {self.mode!r}; choose one of {', '.join(MODES)}.")
+        require_choice("mode", self.mode, MODES)
         for name, number in (("eps", self.eps), ("min_std", self.min_std)):
             if not number >= 0:
                 raise ValueError(f"{name} is {number!r}; it must be 0 or more.")

@@ -15,7 +15,7 @@ _PER_MESSAGE = 16  # tokens of chat markup around a message, at most
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a trial has spent on its judge; it goes into the checkpoint as JSON.
+    """What a trial has spent on its judge; the log of its calls tells it.
 
     Attributes:
         calls: Requests that were sent, failed ones and further tries included.

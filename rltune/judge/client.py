@@ -23,7 +23,7 @@ class JudgeResult:
 
     Attributes:
         verdicts: One per request, in their order.
-        spent: What the trial has spent by now; the next call and the checkpoint take it.
+        spent: What the trial has spent by now; the next call takes it.
         metrics: `adca/judge_*`, and `timing_s/judge_call`, the mean seconds of a call.
 
     """

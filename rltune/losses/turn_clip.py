@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
-from rltune.maths.masked import masked_mean
+from rltune.maths.masked import masked_mean, masked_std
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ def clip_scale_metrics(clip_scale: Tensor, has_ig: Tensor) -> dict[str, float]:
         ValueError: Shapes differ, or `has_ig` is not boolean.
 
     """
-    mean = masked_mean(clip_scale, has_ig)
+    mean, std = masked_mean(clip_scale, has_ig), masked_std(clip_scale, has_ig)
     if not has_ig.any():
         return {}
-    variance = masked_mean((clip_scale - mean).square(), has_ig)
-    return {"ig/clip_scale_mean": mean.item(), "ig/clip_scale_std": variance.sqrt().item()}
+    return {"ig/clip_scale_mean": mean.item(), "ig/clip_scale_std": std.item()}

@@ -32,6 +32,11 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     return masked_sum(x, mask) / mask.sum().clamp(min=1)
 
 
+def masked_std(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the population standard deviation of `x` where `mask` is True; 0 when nowhere."""
+    return masked_mean((x - masked_mean(x, mask)).square(), mask).sqrt()
+
+
 def masked_whiten(x: Tensor, mask: Tensor, *, eps: float = 1e-8) -> Tensor:
     """Return `x` with mean 0 and variance 1 over the masked-in places, and 0 elsewhere.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rltune.maths.checks import require_mask, require_same_shape
+from rltune.maths.checks import require_choice, require_mask, require_same_shape
 from rltune.types import Distance
 
 SKIPS = ("none", "small_advantage", "all_negative")
@@ -138,8 +138,7 @@ def rows_to_judge(
         ValueError: Shapes differ, the rule is unknown or `is_success_N` is not boolean.
 
     """
-    if skip not in SKIPS:
-        raise ValueError(f"skip is {skip!r}; choose one of {', '.join(SKIPS)}.")
+    require_choice("skip", skip, SKIPS)
     require_mask(is_success_N, name="is_success_N")
     require_same_shape(ndim=1, advantages_N=advantages_N, is_success_N=is_success_N)
     if skip == "small_advantage":

@@ -119,7 +119,7 @@ class LossConfig(Section):
 
 
 class CriticConfig(Section):
-    """The value function; used by advantage.kind gae."""
+    """The value function; used by advantage.kind gae and gae_bilevel."""
 
     backbone: Literal["own", "policy"] = Field(
         "own",

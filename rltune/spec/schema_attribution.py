@@ -95,8 +95,8 @@ class AdcaConfig(Section):
     )
     skip: Literal["none", "small_advantage", "all_negative"] = Field(
         "none",
-        description="Episodes that are not judged: none, those of groups without outcome spread, "
-        "or failures.",
+        description="Episodes that are not judged: none, those whose outcome advantage is 0 (in a "
+        "group without spread, all), or failures.",
     )
     llm: JudgeConfig = Field(
         default_factory=JudgeConfig, description="The judge of attribution.judge llm."

@@ -10,7 +10,7 @@ from rltune.losses.correction import rollout_diagnostics, rollout_weights
 from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
-from rltune.trainer.attribution import AskJudge, TurnCredit, by_information_gain, by_verdicts
+from rltune.trainer.attribution import AskJudge, by_information_gain, by_verdicts
 from rltune.trainer.credit import Credit, episode_advantages, estimate
 from rltune.trainer.learner import Signals
 from rltune.trainer.shaping import shape
@@ -60,11 +60,10 @@ def assign_credit(
 
     """
     mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
-    credit = estimate(batch, signals, config.advantage)
-    turned = _attribute(policy, batch, credit, episodes, config, step=step, ask=ask)
+    credit, metrics = _attribute(policy, batch, signals, episodes, config, step=step, ask=ask)
     shaped = shape(
         policy,
-        turned.advantages_NT.where(mask_NT, 0),
+        credit.advantages_NT.where(mask_NT, 0),
         batch,
         signals,
         config.advantage.shaping,
@@ -72,13 +71,8 @@ def assign_credit(
     )
     weights_NT, diagnostics = _correct(batch, signals, config, mask_NT)
     return Assigned(
-        replace(
-            credit,
-            advantages_NT=shaped.advantages_NT * scale,
-            clip_scale_NT=turned.clip_scale_NT,
-            weights_NT=weights_NT,
-        ),
-        {**turned.metrics, **shaped.metrics, **diagnostics},
+        replace(credit, advantages_NT=shaped.advantages_NT * scale, weights_NT=weights_NT),
+        {**metrics, **shaped.metrics, **diagnostics},
         shaped.exec_variance,
     )
 
@@ -86,21 +80,24 @@ def assign_credit(
 def _attribute(
     policy: Policy,
     batch: TokenBatch,
-    credit: Credit,
+    signals: Signals,
     episodes: Sequence[Episode],
     config: TrialConfig,
     *,
     step: int,
     ask: AskJudge,
-) -> TurnCredit:
+) -> tuple[Credit, dict[str, float]]:
+    """Return the credit of turns where an attribution is on, else the estimator's, and metrics."""
     attribution = config.attribution
     if attribution.kind == "info_gain" and attribution.mode != "none":
-        return by_information_gain(policy, batch, episodes, config)
-    if attribution.kind == "adca":
-        device = credit.advantages_NT.device
+        turned = by_information_gain(policy, batch, episodes, config)
+    elif attribution.kind == "adca":
+        device = signals.old_logp_NT.device
         advantages_N = episode_advantages(batch, config.advantage, device=device)
-        return by_verdicts(policy, batch, advantages_N, episodes, config, step=step, ask=ask)
-    return TurnCredit(credit.advantages_NT)
+        turned = by_verdicts(policy, batch, advantages_N, episodes, config, step=step, ask=ask)
+    else:
+        return estimate(batch, signals, config.advantage), {}
+    return Credit(turned.advantages_NT, clip_scale_NT=turned.clip_scale_NT), turned.metrics
 
 
 def _correct(

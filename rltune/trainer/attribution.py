@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from rltune.signals.info_gain import Gains, ig_metrics
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig, InfoGainConfig
+from rltune.trainer.credit import outcome_of
 from rltune.trainer.gain import information_gain
 from rltune.trainer.judging import Flags, Judged
 from rltune.types import Episode
@@ -95,7 +95,7 @@ def by_information_gain(
     )
     sound_N = torch.from_numpy(batch.is_sound_N).to(device)
     group_N = torch.from_numpy(batch.group_N).to(device)
-    outcome_N = _outcome(batch, config).to(device)
+    outcome_N = outcome_of(batch, config.advantage).to(device)
     normalizer = TurnGroupNormalizer(mode=attribution.mode)
     normalised = normalizer(
         outcome_N[sound_N], gains.ig_NK[sound_N], gains.has_ig_NK[sound_N], group_N[sound_N]
@@ -121,12 +121,6 @@ def by_information_gain(
             **clip_scale_metrics(scale_NK, gains.has_ig_NK),
         },
     )
-
-
-def _outcome(batch: TokenBatch, config: TrialConfig) -> Tensor:
-    is_success = getattr(config.advantage, "outcome", "reward") == "success"
-    outcome_N = batch.success_N if is_success else batch.rewards_N
-    return torch.from_numpy(outcome_N.astype(np.float32))
 
 
 def by_verdicts(
@@ -166,7 +160,15 @@ def by_verdicts(
     if not _is_judged(attribution, step):
         asked_N = torch.zeros_like(asked_N)
     rows = asked_N.nonzero()[:, 0].cpu().numpy()
-    judged = _judge(policy, batch, rows, episodes, config, n_turns=n_turns, ask=ask)
+    judged = _judge(
+        policy,
+        batch.rows(rows),
+        episodes,
+        attribution.judge,
+        n_turns=n_turns,
+        micro_batch_size=config.optim.micro_batch_size,
+        ask=ask,
+    )
     flags: list[Flags] = [None] * len(batch)
     for row, verdict in zip(rows, judged.flags, strict=True):
         flags[row] = verdict
@@ -197,30 +199,30 @@ def by_verdicts(
 
 def _judge(
     policy: Policy,
-    batch: TokenBatch,
-    rows: np.ndarray,
+    asked: TokenBatch,
     episodes: Sequence[Episode],
-    config: TrialConfig,
+    judge: str,
     *,
     n_turns: int,
+    micro_batch_size: int,
     ask: AskJudge,
 ) -> Judged:
-    attribution = config.attribution
-    played = [episodes[row] for row in batch.episode_N[rows]]
-    if not played or not isinstance(attribution, AdcaConfig):
+    """Return a verdict on each of the rows that are asked about."""
+    played = [episodes[row] for row in asked.episode_N]
+    if not played:
         return Judged([], {})
-    if attribution.judge == "llm":
+    if judge == "llm":
         return ask(played)
     distances = [[turn.distance for turn in episode.turns] for episode in played]
-    if attribution.judge == "solver":
+    if judge == "solver":
         return Judged([solver_flags(own) for own in distances], {})
     gains = information_gain(
         policy,
-        batch.rows(rows),
+        asked,
         episodes,
         ig_type="prob_diff",
         n_turns=n_turns,
-        micro_batch_size=config.optim.micro_batch_size,
+        micro_batch_size=micro_batch_size,
     )
     flags = [
         gold_flags(gained, own, is_success=episode.success)

@@ -1,7 +1,7 @@
 """From rewards and signals to an advantage for each sampled token.
 
 Data flows one way: estimator -> credit of turns -> weights of tokens -> scale of the filter. This
-file holds the first stage and the whole; the others are `attribution` and `shaping`.
+file holds the first stage; the others are `attribution` and `shaping`, and the whole is `assign`.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from rltune.maths.masked import masked_whiten
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema_advantage import (
     Advantage,
+    CustomAdvantageConfig,
     GaeBilevelConfig,
     GaeConfig,
     ReinforcePpConfig,
@@ -74,23 +75,33 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
             own that returns something else than one finite number per episode.
 
     """
-    if isinstance(config, GaeConfig | GaeBilevelConfig | ReinforcePpConfig):
-        raise ValueError(f"advantage.kind {config.kind} gives no advantage to a whole episode")
+    outcome = outcome_of(batch, config).to(device)
     own = {"kind", "outcome", "estimator", "arguments", "shaping"}
     keywords: dict[str, Any] = config.model_dump(exclude=own)
-    if config.kind == "custom":
+    if isinstance(config, CustomAdvantageConfig):
         estimator: Estimator = load_object(config.estimator)
         keywords |= config.arguments
     else:
         estimator = ESTIMATORS[config.kind]
-    outcome_N = batch.success_N if config.outcome == "success" else batch.rewards_N
-    outcome = torch.from_numpy(outcome_N.astype(np.float32)).to(device)
     group_N = torch.from_numpy(batch.group_N).to(device)
     sound_N = torch.from_numpy(batch.is_sound_N).to(device)
     advantages_N = torch.zeros_like(outcome)
     found = estimator(outcome[sound_N], group_N[sound_N], **keywords)
     advantages_N[sound_N] = _require_one_each(found, int(sound_N.sum()), config.kind)
     return advantages_N
+
+
+def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:
+    """Return what the episodes of a group are compared by, (N,), on the CPU.
+
+    Raises:
+        ValueError: The estimator compares no episodes.
+
+    """
+    if isinstance(config, GaeConfig | GaeBilevelConfig | ReinforcePpConfig):
+        raise ValueError(f"advantage.kind {config.kind} gives no advantage to a whole episode")
+    outcome_N = batch.success_N if config.outcome == "success" else batch.rewards_N
+    return torch.from_numpy(outcome_N.astype(np.float32))
 
 
 def _require_one_each(found: object, n: int, name: str) -> Tensor:

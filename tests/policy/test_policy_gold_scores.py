@@ -2,26 +2,13 @@
 
 import pytest
 import torch
-from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausalLM
+from foreign_models import gpt2
+from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.policy.gold import GoldCopy
 from rltune.policy.gold_scores import gold_logprobs
 
 VOCABULARY = 14
-
-
-def gpt2():
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCABULARY,
-        n_positions=96,
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=3,
-    )
-    return GPT2LMHeadModel(config).eval()
 
 
 def qwen2(**changes):
@@ -40,7 +27,7 @@ def qwen2(**changes):
 
 MODELS = {
     "tiny": lambda small_policy: small_policy().model,
-    "absolute": lambda _: gpt2(),
+    "absolute": lambda _: gpt2(VOCABULARY),
     "grouped": lambda _: qwen2(),
     "eager": lambda _: qwen2(attn_implementation="eager"),
 }

@@ -2,30 +2,17 @@
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, PhiConfig, PhiForCausalLM
+from foreign_models import gpt2
+from transformers import PhiConfig, PhiForCausalLM
 
 from rltune.policy.load import weights_digest
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.value_head import ValueModel, frozen_copy
 
 
-def gpt2():
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=16,
-        n_positions=96,
-        n_embd=32,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=3,
-    )
-    return GPT2LMHeadModel(config).eval()
-
-
 @pytest.fixture(params=["rope", "absolute"])
 def model(request, small_policy):
-    return small_policy().model if request.param == "rope" else gpt2()
+    return small_policy().model if request.param == "rope" else gpt2(16)
 
 
 def rows():
