@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from rltune.runner.sweep import STOP_FILE
 from rltune.runner.trial import read_provenance, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
@@ -29,7 +30,8 @@ from rltune.types import RowStatus
 pytestmark = pytest.mark.slow
 
 DRIVER = Path(__file__).with_name("drive_sweep.py")
-STEPS = 30
+STEPS = 80  # far more than a trial makes between two looks at it
+GATE_EVERY = 40
 PATIENCE_S = 120
 
 
@@ -82,7 +84,20 @@ class Story:
             process = self.launches[-1].process
             assert process.poll() is None, f"the driver ended early: {process.communicate()}"
             assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.05)
+            time.sleep(0.02)
+
+    def interrupt(self, launch: Launch, number: int, *, training: TrialDir) -> None:
+        """Signal the driver; the trial stands still until the stop is asked for."""
+        worker = read_provenance(training)["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            if number == signal.SIGINT:  # a terminal sends it to the whole group
+                os.killpg(launch.process.pid, number)
+            else:
+                launch.process.send_signal(number)
+            self.wait(lambda: any(self.run.tune.glob(f"*/{STOP_FILE}")))
+        finally:
+            os.kill(worker, signal.SIGCONT)
 
     def has_trained(self, trial: TrialDir, *, attempt: int) -> bool:
         """Whether an attempt has made a few steps of its own."""
@@ -110,7 +125,7 @@ def tell(loaded: LoadedSweep, runs: Path) -> Story:
     story.wait(lambda: story.has_trained(crashing, attempt=2))
     os.kill(read_provenance(crashing)["pid"], signal.SIGKILL)
     story.wait(lambda: story.has_trained(third, attempt=2))
-    os.killpg(launch.process.pid, signal.SIGINT)
+    story.interrupt(launch, signal.SIGINT, training=third)
     story.end(launch)
 
     story.end(story.start(max_concurrent=2))
@@ -120,7 +135,7 @@ def tell(loaded: LoadedSweep, runs: Path) -> Story:
 
 @pytest.fixture(scope="module")
 def story(write_sweep, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=10, checkpoint_every=4))
+    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=GATE_EVERY, checkpoint_every=4))
     return tell(loaded, tmp_path_factory.mktemp("runs"))
 
 
@@ -194,13 +209,13 @@ def test_ctrl_c_ends_cleanly_and_starts_nothing_more(story):
 
 def test_sigterm_ends_cleanly_and_quietly(write_sweep, tmp_path):
     # Ray's own handler would print a crash report.
-    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=10, checkpoint_every=4))
+    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=GATE_EVERY, checkpoint_every=4))
     run = RunDir(tmp_path / "runs" / loaded.run_name).create()
     trials = [run.trial(spec.trial_id).create() for spec in expand(loaded)]
     story = Story(loaded, run, trials)
     launch = story.start(max_concurrent=1)
     story.wait(lambda: story.has_trained(trials[0], attempt=1))
-    launch.process.send_signal(signal.SIGTERM)
+    story.interrupt(launch, signal.SIGTERM, training=trials[0])
     story.end(launch)
     assert (launch.process.returncode, launch.stderr) == (0, "")
     assert launch.outcome["is_interrupted"]
