@@ -99,6 +99,13 @@ class Story:
         finally:
             os.kill(worker, signal.SIGCONT)
 
+    def last_event(self, trial: TrialDir) -> str | None:
+        """What the ledger says last of a trial; the driver writes it after the trial's marker."""
+        if not self.run.ledger.exists():
+            return None
+        found = Ledger(self.run.ledger).read().trials.get(trial.trial_id)
+        return found.last.event if found else None
+
     def has_trained(self, trial: TrialDir, *, attempt: int) -> bool:
         """Whether an attempt has made a few steps of its own."""
         if read_provenance(trial).get("attempt") != attempt or not trial.metrics.is_file():
@@ -116,7 +123,13 @@ def tell(loaded: LoadedSweep, runs: Path) -> Story:
 
     crashing.metrics.mkdir()  # nothing can be logged there
     launch = story.start(max_concurrent=2)
-    story.wait(lambda: control.done.exists() and story.has_trained(third, attempt=1))
+    story.wait(
+        lambda: (
+            story.last_event(control) == "done"
+            and story.last_event(crashing) == "failed"
+            and story.has_trained(third, attempt=1)
+        )
+    )
     launch.process.send_signal(signal.SIGKILL)
     story.end(launch)
 
