@@ -187,6 +187,9 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
     """Return the status and its reason; without a driver nothing runs, whatever the files say."""
     status = trial_status(trial)
     if status is TrialStatus.RUNNING and not is_driven:
+        if torn := trial.torn_markers():
+            said = f"its {' and '.join(torn)} cannot be read; the same command ends it again"
+            return TrialStatus.FAILED, said
         return TrialStatus.INTERRUPTED, "its driver is gone; the same command goes on"
     result, failure = trial.read_done(), trial.read_failed()
     if result is not None:

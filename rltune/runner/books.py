@@ -5,11 +5,13 @@ next one settles what this one left.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rltune.errors import StoreError
 from rltune.runner.trial import LOCK_S, TRIAL_LOCK, read_provenance, steps_done
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
@@ -20,6 +22,14 @@ from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+RESULTS = frozenset(
+    {
+        *(RowStatus.KEEP, RowStatus.DISCARD, RowStatus.BASELINE),
+        *(RowStatus.PRUNED, RowStatus.DISQUALIFIED),
+    }
+)
+"""Rows of trials that ended with a result."""
 
 _END_EVENTS = {
     TrialStatus.FAILED: LedgerEvent.FAILED,
@@ -47,6 +57,7 @@ class Books:
     commit: str
     disqualified: str
     _recorded: set[str] = field(default_factory=set)
+    _finished: set[str] = field(default_factory=set)  # trials with a result in the table
     _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
 
     @property
@@ -59,8 +70,12 @@ class Books:
 
         An attempt that was started and whose driver died without seeing its end is `lost`.
         """
-        self._recorded.update(row.exp_id for row in self.lineage.read().rows)
-        known = {spec.trial_id: spec for spec in (*self._earlier_specs(), *specs)}
+        for row in self.lineage.read().rows:
+            self._recorded.add(row.exp_id)
+            if row.status in RESULTS:
+                self._finished.add(row.trial_id)
+        asked = {spec.trial_id: spec for spec in specs}
+        known = {**self._earlier_specs(besides=asked), **asked}
         for trial in self.ledger.read().open_trials:
             if trial.trial_id in known:
                 self._outlive(trial.trial_id)
@@ -113,8 +128,15 @@ class Books:
         trial.clear_failed()
         trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
 
-    def _earlier_specs(self) -> Iterable[TrialSpec]:
-        return [trial.read_spec() for trial in self.run.trial_dirs() if trial.spec.is_file()]
+    def _earlier_specs(self, *, besides: Container[str]) -> dict[str, TrialSpec]:
+        """Return the other trials here. One whose spec is torn waits until it is asked for."""
+        found = {}
+        for trial in self.run.trial_dirs():
+            if trial.trial_id in besides or not trial.spec.is_file():
+                continue
+            with suppress(StoreError):
+                found[trial.trial_id] = trial.read_spec()
+        return found
 
     def _settle_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
         trial = self.run.trial(spec.trial_id)
@@ -174,9 +196,12 @@ class Books:
     def _record(
         self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int
     ) -> None:
-        """Append the lineage row of an attempt unless there is one."""
+        """Append the lineage row of an attempt unless there is one.
+
+        A trial has one row with a result: whose marker was lost ends again, with the same numbers.
+        """
         name = exp_id_of(spec.trial_id, attempt)
-        if name in self._recorded or self._must_wait(spec):
+        if name in self._recorded or spec.trial_id in self._finished or self._must_wait(spec):
             return
         trial = self.run.trial(spec.trial_id)
         context = RowContext(
@@ -192,6 +217,8 @@ class Books:
         )
         self.lineage.record(lambda rows: row_for(spec, outcome, rows, context))
         self._recorded.add(name)
+        if isinstance(outcome, TrialResult):
+            self._finished.add(spec.trial_id)
 
     def _must_wait(self, spec: TrialSpec) -> bool:
         control = self._awaited.get(spec.seed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rltune.errors import Problem, StoreError
 from rltune.store.failure import TrialFailure
-from rltune.store.files import read_json, write_json_atomic
+from rltune.store.files import loads, read_json, write_json_atomic
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@~-]*")
@@ -129,10 +129,11 @@ class TrialDir:
         write_json_atomic(self.done, result)
 
     def read_done(self) -> TrialResult | None:
-        """Return the result, or None when the trial has none yet."""
-        if not self.done.exists():
+        """Return the result, or None when the trial has none yet, or half a marker."""
+        marker = _marker(self.done)
+        if marker is None:
             return None
-        data = _require_fields(read_json(self.done), TrialResult, self.done)
+        data = _require_fields(marker, TrialResult, self.done)
         try:
             return _result_from(data)
         except (TypeError, ValueError, AttributeError) as error:
@@ -145,10 +146,11 @@ class TrialDir:
         write_json_atomic(self.failed, failure)
 
     def read_failed(self) -> TrialFailure | None:
-        """Return why the last attempt failed, or None."""
-        if not self.failed.exists():
+        """Return why the last attempt failed; None when it did not, or left half a marker."""
+        marker = _marker(self.failed)
+        if marker is None:
             return None
-        data = _require_fields(read_json(self.failed), TrialFailure, self.failed)
+        data = _require_fields(marker, TrialFailure, self.failed)
         try:
             return TrialFailure(**data | {"kind": RowStatus(data["kind"])})
         except ValueError as error:
@@ -156,10 +158,23 @@ class TrialDir:
                 Problem(str(self.failed), f"does not hold a TrialFailure ({error}).")
             ) from error
 
+    def torn_markers(self) -> tuple[str, ...]:
+        """Return the names of markers that are no JSON: a broken disk's, which prove nothing."""
+        markers = (self.done, self.failed)
+        return tuple(path.name for path in markers if path.exists() and _marker(path) is None)
+
     def clear_failed(self) -> None:
         """Set the marker of an earlier attempt aside as `FAILED.<attempt>`: a new one begins."""
         if failure := self.read_failed():
             self.failed.rename(self.failed.with_name(f"FAILED.{failure.attempt}"))
+
+
+def _marker(path: Path) -> Any | None:
+    """Return what a marker holds; None when there is none, or half of one."""
+    try:
+        return loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _result_from(data: dict[str, Any]) -> TrialResult:

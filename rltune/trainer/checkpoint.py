@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from rltune.errors import CheckpointError
 from rltune.gate import GateResult
-from rltune.store.files import fsync_dir, link_atomic
+from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
 from rltune.trainer.learner import Learner
@@ -77,6 +77,7 @@ def save_checkpoint(
         "trial_id": trial.trial_id,
         "config_hash": config_hash,
         "start": _start_of(learner),
+        "sha256": {path.name: sha256_file(path) for path in sorted(part.iterdir())},
         "progress": asdict(progress),
     }
     (part / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
@@ -172,6 +173,7 @@ def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progr
         progress = _PROGRESS.validate_python(state["progress"])
         _require_config(folder, state["config_hash"], config_hash)
         _require_start(folder, state.get("start", {}), learner)
+        _require_bytes(folder, state["sha256"])
         for name, module in _modules(learner).items():
             _require_fit(folder / f"{name}.safetensors", module)
         for name in _optimizers(learner):
@@ -210,6 +212,13 @@ def _require_start(folder: Path, saved: Mapping[str, str], learner: Learner) -> 
                 f"({now[:10]}). Put the model back as it was, or move the trial's folder away to "
                 "start this trial from step 0."
             )
+
+
+def _require_bytes(folder: Path, digests: Mapping[str, str]) -> None:
+    """Refuse files that are not as they were written: safetensors does not see a flipped bit."""
+    for name, digest in digests.items():
+        if sha256_file(folder / name) != digest:
+            raise ValueError(f"{name} is not as it was written: its sha256 differs")
 
 
 def _require_fit(path: Path, module: torch.nn.Module) -> None:

@@ -248,6 +248,37 @@ def test_a_second_attempt_gets_its_own_row(run, specs):
     assert rows(run) == [(spec.trial_id, "crash"), (f"{spec.trial_id}.a2", "keep")]
 
 
+def test_a_trial_that_ends_again_has_one_result(run, specs):
+    """Its marker was lost, so it ended a second time, in this launch or in a later one."""
+    spec = specs[1]
+    books = books_of(run)
+    for attempt in (1, 2):
+        begin(run, spec, attempt=attempt)
+        run.trial(spec.trial_id).write_done(result_of(spec))
+        books.settle(specs)
+        run.trial(spec.trial_id).done.unlink()
+    later = books_of(run, launch="launch-0002")
+    later.reconcile(specs)
+    begin(run, spec, attempt=3)
+    run.trial(spec.trial_id).write_done(result_of(spec))
+    later.settle(specs)
+    assert rows(run) == [(spec.trial_id, "keep")]
+    assert events(run, spec.trial_id)[-1] == ("done", 3)
+
+
+def test_a_torn_spec_stops_nobody(run, specs):
+    for spec in specs[1:3]:
+        begin(run, spec)
+    torn = run.trial(specs[1].trial_id)
+    torn.spec.write_text('{"trial_')
+    run.trial(specs[2].trial_id).write_done(result_of(specs[2]))
+    books_of(run).reconcile([specs[0]])  # neither is asked for
+    assert rows(run) == [(specs[2].trial_id, "keep")]
+    torn.write_done(result_of(specs[1]))
+    books_of(run, launch="launch-0002").reconcile(specs)
+    assert [name for name, _ in rows(run)] == [specs[2].trial_id, specs[1].trial_id]
+
+
 def test_a_disqualified_sweep_keeps_nothing(run, specs):
     books = books_of(run, disqualified="confounded, run anyway: to see")
     begin(run, specs[0])

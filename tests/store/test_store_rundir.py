@@ -134,13 +134,27 @@ def test_errors_are_classified():
     assert failure_kind(MemoryError(), step=0) is RowStatus.CRASH
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "null", '{"trial_id": "t"}'])
+@pytest.mark.parametrize("content", ["{}", "[]", '{"trial_id": "t"}'])
 def test_a_marker_of_another_version_is_named(trial, content):
     trial.done.write_text(content)
     with pytest.raises(
         StoreError, match=r"DONE: does not hold a TrialResult: it has .* move the file away"
     ):
         trial_status(trial)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b'{"trial_id": "t"', b"\x00\xff"])
+def test_a_torn_marker_proves_nothing_and_is_told(trial, content):
+    trial.done.write_bytes(content)
+    assert (trial.read_done(), trial_status(trial)) == (None, TrialStatus.PENDING)
+    assert trial.torn_markers() == ("DONE",)
+    trial.failed.write_bytes(content)
+    assert trial.read_failed() is None
+    trial.clear_failed()
+    assert trial.torn_markers() == ("DONE", "FAILED")
+    trial.write_done(RESULT)
+    trial.write_failed(TrialFailure(RowStatus.CRASH, "x"))
+    assert (trial.read_done(), trial.torn_markers()) == (RESULT, ())
 
 
 def test_a_marker_with_a_wrong_value_is_named(trial):

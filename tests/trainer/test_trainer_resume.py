@@ -128,11 +128,18 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-7])
 
 
+def flip_a_bit(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # in the last weight, of which safetensors keeps no digest
+    path.write_bytes(data)
+
+
 TORN = {
     "policy": lambda folder: cut(folder / "policy.safetensors"),
     "critic": lambda folder: cut(folder / "critic.safetensors"),
     "optimizer": lambda folder: cut(folder / "critic_optimizer.safetensors"),
     "state": lambda folder: (folder / "state.json").write_text('{"config_ha'),
+    "one bit": lambda folder: flip_a_bit(folder / "policy.safetensors"),
     "missing": lambda folder: (folder / "actor_optimizer.safetensors").unlink(),
     "empty": lambda folder: (folder / "critic.safetensors").write_bytes(b""),
 }
