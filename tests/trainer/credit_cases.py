@@ -5,6 +5,7 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from rltune.policy.load import policy_of
@@ -14,7 +15,7 @@ from rltune.spec.schema import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
-from rltune.trainer.attribution import by_verdicts
+from rltune.trainer.attribution import by_verdicts, gold_reader
 from rltune.trainer.collect import collect
 from rltune.trainer.credit import episode_advantages
 from rltune.trainer.job import Job
@@ -133,6 +134,15 @@ def verdicts(config, episodes, *, batch=None, step=1, ask=nobody):
     outcome_N = episode_advantages(batch, config.advantage, device=torch.device("cpu"))
     policy = shipped(config.env.kind)
     return by_verdicts(policy, batch, outcome_N, episodes, config, step=step, ask=ask)
+
+
+def gains_for(policy, batch, episodes, config):
+    """Return the gains of a config's attribution, by a forward of its own; None without one."""
+    reader = gold_reader(policy, batch, episodes, config.attribution)
+    if reader is None:
+        return None
+    reader.read(np.arange(len(batch)), torch.from_numpy(batch.ids_NT))
+    return reader.gains()
 
 
 # Estimators that return what no estimator may.

@@ -8,6 +8,7 @@ import torch
 from credit_cases import (
     batch_of,
     config_of,
+    gains_for,
     load,
     make_episode,
     make_turn,
@@ -226,9 +227,11 @@ def test_every_correction_trains_and_says_how_far_apart_the_engine_is(make_trial
 
 
 def assigned(config, episodes, batch, signals, *, ask=nobody, **numbers):
+    policy = load(config)
     return assign_credit(
-        load(config), batch, signals, episodes, config,
+        policy, batch, signals, episodes, config,
         **{"step": 1, "sepa_lambda": 0.0, "scale": 1.0, "ask": ask, **numbers},
+        gains=gains_for(policy, batch, episodes, config),
     )  # fmt: skip
 
 
