@@ -7,13 +7,16 @@ from transformers import DynamicCache, PreTrainedModel
 from rltune.maths.checks import at_least_float32
 from rltune.policy.precision import computing
 
+KeysValues = DynamicCache
+"""Keys and values of rows that a policy has read."""
+
 
 def action_hidden(
     backbone: torch.nn.Module,
     ids_BT: Tensor,
     action_mask_BT: Tensor,
     *,
-    cache: DynamicCache | None = None,
+    cache: KeysValues | None = None,
 ) -> Tensor:
     """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
@@ -36,6 +39,11 @@ def action_hidden(
         ).last_hidden_state
     hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
     return at_least_float32(hidden_MD)
+
+
+def no_keys(model: PreTrainedModel) -> KeysValues:
+    """Return the keys and values of nothing, to be filled by a forward pass."""
+    return DynamicCache(config=model.config)
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache
 
 from rltune.policy.gold import GoldCopy, encode_gold
 from rltune.policy.gold_scores import gold_logprobs
 from rltune.policy.load import Policy
+from rltune.policy.logprobs import KeysValues
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import Gains, IgType, InformationGain, best_alias
 from rltune.trainer.learner import by_length
@@ -48,7 +48,7 @@ class GoldReader:
         self._mean_logp_NC = torch.full((len(batch), n_turns), torch.nan, device=device)
         self._n_contexts_N = torch.zeros(len(batch), dtype=torch.int64, device=device)
 
-    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: DynamicCache | None = None) -> None:
+    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: KeysValues | None = None) -> None:
         """Score the answers of some rows, once.
 
         Args:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.policy.logprobs import KeysValues, action_hidden, head_weight, no_keys
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.credit_checks import CRITIC_KINDS
@@ -83,7 +82,7 @@ def score_actions(
     *,
     temperature: float,
     entropy: EntropyUse = "none",
-    cache: DynamicCache | None = None,
+    cache: KeysValues | None = None,
 ) -> ActionScores:
     """Run the policy over rows and score their sampled tokens; `cache` keeps keys and values."""
     hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache)
@@ -116,7 +115,7 @@ class Signals:
     entropy_NT: Tensor | None = None
 
 
-ReadRows = Callable[[np.ndarray, Tensor, DynamicCache], None]
+ReadRows = Callable[[np.ndarray, Tensor, KeysValues], None]
 """Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
 
 
@@ -156,7 +155,7 @@ def score_batch(
         mask = torch.from_numpy(part.action_mask_NT).to(device)
         if not mask.any():
             continue
-        cache = None if read is None else DynamicCache(config=learner.policy.model.config)
+        cache = None if read is None else no_keys(learner.policy.model)
         scores = score_actions(
             learner.policy.model,
             ids,

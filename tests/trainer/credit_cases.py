@@ -150,12 +150,34 @@ def too_short(outcome_N, group_N):
     return outcome_N[:-1]
 
 
+def one_column(outcome_N, group_N):
+    return outcome_N[:, None]
+
+
 def not_a_number(outcome_N, group_N):
-    return outcome_N * torch.nan
+    return outcome_N / outcome_N
 
 
 def no_tensor(outcome_N, group_N):
     return outcome_N.tolist()
+
+
+def yes_or_no(outcome_N, group_N):
+    return outcome_N > 0
+
+
+def divided(outcome_N, group_N):
+    return 1 / 0
+
+
+# And estimators that may be.
+def below(outcome_N, group_N, *, dtype="float32"):
+    is_same = group_N[:, None] == group_N
+    return (is_same & (outcome_N[:, None] > outcome_N)).sum(1).to(getattr(torch, dtype))
+
+
+def over_the_best(outcome_N, group_N):
+    return outcome_N - outcome_N.max()  # there is no best of nothing
 
 
 def nothing(episode):
