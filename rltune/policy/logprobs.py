@@ -1,5 +1,7 @@
 """Hidden states at the places that predict sampled tokens."""
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -7,7 +9,7 @@ from transformers import DynamicCache, PreTrainedModel
 from rltune.maths.checks import at_least_float32
 from rltune.policy.precision import computing
 
-KeysValues = DynamicCache
+KeysValues: TypeAlias = DynamicCache
 """Keys and values of rows that a policy has read."""
 
 
