@@ -142,8 +142,8 @@ def without_batch(before: Controllers, seen: Metrics, config: TrialConfig) -> Co
 
 
 def _spread(before: Controllers, metrics: Metrics, config: TrialConfig) -> Spread:
-    """Return the spread's state; a step whose episodes all had a fault says nothing about it."""
-    if math.isnan(metrics["rollout/success_rate"]):
-        return before.spread
+    """Return the spread's state; a step says nothing where faults left no group of two."""
     std = metrics["rollout/in_group_reward_std"]
+    if math.isnan(std) or math.isnan(metrics["rollout/success_rate"]):
+        return before.spread
     return spread_after(before.spread, std, share=config.early_stop.reward_std_share)
