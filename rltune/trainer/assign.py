@@ -104,7 +104,16 @@ def _attribute(
     elif attribution.kind == "adca":
         device = signals.old_logp_NT.device
         advantages_N = episode_advantages(batch, config.advantage, device=device)
-        turned = by_verdicts(policy, batch, advantages_N, episodes, config, step=step, ask=ask)
+        turned = by_verdicts(
+            policy,
+            batch,
+            advantages_N,
+            episodes,
+            attribution,
+            step=step,
+            micro_batch_size=config.optim.micro_batch_size,
+            ask=ask,
+        )
     else:
         return estimate(batch, signals, config.advantage), {}
     return Credit(turned.advantages_NT, clip_scale_NT=turned.clip_scale_NT), turned.metrics

@@ -15,7 +15,6 @@ from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import Gains, ig_metrics
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
-from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig, Attribution, InfoGainConfig
 from rltune.trainer.gain import GoldReader, information_gain
 from rltune.trainer.judging import Flags, Judged
@@ -138,9 +137,10 @@ def by_verdicts(
     batch: TokenBatch,
     advantages_N: Tensor,
     episodes: Sequence[Episode],
-    config: TrialConfig,
+    attribution: AdcaConfig,
     *,
     step: int,
+    micro_batch_size: int,
     ask: AskJudge,
 ) -> TurnCredit:
     """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
@@ -150,17 +150,12 @@ def by_verdicts(
         batch: Rows of the step.
         advantages_N: The estimator's advantage of each row: the outcome.
         episodes: All episodes of the step.
-        config: With `attribution` of kind adca.
+        attribution: Of the config.
         step: Training step, from 1.
+        micro_batch_size: Rows per forward pass.
         ask: Asks the judge `llm`.
 
-    Raises:
-        ValueError: `attribution` is not adca.
-
     """
-    attribution = config.attribution
-    if not isinstance(attribution, AdcaConfig):
-        raise ValueError("attribution is not adca")
     device = advantages_N.device
     turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
     n_turns = max(1, turn_count(turn_ids_NT))
@@ -176,7 +171,7 @@ def by_verdicts(
         episodes,
         attribution.judge,
         n_turns=n_turns,
-        micro_batch_size=config.optim.micro_batch_size,
+        micro_batch_size=micro_batch_size,
         ask=ask,
     )
     flags: list[Flags] = [None] * len(batch)

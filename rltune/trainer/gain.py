@@ -59,11 +59,10 @@ class GoldReader:
 
         """
         device = ids_BT.device
-        on = self._is_trained_N[index]
-        played = [self._played[row] for row in index]
+        on_B = self._is_trained_N[index]
         answers = [
-            _copies(self._policy, episode) if is_trained else []
-            for episode, is_trained in zip(played, on, strict=True)
+            _copies(self._policy, self._played[row]) if is_on else []
+            for row, is_on in zip(index, on_B, strict=True)
         ]
         copies = [[copy for _, copy in own] for own in answers]
         scores_BJ = gold_logprobs(self._policy.model, ids_BT, copies, prefix=prefix)
@@ -71,11 +70,12 @@ class GoldReader:
         for row, own in enumerate(answers):
             contexts_BJ[row, : len(own)] = torch.tensor([context for context, _ in own])
         best_BC = best_alias(scores_BJ, contexts_BJ, n_contexts=self._n_turns)
-        best_BC[_dead_ends(played, self._n_turns).to(device)] = -torch.inf
-        lengths_B = torch.tensor([len(episode.turns) for episode in played], device=device)
-        places, is_trained_B = (torch.from_numpy(each).to(device) for each in (index[on], on))
-        self._mean_logp_NC[places] = best_BC[is_trained_B]
-        self._n_contexts_N[places] = lengths_B[is_trained_B]
+        played = [self._played[row] for row in index[on_B]]
+        rows = torch.from_numpy(index[on_B]).to(device)
+        self._mean_logp_NC[rows] = best_BC[torch.from_numpy(on_B).to(device)].where(
+            ~_dead_ends(played, self._n_turns).to(device), -torch.inf
+        )
+        self._n_contexts_N[rows] = torch.tensor([len(e.turns) for e in played], device=device)
 
     def gains(self) -> Gains:
         """Return what each turn of the rows that were read added to the answer's probability."""

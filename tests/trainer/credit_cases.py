@@ -133,7 +133,16 @@ def verdicts(config, episodes, *, batch=None, step=1, ask=nobody):
     batch = batch_of(episodes) if batch is None else batch
     outcome_N = episode_advantages(batch, config.advantage, device=torch.device("cpu"))
     policy = shipped(config.env.kind)
-    return by_verdicts(policy, batch, outcome_N, episodes, config, step=step, ask=ask)
+    return by_verdicts(
+        policy,
+        batch,
+        outcome_N,
+        episodes,
+        config.attribution,
+        step=step,
+        micro_batch_size=config.optim.micro_batch_size,
+        ask=ask,
+    )
 
 
 def gains_for(policy, batch, episodes, config):

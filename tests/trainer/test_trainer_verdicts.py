@@ -10,7 +10,6 @@ from credit_cases import (
     config_of,
     make_episode,
     make_turn,
-    nobody,
     sample,
     shipped,
     verdicts,
@@ -22,8 +21,7 @@ from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.rollout.episode import Probes
 from rltune.signals.info_gain import Gains
 from rltune.signals.step_flags import gold_flags, stack_flags
-from rltune.trainer.attribution import by_information_gain, by_verdicts, probes
-from rltune.trainer.credit import episode_advantages
+from rltune.trainer.attribution import by_information_gain, probes
 from rltune.trainer.filtering import FilterResult, apply_filter
 from rltune.trainer.gain import information_gain
 from rltune.trainer.judging import Judged
@@ -162,13 +160,8 @@ def test_alpha_is_that_of_the_step():
     assert found == pytest.approx([0.4, 0.3, 0.2, 0.2])
 
 
-def test_the_wrong_section_is_refused():
-    batch, device = batch_of(FOUR), torch.device("cpu")
-    none = config({"kind": "none"})
-    outcome_N = episode_advantages(batch, none.advantage, device=device)
-    with pytest.raises(ValueError, match="attribution is not adca"):
-        by_verdicts(shipped("sokoban"), batch, outcome_N, FOUR, none, step=1, ask=nobody)
+def test_information_gain_without_a_mode_gives_no_credit():
     gainless = config({"kind": "info_gain", "mode": "none"}).attribution
     gains = Gains(torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool))
     with pytest.raises(ValueError, match="attribution info_gain has no mode"):
-        by_information_gain(batch, gains, outcome_N, gainless, turn_clip_beta=0.0)
+        by_information_gain(batch_of(FOUR), gains, torch.zeros(4), gainless, turn_clip_beta=0.0)
