@@ -2,10 +2,10 @@
 
     python benchmarks/info_gain.py [--steps 4] [--repeats 7] [--set key=value]...
 
-Trains a trial of sweeps/a2tgpo_modes.yaml in its last mode for a few steps and reads its timings.
-Then scores one batch in turn in several ways, and prints medians as multiples of the pass that
-computes the old logprobs. All in this process with one thread: shares and multiples of one run
-compare across machines, seconds do not.
+Scores one batch of sweeps/a2tgpo_modes.yaml in turn in several ways, and prints medians as
+multiples of the pass that computes the old logprobs. Then trains a trial in the sweep's last mode
+for a few steps, and divides the seconds of its parts by those multiples. All in this process with
+one thread: shares and multiples of one run compare across machines, seconds do not.
 """
 
 import argparse
@@ -21,7 +21,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 from jobs import job_of
-from transformers import DynamicCache
 
 from rltune.policy.gold import GoldCopy, encode_gold
 from rltune.policy.gold_scores import gold_logprobs
@@ -29,11 +28,13 @@ from rltune.policy.load import Policy, policy_of
 from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.signals.info_gain import Gains
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema import TrialConfig
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
+from rltune.trainer.attribution import gold_reader
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.gain import information_gain
 from rltune.trainer.learner import by_length, make_learner, score_actions, score_batch
@@ -43,6 +44,7 @@ from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")
 PARTS = ("collect", "score", "credit", "update")
+PLAIN, READ, APART = "old logprobs", "old logprobs and gains", "gains by a pass of their own"
 
 
 def main() -> None:
@@ -55,11 +57,11 @@ def main() -> None:
     spec = expand(load_sweep(SWEEP, overrides=overrides, seeds=[0]))[-1]
     config = TrialConfig.model_validate(dict(spec.config))
     torch.set_num_threads(config.resources.threads)
+    policy = policy_of(config, Path(), device="cpu")
+    multiples = report_multiples(policy, *play(config, policy), config, repeats=args.repeats)
     with tempfile.TemporaryDirectory() as folder:
         trial = TrialDir(Path(folder) / spec.trial_id).create()
-        report_shares(run_trial(config, trial, spec.config_hash))
-    policy = policy_of(config, Path(), device="cpu")
-    report_multiples(policy, *play(config, policy), config, repeats=args.repeats)
+        report_shares(run_trial(config, trial, spec.config_hash), multiples)
 
 
 def run_trial(config: TrialConfig, trial: TrialDir, config_hash: str) -> list[dict[str, float]]:
@@ -67,12 +69,16 @@ def run_trial(config: TrialConfig, trial: TrialDir, config_hash: str) -> list[di
     return [row for row in read_metrics(trial.metrics).rows if row["step"]]
 
 
-def report_shares(steps: list[dict[str, float]]) -> None:
+def report_shares(steps: list[dict[str, float]], multiples: dict[str, float]) -> None:
     seconds = {part: median(row[f"timing_s/{part}"] for row in steps) for part in PARTS}
     whole = sum(seconds.values())
-    print(f"median of {len(steps)} training steps; all of the gain is in credit")
+    print(f"median of {len(steps)} training steps; the gain is in score")
     for part, took in seconds.items():
         print(f"  {part:<11}{took:7.2f} s  {100 * took / whole:5.1f} %")
+    plain = seconds["score"] / multiples[READ]
+    rest = whole - seconds["score"] + plain
+    for name, cost in (("so the gain takes", multiples[READ] - 1), (APART, multiples[APART])):
+        print(f"  {name:<28}{100 * cost * plain / (rest + cost * plain):5.1f} %")
 
 
 def play(config: TrialConfig, policy: Policy) -> tuple[TokenBatch, list[Episode]]:
@@ -98,10 +104,11 @@ def report_multiples(
     config: TrialConfig,
     *,
     repeats: int,
-) -> None:
+) -> dict[str, float]:
     size = config.optim.micro_batch_size
     copies = [copies_of(policy, episode) for episode in episodes]
     n_turns = max(len(episode.turns) for episode in episodes)
+    learner = make_learner(policy, config)
     parts = [(torch.from_numpy(batch.rows(i).ids_NT), i) for i in by_length(batch, size)]
 
     def packed() -> dict[int, torch.Tensor]:
@@ -110,11 +117,15 @@ def report_multiples(
     def apart() -> dict[int, torch.Tensor]:
         return scores(lambda ids, own: one_by_one(policy, ids, own), parts, copies)
 
+    def read() -> Gains:
+        reader = gold_reader(policy, batch, episodes, config.attribution)
+        score_batch(learner, batch, temperature=1.0, micro_batch_size=size, read=reader.read)
+        return reader.gains()
+
     ways: dict[str, Callable[[], object]] = {
-        "old logprobs of the batch": lambda: score_batch(
-            make_learner(policy, config), batch, temperature=1.0, micro_batch_size=size
-        ),
-        "gains, tokenising included": lambda: information_gain(
+        PLAIN: lambda: score_batch(learner, batch, temperature=1.0, micro_batch_size=size),
+        READ: read,
+        APART: lambda: information_gain(
             policy,
             batch,
             episodes,
@@ -131,17 +142,16 @@ def report_multiples(
             began = time.perf_counter()
             way()
             times[name].append(time.perf_counter() - began)
-        name = "  if the old logprobs' keys were kept"
-        times.setdefault(name, []).append(with_prefixes(policy, parts, copies))
     tokens, answers = int(batch.lengths_N.sum()), sum(map(len, copies))
     extra = sum(copy.n_read for own in copies for copy in own)
     print(f"{len(batch)} rows, {tokens} tokens; {answers} gold answers, {extra} tokens")
-    unit = median(times["old logprobs of the batch"])
+    multiples = {name: median(taken) / median(times[PLAIN]) for name, taken in times.items()}
     for name, taken in times.items():
-        print(f"  {name:<38}{median(taken):7.3f} s  {median(taken) / unit:6.2f} x")
+        print(f"  {name:<38}{median(taken):7.3f} s  {multiples[name]:6.2f} x")
     one, other = packed(), apart()
     gap = max((one[row] - other[row]).abs().nan_to_num().max().item() for row in one)
     print(f"largest difference between one forward and many: {gap:.1e}")
+    return multiples
 
 
 Rows = list[list[GoldCopy]]
@@ -188,20 +198,6 @@ def one_by_one(policy: Policy, ids_BT: torch.Tensor, copies_B: Rows) -> torch.Te
         logp = torch.zeros(mask.shape).masked_scatter(mask, logp_M)
         out[rows, j] = logp.sum(1) / mask.sum(1)
     return out
-
-
-def with_prefixes(policy: Policy, parts: Parts, copies: Rows) -> float:
-    """Return the seconds of the copies alone, their rows' keys and values given."""
-    took = 0.0
-    for ids, index in parts:
-        prefix = DynamicCache(config=policy.model.config)
-        with torch.no_grad():
-            policy.model.base_model(input_ids=ids, cache=prefix, use_cache=True)
-        own = [copies[row] for row in index]
-        began = time.perf_counter()
-        gold_logprobs(policy.model, ids, own, prefix=prefix)
-        took += time.perf_counter() - began
-    return took
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ from rltune.advantages.reinforce import reinforce_pp_baseline
 from rltune.advantages.rloo import rloo
 
 Estimator = Callable[..., Tensor]
-"""`(outcome_N, group_N, **keywords) -> advantages_N`: one per episode, relative to its group."""
+"""`(outcome_N, group_N, **keywords) -> advantages_N`: one finite number per episode.
+
+Outcomes are float32 and groups int64; one of a user's own may return any real format.
+"""
 
 ESTIMATORS: Mapping[str, Estimator] = {
     "grpo": grpo,

@@ -12,6 +12,7 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
+from rltune.cli.options import RUNS_VARIABLE, why_not_writable
 from rltune.report.render import size
 
 PYTHON = (3, 11)
@@ -110,9 +111,9 @@ def disk(runs_dir: Path) -> Check:
     while not folder.exists():
         folder = folder.parent
     detail = f"{size(shutil.disk_usage(folder).free)} free in {folder}"
-    if not os.access(folder, os.W_OK):
-        action = "Give another folder with --runs-dir."
-        return Check("disk", State.MISSING, f"{folder} cannot be written", action)
+    if why := why_not_writable(runs_dir):
+        action = f"Give another folder with --runs-dir or {RUNS_VARIABLE}."
+        return Check("disk", State.MISSING, why, action)
     if shutil.disk_usage(folder).free < _DISK_BYTES:
         return Check("disk", State.WARNING, detail, "Free some space; checkpoints need it.")
     return Check("disk", State.OK, detail)

@@ -1,11 +1,16 @@
 """The options that several commands share, and what their texts mean."""
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rltune.errors import Problem, SpecError
+from rltune.errors import InputError, Problem, SpecError
+
+RUNS = Path("runs")
+RUNS_VARIABLE = "RLTUNE_RUNS_DIR"
 
 Profile = Annotated[
     str | None,
@@ -27,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 RunsDir = Annotated[
     Path,
     typer.Option(
-        "--runs-dir", envvar="RLTUNE_RUNS_DIR", metavar="DIR", help="Folder of all run folders."
+        "--runs-dir", envvar=RUNS_VARIABLE, metavar="DIR", help="Folder of all run folders."
     ),
 ]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="Sweep file.", show_default=False)]
@@ -37,7 +42,43 @@ RunFolder = Annotated[
         metavar="[DIR]", help="Run folder; the newest one if left out.", show_default=False
     ),
 ]
-RUNS = Path("runs")
+
+
+def require_runs_dir(runs_dir: Path, run_name: str) -> None:
+    """Refuse a `--runs-dir` that no run folder can be made in; nothing is left there.
+
+    Args:
+        runs_dir: As given.
+        run_name: Name of the run folder.
+
+    Raises:
+        InputError: A part of its path is a file, or cannot be written.
+
+    """
+    if why := why_not_writable(runs_dir / run_name):
+        is_from_variable = os.environ.get(RUNS_VARIABLE) == str(runs_dir)
+        origin = f" (from {RUNS_VARIABLE})" if is_from_variable else ""
+        what = f"{str(runs_dir)!r} cannot hold run folders: {why}."
+        raise InputError(
+            Problem(f"--runs-dir{origin}", what, action="Give a folder that can be written.")
+        )
+
+
+def why_not_writable(folder: Path) -> str:
+    """Return why nothing can be written to a folder that may have to be made; empty if it can.
+
+    A file is made and removed: permissions alone do not tell, least of all to root.
+    """
+    nearest = folder.absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return f"{nearest} is a file"
+    try:
+        with tempfile.NamedTemporaryFile(dir=nearest, prefix=".rltune-"):
+            return ""
+    except OSError as error:
+        return f"nothing can be written to {nearest} ({error.strerror})"
 
 
 def parse_seeds(text: str | None) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from rltune.cli.options import (
     Seeds,
     SweepFile,
     parse_seeds,
+    require_runs_dir,
 )
 from rltune.errors import ConfoundedError, InputError, Problem
 
@@ -64,6 +65,7 @@ def sweep(
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd())
+    require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
     _prove(loaded, console, allow_confounded)
     if dry_run:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
+from rltune.policy.logprobs import KeysValues, no_keys
 from rltune.policy.precision import computing
 
 
@@ -26,7 +27,7 @@ def gold_logprobs(
     *,
     temperature: float = 1.0,
     chunk: int = 4096,
-    prefix: DynamicCache | None = None,
+    prefix: KeysValues | None = None,
 ) -> Tensor:
     """Return the mean log-probability of each copy's scored tokens, (B, J), in nats.
 
@@ -56,7 +57,7 @@ def gold_logprobs(
     with computing(backbone):
         past = prefix
         if past is None:
-            past = DynamicCache(config=model.config)
+            past = no_keys(model)
             if width:
                 backbone(input_ids=ids_BT[:, :width], cache=past, use_cache=True)
         if past.get_seq_length() < width:

@@ -1,14 +1,25 @@
 """Hidden states at the places that predict sampled tokens."""
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.precision import computing
 
+KeysValues: TypeAlias = DynamicCache
+"""Keys and values of rows that a policy has read."""
 
-def action_hidden(backbone: torch.nn.Module, ids_BT: Tensor, action_mask_BT: Tensor) -> Tensor:
+
+def action_hidden(
+    backbone: torch.nn.Module,
+    ids_BT: Tensor,
+    action_mask_BT: Tensor,
+    *,
+    cache: KeysValues | None = None,
+) -> Tensor:
     """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
     Rows are right-padded, so causal attention alone keeps padding out of every sampled token, and
@@ -19,14 +30,22 @@ def action_hidden(backbone: torch.nn.Module, ids_BT: Tensor, action_mask_BT: Ten
         backbone: The model without its head.
         ids_BT: Right-padded token ids.
         action_mask_BT: True on sampled tokens; never in the first column.
+        cache: An empty one, to be filled with the keys and values of all columns but the last.
 
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
     with computing(backbone):
-        hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], use_cache=False).last_hidden_state
+        hidden_BTD: Tensor = backbone(
+            input_ids=ids_BT[:, :-1], cache=cache, use_cache=cache is not None
+        ).last_hidden_state
     hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
     return at_least_float32(hidden_MD)
+
+
+def no_keys(model: PreTrainedModel) -> KeysValues:
+    """Return the keys and values of nothing, to be filled by a forward pass."""
+    return DynamicCache(config=model.config)
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

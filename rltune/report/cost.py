@@ -22,6 +22,8 @@ _SPEED_SECTIONS = (
     "env", "policy", "rollout", "advantage", "critic", "optim", "gate", "resources",
 )  # fmt: skip
 
+_PARTS_OF_CREDIT = ("timing_s/judge", "timing_s/judge_call")  # they are in timing_s/credit, too
+
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
@@ -150,4 +152,8 @@ def _measured(run: RunDir, records: Sequence[TrialRecord]) -> Measured | None:
 
 def step_seconds(row: Mapping[str, Any]) -> float:
     """Return the seconds of one training step, its gate and checkpoint included."""
-    return sum(float(value) for key, value in row.items() if key.startswith("timing_s/"))
+    return sum(
+        float(value)
+        for key, value in row.items()
+        if key.startswith("timing_s/") and key not in _PARTS_OF_CREDIT
+    )

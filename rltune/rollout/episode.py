@@ -1,5 +1,6 @@
 """Play episodes: environments on one side, an engine on the other, token ids kept as sampled."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -7,7 +8,7 @@ from typing import Protocol
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.types import Distance, Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
-from rltune_envs.errors import SearchLimitError
+from rltune_envs.errors import EnvError, SearchLimitError
 
 
 class Renderer(Protocol):
@@ -91,6 +92,10 @@ def play(
 
     Parsing happens on decoded text and decides only what the environment does: the ids that were
     sampled stay in the episode as they are, whatever the text was worth.
+
+    Raises:
+        EnvError: A reward is not finite.
+
     """
     probes = probes or Probes()
     plays = [_start(slot, make_env(), renderer, probes) for slot in slots]
@@ -119,6 +124,7 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
     response = play.env.response_prefix + renderer.decode(completion.token_ids)
     gold = _gold(play)
     step, distance = _step(play, response)
+    _require_finite(step, play)
     play.turns.append(
         Turn(
             prompt_ids=tuple(play.prompt_ids),
@@ -168,6 +174,16 @@ def _step(play: _Play, response: str) -> tuple[Step, Distance | None]:
     if _UNKNOWN in (before, after):
         return step, None
     return step, Distance(before, after)
+
+
+def _require_finite(step: Step, play: _Play) -> None:
+    """Refuse a reward that no mean and no loss can hold, where its origin is still known."""
+    if not math.isfinite(step.reward):
+        raise EnvError(
+            f"the environment gave task {play.slot.task.task_id!r} (seed {play.slot.task.seed}) "
+            f"the reward {step.reward!r} in turn {len(play.turns)}; a reward is a finite number. "
+            "Repair its step()."
+        )
 
 
 def _distance(env: TextEnv) -> int | None:

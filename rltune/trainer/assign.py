@@ -9,9 +9,10 @@ from torch import Tensor
 from rltune.losses.correction import rollout_diagnostics, rollout_weights
 from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
+from rltune.signals.info_gain import Gains
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.attribution import AskJudge, by_information_gain, by_verdicts
-from rltune.trainer.credit import Credit, episode_advantages, estimate
+from rltune.trainer.credit import Credit, episode_advantages, estimate, outcome_of
 from rltune.trainer.learner import Signals
 from rltune.trainer.shaping import shape
 from rltune.types import Episode
@@ -44,11 +45,12 @@ def assign_credit(
     sepa_lambda: float,
     scale: float,
     ask: AskJudge,
+    gains: Gains | None = None,
 ) -> Assigned:
     """Return advantages, clip scales and weights of all sampled tokens.
 
     Args:
-        policy: Scores gold answers, and decodes text for planning tokens.
+        policy: Scores gold answers for a judge, and decodes text for planning tokens.
         batch: Rows to train on.
         signals: Of the same rows.
         episodes: All episodes of the step; `batch.episode_N` points to them.
@@ -57,10 +59,13 @@ def assign_credit(
         sepa_lambda: Strength of SEPA's pooling in this step.
         scale: Factor on all advantages, from the filter.
         ask: Asks the judge `llm`.
+        gains: Information gain of the turns; None where no attribution is by it.
 
     """
     mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
-    credit, metrics = _attribute(policy, batch, signals, episodes, config, step=step, ask=ask)
+    credit, metrics = _attribute(
+        policy, batch, signals, episodes, config, step=step, ask=ask, gains=gains
+    )
     shaped = shape(
         policy,
         credit.advantages_NT.where(mask_NT, 0),
@@ -86,15 +91,29 @@ def _attribute(
     *,
     step: int,
     ask: AskJudge,
+    gains: Gains | None,
 ) -> tuple[Credit, dict[str, float]]:
     """Return the credit of turns where an attribution is on, else the estimator's, and metrics."""
     attribution = config.attribution
     if attribution.kind == "info_gain" and attribution.mode != "none":
-        turned = by_information_gain(policy, batch, episodes, config)
+        if gains is None:
+            raise ValueError("attribution info_gain needs the gains of the turns")
+        outcome_N = outcome_of(batch, config.advantage)
+        beta = config.loss.turn_clip_beta
+        turned = by_information_gain(batch, gains, outcome_N, attribution, turn_clip_beta=beta)
     elif attribution.kind == "adca":
         device = signals.old_logp_NT.device
         advantages_N = episode_advantages(batch, config.advantage, device=device)
-        turned = by_verdicts(policy, batch, advantages_N, episodes, config, step=step, ask=ask)
+        turned = by_verdicts(
+            policy,
+            batch,
+            advantages_N,
+            episodes,
+            attribution,
+            step=step,
+            micro_batch_size=config.optim.micro_batch_size,
+            ask=ask,
+        )
     else:
         return estimate(batch, signals, config.advantage), {}
     return Credit(turned.advantages_NT, clip_scale_NT=turned.clip_scale_NT), turned.metrics

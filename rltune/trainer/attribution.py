@@ -15,10 +15,8 @@ from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import Gains, ig_metrics
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
-from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_attribution import AdcaConfig, InfoGainConfig
-from rltune.trainer.credit import outcome_of
-from rltune.trainer.gain import information_gain
+from rltune.spec.schema_attribution import AdcaConfig, Attribution, InfoGainConfig
+from rltune.trainer.gain import GoldReader, information_gain
 from rltune.trainer.judging import Flags, Judged
 from rltune.types import Episode
 
@@ -42,9 +40,8 @@ class TurnCredit:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-def probes(config: TrialConfig, step: int) -> Probes:
+def probes(attribution: Attribution, step: int) -> Probes:
     """Return what must be measured of the environments for the attribution of a step."""
-    attribution = config.attribution
     if attribution.kind == "info_gain":
         return Probes(gold=attribution.mode != "none")
     if attribution.kind == "adca" and _is_judged(attribution, step):
@@ -70,32 +67,44 @@ def _alpha(config: AdcaConfig, step: int) -> float:
     )
 
 
+def gold_reader(
+    policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], attribution: Attribution
+) -> GoldReader | None:
+    """Return what scores the gold answers of a batch; None where no information gain is asked."""
+    if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
+        return None
+    n_turns = max(1, turn_count(torch.from_numpy(batch.turn_ids_NT)))
+    return GoldReader(policy, batch, episodes, ig_type=attribution.ig_type, n_turns=n_turns)
+
+
 def by_information_gain(
-    policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], config: TrialConfig
+    batch: TokenBatch,
+    gains: Gains,
+    outcome_N: Tensor,
+    attribution: InfoGainConfig,
+    *,
+    turn_clip_beta: float,
 ) -> TurnCredit:
     """Return A2TGPO's advantages: the outcome, and the gains of a turn and those after it.
 
+    Args:
+        batch: Rows of the step.
+        gains: Information gain of their turns.
+        outcome_N: What the episodes are compared by.
+        attribution: With a mode.
+        turn_clip_beta: How far a gain widens the clip bounds of its turn.
+
     Raises:
-        ValueError: `attribution` is not `info_gain` with a mode.
+        ValueError: The attribution's mode is `none`.
 
     """
-    attribution = config.attribution
-    if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
-        raise ValueError("attribution is not info_gain with a mode")
-    device = policy.model.device
+    if attribution.mode == "none":
+        raise ValueError("attribution info_gain has no mode")
+    device, n_turns = gains.ig_NK.device, gains.ig_NK.shape[1]
     turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
-    n_turns = max(1, turn_count(turn_ids_NT))
-    gains = information_gain(
-        policy,
-        batch,
-        episodes,
-        ig_type=attribution.ig_type,
-        n_turns=n_turns,
-        micro_batch_size=config.optim.micro_batch_size,
-    )
     sound_N = torch.from_numpy(batch.is_sound_N).to(device)
     group_N = torch.from_numpy(batch.group_N).to(device)
-    outcome_N = outcome_of(batch, config.advantage).to(device)
+    outcome_N = outcome_N.to(device)
     normalizer = TurnGroupNormalizer(mode=attribution.mode)
     normalised = normalizer(
         outcome_N[sound_N], gains.ig_NK[sound_N], gains.has_ig_NK[sound_N], group_N[sound_N]
@@ -112,7 +121,7 @@ def by_information_gain(
     )
     ig_hat_NK = torch.zeros_like(gains.ig_NK)
     ig_hat_NK[sound_N] = normalised.ig_NK
-    scale_NK = AdaptiveTurnClipper(beta=config.loss.turn_clip_beta)(ig_hat_NK, gains.has_ig_NK)
+    scale_NK = AdaptiveTurnClipper(beta=turn_clip_beta)(ig_hat_NK, gains.has_ig_NK)
     return TurnCredit(
         broadcast_turns(advantages_NK, turn_ids_NT),
         broadcast_turns(scale_NK, turn_ids_NT),
@@ -128,9 +137,10 @@ def by_verdicts(
     batch: TokenBatch,
     advantages_N: Tensor,
     episodes: Sequence[Episode],
-    config: TrialConfig,
+    attribution: AdcaConfig,
     *,
     step: int,
+    micro_batch_size: int,
     ask: AskJudge,
 ) -> TurnCredit:
     """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
@@ -140,17 +150,12 @@ def by_verdicts(
         batch: Rows of the step.
         advantages_N: The estimator's advantage of each row: the outcome.
         episodes: All episodes of the step.
-        config: With `attribution` of kind adca.
+        attribution: Of the config.
         step: Training step, from 1.
+        micro_batch_size: Rows per forward pass.
         ask: Asks the judge `llm`.
 
-    Raises:
-        ValueError: `attribution` is not adca.
-
     """
-    attribution = config.attribution
-    if not isinstance(attribution, AdcaConfig):
-        raise ValueError("attribution is not adca")
     device = advantages_N.device
     turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
     n_turns = max(1, turn_count(turn_ids_NT))
@@ -166,7 +171,7 @@ def by_verdicts(
         episodes,
         attribution.judge,
         n_turns=n_turns,
-        micro_batch_size=config.optim.micro_batch_size,
+        micro_batch_size=micro_batch_size,
         ask=ask,
     )
     flags: list[Flags] = [None] * len(batch)

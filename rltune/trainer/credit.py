@@ -5,13 +5,12 @@ file holds the first stage; the others are `attribution` and `shaping`, and the 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rltune.advantages import ESTIMATORS, Estimator
+from rltune.advantages import ESTIMATORS
 from rltune.advantages.gae import GaeResult, gae
 from rltune.advantages.gae_bilevel import gae_bilevel
 from rltune.advantages.grpo import broadcast
@@ -26,7 +25,7 @@ from rltune.spec.schema_advantage import (
     ReinforcePpConfig,
 )
 from rltune.trainer.learner import Signals
-from rltune_envs.imports import load_object
+from rltune.trainer.own_estimator import own_advantages
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +70,23 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
     """Return one advantage per episode, from the sound ones of its group; 0 for the others.
 
     Raises:
-        ValueError: The estimator is none of an episode, refuses the outcomes, or is one of a user's
-            own that returns something else than one finite number per episode.
+        ValueError: The estimator is none of an episode, or refuses the outcomes.
+        TrialError: One of a user's own fails, or returns something else than one finite number per
+            episode.
 
     """
-    outcome = outcome_of(batch, config).to(device)
-    own = {"kind", "outcome", "estimator", "arguments", "shaping"}
-    keywords: dict[str, Any] = config.model_dump(exclude=own)
-    if isinstance(config, CustomAdvantageConfig):
-        estimator: Estimator = load_object(config.estimator)
-        keywords |= config.arguments
-    else:
-        estimator = ESTIMATORS[config.kind]
-    group_N = torch.from_numpy(batch.group_N).to(device)
+    outcome_N = outcome_of(batch, config).to(device)
     sound_N = torch.from_numpy(batch.is_sound_N).to(device)
-    advantages_N = torch.zeros_like(outcome)
-    found = estimator(outcome[sound_N], group_N[sound_N], **keywords)
-    advantages_N[sound_N] = _require_one_each(found, int(sound_N.sum()), config.kind)
+    advantages_N = torch.zeros_like(outcome_N)
+    if not sound_N.any():  # no estimator need know what to do with nothing
+        return advantages_N
+    outcome_M = outcome_N[sound_N]
+    group_M = torch.from_numpy(batch.group_N).to(device)[sound_N]
+    if isinstance(config, CustomAdvantageConfig):
+        advantages_N[sound_N] = own_advantages(config, outcome_M, group_M)
+    else:
+        keywords = config.model_dump(exclude={"kind", "outcome", "shaping"})
+        advantages_N[sound_N] = ESTIMATORS[config.kind](outcome_M, group_M, **keywords).detach()
     return advantages_N
 
 
@@ -102,16 +101,6 @@ def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:
         raise ValueError(f"advantage.kind {config.kind} gives no advantage to a whole episode")
     outcome_N = batch.success_N if config.outcome == "success" else batch.rewards_N
     return torch.from_numpy(outcome_N.astype(np.float32))
-
-
-def _require_one_each(found: object, n: int, name: str) -> Tensor:
-    is_sound = isinstance(found, Tensor) and found.shape == (n,) and bool(found.isfinite().all())
-    if not is_sound:
-        shown = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"{found!r:.80}"
-        raise ValueError(
-            f"advantage.kind {name} returned {shown}; expected {n} finite numbers, one per episode."
-        )
-    return found.detach()  # type: ignore[attr-defined,no-any-return]
 
 
 def _with_critic(

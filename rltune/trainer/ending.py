@@ -1,11 +1,14 @@
 """How a trial ends: the rule that stops one early, and the result that its DONE marker holds."""
 
+import math
+
 from rltune.gate import Mode, choose_best
 from rltune.spec.schema import TrialConfig
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import Progress
+from rltune.trainer.outcomes import mean
 from rltune.types import TrialResult, TrialStatus
 
 POOL_STEPS = 10  # training steps whose success rates make the pool metric
@@ -111,7 +114,8 @@ def _receipts(trial: TrialDir) -> dict[str, float]:
 
 
 def _pool_metric(trial: TrialDir) -> float:
+    """Return the mean of the last success rates; a step of faults has none."""
     name = "rollout/success_rate"
     rows = read_metrics(trial.metrics).rows
     recent = [float(row[name]) for row in rows if name in row][-POOL_STEPS:]
-    return sum(recent) / max(1, len(recent))
+    return mean(rate for rate in recent if not math.isnan(rate))

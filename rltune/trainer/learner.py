@@ -1,5 +1,6 @@
 """What a trial learns with: policy, critic, reference, optimisers; and scoring with them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.policy.logprobs import KeysValues, action_hidden, head_weight, no_keys
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.credit_checks import CRITIC_KINDS
@@ -81,9 +82,10 @@ def score_actions(
     *,
     temperature: float,
     entropy: EntropyUse = "none",
+    cache: KeysValues | None = None,
 ) -> ActionScores:
-    """Run the policy over rows and score their sampled tokens."""
-    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT)
+    """Run the policy over rows and score their sampled tokens; `cache` keeps keys and values."""
+    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache)
     tokens = chunked_logprobs_entropy(
         hidden_MD,
         head_weight(model),
@@ -113,6 +115,10 @@ class Signals:
     entropy_NT: Tensor | None = None
 
 
+ReadRows = Callable[[np.ndarray, Tensor, KeysValues], None]
+"""Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
+
+
 @torch.no_grad()
 def score_batch(
     learner: Learner,
@@ -121,8 +127,20 @@ def score_batch(
     temperature: float,
     micro_batch_size: int,
     with_entropy: bool = False,
+    read: ReadRows | None = None,
 ) -> Signals:
-    """Score all rows with the current policy, the reference and the critic, in micro-batches."""
+    """Score all rows with the current policy, the reference and the critic, in micro-batches.
+
+    Args:
+        learner: What scores.
+        batch: Rows of the step.
+        temperature: Of the rollouts.
+        micro_batch_size: Rows per forward pass.
+        with_entropy: Whether to keep the entropy over the vocabulary, too.
+        read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
+            values are kept for this alone, those of one micro-batch at a time.
+
+    """
     device = learner.policy.model.device
     shape = batch.ids_NT.shape
     names = ["old_logp"]
@@ -137,13 +155,18 @@ def score_batch(
         mask = torch.from_numpy(part.action_mask_NT).to(device)
         if not mask.any():
             continue
+        cache = None if read is None else no_keys(learner.policy.model)
         scores = score_actions(
             learner.policy.model,
             ids,
             mask,
             temperature=temperature,
             entropy="value" if with_entropy else "none",
+            cache=cache,
         )
+        if read is not None and cache is not None:
+            read(index, ids, cache)
+        del cache
         columns = {"old_logp": scores.tokens.logprobs_M}
         if scores.tokens.entropy_M is not None:
             columns["entropy"] = scores.tokens.entropy_M

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.assign import Assigned, assign_credit
-from rltune.trainer.attribution import AskJudge
+from rltune.trainer.attribution import AskJudge, gold_reader
 from rltune.trainer.controllers import (
     Controllers,
     Spread,
@@ -68,6 +68,7 @@ def learn(
 
     """
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
+    reader = gold_reader(learner.policy, batch, episodes, config.attribution)
     with timed("score"):
         signals = score_batch(
             learner,
@@ -75,6 +76,7 @@ def learn(
             temperature=config.rollout.temperature,
             micro_batch_size=config.optim.micro_batch_size,
             with_entropy=needs_entropy(shaping),
+            read=reader.read if reader else None,
         )
     strength = sepa_strength(controllers.sepa, shaping.sepa)
     with timed("credit"):
@@ -88,6 +90,7 @@ def learn(
             sepa_lambda=strength,
             scale=scale,
             ask=ask,
+            gains=reader.gains() if reader else None,
         )
     metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
     with timed("update"):
@@ -126,14 +129,21 @@ def _adapt(
 def without_batch(before: Controllers, seen: Metrics, config: TrialConfig) -> Controllers:
     """Return the state after a step whose filter left nothing to train on.
 
-    The spread of its rewards was seen all the same; all else belongs to a batch.
+    Its rewards and successes were seen all the same; all else belongs to a batch.
     """
-    return replace(before, spread=_spread(before, seen, config))
+    sepa = sepa_after(
+        before.sepa,
+        config.advantage.shaping.sepa,
+        variance=None,
+        success_rate=seen["rollout/success_rate"],
+        n_steps=0,
+    )
+    return replace(before, sepa=sepa, spread=_spread(before, seen, config))
 
 
 def _spread(before: Controllers, metrics: Metrics, config: TrialConfig) -> Spread:
-    """Return the spread's state; a step whose episodes all had a fault says nothing about it."""
-    if math.isnan(metrics["rollout/success_rate"]):
-        return before.spread
+    """Return the spread's state; a step says nothing where faults left no group of two."""
     std = metrics["rollout/in_group_reward_std"]
+    if math.isnan(std) or math.isnan(metrics["rollout/success_rate"]):
+        return before.spread
     return spread_after(before.spread, std, share=config.early_stop.reward_std_share)

@@ -179,7 +179,7 @@ class _Run:
                 tasks,
                 step=step,
                 make_env=job.make_env,
-                probes=probes(config, step),
+                probes=probes(config.attribution, step),
             )
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
         chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)

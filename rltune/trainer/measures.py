@@ -11,7 +11,7 @@ from rltune.rollout.tokens import TokenBatch
 from rltune.trainer.credit import Credit
 from rltune.trainer.filtering import FilterResult
 from rltune.trainer.learner import Signals
-from rltune.trainer.outcomes import outcome_metrics, sound
+from rltune.trainer.outcomes import mean, outcome_metrics, sound
 from rltune.types import Episode, StopReason
 
 Metrics = dict[str, Any]
@@ -49,13 +49,16 @@ def rollout_metrics(
 
 
 def _spread_in_groups(episodes: Sequence[Episode], groups: int) -> float:
-    """Return the mean over groups of the std of rewards; 0 for a group of fewer than two."""
+    """Return the mean over groups of the std of rewards; 0 where a group is one episode.
+
+    A group that faults left fewer than two rewards of says nothing; NaN where all are such.
+    """
     size = len(episodes) // groups
-    stds = []
-    for start in range(0, len(episodes), size):
-        rewards = [episode.reward for episode in sound(episodes[start : start + size])]
-        stds.append(float(np.std(rewards, ddof=1)) if len(rewards) > 1 else 0.0)
-    return float(np.mean(stds))
+    if size < 2:
+        return 0.0
+    played = (sound(episodes[start : start + size]) for start in range(0, len(episodes), size))
+    rewards = [[episode.reward for episode in group] for group in played]
+    return mean(float(np.std(own, ddof=1)) for own in rewards if len(own) > 1)
 
 
 def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:

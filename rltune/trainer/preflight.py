@@ -1,5 +1,6 @@
 """What a config names outside itself, looked at before anything starts: files, classes, scores."""
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,10 +133,34 @@ def _score_problems(
 
 
 def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
-    """Yield the advantage estimators of one's own that cannot be imported."""
+    """Yield the advantage estimators of one's own that cannot be imported, or called as asked."""
     sections = [condition.config["advantage"] for condition in loaded.conditions]
-    paths = dict.fromkeys(own["estimator"] for own in sections if own["kind"] == "custom")
-    yield from _import_problems(list(paths), f"{loaded.path}: advantage.estimator", base)
+    owned = [section for section in sections if section["kind"] == "custom"]
+    where = f"{loaded.path}: advantage.estimator"
+    bad = list(
+        _import_problems(list(dict.fromkeys(own["estimator"] for own in owned)), where, base)
+    )
+    yield from bad
+    for own in () if bad else owned:
+        yield from _call_problems(own["estimator"], own["arguments"], where)
+
+
+def _call_problems(path: str, arguments: Mapping[str, object], where: str) -> Iterator[Problem]:
+    """Yield why a trial could not call an estimator: its signature, where Python knows it."""
+    try:
+        signature = inspect.signature(load_object(path))
+    except (TypeError, ValueError):  # a function of C without one
+        return
+    try:
+        signature.bind("outcome_N", "group_N", **arguments)
+    except TypeError as error:
+        call = ", ".join(["outcome_N, group_N", *(f"{k}={v!r}" for k, v in arguments.items())])
+        yield Problem(
+            where,
+            f"{path!r} cannot be called with ({call}): {_sentence(error)}",
+            f"It is defined with {signature}.",
+            "Change advantage.arguments, or the function.",
+        )
 
 
 def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:

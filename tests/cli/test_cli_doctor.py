@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 from rltune.cli import diagnosis
 from rltune.cli.diagnosis import Check, State
@@ -27,6 +28,22 @@ def test_variables_that_ray_refuses(monkeypatch):
 def test_disk_looks_at_the_folder_that_exists(tmp_path):
     check = diagnosis.disk(tmp_path / "a" / "b")
     assert str(tmp_path) in check.detail
+    assert check.state is not State.MISSING
+    assert not list(tmp_path.iterdir())
+
+
+def test_disk_that_holds_no_runs_is_missing(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    nothing = "nothing can be written to /proc (No such file or directory)"
+    found = {
+        tmp_path / "file": f"{tmp_path}/file is a file",
+        tmp_path / "file" / "runs": f"{tmp_path}/file is a file",
+        Path("/proc/x"): nothing,
+    }
+    for runs_dir, detail in found.items():
+        check = diagnosis.disk(runs_dir)
+        assert (check.state, check.detail) == (State.MISSING, detail)
+        assert check.action == "Give another folder with --runs-dir or RLTUNE_RUNS_DIR."
 
 
 def test_missing_package_says_how_to_get_it(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from run_folders import write_sweep
 
 import rltune.cli.entry as entry
+from rltune.spec.load import load_sweep
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
@@ -198,3 +199,37 @@ def test_no_escape_codes_off_a_terminal_or_without_colour(tmp_path, variable):
     done = in_process(code, tmp_path, **{variable: "1"})
     assert "\x1b" not in done.stdout
     assert "Comparable" in done.stdout
+
+
+BAD_RUNS = {  # --runs-dir -> why nothing can be made in it; root may write to anything else
+    "file": "{here}/file is a file",
+    "file/runs": "{here}/file is a file",
+    "/proc/x": "nothing can be written to /proc (No such file or directory)",
+}
+
+
+@pytest.mark.parametrize("runs_dir", BAD_RUNS)
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_runs_dir_that_holds_nothing_is_refused(rltune, monkeypatch, runs_dir, options):
+    here = Path.cwd()
+    Path("file").write_text("", encoding="utf-8")
+    sweep = str(write_sweep(here).relative_to(here))
+    before = sorted(here.rglob("*"))
+    why = BAD_RUNS[runs_dir].format(here=here)
+    said = f"{runs_dir!r} cannot hold run folders: {why}. Give a folder that can be written.\n"
+    given = rltune("sweep", sweep, "--runs-dir", runs_dir, *options)
+    assert (given.code, given.out, given.err) == (2, "", f"error: --runs-dir: {said}")
+    monkeypatch.setenv("RLTUNE_RUNS_DIR", runs_dir)
+    found = rltune("sweep", sweep, *options)
+    assert (found.code, found.err) == (2, f"error: --runs-dir (from RLTUNE_RUNS_DIR): {said}")
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_run_folder_that_is_a_file_is_refused(rltune):
+    sweep = write_sweep(Path.cwd())
+    name = load_sweep(sweep).run_name
+    Path("runs").mkdir()
+    Path("runs", name).write_text("", encoding="utf-8")
+    result = rltune("sweep", str(sweep))
+    assert result.code == 2
+    assert f"'runs' cannot hold run folders: {Path.cwd()}/runs/{name} is a file." in result.err

@@ -5,7 +5,7 @@ from goldens import assert_golden, drawn, masked
 from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sweep
 
 from rltune.report import parameters
-from rltune.report.cost import measure, memory_bytes, trial_cost
+from rltune.report.cost import measure, memory_bytes, step_seconds, trial_cost
 from rltune.report.plan import make_plan, plan_view
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
@@ -76,6 +76,11 @@ def test_time_comes_from_an_earlier_run(tmp_path, no_weights):
     assert measured.steps == 120
     for spec in writer.specs:
         assert trial_cost(spec, measured).wall_s == pytest.approx(40.0)  # 20 steps of 2 s
+
+
+def test_the_seconds_of_a_step_count_each_part_once():
+    credit = {"timing_s/credit": 3.0, "timing_s/judge": 2.5, "timing_s/judge_call": 0.5}
+    assert step_seconds({"step": 1, "timing_s/update": 4.0, "perf/x": 9.0, **credit}) == 7.0
 
 
 def test_time_of_another_model_is_not_taken_over(tmp_path, no_weights):

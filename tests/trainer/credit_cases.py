@@ -5,6 +5,7 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from rltune.policy.load import policy_of
@@ -14,7 +15,7 @@ from rltune.spec.schema import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
-from rltune.trainer.attribution import by_verdicts
+from rltune.trainer.attribution import by_verdicts, gold_reader
 from rltune.trainer.collect import collect
 from rltune.trainer.credit import episode_advantages
 from rltune.trainer.job import Job
@@ -132,7 +133,25 @@ def verdicts(config, episodes, *, batch=None, step=1, ask=nobody):
     batch = batch_of(episodes) if batch is None else batch
     outcome_N = episode_advantages(batch, config.advantage, device=torch.device("cpu"))
     policy = shipped(config.env.kind)
-    return by_verdicts(policy, batch, outcome_N, episodes, config, step=step, ask=ask)
+    return by_verdicts(
+        policy,
+        batch,
+        outcome_N,
+        episodes,
+        config.attribution,
+        step=step,
+        micro_batch_size=config.optim.micro_batch_size,
+        ask=ask,
+    )
+
+
+def gains_for(policy, batch, episodes, config):
+    """Return the gains of a config's attribution, by a forward of its own; None without one."""
+    reader = gold_reader(policy, batch, episodes, config.attribution)
+    if reader is None:
+        return None
+    reader.read(np.arange(len(batch)), torch.from_numpy(batch.ids_NT))
+    return reader.gains()
 
 
 # Estimators that return what no estimator may.
@@ -140,12 +159,34 @@ def too_short(outcome_N, group_N):
     return outcome_N[:-1]
 
 
+def one_column(outcome_N, group_N):
+    return outcome_N[:, None]
+
+
 def not_a_number(outcome_N, group_N):
-    return outcome_N * torch.nan
+    return outcome_N / outcome_N
 
 
 def no_tensor(outcome_N, group_N):
     return outcome_N.tolist()
+
+
+def yes_or_no(outcome_N, group_N):
+    return outcome_N > 0
+
+
+def divided(outcome_N, group_N):
+    return 1 / 0
+
+
+# And estimators that may be.
+def below(outcome_N, group_N, *, dtype="float32"):
+    is_same = group_N[:, None] == group_N
+    return (is_same & (outcome_N[:, None] > outcome_N)).sum(1).to(getattr(torch, dtype))
+
+
+def over_the_best(outcome_N, group_N):
+    return outcome_N - outcome_N.max()  # there is no best of nothing
 
 
 def nothing(episode):

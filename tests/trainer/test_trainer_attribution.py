@@ -10,6 +10,7 @@ from credit_cases import (
     PAIR,
     batch_of,
     config_of,
+    gains_for,
     make_episode,
     nobody,
     sample,
@@ -45,13 +46,15 @@ def played():
 def credited(episodes, attribution, *, kind="frozen_lake", batch=None, ask=nobody, **numbers):
     """Return the credit of the whole pipeline."""
     batch = batch_of(episodes) if batch is None else batch
+    chosen = config(attribution, kind)
     return assign_credit(
         shipped(kind),
         batch,
         signals_of(batch),
         episodes,
-        config(attribution, kind),
+        chosen,
         **{"step": 1, "sepa_lambda": 0.0, "scale": 1.0, "ask": ask, **numbers},
+        gains=gains_for(shipped(kind), batch, episodes, chosen),
     )
 
 

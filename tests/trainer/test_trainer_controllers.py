@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from credit_cases import Killed, lasting, make_trial
+from credit_cases import Killed, config_of, lasting, make_trial
 
 from rltune.advantages.sepa import SepaState
 from rltune.losses.kl import AdaptiveKl
@@ -23,6 +23,7 @@ from rltune.trainer.controllers import (
     spread_after,
 )
 from rltune.trainer.learner import make_learner
+from rltune.trainer.learning import without_batch
 
 KL = LossConfig(use_kl_loss=True, kl_loss_coef=0.1, kl_type="k3", kl_target=0.02, kl_horizon=100.0)
 
@@ -208,3 +209,15 @@ def test_steps_that_keep_nothing_leave_kl_and_sepa_alone(tmp_path, on_drop):
     assert state.sepa.n_steps == (4 if on_drop == "mask" else 0)
     assert state.kl is None
     assert state.spread == Spread(0.0, 2, 0)
+
+
+def test_a_step_that_keeps_nothing_shows_sepa_its_success():
+    """Only the gate looks at it: nothing was observed and no optimiser step was made."""
+    sepa = {"schedule": "linear", "steps": 4, "gate": 0.5}
+    shaping = {"gtpo_beta": 0.1, "sepa": sepa, "grams": ["Up"]}
+    config = config_of(advantage={"kind": "grpo", "shaping": shaping})
+    before = Controllers(sepa=SepaState(ema=0.3, n_steps=7, n_observed=6))
+    for rate, is_open in ((math.nan, False), (0.49, False), (0.5, True)):
+        seen = {"rollout/success_rate": rate, "rollout/in_group_reward_std": 0.0}
+        after = without_batch(before, seen, config)
+        assert after.sepa == replace(before.sepa, is_gate_open=is_open)

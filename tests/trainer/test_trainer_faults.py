@@ -15,13 +15,16 @@ from rltune.rollout.tokens import to_batch
 from rltune.spec.schema_advantage import GaeConfig, GrpoConfig
 from rltune.spec.schema_rollout import RolloutFilterConfig
 from rltune.store.jsonl import read_jsonl
+from rltune.trainer.controllers import Controllers, Spread
 from rltune.trainer.credit import estimate
 from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.learner import make_learner, score_batch
+from rltune.trainer.learning import without_batch
 from rltune.trainer.measures import gate_line, rollout_metrics
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.outcomes import fault_line, outcome_metrics
 from rltune.types import Episode, StopReason, Turn
+from rltune_envs.errors import EnvError
 
 OFF = RolloutFilterConfig()
 
@@ -238,6 +241,58 @@ def test_outcomes_by_hand():
     # std of [1, -0.5, 0]: mean 1/6, ((5/6)^2 + (4/6)^2 + (1/6)^2) / 2 = 42 / 72
     assert found["rollout/in_group_reward_std"] == pytest.approx((42 / 72) ** 0.5)
     assert found["rollout/em"] == pytest.approx(1 / 3)
+
+
+def in_group_std(rewards):
+    """Return the metric for two groups of two; None is a fault."""
+    episodes = [
+        replace(episode(i, reward=r or 0.0, fault="a: b" if r is None else ""), group=i // 2)
+        for i, r in enumerate(rewards)
+    ]
+    chosen = filter_groups(to_batch(episodes, pad_id=0), groups=2, config=OFF)
+    found = rollout_metrics(episodes, chosen, groups=2, auxiliary_names=())
+    return found["rollout/in_group_reward_std"]
+
+
+def test_a_group_that_faults_left_alone_has_no_spread():
+    """It is not 0: that would end a trial for lost spread because a service is down."""
+    # std of [0, 2] is sqrt(2), that of equal rewards 0
+    assert in_group_std([0.0, 2.0, 1.0, 1.0]) == pytest.approx(2**0.5 / 2)
+    assert in_group_std([0.0, 2.0, 1.0, None]) == pytest.approx(2**0.5)
+    assert math.isnan(in_group_std([None, 2.0, 1.0, None]))
+
+
+def test_such_a_step_is_left_out_of_the_spread(make_config):
+    config = make_config(early_stop={"reward_std_share": 0.1, "reward_std_steps": 2})
+    before = Controllers(spread=Spread(10.0, 10, 1))
+    seen = {"rollout/success_rate": 0.5, "rollout/in_group_reward_std": math.nan}
+    assert without_batch(before, seen, config) == before
+    low = without_batch(before, seen | {"rollout/in_group_reward_std": 0.05}, config)
+    assert low.spread.n_low == 2
+
+
+def test_the_success_of_the_pool_is_over_the_steps_that_have_one(make_trial):
+    """The service is down in the last steps; the first ones have a rate."""
+    counter = itertools.count()
+    # 8 episodes a step are reset once each, and so are the gate's
+    trial = make_trial(is_faulty=lambda seed: seed < 100 and next(counter) >= 16)
+    result = trial.run()
+    rates = [row["rollout/success_rate"] for row in trial.rows[1:]]
+    assert [math.isnan(rate) for rate in rates] == [False, False, True, True]
+    assert result.pool_metric == pytest.approx(sum(rates[:2]) / 2)
+
+
+def test_a_reward_that_is_not_finite_names_its_task(make_trial, up_env, monkeypatch):
+    step = up_env.step
+
+    def broken(self, response):
+        made = step(self, response)
+        return replace(made, reward=math.nan) if self._seed == 2 and self._turn == 1 else made
+
+    monkeypatch.setattr(up_env, "step", broken)
+    said = r"^the environment gave task 'up-\d*2' \(seed \d*2\) the reward nan in turn 0; "
+    with pytest.raises(EnvError, match=said):
+        make_trial().run()
 
 
 def test_faults_are_named_by_kind():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from credit_cases import GRPO, batch_of, config_of, sample, shipped
@@ -12,8 +13,10 @@ from rltune.losses.turn_clip import AdaptiveTurnClipper
 from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.policy.gold import encode_gold
 from rltune.rollout.episode import Probes
-from rltune.trainer.attribution import by_information_gain
+from rltune.trainer.attribution import by_information_gain, gold_reader
+from rltune.trainer.credit import outcome_of
 from rltune.trainer.gain import information_gain
+from rltune.trainer.learner import make_learner, score_batch
 from rltune_envs.base import GoldResponse
 
 WORLDS = {"multihop_qa": 0.7, "sokoban": 1.5}  # how hot: answers of several turns, dead ends
@@ -56,6 +59,24 @@ def gains_of(kind, episodes, *, batch=None, ig_type="prob_diff", size=4):
     return information_gain(
         shipped(kind), batch, episodes, ig_type=ig_type, n_turns=n, micro_batch_size=size
     )
+
+
+def credited(policy, batch, episodes, config):
+    """Return the credit by the gains, from the pass that scores the old logprobs."""
+    reader = gold_reader(policy, batch, episodes, config.attribution)
+    scored(policy, batch, read=reader.read)
+    return by_information_gain(
+        batch,
+        reader.gains(),
+        outcome_of(batch, config.advantage),
+        config.attribution,
+        turn_clip_beta=config.loss.turn_clip_beta,
+    )
+
+
+def scored(policy, batch, *, read=None, size=4):
+    learner = make_learner(policy, config_of("sokoban"))
+    return score_batch(learner, batch, temperature=0.7, micro_batch_size=size, read=read)
 
 
 @pytest.mark.parametrize("ig_type", ["prob_diff", "log_prob_diff"])
@@ -121,7 +142,7 @@ def test_advantages_are_the_pure_functions_of_plain_gains(played, mode):
     section = {"kind": "info_gain", "mode": mode, "ig_coef": 0.3, "gamma": 0.9}
     loss = {"kind": "turn", "turn_clip_beta": beta}
     config = config_of("multihop_qa", attribution=section, advantage=GRPO, loss=loss)
-    found = by_information_gain(policy, batch, episodes, config)
+    found = credited(policy, batch, episodes, config)
     # A gain is divided by its group's std, which can be small.
     close = {"rtol": 2e-3, "atol": 2e-3}
     torch.testing.assert_close(found.advantages_NT, broadcast_turns(want, turn_ids), **close)
@@ -144,7 +165,7 @@ def test_success_is_the_outcome_where_it_is_chosen(played):
     advantage = {**GRPO, "outcome": "success"}
     config = config_of("sokoban", attribution=section, advantage=advantage)
     batch = batch_of(episodes)
-    got = by_information_gain(shipped("sokoban"), batch, episodes, config).advantages_NT
+    got = credited(shipped("sokoban"), batch, episodes, config).advantages_NT
     # Two of four succeed: +-0.5 / (0.5 + 1e-6)
     want = [0.999998 if i % 2 == 0 else -0.999998 for i in range(len(episodes))]
     assert [row[row != 0][0].item() for row in got] == pytest.approx(want)
@@ -155,6 +176,35 @@ def test_micro_batches_do_not_matter(played):
     parts = gains_of("multihop_qa", played["multihop_qa"], size=1)
     assert torch.equal(whole.has_ig_NK, parts.has_ig_NK)
     torch.testing.assert_close(whole.ig_NK, parts.ig_NK, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12])
+@pytest.mark.parametrize("kind", WORLDS)
+def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, monkeypatch):
+    """And the copies read no row again; the old logprobs are those without, bit for bit."""
+    episodes, policy = played[kind], shipped(kind)
+    whole = batch_of(episodes)
+    is_on = np.arange(len(whole)) % 5 > 0  # a fifth of the rows is not trained on
+    batch = replace(whole, action_mask_NT=whole.action_mask_NT & is_on[:, None])
+    attribution = config_of(kind, attribution={"kind": "info_gain"}).attribution
+    want = gains_of(kind, episodes, batch=batch, size=size)
+    reader = gold_reader(policy, batch, episodes, attribution)
+    forward, widths = policy.model.base_model.forward, []
+
+    def watched(*given, input_ids, **keywords):
+        widths.append(input_ids.shape[1])
+        return forward(*given, input_ids=input_ids, **keywords)
+
+    monkeypatch.setattr(policy.model.base_model, "forward", watched)
+    signals = scored(policy, batch, read=reader.read, size=size)
+    gains, n_passes = reader.gains(), len(widths)
+    assert torch.equal(gains.has_ig_NK, want.has_ig_NK)
+    torch.testing.assert_close(gains.ig_NK, want.ig_NK, rtol=1e-4, atol=1e-6)
+    assert gains.has_ig_NK.any()
+    assert not gains.has_ig_NK[~torch.from_numpy(is_on)].any()
+    plain = scored(policy, batch, size=size)
+    assert torch.equal(signals.old_logp_NT, plain.old_logp_NT)
+    assert n_passes == 2 * (len(widths) - n_passes)  # of a micro-batch: its rows, its answers
 
 
 def test_a_turn_without_a_gold_answer_takes_the_gains_on_both_its_sides(played):

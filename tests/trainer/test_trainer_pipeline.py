@@ -1,13 +1,16 @@
 """The first stage of the credit, every estimator; and every loss and correction, end to end."""
 
 import math
+from dataclasses import replace
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from credit_cases import (
     batch_of,
     config_of,
+    gains_for,
     load,
     make_episode,
     make_turn,
@@ -16,12 +19,14 @@ from credit_cases import (
     signals_of,
 )
 
+from rltune.advantages import ESTIMATORS
 from rltune.advantages.gae import gae
 from rltune.advantages.gae_bilevel import gae_bilevel
 from rltune.advantages.grpo import broadcast, grpo, grpo_center
 from rltune.advantages.maxrl import maxrl
 from rltune.advantages.reinforce import reinforce_pp, reinforce_pp_baseline
 from rltune.advantages.rloo import rloo
+from rltune.errors import TrialError
 from rltune.losses.correction import rollout_weights
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.episode import Probes
@@ -29,7 +34,7 @@ from rltune.spec.schema import LossConfig
 from rltune.spec.schema_advantage import Advantage
 from rltune.spec.schema_rollout import RolloutCorrectionConfig
 from rltune.trainer.assign import assign_credit
-from rltune.trainer.credit import Credit, estimate
+from rltune.trainer.credit import Credit, episode_advantages, estimate
 from rltune.trainer.learner import make_learner, score_batch
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.policy_loss import POLICY_LOSSES
@@ -169,18 +174,47 @@ def test_an_episode_alone_in_its_group():
     assert got[1][mask[1]].tolist() == pytest.approx([0.5**0.5] * 2, rel=1e-5)
 
 
+WANTED = (
+    ". It must return a torch tensor of shape (6,): one finite number per episode "
+    "that it was given."
+)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("too_short", r"shape \(5,\)"),
-        ("not_a_number", r"shape \(6,\)"),
-        ("no_tensor", r"\[3\.0, 0\.5, 0\.0, 4\.0, 3\.0, 0\.25\]"),
+        ("too_short", f"returned a tensor of shape (5,){WANTED}"),
+        ("one_column", f"returned a tensor of shape (6, 1){WANTED}"),
+        ("not_a_number", f"returned nan for episode 2 (1 of 6 are not finite){WANTED}"),
+        ("no_tensor", f"returned a list, [3.0, 0.5, 0.0, 4.0, 3.0, 0.25]{WANTED}"),
+        ("yes_or_no", f"returned numbers of type torch.bool{WANTED}"),
+        ("divided", "raised ZeroDivisionError: division by zero"),
     ],
 )
-def test_an_estimator_of_ones_own_that_returns_something_else(name, shown):
-    said = rf"^advantage\.kind custom returned {shown}; expected 6 finite numbers, one per episode"
-    with pytest.raises(ValueError, match=said):
-        estimated({"kind": "custom", "estimator": f"credit_cases:{name}"})
+def test_an_estimator_of_ones_own_that_cannot_be_used(name, shown):
+    path = f"credit_cases:{name}"
+    with pytest.raises(TrialError) as caught:
+        estimated({"kind": "custom", "estimator": path})
+    assert str(caught.value) == f"advantage.estimator {path!r} {shown}"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int64", "int8"])
+def test_one_of_another_number_format_is_cast(dtype):
+    own = {"kind": "custom", "estimator": "credit_cases:below", "arguments": {"dtype": dtype}}
+    want = torch.tensor([2.0, 1.0, 0.0, 2.0, 1.0, 0.0])  # outcomes of its group that are lower
+    got = estimated(own).advantages_NT
+    assert got.dtype == torch.float32
+    assert torch.equal(got, spread(want))
+
+
+@pytest.mark.parametrize("kind", [*ESTIMATORS, "custom"])
+def test_no_estimator_is_asked_about_a_step_of_faults(kind):
+    """A retriever that is down for a step must not end the trial."""
+    own = {"estimator": "credit_cases:over_the_best"} if kind == "custom" else {}
+    config = config_of(advantage={"kind": kind, **own})
+    down = replace(BATCH, is_sound_N=np.zeros(6, dtype=np.bool_))
+    found = episode_advantages(down, config.advantage, device=torch.device("cpu"))
+    assert found.tolist() == [0.0] * 6
 
 
 # ---- the update
@@ -226,9 +260,11 @@ def test_every_correction_trains_and_says_how_far_apart_the_engine_is(make_trial
 
 
 def assigned(config, episodes, batch, signals, *, ask=nobody, **numbers):
+    policy = load(config)
     return assign_credit(
-        load(config), batch, signals, episodes, config,
+        policy, batch, signals, episodes, config,
         **{"step": 1, "sepa_lambda": 0.0, "scale": 1.0, "ask": ask, **numbers},
+        gains=gains_for(policy, batch, episodes, config),
     )  # fmt: skip
 
 

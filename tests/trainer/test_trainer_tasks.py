@@ -150,6 +150,56 @@ def usable(folder):
     return check
 
 
+ESTIMATORS = """
+def scaled(outcome_N, group_N, *, scale):
+    return outcome_N * scale
+
+
+def plain(outcome_N):
+    return outcome_N
+"""
+
+
+@pytest.mark.parametrize(
+    ("estimator", "arguments", "said"),
+    [
+        ("scaled", "{scale: 2.0}", None),
+        (
+            "scaled",
+            "{scal: 2.0}",
+            "cannot be called with (outcome_N, group_N, scal=2.0): missing a required argument: "
+            "'scale'. It is defined with (outcome_N, group_N, *, scale).",
+        ),
+        (
+            "scaled",
+            "{scale: 2.0, group_N: 1}",
+            "cannot be called with (outcome_N, group_N, scale=2.0, group_N=1): multiple values for "
+            "argument 'group_N'. It is defined with (outcome_N, group_N, *, scale).",
+        ),
+        (
+            "plain",
+            "{}",
+            "cannot be called with (outcome_N, group_N): too many positional arguments. It is "
+            "defined with (outcome_N).",
+        ),
+    ],
+)
+def test_the_arguments_of_an_estimator_of_ones_own(folder, estimator, arguments, said):
+    (folder / "own_env.py").write_text(ESTIMATORS, encoding="utf-8")
+    path = f"own_env:{estimator}"
+    keys = {"env": "sokoban", "reward": "null", "metric": "heldout/success_rate"}
+    text = SWEEP.format(**keys, attribution="{kind: none}")
+    section = f"{{kind: custom, estimator: {path!r}, arguments: {arguments}}}"
+    Path("own.yaml").write_text(text.replace("{kind: grpo, ddof: 0}", section), encoding="utf-8")
+    if said is None:
+        require_usable(load_sweep(Path("own.yaml")), folder)
+        return
+    with pytest.raises(SpecError) as caught:
+        require_usable(load_sweep(Path("own.yaml")), folder)
+    want = f"own.yaml: advantage.estimator: {path!r} {said} Change advantage.arguments, or the "
+    assert str(caught.value) == f"{want}function."
+
+
 @pytest.mark.parametrize("kind", ENVS)
 def test_the_keys_of_a_section_are_the_keywords_of_its_class(kind):
     section = config_of(env=kind).env

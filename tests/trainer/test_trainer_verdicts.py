@@ -10,7 +10,6 @@ from credit_cases import (
     config_of,
     make_episode,
     make_turn,
-    nobody,
     sample,
     shipped,
     verdicts,
@@ -20,9 +19,9 @@ from credit_cases import (
 from rltune.advantages.adca import adca
 from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.rollout.episode import Probes
+from rltune.signals.info_gain import Gains
 from rltune.signals.step_flags import gold_flags, stack_flags
-from rltune.trainer.attribution import by_information_gain, by_verdicts, probes
-from rltune.trainer.credit import episode_advantages
+from rltune.trainer.attribution import by_information_gain, probes
 from rltune.trainer.filtering import FilterResult, apply_filter
 from rltune.trainer.gain import information_gain
 from rltune.trainer.judging import Judged
@@ -131,7 +130,7 @@ def test_nobody_is_asked_where_verdicts_have_no_weight(numbers, step):
     found = verdicts(config({**LLM, **numbers}), FOUR, step=step)
     assert found.metrics["adca/asked_count"] == 0
     for judge in ("solver", "gold", "llm"):
-        assert probes(config({**LLM, "judge": judge, **numbers}), step) == Probes()
+        assert probes(config({**LLM, "judge": judge, **numbers}).attribution, step) == Probes()
 
 
 @pytest.mark.parametrize(("numbers", "step"), LOUD)
@@ -144,13 +143,13 @@ def test_and_where_they_have(numbers, step):
         "llm": Probes(),
     }
     for judge, measured in want.items():
-        assert probes(config({**LLM, "judge": judge, **numbers}), step) == measured
+        assert probes(config({**LLM, "judge": judge, **numbers}).attribution, step) == measured
 
 
 def test_probes_of_information_gain():
-    assert probes(config({"kind": "info_gain"}), 1) == Probes(gold=True)
-    assert probes(config({"kind": "info_gain", "mode": "none"}), 1) == Probes()
-    assert probes(config({"kind": "none"}), 1) == Probes()
+    assert probes(config({"kind": "info_gain"}).attribution, 1) == Probes(gold=True)
+    assert probes(config({"kind": "info_gain", "mode": "none"}).attribution, 1) == Probes()
+    assert probes(config({"kind": "none"}).attribution, 1) == Probes()
 
 
 def test_alpha_is_that_of_the_step():
@@ -161,11 +160,8 @@ def test_alpha_is_that_of_the_step():
     assert found == pytest.approx([0.4, 0.3, 0.2, 0.2])
 
 
-def test_the_wrong_section_is_refused():
-    batch, device = batch_of(FOUR), torch.device("cpu")
-    none = config({"kind": "none"})
-    outcome_N = episode_advantages(batch, none.advantage, device=device)
-    with pytest.raises(ValueError, match="attribution is not adca"):
-        by_verdicts(shipped("sokoban"), batch, outcome_N, FOUR, none, step=1, ask=nobody)
-    with pytest.raises(ValueError, match="attribution is not info_gain with a mode"):
-        by_information_gain(shipped("sokoban"), batch, FOUR, none)
+def test_information_gain_without_a_mode_gives_no_credit():
+    gainless = config({"kind": "info_gain", "mode": "none"}).attribution
+    gains = Gains(torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool))
+    with pytest.raises(ValueError, match="attribution info_gain has no mode"):
+        by_information_gain(batch_of(FOUR), gains, torch.zeros(4), gainless, turn_clip_beta=0.0)
