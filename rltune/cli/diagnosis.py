@@ -22,7 +22,7 @@ PACKAGES = (
 )  # fmt: skip
 OPTIONAL = ("vllm",)
 SOCKET_LIMIT = 107  # bytes of a Unix socket's path
-_SOCKET = "/ray/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store"
+_SOCKET = "/rltune-ray-abcdefgh/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store"
 _MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
 _DISK_BYTES = 2e9
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rltune.errors import RltuneError
 from rltune.store.files import utc_now
+from rltune.store.secret import masked
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
 _TYPER_INTERRUPT = 130  # what newer typers return for KeyboardInterrupt; older ones raise Abort
@@ -75,7 +76,7 @@ def _explain(error: Exception) -> int:
 
 def _say(text: str, code: int) -> int:
     for one in text.splitlines() or [""]:
-        print(f"error: {one}", file=sys.stderr)
+        print(f"error: {masked(one)}", file=sys.stderr)
     return code
 
 
@@ -83,7 +84,7 @@ def _write_traceback(error: Exception) -> Path | None:
     """Write the traceback beside the runs, else to the temporary folder; None if neither works."""
     stamp = utc_now().replace(":", "").replace("-", "")
     name = f"rltune-bug-{stamp}-{os.getpid()}.txt"
-    text = "".join(traceback.format_exception(error))
+    text = masked("".join(traceback.format_exception(error)))
     runs = Path(os.environ.get("RLTUNE_RUNS_DIR", "runs"))
     for folder in (runs, Path(tempfile.gettempdir())):
         try:

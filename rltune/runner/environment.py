@@ -1,9 +1,14 @@
 """What Ray reads from the environment, and what a trial needs of a cluster. Imports no Ray."""
 
 import os
+import secrets
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rltune.errors import Problem, ResourceError
+from rltune.store.files import write_text_atomic
 
 RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
@@ -16,7 +21,9 @@ RAY_ENVIRONMENT = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Tune would end trials without a checkpoint
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-LOCAL_ENVIRONMENT = {"RAY_AUTH_MODE": "disabled"}  # no token file in the home for a private cluster
+RAY_FOLDER = "ray-folder"
+"""File in a launch's folder: where its private cluster keeps sockets and logs."""
+_PREFIX = "rltune-ray-"
 REFUSED = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")  # Ray raises on them, late and unclearly
 
 
@@ -37,8 +44,40 @@ def apply_ray_environment(*, is_local: bool) -> None:
         )
     os.environ.update(RAY_ENVIRONMENT)
     if is_local:
-        for name, value in LOCAL_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+        _set_token()
+
+
+def _set_token() -> None:
+    """Give a private cluster a password that only this process and its children know.
+
+    Ray listens on every interface of the machine, and whoever reaches its port runs code. The
+    token is handed on in the environment; without one there, Ray would write a file to the home.
+    """
+    if "RAY_AUTH_MODE" in os.environ:
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def make_ray_folder(launch: Path) -> Path:
+    """Make a short-named folder for the files of a private cluster, and note it in the launch's.
+
+    Not below the run folder: the path of a socket may have 107 bytes.
+    """
+    parent = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    launch.mkdir(parents=True, exist_ok=True)
+    write_text_atomic(launch / RAY_FOLDER, f"{folder}\n")
+    return folder
+
+
+def remove_ray_folders(tune: Path) -> None:
+    """Remove what the private clusters of ended launches left. Call while no launch lives."""
+    for note in sorted(tune.glob(f"*/{RAY_FOLDER}")):
+        folder = Path(note.read_text(encoding="utf-8").strip())
+        if folder.name.startswith(_PREFIX):  # whatever else the note says is not ours to delete
+            shutil.rmtree(folder, ignore_errors=True)
+        note.unlink()
 
 
 def require_resources(

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
+from rltune.store.secret import masked
+
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _Formatter(logging.Formatter):
+    """Blots secrets out: the exceptions and lines of libraries may hold a request's headers."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
 
 
 @contextmanager
@@ -24,7 +33,7 @@ def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
         stack.enter_context(redirect_stdout(file))
         stack.enter_context(redirect_stderr(file))
         handler = logging.StreamHandler(file)
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(_Formatter(_FORMAT))
         stack.callback(root.setLevel, root.level)
         stack.callback(root.removeHandler, handler)
         root.addHandler(handler)

@@ -19,6 +19,7 @@ from typing import Any
 import rltune
 import rltune_envs
 from rltune.store.files import utc_now
+from rltune.store.secret import masked
 
 PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
 EARLIER = (
@@ -63,7 +64,7 @@ class DriverProvenance:
 
 def driver_provenance(argv: Sequence[str]) -> DriverProvenance:
     """Collect the driver's part, once a launch."""
-    return DriverProvenance(code_state(), tuple(argv))
+    return DriverProvenance(code_state(), tuple(masked(word) for word in argv))
 
 
 def code_state() -> CodeState:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rltune.errors import ConfoundedError, Problem, ResourceError
 from rltune.runner.books import Books, open_books
-from rltune.runner.environment import apply_ray_environment
+from rltune.runner.environment import apply_ray_environment, remove_ray_folders
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.provenance import DriverProvenance, driver_provenance
@@ -111,6 +111,7 @@ def run_sweep(
         driver = driver_provenance(request.argv)
         books = _open(run, request, driver, allowed)
         books.reconcile(specs)
+        remove_ray_folders(run.tune)
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if _status(run, spec) not in FINAL]
@@ -119,6 +120,7 @@ def run_sweep(
         if payloads:
             books.expect((payload.spec, payload.attempt) for payload in payloads)
             was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
+            remove_ray_folders(run.tune)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     launched = sum(_has_begun(run, payload) for payload in payloads)
     is_interrupted = was_stopped and not FINAL.issuperset(statuses.values())

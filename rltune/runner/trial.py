@@ -24,6 +24,7 @@ from rltune.store.files import dumps, read_json, write_json_atomic, write_text_a
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
 from rltune.store.rundir import TrialDir, trial_status
+from rltune.store.secret import masked
 from rltune.track.make import make_trackers
 from rltune.trainer.tasks import env_maker, user_sources
 from rltune.types import TrialSpec, TrialStatus
@@ -102,8 +103,8 @@ def describe_failure(error: BaseException, *, step: int | None, attempt: int) ->
     text = " ".join(str(error).split()) or "no message"
     return TrialFailure(
         kind=failure_kind(error, step=step),
-        reason=f"{type(error).__name__}: {text}{place}",
-        traceback="".join(traceback.format_exception(error)),
+        reason=masked(f"{type(error).__name__}: {text}{place}"),
+        traceback=masked("".join(traceback.format_exception(error))),
         step=step,
         attempt=attempt,
     )

@@ -18,7 +18,7 @@ from ray.tune.experiment import Trial
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
-from rltune.runner.environment import require_resources
+from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.trial import TrialPayload, run_trial
 
@@ -125,6 +125,7 @@ class TuneLaunch:
         }
         if self._address is None:
             options["include_dashboard"] = False
+            options["_temp_dir"] = str(make_ray_folder(self._folder / self._name))
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from rltune.errors import Problem, StoreError
 from rltune.store.files import dumps, loads, utc_now
+from rltune.store.secret import masked
 
 _POLL_S = 0.003
 
@@ -129,7 +130,9 @@ def take_driver_lock(path: Path, *, argv: Sequence[str], patience_s: float = 1.0
     try:
         if not _wait_lock(fd, path, timeout_s=patience_s):
             raise StoreError(_busy(path, _read_info(fd)))
-        info = DriverInfo(os.getpid(), socket.gethostname(), utc_now(), tuple(argv))
+        info = DriverInfo(
+            os.getpid(), socket.gethostname(), utc_now(), tuple(masked(word) for word in argv)
+        )
         content = dumps(info).encode() + b"\n"
         os.ftruncate(fd, 0)
         os.pwrite(fd, content, 0)

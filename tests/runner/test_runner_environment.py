@@ -1,0 +1,64 @@
+import logging
+
+import pytest
+
+from rltune.runner.environment import (
+    RAY_FOLDER,
+    apply_ray_environment,
+    make_ray_folder,
+    remove_ray_folders,
+)
+from rltune.runner.logfile import logging_to
+from rltune.runner.trial import describe_failure
+
+
+def test_a_clusters_folder_goes_with_its_launch(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    tune = tmp_path / "tune"
+    folders = [make_ray_folder(tune / f"launch-000{i}") for i in (1, 2)]
+    (folders[0] / "session").mkdir()
+    (folders[0] / "session" / "log").write_text("x")
+    remove_ray_folders(tune)
+    assert not any(folder.exists() for folder in folders)
+    assert sorted(path.name for path in tune.rglob("*")) == ["launch-0001", "launch-0002"]
+
+
+def test_a_note_that_names_something_else_deletes_nothing(tmp_path):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    note = tmp_path / "tune" / "launch-0001" / RAY_FOLDER
+    note.parent.mkdir(parents=True)
+    note.write_text(str(precious))
+    remove_ray_folders(tmp_path / "tune")
+    assert precious.is_dir()
+    assert not note.exists()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_private_cluster_has_a_token_of_its_own(monkeypatch, is_local):
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr("os.environ", environ := {})
+    apply_ray_environment(is_local=is_local)
+    assert (environ.get("RAY_AUTH_MODE") == "token") is is_local
+    assert (len(environ.get("RAY_AUTH_TOKEN", "")) == 64) is is_local
+
+
+def test_what_a_person_set_for_ray_stays(monkeypatch):
+    monkeypatch.setattr("os.environ", environ := {"RAY_AUTH_MODE": "disabled"})
+    apply_ray_environment(is_local=True)
+    assert environ["RAY_AUTH_MODE"] == "disabled"
+    assert "RAY_AUTH_TOKEN" not in environ
+
+
+def test_no_key_of_the_environment_is_in_a_trial_s_records(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOME_API_KEY", key := "sk-0123456789")
+    try:
+        raise RuntimeError(f"401 for Bearer {key}")
+    except RuntimeError as error:
+        failure = describe_failure(error, step=1, attempt=1)
+        with logging_to(tmp_path / "log", level="info") as log:
+            log.exception("failed with %s", key)
+    assert "401 for Bearer ***" in failure.reason
+    for text in (failure.reason, failure.traceback, (tmp_path / "log").read_text()):
+        assert key not in text
+        assert "***" in text
