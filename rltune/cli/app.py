@@ -5,6 +5,7 @@ from typing import Any
 import typer
 
 from rltune.cli.check import check
+from rltune.cli.clean import clean
 from rltune.cli.doctor import doctor
 from rltune.cli.export import export
 from rltune.cli.final_test import final_test
@@ -97,6 +98,7 @@ app.command(
         "rltune serve-retriever --corpus wiki.jsonl --host 0.0.0.0",
     ),
 )(serve_retriever)
+app.command(epilog=_examples("rltune clean runs/kl-31966bc3 --dry-run", "rltune clean"))(clean)
 app.command(epilog=_examples("rltune doctor"))(doctor)
 app.command(epilog=_examples("rltune init my-study"))(init)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli.console import emit_json, show
-from rltune.cli.options import Json, Overrides, Profile, Seeds, parse_seeds
+from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
 from rltune.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def check(
     profile: Profile = None,
     overrides: Overrides = None,
     seeds: Seeds = None,
+    no_custom_code: NoCustomCode = False,
     as_json: Json = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of sweep files, for editors.")
@@ -37,7 +38,13 @@ def check(
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
     from rltune.report.render_check import check_json
 
-    sweeps = _load_all(files, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    sweeps = _load_all(
+        files,
+        profile=profile,
+        overrides=overrides or (),
+        seeds=parse_seeds(seeds),
+        no_custom_code=no_custom_code,
+    )
     found = check_json(sweeps)
     if as_json:
         emit_json(found)
@@ -52,6 +59,7 @@ def _load_all(
     profile: str | None,
     overrides: Sequence[str],
     seeds: Sequence[int] | None,
+    no_custom_code: bool,
 ) -> "list[LoadedSweep]":
     """Return all sweeps, or raise with the problems of all of them."""
     from rltune.spec.load import load_sweep
@@ -62,7 +70,7 @@ def _load_all(
     for file in files:
         try:
             sweep = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
-            require_usable(sweep, Path.cwd())
+            require_usable(sweep, Path.cwd(), no_custom_code=no_custom_code)
             sweeps.append(sweep)
         except SpecError as error:
             problems += error.problems

@@ -28,6 +28,14 @@ Overrides = Annotated[
         help="Change a config key everywhere, not the axis or a held knob; may be repeated.",
     ),
 ]
+NoCustomCode = Annotated[
+    bool,
+    typer.Option(
+        "--no-custom-code",
+        envvar="RLTUNE_NO_CUSTOM_CODE",
+        help="Refuse a file that names code of one's own by import path.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunsDir = Annotated[
     Path,

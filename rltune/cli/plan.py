@@ -6,6 +6,7 @@ from rltune.cli.console import emit_json, show
 from rltune.cli.options import (
     RUNS,
     Json,
+    NoCustomCode,
     Overrides,
     Profile,
     RunsDir,
@@ -21,6 +22,7 @@ def plan(
     overrides: Overrides = None,
     seeds: Seeds = None,
     runs_dir: RunsDir = RUNS,
+    no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
     """Show every trial that `rltune sweep` would run, with its cost in steps, memory and time.
@@ -35,7 +37,7 @@ def plan(
     from rltune.trainer.preflight import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
-    require_usable(loaded, Path.cwd())
+    require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     specs = expand(loaded)
     if as_json:
         emit_json(plan_json(loaded, specs, tasks=None))

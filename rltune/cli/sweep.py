@@ -11,6 +11,7 @@ from rltune.cli.console import is_live, make_console, warn
 from rltune.cli.inspect import clock
 from rltune.cli.options import (
     RUNS,
+    NoCustomCode,
     Overrides,
     Profile,
     RunsDir,
@@ -56,6 +57,7 @@ def sweep(
             help="Run although more than the axis differs; every row is then disqualified.",
         ),
     ] = None,
+    no_custom_code: NoCustomCode = False,
 ) -> None:
     """Run a sweep, or what is missing of it; ask again to go on after any stop."""
     if allow_confounded is not None and not allow_confounded.strip():
@@ -64,7 +66,7 @@ def sweep(
     from rltune.trainer.preflight import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
-    require_usable(loaded, Path.cwd())
+    require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
     _prove(loaded, console, allow_confounded)

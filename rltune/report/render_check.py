@@ -8,6 +8,7 @@ from rich.text import Text
 
 from rltune.report.render import finding, grid, indent, line, plural
 from rltune.spec.comparability import check_sweep
+from rltune.spec.custom_code import custom_code
 from rltune.spec.findings import RULES, ComparabilityReport, Finding, Severity
 from rltune.spec.identity import flatten
 from rltune.spec.load import LoadedSweep
@@ -44,6 +45,7 @@ def _sweep_json(loaded: LoadedSweep, report: ComparabilityReport) -> dict[str, A
         "why": loaded.spec.axis.why,
         "coupled": {item.key: item.rule for item in loaded.spec.axis.coupled},
         "held": held_values(loaded),
+        "custom_code": dict(custom_code(loaded)),
         "ok": report.ok,
         "conditions": to_json(report.axis_table),
         "errors": to_json(report.errors),
@@ -69,6 +71,7 @@ def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableTy
         line("Held in every condition", "bold"),
         indent(line(", ".join(f"{key}: {show(v)}" for key, v in held_values(loaded).items()))),
         line(),
+        *_custom(loaded),
         line("Rules", "bold"),
         indent(_rules(findings, loaded.protocol is not None)),
         line(),
@@ -97,6 +100,14 @@ def _axis(loaded: LoadedSweep) -> Iterator[RenderableType]:
         yield indent(line(f"one intervention, because {axis.why}"))
     for item in axis.coupled:
         yield indent(line(f"coupled {item.key} = {item.rule}, because {item.why}"))
+
+
+def _custom(loaded: LoadedSweep) -> Iterator[RenderableType]:
+    """Yield the code of one's own that the sweep runs: a check has already imported it."""
+    if found := custom_code(loaded):
+        yield line("Runs code of your own (--no-custom-code refuses it)", "bold")
+        yield from (indent(line(f"{key}: {path}")) for key, path in found)
+        yield line()
 
 
 def _conditions(report: ComparabilityReport) -> RenderableType:

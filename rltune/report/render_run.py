@@ -21,6 +21,7 @@ from rltune.report.render import (
     rate,
     short_path,
     signed,
+    size,
     verbatim,
 )
 from rltune.report.status import BAD, SweepState, TrialState
@@ -56,7 +57,7 @@ def status_view(state: SweepState) -> RenderableType:
     left = f", about {duration(state.eta_s)} left" if state.eta_s is not None else ""
     return Group(
         line(f"{state.name}: {counts(state)}{left}", "bold"),
-        verbatim(f"  {short_path(state.path)}"),
+        verbatim(f"  {short_path(state.path)}, {size(state.size_bytes)}"),
         line(f"  {who}"),
         line(),
         trials_view(state.trials),

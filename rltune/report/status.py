@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from rltune.report.folder import SweepFolder
+from rltune.store.cleaning import size_of
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
 from rltune.store.rundir import TrialDir, trial_status
@@ -72,6 +73,7 @@ class SweepState:
         title: Its title.
         metric_name: The metric that base and last hold.
         driver: Who drives it now; None when nobody does.
+        size_bytes: Disk that its folder takes.
         trials: One a trial, in the order of the plan.
 
     """
@@ -81,6 +83,7 @@ class SweepState:
     title: str
     metric_name: str
     driver: DriverInfo | None
+    size_bytes: int
     trials: tuple[TrialState, ...]
 
     def count(self, *statuses: TrialStatus) -> int:
@@ -131,6 +134,7 @@ class StatusReader:
             title=self.folder.title,
             metric_name=self.folder.metric_name,
             driver=driver,
+            size_bytes=size_of(self.folder.run.path),
             trials=trials,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rltune.errors import InputError, Problem, SpecError
 from rltune.judge.client import LlmJudge
+from rltune.spec.custom_code import refuse_custom_code
 from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
@@ -34,13 +35,20 @@ _ASKED = {
 _RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
 
 
-def require_usable(loaded: LoadedSweep, base: Path) -> None:
+def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = False) -> None:
     """Refuse a sweep that names what cannot be used.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths and import paths refer.
+        no_custom_code: Refuse import paths, and import none of them.
 
     Raises:
         SpecError: Carries every problem.
 
     """
+    if no_custom_code:
+        refuse_custom_code(loaded)
     if problems := list(dict.fromkeys(preflight(loaded, base))):
         raise SpecError(problems)
 

@@ -6,13 +6,13 @@ in; it is handed over as `base`.
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rltune.spec.custom_code import import_paths
 from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_advantage import CustomAdvantageConfig
 from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune_envs.base import TextEnv
@@ -113,19 +113,11 @@ def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
 
 def user_sources(config: TrialConfig, base: Path = Path()) -> dict[str, str]:
     """Return each module of one's own that a config names -> the sha256 of its source file."""
-    names = sorted({path.partition(":")[0] for path in _import_paths(config)})
+    paths = import_paths(config.model_dump())
+    names = sorted({path.partition(":")[0] for _, path in paths})
     if names:
         add_to_path(base)
     return {name: _source_digest(name) for name in names}
-
-
-def _import_paths(config: TrialConfig) -> Iterator[str]:
-    if isinstance(config.env, CustomEnvConfig):
-        yield config.env.factory
-    if config.reward is not None:
-        yield from (term.score for term in config.reward.terms if ":" in term.score)
-    if isinstance(config.advantage, CustomAdvantageConfig):
-        yield config.advantage.estimator
 
 
 def _source_digest(module: str) -> str:

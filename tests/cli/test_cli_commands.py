@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 from goldens import assert_golden, masked
@@ -18,8 +20,10 @@ from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.lineage import LineageStore
 from rltune.store.lineage_query import RowContext, row_for
+from rltune.store.lock import take_driver_lock
 from rltune.types import RowStatus
 
+ROOT = Path(__file__).parents[2]
 CONFOUNDED = SWEEP.replace("  loss.entropy_coeff: 0.0\n", "")
 CRASH = TrialFailure(RowStatus.CRASH, "RuntimeError: out of memory (rltune/x.py:3)", "", 7, 1)
 
@@ -84,8 +88,41 @@ def test_plan_text(rltune, tmp_path):
 
 def test_status_finds_the_newest_run(rltune, tmp_path):
     writer = finished_sweep(tmp_path)
-    assert rltune("status").out.splitlines()[:2] == ["kl: 6 done", f"  runs/{writer.run.path.name}"]
+    first, second = rltune("status").out.splitlines()[:2]
+    assert first == "kl: 6 done"
+    assert re.fullmatch(rf"  runs/{writer.run.path.name}, [\d.]+ kB", second)
     assert json.loads(rltune("status", "--json").out)["trials"][0]["status"] == "done"
+
+
+def test_clean_says_first_and_then_does(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    torn = writer.run.trial_dirs()[0].checkpoints / "torn-step-000004"
+    torn.mkdir(parents=True)
+    shown = rltune("clean", "--dry-run")
+    assert "a checkpoint that cannot be read" in shown.out
+    assert "1 item, 0 B would go" in shown.out
+    assert torn.is_dir()
+    assert "1 item, 0 B deleted" in rltune("clean").out
+    assert not torn.exists()
+    assert json.loads(rltune("clean", "--json").out)["spares"] == []
+
+
+def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    with take_driver_lock(writer.run.lock, argv=["rltune"]):
+        refused = rltune("clean", "--dry-run")
+    assert refused.code == 2
+    assert "already driven by process" in refused.err
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "sweep"])
+def test_code_of_ones_own_is_listed_and_can_be_refused(rltune, command):
+    file = str(ROOT / "examples" / "my_advantage.yaml")
+    refused = rltune(command, file, "--no-custom-code")
+    assert refused.code == 2
+    assert "'examples.my_advantage:rank' is code of one's own" in refused.err
+    if command == "check":
+        assert "advantage.estimator: examples.my_advantage:rank" in rltune(command, file).out
 
 
 def test_status_of_a_failed_trial_is_code_1(rltune, tmp_path):

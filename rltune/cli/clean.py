@@ -1,0 +1,76 @@
+"""`rltune clean`: free the disk of what nobody needs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.console import emit_json, show
+from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rltune.store.cleaning import Spare
+    from rltune.store.rundir import RunDir
+
+
+def clean(
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")
+    ] = False,
+    best_only: Annotated[
+        bool,
+        typer.Option(
+            "--best-only",
+            help="Of a finished trial, keep the chosen checkpoint only, not its last.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete what no result needs: spare checkpoints, Ray Tune's records, half-written files.
+
+    Every record stays, and so does what an unfinished trial goes on from. A folder that a driver
+    works in is refused.
+    """
+    from rltune.report.folder import find_run
+    from rltune.store.cleaning import remove, spares
+    from rltune.store.lock import take_driver_lock
+
+    run = find_run(folder, runs_dir)
+    with take_driver_lock(run.lock, argv=tuple(sys.argv)):
+        found = spares(run, best_only=best_only)
+        if not dry_run:
+            remove(found)
+    if as_json:
+        emit_json({"deleted": not dry_run, "spares": list(found), "run": str(run.path)})
+    else:
+        _say(run, found, dry_run=dry_run)
+
+
+def _say(run: "RunDir", found: "tuple[Spare, ...]", *, dry_run: bool) -> None:
+    from rich.console import Group
+
+    from rltune.report.render import grid, line, plural, size, verbatim
+    from rltune.store.cleaning import size_of
+
+    reasons: dict[str, list[Spare]] = {}
+    for spare in found:
+        reasons.setdefault(spare.why, []).append(spare)
+    table = grid(("size", "", "what"), right=(0, 1), gap=2)
+    for why, group in sorted(reasons.items()):
+        table.add_row(size(sum(spare.size for spare in group)), f"{len(group)} x", why)
+    total = size(sum(spare.size for spare in found))
+    verb = "would go" if dry_run else "deleted"
+    names = (verbatim(f"  {spare.path.relative_to(run.path)}") for spare in found)
+    left = f"{size(size_of(run.path))} {'are there now' if dry_run else 'are left'}"
+    lines: list[RenderableType] = [table, *names] if found else []
+    show(
+        Group(
+            *lines,
+            line(f"{plural(len(found), 'item')}, {total} {verb}; {left} in {Path(run.path).name}."),
+        )
+    )

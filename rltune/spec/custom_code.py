@@ -1,0 +1,53 @@
+"""The code of one's own that a config runs: its import paths, and the refusal of all of them.
+
+A sweep file from somebody else may name any function that can be imported, and running the sweep,
+or checking it, imports and calls it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rltune.errors import Problem, SpecError
+from rltune.spec.load import LoadedSweep
+
+
+def import_paths(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key of a resolved config that holds an import path, with the path.
+
+    Args:
+        config: The plain config, as in `config.yaml`.
+
+    """
+    if config["env"]["kind"] == "custom":
+        yield "env.factory", config["env"]["factory"]
+    for i, term in enumerate((config["reward"] or {}).get("terms", ())):
+        if ":" in term["score"]:
+            yield f"reward.terms.{i}.score", term["score"]
+    if config["advantage"]["kind"] == "custom":
+        yield "advantage.estimator", config["advantage"]["estimator"]
+
+
+def custom_code(loaded: LoadedSweep) -> tuple[tuple[str, str], ...]:
+    """Return every (key, import path) of any condition, each once."""
+    found = (pair for condition in loaded.conditions for pair in import_paths(condition.config))
+    return tuple(dict.fromkeys(found))
+
+
+def refuse_custom_code(loaded: LoadedSweep) -> None:
+    """Refuse a sweep that runs code of one's own. Nothing was imported yet.
+
+    Raises:
+        SpecError: Names every import path.
+
+    """
+    if found := custom_code(loaded):
+        raise SpecError(
+            [
+                Problem(
+                    f"{loaded.path}: {key}",
+                    f"{path!r} is code of one's own, which --no-custom-code refuses.",
+                    action="Read that code, then run without --no-custom-code.",
+                )
+                for key, path in found
+            ]
+        )

@@ -1,0 +1,99 @@
+"""What a run folder can lose without losing a result, and how large it is."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rltune.store.rundir import RunDir, TrialDir
+
+_STOP = "STOP"
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Something that may go.
+
+    Attributes:
+        path: A file or a folder.
+        size: Bytes on disk.
+        why: Why nobody needs it.
+
+    """
+
+    path: Path
+    size: int
+    why: str
+
+
+def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
+    """Return what may go from a run folder that nobody drives, in order of path.
+
+    Kept are every record, each launch's (then empty) folder, the newest checkpoints of a trial that
+    is not finished, and of a finished one the checkpoint that the gate chose and its newest.
+
+    Args:
+        run: The run folder.
+        best_only: Of a finished trial, keep the chosen checkpoint only. The trial can be tested,
+            rerun and continued as before; it cannot be extended from its last step.
+
+    """
+    found = [*_of_ray(run), *_half_written(run)]
+    for trial in run.trial_dirs():
+        found += _checkpoints(trial, best_only=best_only)
+    return tuple(sorted(found, key=lambda spare: spare.path))
+
+
+def remove(found: tuple[Spare, ...]) -> None:
+    """Delete them; what is already gone is no error."""
+    for spare in found:
+        if spare.path.is_dir() and not spare.path.is_symlink():
+            shutil.rmtree(spare.path, ignore_errors=True)
+        else:
+            spare.path.unlink(missing_ok=True)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes on disk of a file, or of everything below a folder; links count nothing."""
+    if path.is_symlink():
+        return 0
+    if path.is_dir():
+        return sum(size_of(inner) for inner in path.iterdir())
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:  # a live sweep replaces files
+        return 0
+
+
+def _of_ray(run: RunDir) -> Iterator[Spare]:
+    for launch in sorted(run.tune.iterdir()) if run.tune.is_dir() else ():
+        inside = sorted(launch.iterdir()) if launch.is_dir() else ()
+        for path in inside:
+            if path.name != _STOP:
+                yield _spare(path, "Ray Tune's record of an ended launch, which nothing reads")
+
+
+def _half_written(run: RunDir) -> Iterator[Spare]:
+    for path in sorted(run.path.rglob(".*")):
+        if path.name.endswith((".tmp", ".part")):
+            yield _spare(path, "left by a process that was killed while it wrote")
+
+
+def _checkpoints(trial: TrialDir, *, best_only: bool) -> Iterator[Spare]:
+    for path in sorted(trial.checkpoints.glob("torn-step-*")):
+        yield _spare(path, "a checkpoint that cannot be read")
+    if not trial.done.exists():
+        return
+    links = [trial.best_heldout] if best_only else [trial.best_heldout, trial.latest]
+    kept = {link.resolve() for link in links}
+    if not trial.best_heldout.exists():
+        return
+    for path in sorted(trial.checkpoints.glob("step-*")):
+        if path.resolve() not in kept:
+            yield _spare(path, "a checkpoint of a finished trial that is not the chosen one")
+    if trial.latest.is_symlink() and trial.latest.resolve() not in kept:
+        yield _spare(trial.latest, "the name of a checkpoint that goes, too")
+
+
+def _spare(path: Path, why: str) -> Spare:
+    return Spare(path, size_of(path), why)

@@ -1,0 +1,77 @@
+import os
+
+import pytest
+
+from rltune.store.cleaning import remove, size_of, spares
+from rltune.store.files import link_atomic
+from rltune.store.rundir import RunDir
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished trial with four checkpoints, an unfinished one with two, and rubbish."""
+    run = RunDir(tmp_path / "run").create()
+    for name, steps in (("done", (0, 2, 4, 6)), ("open", (0, 2))):
+        trial = run.trial(name).create()
+        trial.metrics.write_text('{"step": 0}\n')
+        for step in steps:
+            trial.checkpoint(step).mkdir(parents=True)
+            (trial.checkpoint(step) / "policy.safetensors").write_bytes(b"x" * 10_000)
+        link_atomic(trial.latest, trial.checkpoint(steps[-1]).name)
+        link_atomic(trial.best_heldout, trial.checkpoint(2).name)
+    run.trial("done").done.write_text("{}")
+    (run.trial("open").checkpoints / "torn-step-000004").mkdir()
+    (run.trial("open").checkpoints / ".step-000006.part").mkdir()
+    (run.path / ".plan.json.77-ab.tmp").write_text("{")
+    (run.tune / "launch-0001" / "experiment").mkdir(parents=True)
+    (run.tune / "launch-0001" / "STOP").touch()
+    return run
+
+
+def names(run, **options):
+    return [str(spare.path.relative_to(run.path)) for spare in spares(run, **options)]
+
+
+RUBBISH = [
+    ".plan.json.77-ab.tmp",
+    "trials/open/checkpoints/.step-000006.part",
+    "trials/open/checkpoints/torn-step-000004",
+    "tune/launch-0001/experiment",
+]
+
+
+def test_what_nobody_needs_may_go(run):
+    old = [f"trials/done/checkpoints/step-00000{step}" for step in (0, 4)]
+    assert names(run) == sorted([*RUBBISH, *old])
+
+
+def test_best_only_keeps_the_chosen_checkpoint_of_a_finished_trial(run):
+    old = [f"trials/done/checkpoints/step-00000{step}" for step in (0, 4, 6)]
+    assert names(run, best_only=True) == sorted([*RUBBISH, *old, "trials/done/checkpoints/latest"])
+
+
+def test_without_a_chosen_checkpoint_all_stay(run):
+    run.trial("done").best_heldout.unlink()
+    assert names(run, best_only=True) == sorted(RUBBISH)
+
+
+def test_nothing_else_is_removed_and_a_second_time_there_is_nothing(run):
+    before = set(run.path.rglob("*"))
+    found = spares(run)
+    remove(found)
+    remove(found)
+    gone = before - set(run.path.rglob("*"))
+    assert all(any(path.is_relative_to(spare.path) for spare in found) for path in gone)
+    assert spares(run) == ()
+    assert run.trial("done").best_heldout.is_dir()
+    assert run.trial("open").latest.is_dir()
+    assert (run.tune / "launch-0001" / "STOP").exists()  # launches are counted by their folders
+
+
+def test_the_size_is_that_on_disk_and_links_count_nothing(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"x" * 5000)
+    os.symlink(tmp_path / "a", tmp_path / "link")
+    os.symlink(tmp_path / "nowhere", tmp_path / "broken")
+    assert size_of(tmp_path) == (tmp_path / "a" / "file").stat().st_blocks * 512 >= 5000
+    assert size_of(tmp_path / "gone") == 0
