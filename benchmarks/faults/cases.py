@@ -44,7 +44,7 @@ class Skipped(Exception):
     """This machine cannot make the fault."""
 
 
-def _interrupt(lab: Lab) -> Ended:
+def interrupt(lab: Lab) -> Ended:
     """Stop the sweep cleanly while its second trial trains."""
     process = lab.launch()
     lab.wait(process, lab.second_trains)
@@ -249,7 +249,7 @@ def _mount(options: str, path: Path) -> None:
 
 def _torn(damage: Callable[[Path], None]) -> Callable[[Lab], Finding]:
     def fault(lab: Lab) -> Finding:
-        _interrupt(lab)
+        interrupt(lab)
         before = steps_of(lab.trials[1])
         damage(max(lab.trials[1].checkpoints.glob("step-*")) / "policy.safetensors")
         again = lab.sweep_on()
@@ -266,11 +266,11 @@ def _torn(damage: Callable[[Path], None]) -> Callable[[Lab], Finding]:
     return fault
 
 
-def _half(path: Path) -> None:
+def half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def _flip(path: Path) -> None:
+def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1000] ^= 0x40
     path.write_bytes(data)
@@ -279,7 +279,7 @@ def _flip(path: Path) -> None:
 def corrupt_marker(lab: Lab) -> Finding:
     """The DONE marker of a finished trial is half a file."""
     lab.sweep_on()
-    _half(lab.trials[0].done)
+    half(lab.trials[0].done)
     status = lab.do("status", str(lab.run.path))
     again = lab.sweep_on()
     return Finding(
@@ -295,10 +295,10 @@ def corrupt_marker(lab: Lab) -> Finding:
 
 def corrupt_config(lab: Lab) -> Finding:
     """config.yaml and trial.json of an unfinished trial are half files."""
-    _interrupt(lab)
+    interrupt(lab)
     before = steps_of(lab.trials[1])
     for path in (lab.trials[1].config, lab.trials[1].spec, lab.trials[1].provenance):
-        _half(path)
+        half(path)
     again = lab.sweep_on()
     return Finding(
         "written again from the sweep file",
@@ -309,7 +309,7 @@ def corrupt_config(lab: Lab) -> Finding:
 
 def torn_table(lab: Lab) -> Finding:
     """Lineage, ledger and metrics end in half a line; a foreign line stands in the table."""
-    _interrupt(lab)
+    interrupt(lab)
     before = steps_of(lab.trials[1])
     with lab.run.results.open("a") as file:
         file.write("a foreign line\nhalf a li")
@@ -331,7 +331,7 @@ def torn_table(lab: Lab) -> Finding:
 
 def corrupt_ray_state(lab: Lab) -> Finding:
     """Ray Tune's experiment state is garbage."""
-    _interrupt(lab)
+    interrupt(lab)
     before = steps_of(lab.trials[1])
     for path in [path for path in lab.run.tune.rglob("*") if path.is_file()]:
         if path.name != "STOP":
@@ -422,7 +422,7 @@ def changed_code(lab: Lab) -> Finding:
         shutil.copytree(source, code / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "configs", code / "configs")
     lab.environment["PYTHONPATH"] = str(code)
-    _interrupt(lab)
+    interrupt(lab)
     before = steps_of(lab.trials[1])
     with (code / "rltune" / "gate.py").open("a") as file:
         file.write("\n# edited\n")
@@ -445,8 +445,8 @@ CASES: dict[str, tuple[Callable[[Lab], Finding], Mapping[str, object]]] = {
     "out of memory": (out_of_memory, {}),
     "disk full": (disk_full, {}),
     "read-only folder": (read_only, {}),
-    "half-written checkpoint": (_torn(_half), {}),
-    "one bit of a checkpoint flipped": (_torn(_flip), {}),
+    "half-written checkpoint": (_torn(half), {}),
+    "one bit of a checkpoint flipped": (_torn(flip), {}),
     "half-written DONE marker": (corrupt_marker, {}),
     "half-written config": (corrupt_config, {}),
     "torn lineage, ledger and metrics": (torn_table, {}),
