@@ -12,8 +12,8 @@ from rltune.spec.violations import Violation, refuse
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
 _ADDRESS_ACTION = (
-    "Give http(s)://host, a port and a path where needed, such as http://127.0.0.1:8801/v1; the key "
-    "belongs into the environment variable that attribution.llm.api_key_env names."
+    "Give http(s)://host, a port and a path where needed, such as http://127.0.0.1:8801/v1. The "
+    "key goes into the environment variable that attribution.llm.api_key_env names."
 )
 _VARIABLE_ACTION = (
     "Give the name, in capitals, digits and underscores, such as OPENAI_API_KEY, and put the key "
