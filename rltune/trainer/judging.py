@@ -73,7 +73,7 @@ class TrialJudge:
         self._spent: Spent = spent_in(records)
         self._logged: dict[int, list[Mapping[str, Json]]] = {}
         for record in records:
-            self._logged.setdefault(record["step"], []).append(record)
+            self._logged.setdefault(record.get("step", 0), []).append(record)
         self._judge.require_ready()
 
     def ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
