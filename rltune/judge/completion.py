@@ -103,40 +103,38 @@ async def complete(
         CallError: There is none.
 
     """
-    import httpx
-    import openai
-
     try:
         # The library bounds the gap between two parts of an answer, and this bounds the whole.
         async with asyncio.timeout(timeout_s):
             answer = await client.chat.completions.with_raw_response.create(
                 model=model, messages=messages, temperature=temperature, max_tokens=max_tokens
             )
-    except TimeoutError:
-        raise _timeout(timeout_s, is_sent=True) from None
-    except openai.APITimeoutError as error:
-        is_sent = not isinstance(error.__cause__, httpx.ConnectTimeout | httpx.PoolTimeout)
-        raise _timeout(timeout_s, is_sent=is_sent) from None
-    except openai.APIStatusError as error:
-        raise _status_error(
-            error.status_code, error.response.content, error.response.headers.get("retry-after")
-        ) from None
-    except openai.APIConnectionError as error:
-        cause = error.__cause__ or error
-        if not isinstance(cause, httpx.HTTPError | openai.APIConnectionError):
-            raise _unsendable(cause) from None
-        is_sent = not isinstance(cause, httpx.ConnectError)
-        detail = f"{type(cause).__name__}: {cause}"
-        raise CallError("connection", detail, is_free=not is_sent, is_sent=is_sent) from None
-    except Exception as error:  # a text or an address that cannot be written down
-        raise _unsendable(error) from None
+    except Exception as error:  # the library's kinds, and what it meets where it writes a request
+        raise _call_error(error, timeout_s=timeout_s) from None
     return _read(answer.content)
 
 
-def _timeout(timeout_s: float, *, is_sent: bool) -> CallError:
-    what = "no whole answer" if is_sent else "no connection"
-    detail = f"{what} within {timeout_s if is_sent else timeout_s / 2:g} s"
-    return CallError("timeout", detail, is_free=not is_sent, is_sent=is_sent)
+def _call_error(error: Exception, *, timeout_s: float) -> CallError:
+    """Say what an exception of the client library means."""
+    import httpx
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        response = error.response
+        return _status_error(
+            error.status_code, response.content, response.headers.get("retry-after")
+        )
+    cause = error.__cause__ or error
+    if isinstance(error, TimeoutError | openai.APITimeoutError):
+        if isinstance(cause, httpx.ConnectTimeout | httpx.PoolTimeout):
+            detail = f"no connection within {timeout_s / 2:g} s"
+            return CallError("timeout", detail, is_free=True, is_sent=False)
+        return CallError("timeout", f"no whole answer within {timeout_s:g} s")
+    if isinstance(cause, httpx.HTTPError | openai.APIConnectionError):
+        is_lost = isinstance(cause, httpx.ConnectError)  # nothing was sent
+        detail = f"{type(cause).__name__}: {cause}"
+        return CallError("connection", detail, is_free=is_lost, is_sent=not is_lost)
+    return _unsendable(cause)
 
 
 def _unsendable(error: BaseException) -> CallError:
