@@ -18,7 +18,8 @@ class Spent:
     """What a trial has spent on its judge; the log of its calls tells it.
 
     Attributes:
-        calls: Requests that were sent, failed ones and further tries included.
+        calls: Requests that reached the service, further tries and those that it answered with an
+            error included: it may count them, and may bill them. One that found nobody is none.
         tokens: Tokens of prompts and replies. A call that was cut off, or did not say what it
             cost, counts with the most that it could have cost.
 
@@ -35,10 +36,15 @@ class Spent:
 def spent_in(records: Iterable[Mapping[str, Json]]) -> Spent:
     """Return what the calls of a log of `LlmJudge` cost, one record per call.
 
-    A trial that was killed has spent more than its checkpoint knows; its log knows all.
+    A trial that was killed has spent more than its checkpoint knows; its log knows all but the
+    calls that were under way.
     """
-    tokens = [record["tokens"] for record in records]
-    return Spent(len(tokens), sum(count for count in tokens if isinstance(count, int)))
+    costs = [(record.get("calls", 1), record.get("tokens", 0)) for record in records]
+    return Spent(sum(_count(calls) for calls, _ in costs), sum(_count(n) for _, n in costs))
+
+
+def _count(value: Json) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def most_tokens(texts: Iterable[str], *, max_reply_tokens: int) -> int:
@@ -76,13 +82,14 @@ class Meter:
 
         """
         while True:
-            if self.spent.calls + len(self._reserved) >= self._max_calls:
+            has_call = self.spent.calls + len(self._reserved) < self._max_calls
+            if has_call and self.spent.tokens + sum(self._reserved) + tokens <= self._max_tokens:
+                self._reserved.append(tokens)
+                return
+            if not has_call and self.spent.calls >= self._max_calls:
                 raise BudgetExhaustedError(
                     f"{self._max_calls} calls are spent; raise attribution.llm.max_calls"
                 )
-            if self.spent.tokens + sum(self._reserved) + tokens <= self._max_tokens:
-                self._reserved.append(tokens)
-                return
             if not self._reserved:
                 raise BudgetExhaustedError(
                     f"{self.spent.tokens} tokens are spent and the next call may take {tokens} "
@@ -90,9 +97,9 @@ class Meter:
                 )
             await self._changed.wait()
 
-    def settle(self, reserved: int, *, tokens: int) -> None:
-        """Count a call that was reserved, and give back what it did not use."""
+    def settle(self, reserved: int, *, calls: int, tokens: int) -> None:
+        """Count a call that was reserved, 0 if it reached nobody; give back what it did not use."""
         self._reserved.remove(reserved)
-        self.spent = self.spent.plus(calls=1, tokens=tokens)
+        self.spent = self.spent.plus(calls=calls, tokens=tokens)
         self._changed.set()
         self._changed = asyncio.Event()

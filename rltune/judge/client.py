@@ -3,16 +3,18 @@
 import asyncio
 import importlib.util
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rltune.errors import InputError, Problem
 from rltune.judge.budget import Meter, Spent
 from rltune.judge.prompt import JudgeRequest
+from rltune.judge.replay import Replay
 from rltune.judge.session import Log, Session
 from rltune.judge.settings import JudgeSettings
 from rltune.judge.verdicts import Verdict, VerdictStatus, verdict_rates
+from rltune.types import Json
 
 _SECTION = "attribution.llm"
 
@@ -62,6 +64,7 @@ class LlmJudge(JudgeSettings):
         *,
         spent: Spent | None = None,
         log: Log | None = None,
+        logged: Iterable[Mapping[str, Json]] = (),
     ) -> JudgeResult:
         """Return a verdict for each trajectory; equal requests are asked once.
 
@@ -70,10 +73,13 @@ class LlmJudge(JudgeSettings):
 
         Args:
             requests: The trajectories. One without turns is judged without a call.
-            spent: What the trial has spent before; None is nothing.
+            spent: What the trial has spent before, `logged` included; None is nothing.
             log: Takes one record per call, as JSON values: `request` (index of the first equal
                 one), `ask` (0, or 1 for the second request after an unreadable reply), `try` (from
-                1), `outcome`, `latency_s`, `tokens`, `reply` and `detail`.
+                1), `digest` (of what was asked), `outcome`, `latency_s`, `calls` (0 if it reached
+                nobody), `tokens`, `is_cut`, `reply` and `detail`.
+            logged: Records of an earlier attempt to judge the same: a reply in them is used
+                without a call, and counts in the metrics with what it cost then.
 
         Raises:
             InputError: As in `require_ready`.
@@ -82,17 +88,21 @@ class LlmJudge(JudgeSettings):
         before = spent or Spent()
         if not any(request.turns for request in requests):
             judged = Verdict(VerdictStatus.JUDGED, ())
-            return _result((judged,) * len(requests), before, before, [])
+            return _result((judged,) * len(requests), before, Spent(), [])
         self.require_ready()
-        return _run(self._judge(requests, before, log))
+        return _run(self._judge(requests, before, log, Replay(logged)))
 
     async def _judge(
-        self, requests: Sequence[JudgeRequest], before: Spent, log: Log | None
+        self, requests: Sequence[JudgeRequest], before: Spent, log: Log | None, replay: Replay
     ) -> JudgeResult:
         meter = Meter(before, max_calls=self.max_calls, max_tokens=self.max_tokens)
-        session = Session(self, meter, key=self._key(), log=log)
+        session = Session(self, meter, key=self._key(), log=log, replay=replay)
         verdicts = await session.judge_all(requests)
-        return _result(verdicts, before, meter.spent, session.latencies_s)
+        cost = Spent(
+            meter.spent.calls - before.calls + replay.spent.calls,
+            meter.spent.tokens - before.tokens + replay.spent.tokens,
+        )
+        return _result(verdicts, meter.spent, cost, session.latencies_s)
 
     def _key(self) -> str:
         """Return the key.
@@ -115,13 +125,13 @@ class LlmJudge(JudgeSettings):
 
 
 def _result(
-    verdicts: tuple[Verdict, ...], before: Spent, after: Spent, latencies_s: Sequence[float]
+    verdicts: tuple[Verdict, ...], spent: Spent, cost: Spent, latencies_s: Sequence[float]
 ) -> JudgeResult:
     metrics = verdict_rates(verdicts)
-    metrics["adca/judge_calls"] = float(after.calls - before.calls)
-    metrics["adca/judge_tokens"] = float(after.tokens - before.tokens)
+    metrics["adca/judge_calls"] = float(cost.calls)
+    metrics["adca/judge_tokens"] = float(cost.tokens)
     metrics["timing_s/judge_call"] = sum(latencies_s) / max(1, len(latencies_s))
-    return JudgeResult(verdicts, after, metrics)
+    return JudgeResult(verdicts, spent, metrics)
 
 
 def _run(coroutine: Coroutine[None, None, JudgeResult]) -> JudgeResult:

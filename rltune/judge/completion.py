@@ -37,6 +37,7 @@ class CallError(Exception):
         may_pass: Another try may succeed.
         wait_s: Seconds that the service asks to wait.
         is_free: It cost no tokens: the service was not reached, or said no.
+        is_sent: The service was reached, as far as is known.
         status: HTTP status, 0 without an answer.
 
     """
@@ -49,14 +50,34 @@ class CallError(Exception):
         may_pass: bool = True,
         wait_s: float = 0.0,
         is_free: bool = False,
+        is_sent: bool = True,
         status: int = 0,
     ) -> None:
         self.outcome = outcome
         self.may_pass = may_pass
         self.wait_s = wait_s
         self.is_free = is_free
+        self.is_sent = is_sent
         self.status = status
         super().__init__(detail)
+
+
+def open_client(*, base_url: str, key: str, timeout_s: float) -> "AsyncOpenAI":
+    """Return a client that makes one try, and takes half of its time at most to connect.
+
+    Raises:
+        CallError: None can be made for this address.
+
+    """
+    import httpx
+    from openai import AsyncOpenAI
+
+    # A service that lets nobody in is known as one before the whole time is over.
+    timeout = httpx.Timeout(timeout_s, connect=timeout_s / 2)
+    try:
+        return AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout, max_retries=0)
+    except Exception as error:  # the library's kinds; an address that passed our own checks
+        raise _unsendable(error) from None
 
 
 async def complete(
@@ -82,27 +103,43 @@ async def complete(
         CallError: There is none.
 
     """
-    import httpx
-    import openai
-
     try:
         # The library bounds the gap between two parts of an answer, and this bounds the whole.
         async with asyncio.timeout(timeout_s):
             answer = await client.chat.completions.with_raw_response.create(
                 model=model, messages=messages, temperature=temperature, max_tokens=max_tokens
             )
-    except (TimeoutError, openai.APITimeoutError):
-        raise CallError("timeout", f"no whole answer within {timeout_s:g} s") from None
-    except openai.APIStatusError as error:
-        raise _status_error(
-            error.status_code, error.response.content, error.response.headers.get("retry-after")
-        ) from None
-    except openai.APIConnectionError as error:
-        cause = error.__cause__ or error
-        detail = f"{type(cause).__name__}: {cause}"
-        is_free = isinstance(cause, httpx.ConnectError)  # nothing was sent
-        raise CallError("connection", detail, is_free=is_free) from None
+    except Exception as error:  # the library's kinds, and what it meets where it writes a request
+        raise _call_error(error, timeout_s=timeout_s) from None
     return _read(answer.content)
+
+
+def _call_error(error: Exception, *, timeout_s: float) -> CallError:
+    """Say what an exception of the client library means."""
+    import httpx
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        response = error.response
+        return _status_error(
+            error.status_code, response.content, response.headers.get("retry-after")
+        )
+    cause = error.__cause__ or error
+    if isinstance(error, TimeoutError | openai.APITimeoutError):
+        if isinstance(cause, httpx.ConnectTimeout | httpx.PoolTimeout):
+            detail = f"no connection within {timeout_s / 2:g} s"
+            return CallError("timeout", detail, is_free=True, is_sent=False)
+        return CallError("timeout", f"no whole answer within {timeout_s:g} s")
+    if isinstance(cause, httpx.HTTPError | openai.APIConnectionError):
+        is_lost = isinstance(cause, httpx.ConnectError)  # nothing was sent
+        detail = f"{type(cause).__name__}: {cause}"
+        return CallError("connection", detail, is_free=is_lost, is_sent=not is_lost)
+    return _unsendable(cause)
+
+
+def _unsendable(error: BaseException) -> CallError:
+    detail = f"{type(error).__name__}: {error}"
+    return CallError("unsendable", detail, may_pass=False, is_free=True, is_sent=False)
 
 
 def _status_error(status: int, content: bytes, retry_after: str | None) -> CallError:

@@ -75,8 +75,13 @@ def first_messages(request: JudgeRequest, *, max_chars: int) -> list[Message]:
     }
     return [
         {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
+        {"role": "user", "content": encodable(json.dumps(shown, ensure_ascii=False))},
     ]
+
+
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can hold: a lone half of a surrogate pair becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def ask_again(messages: list[Message], reply: str, *, problem: str, n_steps: int) -> list[Message]:

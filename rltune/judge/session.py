@@ -4,12 +4,13 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rltune.judge.budget import BudgetExhaustedError, Meter, most_tokens
-from rltune.judge.completion import CallError, Reply, complete
-from rltune.judge.prompt import JudgeRequest, Message, ask_again, first_messages
+from rltune.judge.completion import CallError, Reply, complete, open_client
+from rltune.judge.prompt import JudgeRequest, Message, ask_again, encodable, first_messages
+from rltune.judge.replay import REPLY, Replay, call_digest
 from rltune.judge.settings import JudgeSettings
 from rltune.judge.verdicts import Verdict, VerdictError, VerdictStatus, parse_verdicts
 from rltune.maths.streams import stream_seed
@@ -23,6 +24,7 @@ Log = Callable[[dict[str, Json]], None]
 _SHOWN = 300  # characters of a detail
 _SECRET = 8  # a shorter key is a placeholder; to strike it out would garble the log
 _REFUSES_ALL = (401, 403, 404)  # the key or the model: every other request would fail alike
+_UNJUDGED = {"refused": VerdictStatus.REFUSED, "unsendable": VerdictStatus.UNSENDABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,19 @@ class _Where:
 
     request: int
     ask: int
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What became of one call, as the log tells it."""
+
+    outcome: str
+    calls: int
+    tokens: int
+    reply: str = ""
+    is_cut: bool = False
+    detail: str = ""
 
 
 class Session:
@@ -41,58 +56,81 @@ class Session:
         meter: Counts calls and tokens against the limits of the trial.
         key: The key of the service.
         log: Takes one record per call.
+        replay: Replies that are known already; none of them costs a call.
 
     """
 
-    def __init__(self, settings: JudgeSettings, meter: Meter, *, key: str, log: Log | None) -> None:
+    def __init__(
+        self, settings: JudgeSettings, meter: Meter, *, key: str, log: Log | None, replay: Replay
+    ) -> None:
         self._settings = settings
         self._meter = meter
         self._key = key
         self._log = log
+        self._replay = replay
         self._slots = asyncio.Semaphore(settings.max_concurrency)
         self._refusal = ""
         self.latencies_s: list[float] = []
 
     async def judge_all(self, requests: Sequence[JudgeRequest]) -> tuple[Verdict, ...]:
-        """Return one verdict per request, in their order; equal requests are asked once."""
-        from openai import AsyncOpenAI
+        """Return one verdict per request, in their order; equal ones are asked once.
 
-        first = {request: requests.index(request) for request in dict.fromkeys(requests)}
+        Equal is what the judge is shown: of two long texts the same part may be left.
+        """
+        messages = [first_messages(one, max_chars=self._settings.max_chars) for one in requests]
+        first: dict[str, int] = {}
+        firsts = [first.setdefault(own[-1]["content"], i) for i, own in enumerate(messages)]
         deadline = asyncio.get_running_loop().time() + self._settings.deadline_s
-        async with AsyncOpenAI(
-            api_key=self._key,
-            base_url=self._settings.base_url,
-            timeout=self._settings.timeout_s,
-            max_retries=0,
-        ) as client:
-            verdicts = await asyncio.gather(
-                *(self._judge(client, index, request, deadline) for request, index in first.items())
+        settings = self._settings
+        try:
+            opened = open_client(
+                base_url=settings.base_url, key=self._key, timeout_s=settings.timeout_s
             )
-        found = dict(zip(first, verdicts, strict=True))
-        return tuple(found[request] for request in requests)
+        except CallError as error:
+            return (self._unjudged(error),) * len(requests)
+        async with opened as client:
+            verdicts = await asyncio.gather(
+                *(
+                    self._judge(client, i, len(requests[i].turns), messages[i], deadline)
+                    for i in first.values()
+                )
+            )
+        found = dict(zip(first.values(), verdicts, strict=True))
+        return tuple(found[i] for i in firsts)
 
     async def _judge(
-        self, client: "AsyncOpenAI", index: int, request: JudgeRequest, deadline: float
+        self,
+        client: "AsyncOpenAI",
+        index: int,
+        n_steps: int,
+        messages: list[Message],
+        deadline: float,
     ) -> Verdict:
         """Judge one trajectory; every way to fail is a status."""
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._ask_twice(client, index, request)
+                return await self._ask_twice(client, index, n_steps, messages)
         except TimeoutError:
             detail = f"not judged within {self._settings.deadline_s:g} s"
             return Verdict(VerdictStatus.DEADLINE, detail=detail)
         except BudgetExhaustedError as error:
             return Verdict(VerdictStatus.BUDGET, detail=str(error))
         except CallError as error:
-            status = VerdictStatus.NO_ANSWER if error.may_pass else VerdictStatus.REFUSED
-            return Verdict(status, detail=self._line(str(error)))
+            return self._unjudged(error)
 
-    async def _ask_twice(self, client: "AsyncOpenAI", index: int, request: JudgeRequest) -> Verdict:
+    def _unjudged(self, error: CallError) -> Verdict:
+        """Return what a call without a reply leaves of a trajectory's judging."""
+        status = VerdictStatus.NO_ANSWER
+        if not error.may_pass:
+            status = _UNJUDGED.get(error.outcome, VerdictStatus.REJECTED)
+        return Verdict(status, detail=self._line(str(error)))
+
+    async def _ask_twice(
+        self, client: "AsyncOpenAI", index: int, n_steps: int, messages: list[Message]
+    ) -> Verdict:
         """Ask, and once more after a reply that cannot be read."""
-        n_steps = len(request.turns)
         if not n_steps:
             return Verdict(VerdictStatus.JUDGED, ())
-        messages = first_messages(request, max_chars=self._settings.max_chars)
         problem = ""
         for ask in (0, 1):
             reply = await self._ask(client, _Where(index, ask), messages)
@@ -105,7 +143,20 @@ class Session:
         return Verdict(VerdictStatus.PARSE_FAILURE, detail=self._line(problem))
 
     async def _ask(self, client: "AsyncOpenAI", where: _Where, messages: list[Message]) -> Reply:
-        """Return a reply, after as many tries as it takes; no slot is held between two."""
+        """Return a reply, after as many tries as it takes; no slot is held between two.
+
+        A reply that the log of an earlier attempt has is taken from there.
+        """
+        settings = self._settings
+        digest = call_digest(
+            messages,
+            model=settings.model,
+            temperature=settings.temperature,
+            max_tokens=settings.max_reply_tokens,
+        )
+        if (known := self._replay.take(digest)) is not None:
+            return known
+        where = replace(where, digest=digest)
         tries = self._settings.max_retries + 1
         for number in range(1, tries + 1):
             try:
@@ -129,31 +180,43 @@ class Session:
             texts = [message["content"] for message in messages]
             most = most_tokens(texts, max_reply_tokens=self._settings.max_reply_tokens)
             await self._meter.reserve(most)
-            outcome, detail, text, tokens = "cut_off", "", "", most
+            entry = _Entry(outcome="cut_off", calls=1, tokens=most)
             start = time.monotonic()
             try:
-                reply = await complete(
-                    client,
-                    messages,
-                    model=self._settings.model,
-                    temperature=self._settings.temperature,
-                    max_tokens=self._settings.max_reply_tokens,
-                    timeout_s=self._settings.timeout_s,
-                )
-                outcome, text = "reply", reply.text
+                reply = await self._send(client, messages)
                 tokens = most if reply.tokens is None else reply.tokens
+                entry = _Entry(REPLY, 1, tokens, reply=reply.text, is_cut=reply.is_cut)
                 return reply
             except CallError as error:
-                outcome, detail = error.outcome, str(error)
+                is_refusal = error.status in _REFUSES_ALL
+                detail = self._line(str(error))
                 tokens = 0 if error.is_free else most
-                if error.status in _REFUSES_ALL:
+                entry = _Entry(error.outcome, int(error.is_sent), tokens, detail=detail)
+                if is_refusal:
                     self._refusal = detail
+                    raise CallError("refused", detail, may_pass=False) from None
                 raise
             finally:
                 latency_s = time.monotonic() - start
-                self._meter.settle(most, tokens=tokens)
+                self._meter.settle(most, calls=entry.calls, tokens=entry.tokens)
                 self.latencies_s.append(latency_s)
-                self._record(where, number, outcome, latency_s, tokens, text, detail)
+                self._record(where, number, latency_s, entry)
+
+    async def _send(self, client: "AsyncOpenAI", messages: list[Message]) -> Reply:
+        """Return the reply to one request, in a form that can be logged and sent back.
+
+        What is logged is what is used, or a replay of the log would differ.
+        """
+        settings = self._settings
+        reply = await complete(
+            client,
+            messages,
+            model=settings.model,
+            temperature=settings.temperature,
+            max_tokens=settings.max_reply_tokens,
+            timeout_s=settings.timeout_s,
+        )
+        return replace(reply, text=encodable(self._without_key(reply.text)))
 
     def _wait_s(self, where: _Where, number: int, *, asked_s: float) -> float:
         """Return the seconds to wait after a try: half of it sure, half drawn."""
@@ -162,16 +225,7 @@ class Session:
         drawn_s = settings.backoff_s * 2.0 ** (number - 1) * random.Random(seed).uniform(0.5, 1.0)
         return min(max(drawn_s, asked_s), settings.max_backoff_s)
 
-    def _record(
-        self,
-        where: _Where,
-        number: int,
-        outcome: str,
-        latency_s: float,
-        tokens: int,
-        reply: str,
-        detail: str,
-    ) -> None:
+    def _record(self, where: _Where, number: int, latency_s: float, entry: _Entry) -> None:
         if self._log is None:
             return
         self._log(
@@ -179,11 +233,14 @@ class Session:
                 "request": where.request,
                 "ask": where.ask,
                 "try": number,
-                "outcome": outcome,
+                "digest": where.digest,
+                "outcome": entry.outcome,
                 "latency_s": latency_s,
-                "tokens": tokens,
-                "reply": self._without_key(reply),
-                "detail": self._line(detail),
+                "calls": entry.calls,
+                "tokens": entry.tokens,
+                "is_cut": entry.is_cut,
+                "reply": entry.reply,
+                "detail": entry.detail,
             }
         )
 

@@ -1,8 +1,10 @@
 """The settings of the judge, by the names of the section `attribution.llm` where it has them."""
 
 import math
-import re
 from dataclasses import dataclass
+
+from rltune.spec.judge_names import address_fault, is_variable
+from rltune.spec.schema_attribution import DEFAULT_ADDRESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,15 +12,14 @@ class JudgeSettings:
     """Where the judge is, and how much may be asked of it.
 
     Args:
-        base_url: Address of the service, such as `http://127.0.0.1:8000/v1`; None is the client's
-            own default.
+        base_url: Address of the service, such as `http://127.0.0.1:8000/v1`.
         model: Name of the model.
         api_key_env: Name of the environment variable with the key.
         max_concurrency: Requests under way at once.
         max_retries: Further tries of a request after a failure that may pass.
-        timeout_s: Seconds until a request is given up, to the last byte.
+        timeout_s: Seconds until a request is given up, to the last byte; half of them to connect.
         deadline_s: Seconds for all requests of one `judge`.
-        max_calls: Most requests of a whole trial, further tries included.
+        max_calls: Most requests of a whole trial that reach the service, further tries included.
         max_tokens: Most tokens of a whole trial, prompts included.
         max_reply_tokens: Limit of one reply, in tokens.
         temperature: Sampling temperature.
@@ -29,11 +30,12 @@ class JudgeSettings:
         seed: Of the draws of the waits.
 
     Raises:
-        ValueError: A number is out of its range.
+        ValueError: A number is out of its range, or the address or the variable's name cannot be
+            used; these two are not repeated, for a person may have put the key there.
 
     """
 
-    base_url: str | None = None
+    base_url: str = DEFAULT_ADDRESS
     model: str = "gpt-4o-mini"
     api_key_env: str = "OPENAI_API_KEY"
     max_concurrency: int = 5
@@ -51,8 +53,9 @@ class JudgeSettings:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env):
-            # A person may have put the key here: it is not repeated.
+        if fault := address_fault(self.base_url):
+            raise ValueError(f"base_url is no address of a service: {fault}.")
+        if not is_variable(self.api_key_env):
             raise ValueError("api_key_env is no name of an environment variable; give the name.")
         for name in ("max_concurrency", "max_calls", "max_tokens", "max_reply_tokens", "max_chars"):
             if getattr(self, name) < 1:

@@ -31,7 +31,9 @@ class VerdictStatus(StrEnum):
     JUDGED = "judged"  # one verdict per step
     PARSE_FAILURE = "parse_failure"  # the reply, and the one to the second request, were unreadable
     NO_ANSWER = "no_answer"  # every try failed: busy, down, too slow, no chat completion
-    REFUSED = "refused"  # the service refused for good: key, model or request
+    REFUSED = "refused"  # the service refuses all requests alike: wrong key, no right, no model
+    REJECTED = "rejected"  # the service refused this request: too long, of a form it does not take
+    UNSENDABLE = "unsendable"  # the request could not be written down for the service
     DEADLINE = "deadline"  # the time limit of all requests came first
     BUDGET = "budget"  # the limit of calls or tokens came first
 

@@ -9,6 +9,7 @@ from rltune.report.cost import Measured, TrialCost, trial_cost
 from rltune.report.pilot import PILOT_STEPS, same_selection
 from rltune.report.render import duration, grid, indent, line, plural, quantity, size
 from rltune.spec.identity import diff_configs, flatten, is_excluded
+from rltune.spec.judge_checks import judge_need
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
 from rltune.types import TrialSpec
@@ -87,6 +88,7 @@ def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield "sampled tokens", total("max_tokens"), "if every response fills its limit"
     yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
     yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
+    yield from _judge_rows(plan)
     if first.parameters is None:
         yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
     else:
@@ -94,6 +96,20 @@ def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
         note = f"a trial: {quantity(first.parameters)} parameters, optimiser, critic, reference"
         yield "memory", size(peak), f"{note}; activations on top"
     yield _time_row(plan)
+
+
+def _judge_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield the calls to a language-model judge, and whether its budget covers a trial."""
+    asked = [(spec, need) for spec in plan.specs if (need := judge_need(spec.config))]
+    if not asked:
+        return
+    spec, need = min(asked, key=lambda pair: pair[1].ends or pair[1].last_step + 1)
+    llm = spec.config["attribution"]["llm"]
+    note = f"up to {quantity(need.calls)} calls a trial, budget {quantity(llm['max_calls'])} calls "
+    note += f"and {quantity(llm['max_tokens'])} tokens"
+    if need.ends is not None:
+        note += f": WARNING, judging ends at step {need.ends} of {need.last_step} ({need.by})"
+    yield "judge calls", quantity(sum(own.calls for _, own in asked)), note
 
 
 def _time_row(plan: Plan) -> tuple[str, str, str]:

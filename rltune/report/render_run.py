@@ -28,6 +28,7 @@ from rltune.report.status import BAD, SweepState, TrialState
 from rltune.report.summary import Bounds, Closing, ConditionRow
 from rltune.spec.consumption import Consumption
 from rltune.spec.findings import RULES
+from rltune.spec.judged import judged_by_condition, judged_line
 from rltune.store.lineage_query import best
 from rltune.store.lineage_row import LineageRow
 from rltune.types import TrialStatus
@@ -61,8 +62,15 @@ def status_view(state: SweepState) -> RenderableType:
         line(f"  {who}"),
         line(),
         trials_view(state.trials),
+        *_judged_lines(
+            judged_line(judged_by_condition((t.condition, t.judged) for t in state.trials))
+        ),
         *bad_lines(state.trials),
     )
+
+
+def _judged_lines(said: str) -> list[RenderableType]:
+    return [line(said)] if said else []
 
 
 def trials_view(trials: Sequence[TrialState]) -> RenderableType:
@@ -172,6 +180,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         indent(table),
         *(indent(line(text)) for text in _bound_lines(closing.rows)),
         *map(indent, notes),
+        *map(indent, _judged_lines(closing.judged)),
         *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "bold") for text in closing.verdicts),
     )

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from rltune.report.folder import SweepFolder
+from rltune.spec.judged import Judged, judged_in
 from rltune.store.cleaning import size_of
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
@@ -41,6 +42,7 @@ class TrialState:
         silent_s: Seconds since the last line of metrics; None when it does not run.
         reason: Why it failed or stopped; empty otherwise.
         log: Its log file.
+        judged: Episodes that a judge was asked about, and those that it judged.
 
     """
 
@@ -61,6 +63,7 @@ class TrialState:
     silent_s: float | None
     reason: str
     log: str
+    judged: Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ class StatusReader:
             silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
             reason=reason,
             log=str(trial.log),
+            judged=judged_in(rows),
         )
 
     def _metrics(self, trial: TrialDir) -> tuple[Row, ...]:

@@ -22,6 +22,7 @@ from rltune.report.stats import (
     paired_difference,
 )
 from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+from rltune.spec.judged import judged_by_condition, judged_in, judged_line
 from rltune.spec.records import TrialRecord
 
 SUCCESS = "heldout/success_rate"
@@ -90,6 +91,7 @@ class Closing:
         rows: One a condition, control first.
         verdicts: What may be said from it, one sentence each.
         stamps: Hidden second axes that the sweep did not remedy and did not accept.
+        judged: How much a judge left unjudged, by condition; empty when none was asked.
 
     """
 
@@ -97,6 +99,7 @@ class Closing:
     rows: tuple[ConditionRow, ...]
     verdicts: tuple[str, ...]
     stamps: tuple[str, ...]
+    judged: str = ""
 
 
 def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
@@ -108,7 +111,9 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     together = family_confidence(sum(not g[0].spec.is_control for g in groups.values()))
     rows = tuple(_row(folder, group, control, together) for group in groups.values())
     verdicts = _forbidden(audit) or _verdicts(rows, together)
-    return Closing(folder.metric_name, rows, tuple(verdicts), open_warnings(folder.run))
+    shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
+    stamps = open_warnings(folder.run)
+    return Closing(folder.metric_name, rows, tuple(verdicts), stamps, judged_line(shares))
 
 
 def _forbidden(audit: Audit) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rltune.store.secret import masked
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_OURS = ("rltune", "rltune_envs")
 
 
 class _Formatter(logging.Formatter):
@@ -25,8 +26,14 @@ def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
 
     Also on the level of file descriptors: what C libraries and a dying interpreter print is
     the only trace of some crashes.
+
+    Args:
+        path: The file.
+        level: Least severity of rltune's own lines; of other libraries' it is a warning at least,
+            also where a library sets its own level.
+
     """
-    root = logging.getLogger()
+    root, least = logging.getLogger(), logging.getLevelNamesMapping()[level.upper()]
     with ExitStack() as stack:
         file = stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
         stack.enter_context(_descriptors_to(file.fileno()))
@@ -34,11 +41,19 @@ def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
         stack.enter_context(redirect_stderr(file))
         handler = logging.StreamHandler(file)
         handler.setFormatter(_Formatter(_FORMAT))
-        stack.callback(root.setLevel, root.level)
+        handler.addFilter(lambda record: _is_worth_it(record, least))
         stack.callback(root.removeHandler, handler)
         root.addHandler(handler)
-        root.setLevel(level.upper())
+        for logger in (root, *map(logging.getLogger, _OURS)):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(max(least, logging.WARNING) if logger is root else least)
         yield logging.getLogger("rltune.trial")
+
+
+def _is_worth_it(record: logging.LogRecord, least: int) -> bool:
+    """Return whether a line is severe enough: a logger with a level of its own passes the root."""
+    is_ours = record.name.partition(".")[0] in _OURS
+    return record.levelno >= (least if is_ours else max(least, logging.WARNING))
 
 
 @contextmanager

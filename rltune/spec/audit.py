@@ -9,6 +9,7 @@ from rltune.spec.audit_text import by_value, few, sides
 from rltune.spec.consumption import Consumption, budget_findings, consumption
 from rltune.spec.findings import Finding, error, split, warning
 from rltune.spec.identity import canonical_json, sha256_hex
+from rltune.spec.judged import judged_findings
 from rltune.spec.knobs import moving_task_keys, task_settings
 from rltune.spec.records import TrialRecord as TrialRecord
 from rltune.types import TrialResult, TrialStatus
@@ -50,6 +51,7 @@ def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditRep
         *same_provenance(measured),
         *same_prompts(started),
         *budget_findings(spent),
+        *judged_findings(started),
         *same_length(records, is_driven=is_driven),
         *same_evaluation(started),
     )

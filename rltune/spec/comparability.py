@@ -18,6 +18,7 @@ from rltune.spec.hidden_axes import hidden_axes
 from rltune.spec.identity import diff_configs, flatten, identity_view, same_value
 from rltune.spec.inert import inert_keys
 from rltune.spec.isolation import check_conditions
+from rltune.spec.judge_checks import judge_findings
 from rltune.spec.keys import overlaps
 from rltune.spec.knobs import KNOBS, budget
 from rltune.spec.load import LoadedSweep
@@ -48,6 +49,7 @@ def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
         *check_budgets(configs, control.label),
         *check_distinct(configs),
         *hidden_axes(configs, moving),
+        *judge_findings(configs),
         *check_protocol([loaded]),
     )
     errors, warnings = split(accept(findings, loaded.spec.accept))

@@ -40,19 +40,23 @@ def override_layers(
 def _layer(text: str) -> Layer | Problem:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        return Problem(
-            f"--set {text}", "is not of the form key=value.", "Example: budget.steps=20."
-        )
+        return Problem(_shown(text), "is not of the form key=value.", "Example: budget.steps=20.")
     if not is_config_key(key):
         hint = did_you_mean(key, config_keys())
-        return Problem(f"--set {text}", f"{key!r} is not a config key.", action=hint)
+        return Problem(_shown(text), f"{key!r} is not a config key.", action=hint)
     try:
         parsed = parse_value(value)
     except (yaml.YAMLError, RecursionError):
-        return Problem(
-            f"--set {text}", f"{value!r} is not a YAML value.", action="Put it in quotes."
-        )
-    return Layer(nested({key: parsed}), f"--set {text}")
+        what = f"{_shown(text).partition('=')[2]!r} is not a YAML value."
+        return Problem(_shown(text), what, action="Put it in quotes.")
+    return Layer(nested({key: parsed}), _shown(text))
+
+
+def _shown(text: str) -> str:
+    """Return an override as messages name it, without a value that may be the key of a judge."""
+    key, equals, value = text.partition("=")
+    is_secret = key.startswith("attribution.llm") and not value.replace(".", "").isdecimal()
+    return f"--set {key}{equals}***" if is_secret else f"--set {text}"
 
 
 def _guarded(spec: SweepSpec) -> dict[str, str]:
@@ -69,5 +73,5 @@ def _refusal(text: str, guarded: dict[str, str]) -> Problem | None:
     for other, why in guarded.items():
         if overlaps(key, other):
             action = "Use --seeds." if other == "seed" else "Edit the sweep file instead."
-            return Problem(f"--set {text}", f"{other!r} is {why}.", action=action)
+            return Problem(_shown(text), f"{other!r} is {why}.", action=action)
     return None

@@ -114,8 +114,20 @@ def _wrong_key(kind: str, where: str, path: KeyPath, owner: type[BaseModel] | No
     if kind == "missing":
         return Problem(where, f"{key!r} is missing from {section}.", _sentence(owner, key))
     names = list(owner.model_fields) if owner is not None else []
+    if others := _kinds_with(path):
+        here = owner.model_fields["kind"].default if owner is not None else None
+        what = f"{key!r} belongs to {section}.kind {' or '.join(others)}; the kind is {here} here."
+        return Problem(where, what, action=f"Set {section}.kind: {others[0]}, or remove {key!r}.")
     allowed = f"Choose one of {', '.join(names)}."
     return Problem(where, f"{key!r} is not a key of {section}.", allowed, did_you_mean(key, names))
+
+
+def _kinds_with(path: KeyPath) -> list[str]:
+    """Return the kinds of a section with variants that have a key; one of them is not chosen."""
+    info = TrialConfig.model_fields.get(path[0]) if len(path) == 2 else None
+    models = models_of(info.annotation) if info is not None else ()
+    having = [model for model in models if len(models) > 1 and path[1] in model.model_fields]
+    return [str(model.model_fields["kind"].default) for model in having]
 
 
 def _wrong_choice(

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
+from rltune.spec.judge_names import checked_address, checked_variable
 from rltune.spec.schema_base import (
     Fraction,
     NonNegativeFloat,
@@ -19,18 +20,20 @@ class NoAttributionConfig(Section):
     kind: Literal["none"] = Field("none", description="Name of the attribution.")
 
 
+DEFAULT_ADDRESS = "https://api.openai.com/v1"
+
+
 class JudgeConfig(Section):
     """The service that `attribution.judge: llm` asks; any OpenAI-compatible endpoint."""
 
-    base_url: str | None = Field(
-        None,
-        pattern=r"^https?://\S+$",
-        description="Address of the service; null is the client's own default.",
+    model_config = ConfigDict(hide_input_in_errors=True)  # a key may stand in the wrong place
+
+    base_url: Annotated[str, BeforeValidator(checked_address)] = Field(
+        DEFAULT_ADDRESS, description="Address of the service; the environment has no say in it."
     )
     model: str = Field("gpt-4o-mini", min_length=1, description="Name of the model to ask.")
-    api_key_env: str = Field(
+    api_key_env: Annotated[str, BeforeValidator(checked_variable)] = Field(
         "OPENAI_API_KEY",
-        pattern=r"^[A-Za-z_]\w*$",
         description="Environment variable with the key; the key itself is written nowhere.",
     )
     max_concurrency: PositiveInt = Field(5, description="Requests under way at once, in requests.")
@@ -42,10 +45,13 @@ class JudgeConfig(Section):
         600.0, description="Limit of all requests of one training step, in seconds."
     )
     max_calls: PositiveInt = Field(
-        2000, description="Most requests of a whole trial, in requests; then no turn is judged."
+        2000,
+        description="Most requests of a whole trial that reach the service, in requests; then no "
+        "turn is judged. `rltune plan` says how many a trial needs.",
     )
     max_tokens: PositiveInt = Field(
-        2_000_000, description="Most tokens of a whole trial, prompts included, in tokens."
+        2_000_000,
+        description="Most tokens of a whole trial, prompts included, in tokens; then likewise.",
     )
     max_reply_tokens: PositiveInt = Field(1024, description="Limit of one reply, in tokens.")
     temperature: NonNegativeFloat = Field(0.0, description="Sampling temperature of the judge.")
@@ -101,6 +107,12 @@ class AdcaConfig(Section):
     llm: JudgeConfig = Field(
         default_factory=JudgeConfig, description="The judge of attribution.judge llm."
     )
+
+    @property
+    def asks_llm(self) -> bool:
+        """Whether a language model is ever asked: it judges, and verdicts have some weight."""
+        has_weight = self.alpha > 0 or (self.alpha_schedule == "cosine" and self.alpha_min > 0)
+        return self.judge == "llm" and has_weight
 
 
 class InfoGainConfig(Section):

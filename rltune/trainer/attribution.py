@@ -198,6 +198,7 @@ def by_verdicts(
         **result.metrics,
         **judged.metrics,
         "adca/asked_count": float(len(rows)),
+        "adca/answered_count": float(sum(verdict is not None for verdict in judged.flags)),
     }
     return TurnCredit(broadcast_turns(result.advantages_NK, turn_ids_NT), None, metrics)
 

@@ -38,8 +38,8 @@ def train(job: Job) -> TrialResult:
 
     A named rule may end it before (`ending.early_stop`); that, too, is a result.
 
-    The same job gives the same metrics bit for bit on a CPU, interrupted or not; timings aside, and
-    unless a language model judges: it is asked again for the steps after the checkpoint.
+    The same job gives the same metrics bit for bit on a CPU, interrupted or not; timings aside. A
+    language model that judges is asked again only what its log has no reply to.
 
     Raises:
         InterruptedRun: `should_stop` said so; a checkpoint was written.

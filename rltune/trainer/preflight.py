@@ -12,6 +12,7 @@ from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
 from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
@@ -193,7 +194,7 @@ def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield what is missing for a language model to be asked: the client, or the key."""
     sections = [condition.config["attribution"] for condition in loaded.conditions]
     for own in sections:
-        if own["kind"] == "adca" and own["judge"] == "llm":
+        if own["kind"] == "adca" and AdcaConfig.model_validate(own).asks_llm:
             try:
                 LlmJudge(**own["llm"]).require_ready()
             except InputError as error:

@@ -34,6 +34,7 @@ def test_one_call_per_trajectory_and_results_in_order(ask):
 def test_a_record_per_call(ask):
     (record,) = ask(delay_s=0.05).log
     latency_s, tokens = record.pop("latency_s"), record.pop("tokens")
+    assert len(record.pop("digest")) == 64
     assert 0.05 <= latency_s < 10
     assert 100 < tokens < 500  # the server counts words
     assert record == {
@@ -41,6 +42,8 @@ def test_a_record_per_call(ask):
         "ask": 0,
         "try": 1,
         "outcome": "reply",
+        "calls": 1,
+        "is_cut": False,
         "reply": '{"verdicts": [{"step": 0, "verdict": "GOOD"}, {"step": 1, "verdict": "BAD"}, '
         '{"step": 2, "verdict": "GOOD"}]}',
         "detail": "",
@@ -139,14 +142,16 @@ def test_no_try_but_the_first(ask):
     assert ask("500", max_retries=0).result.verdicts[0].detail.startswith("after 1 try: it answ")
 
 
-def test_nobody_listens_and_that_costs_no_tokens(key):
+def test_nobody_listens_and_that_costs_nothing(key):
     judge = LlmJudge(
-        base_url="http://127.0.0.1:9/v1", api_key_env="JUDGE_KEY", max_retries=1, backoff_s=0.0
-    )
+        base_url="http://127.0.0.1:9/v1", api_key_env="JUDGE_KEY", max_retries=1, backoff_s=0.0,
+        max_calls=1,
+    )  # fmt: skip
     result = judge.judge([make_request()])
     detail = "after 2 tries: ConnectError: All connection attempts failed"
     assert result.verdicts == (Verdict(VerdictStatus.NO_ANSWER, None, detail),)
-    assert result.spent == Spent(calls=2, tokens=0)
+    assert result.spent == Spent(calls=0, tokens=0)
+    assert result.metrics["adca/judge_calls"] == 0
 
 
 @pytest.mark.parametrize("status", ["401", "404"])
@@ -161,7 +166,71 @@ def test_a_refused_request_leaves_the_others_alone(ask):
     requests = [make_request(name) for name in "abc"]
     asked = ask("400", requests=requests, max_concurrency=1)
     statuses = [verdict.status.value for verdict in asked.result.verdicts]
-    assert statuses == ["refused", "judged", "judged"]
+    assert statuses == ["rejected", "judged", "judged"]
+    assert asked.result.spent.calls == 3  # what was answered counts, whatever the answer
+
+
+def test_text_that_no_request_can_hold_is_judged_all_the_same(ask):
+    odd = JudgeRequest("t", (("go \ud800", "room \udfff"), ("wait", "")), 1.0, True)
+    asked = ask(requests=[odd, make_request()])
+    assert {verdict.status for verdict in asked.result.verdicts} == {VerdictStatus.JUDGED}
+
+
+@pytest.mark.parametrize("url", ["http://h:99999/v1", "http://a..b/v1"])
+def test_an_address_that_no_client_takes_is_a_status(key, url):
+    """As if it had passed our own checks: whatever the client library raises is data."""
+    judge = LlmJudge(api_key_env="JUDGE_KEY", max_retries=0, timeout_s=5.0)
+    object.__setattr__(judge, "base_url", url)
+    verdicts = judge.judge([make_request("a"), make_request("b")]).verdicts
+    assert {verdict.status.value for verdict in verdicts} <= {"unsendable", "no_answer"}
+    assert len(verdicts) == 2
+
+
+def test_what_the_client_library_raises_is_a_status(key, monkeypatch):
+    def broken(*_, **__):
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr("openai._base_client.AsyncAPIClient._build_request", broken)
+    log = []
+    judge = LlmJudge(api_key_env="JUDGE_KEY", base_url="http://127.0.0.1:9/v1")
+    result = judge.judge([make_request()], log=log.append)
+    assert result.verdicts[0].status is VerdictStatus.UNSENDABLE
+    assert result.spent == Spent()
+    assert [(one["outcome"], one["calls"]) for one in log] == [("unsendable", 0)]
+
+
+def test_the_environment_does_not_move_the_address(ask, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert ask().result.verdicts == (JUDGED,)
+    assert LlmJudge().base_url == "https://api.openai.com/v1"
+
+
+def test_logged_replies_are_used_without_a_call(ask):
+    """Readable or not; a failed try before a reply counts, and a failure alone is asked again."""
+    requests = [make_request(name) for name in "abcd"]
+    # a is judged at once, b is unreadable twice, c fails and is judged, d fails for good.
+    faults = "ok,words,words,500,ok,500,500"
+    first = ask(faults, requests=requests, max_concurrency=1, max_retries=1, backoff_s=0.0)
+    again = LlmJudge(base_url=first.server.url, api_key_env="JUDGE_KEY", max_concurrency=1)
+    before = first.server.stats()["requests"]
+    log = []
+    result = again.judge(requests, spent=first.result.spent, log=log.append, logged=first.log)
+    unjudged = [i for i, one in enumerate(first.result.verdicts) if one.status == "no_answer"]
+    replayed = [i for i in range(4) if i not in unjudged]
+    assert [result.verdicts[i] for i in replayed] == [first.result.verdicts[i] for i in replayed]
+    assert first.server.stats()["requests"] == before + len(unjudged)
+    assert {record["request"] for record in log} == set(unjudged)
+    assert result.spent == spent_in([*first.log, *log])
+    assert result.metrics["adca/judge_calls"] == result.spent.calls
+
+
+def test_a_reply_of_other_settings_is_no_reply(ask):
+    first = ask()
+    for settings in ({"model": "other"}, {"temperature": 0.5}, {"max_reply_tokens": 99}):
+        judge = LlmJudge(base_url=first.server.url, api_key_env="JUDGE_KEY", **settings)
+        before = first.server.stats()["requests"]
+        judge.judge([make_request()], logged=first.log)
+        assert first.server.stats()["requests"] == before + 1
 
 
 def test_concurrency_is_bounded_and_used(ask):

@@ -72,6 +72,13 @@ def test_the_key_in_the_place_of_its_name_is_not_repeated():
         LlmJudge(api_key_env=KEY)
 
 
+@pytest.mark.parametrize("url", [f"https://me:{KEY}@h/v1", f"https://h/v1?api_key={KEY}"])
+def test_the_key_in_the_address_is_not_repeated(url):
+    with pytest.raises(ValueError, match=r"^base_url is no address of a service: it holds") as e:
+        LlmJudge(base_url=url)
+    assert KEY not in str(e.value)
+
+
 REFUSED = [
     ({"max_calls": 0}, r"^max_calls is 0; it must be 1 or more\.$"),
     ({"max_concurrency": -1}, r"^max_concurrency is -1; it must be 1 or more\.$"),

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from rltune.judge.budget import BudgetExhaustedError, Meter, Spent, most_tokens, spent_in
-from rltune.judge.prompt import JudgeRequest, ask_again, first_messages, shorten
+from rltune.judge.prompt import JudgeRequest, ask_again, encodable, first_messages, shorten
 
 
 def shown(request, **numbers):
@@ -66,6 +66,17 @@ def test_spent_adds_up_and_is_read_from_a_log():
     assert spent_in([{"tokens": 4, "try": 1}, {"tokens": 0, "try": 2}]) == Spent(2, 4)
 
 
+def test_a_call_that_reached_nobody_is_none():
+    assert spent_in([{"calls": 0, "tokens": 0}, {"calls": 1, "tokens": 9}]) == Spent(1, 9)
+
+
+def test_what_utf8_cannot_hold_is_replaced():
+    assert encodable("a\ud800b") == "a\ufffdb"
+    assert encodable("\ud83d\ude00 \u00e9") == "\U0001f600 \u00e9"  # a pair is one character
+    request = JudgeRequest("t", (("a\udfff", "b"),), 0.0, False)
+    first_messages(request, max_chars=99)[1]["content"].encode()
+
+
 def run(meter_use, **limits):
     async def use():
         spent = limits.pop("spent", Spent())
@@ -80,9 +91,9 @@ def test_a_call_that_does_not_fit_waits_for_those_under_way():
         waiting = asyncio.ensure_future(meter.reserve(60))
         await asyncio.sleep(0)
         assert not waiting.done()
-        meter.settle(60, tokens=40)
+        meter.settle(60, calls=1, tokens=40)
         await asyncio.wait_for(waiting, 10)  # 40 + 60 fit exactly
-        meter.settle(60, tokens=10)
+        meter.settle(60, calls=1, tokens=10)
         return meter.spent
 
     assert run(use) == Spent(2, 50)
@@ -91,14 +102,22 @@ def test_a_call_that_does_not_fit_waits_for_those_under_way():
 def test_what_is_under_way_counts():
     async def calls(meter):
         await meter.reserve(1)
-        await meter.reserve(1)
+        waiting = asyncio.ensure_future(meter.reserve(1))
+        await asyncio.sleep(0)
+        assert not waiting.done()  # the first may turn out to have reached nobody
+        meter.settle(1, calls=0, tokens=0)
+        await asyncio.wait_for(waiting, 10)
+        third = asyncio.ensure_future(meter.reserve(1))
+        await asyncio.sleep(0)
+        meter.settle(1, calls=1, tokens=1)
+        await asyncio.wait_for(third, 10)
 
     with pytest.raises(BudgetExhaustedError, match=r"^1 calls are spent; raise attribution\.llm\."):
         run(calls, max_calls=1)
 
     async def tokens(meter):
         await meter.reserve(50)
-        meter.settle(50, tokens=50)
+        meter.settle(50, calls=1, tokens=50)
         await meter.reserve(51)
 
     message = (

@@ -111,6 +111,8 @@ def test_rates():
         "adca/judge_parse_failure_rate": 0.25,
         "adca/judge_no_answer_rate": 0,
         "adca/judge_refused_rate": 0,
+        "adca/judge_rejected_rate": 0,
+        "adca/judge_unsendable_rate": 0,
         "adca/judge_deadline_rate": 0,
         "adca/judge_budget_rate": 0.25,
     }

@@ -458,3 +458,16 @@ def test_nothing_recorded_yet(records):
     assert report.ok
     assert report.budget.rows == ()
     assert audit_trials([]).ok
+
+
+@pytest.mark.parametrize(("answered", "said"), [(10, []), (9, ["A3 warning"]), (0, ["A3 warning"])])
+def test_a3_a_condition_with_fewer_verdicts_is_named(records, answered, said):
+    """10 asked a step: 10 is all; 9 of 10 is under 95 %."""
+    counts = {"adca/asked_count": 10.0, "adca/answered_count": 10.0}
+    label = records[0].spec.condition
+    for i, one in enumerate(records):
+        own = counts | ({"adca/answered_count": answered} if one.spec.condition == label else {})
+        records[i] = replace(one, metrics=tuple({**row, **own} for row in one.metrics))
+    found = [line for line in lines(records) if "judged" in line]
+    assert [line.partition(":")[0].split(".")[0] for line in found] == [s[:2] for s in said]
+    assert all(f"{label} {answered / 10:.1%} of " in line for line in found)

@@ -249,8 +249,8 @@ OVERRIDE_CASES = {
         "'advantage.shaping.gtpo_beta' is held by this sweep. Edit the sweep file instead."
     ],
     "advantage.normalize_std=true": [
-        "advantage.normalize_std: 'normalize_std' is not a key of advantage. "
-        "Choose one of shaping, kind, gamma, lam."
+        "advantage.normalize_std: 'normalize_std' belongs to advantage.kind grpo; the kind is gae "
+        "here. Set advantage.kind: grpo, or remove 'normalize_std'."
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
@@ -436,8 +436,8 @@ def test_another_kind_replaces_the_section_but_what_all_kinds_share(load, proble
     assert config["advantage"] == {**plain, "lam": 0.9}
     whole = "advantage={kind: grpo, lam: 0.9}"
     assert problems((SHAPING, ""), overrides=[whole]) == [
-        f"--set {whole}: advantage.lam: 'lam' is not a key of advantage. "
-        "Choose one of shaping, outcome, singleton, kind, normalize_std, ddof."
+        f"--set {whole}: advantage.lam: 'lam' belongs to advantage.kind gae or gae_bilevel; the "
+        "kind is grpo here. Set advantage.kind: gae, or remove 'lam'."
     ]
 
 

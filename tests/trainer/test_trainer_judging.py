@@ -9,8 +9,9 @@ import httpx
 import pytest
 from credit_cases import Killed, config_of, make_episode, make_trial, make_turn
 
-from rltune.errors import InputError
+from rltune.errors import InputError, TrialError
 from rltune.spec.schema_attribution import JudgeConfig
+from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.judging import TrialJudge, make_judge
@@ -47,10 +48,10 @@ def serve(monkeypatch):
         process.stdout.close()
 
 
-def judge_of(server, folder, **settings):
+def judge_of(server, folder, warn=lambda _: None, **settings):
     settings = {"max_retries": 0, "max_concurrency": 1, "timeout_s": 10.0, **settings}
     config = JudgeConfig(base_url=server.url, api_key_env="TRIAL_JUDGE_KEY", **settings)
-    return TrialJudge(config, folder, system_prompt="Find the door.", seed=0)
+    return TrialJudge(config, folder, system_prompt="Find the door.", seed=0, warn=warn)
 
 
 def walked(*seen, success=False):
@@ -165,7 +166,7 @@ def test_other_judges_need_no_key():
 
 
 def test_a_trial_with_a_judge_killed_and_resumed(serve, tmp_path):
-    server = serve("ok*6,500,429")
+    server = serve("ok*2,500,429")
     llm = {
         "base_url": server.url, "api_key_env": "TRIAL_JUDGE_KEY", "max_retries": 0,
         "max_concurrency": 2, "max_calls": 40,
@@ -184,13 +185,107 @@ def test_a_trial_with_a_judge_killed_and_resumed(serve, tmp_path):
     trial.run()
     records = logged(trial.folder)
     assert len(records) == server.n_asked()
-    # The log is never cut: step 1 was asked twice, and paid for twice; step 3 not at all.
     assert {record["step"] for record in records} == {1, 2}
     assert [record["step"] for record in records[:before]] == [1] * before
     rows = trial.rows[1:]
     assert [row["adca/asked_count"] for row in rows] == [8, 8, 0]
     assert rows[1]["adca/judged_rate"] == 1
+    assert [row["adca/answered_count"] for row in rows[1:]] == [8, 0]
     assert "timing_s/judge" in rows[0]
-    assert sum(row.get("adca/judge_calls", 0) for row in rows) == len(records) - before
+    # Step 1 was made twice and paid for once, its two failures aside, which were asked again.
+    assert sum(row.get("adca/judge_calls", 0) for row in rows) == len(records)
+    assert records[before]["step"] == 1
+    assert [one["step"] for one in records].count(1) == before + 2
     for path in trial.folder.path.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def test_a_resumed_trial_is_bit_equal_and_asks_nothing_twice(serve, tmp_path):
+    """Also where the service would say something else the second time."""
+    sections = {"budget": {"steps": 3}, "gate": {"every": 9, "tasks": 2}}
+    sections |= {"checkpoint": {"every": 9}}
+
+    def trial_at(name, server):
+        llm = {"base_url": server.url, "api_key_env": "TRIAL_JUDGE_KEY", "max_concurrency": 1}
+        attribution = {"kind": "adca", "judge": "llm", "llm": {**llm, "max_calls": 20}}
+        return make_trial(tmp_path / name, "multihop_qa", attribution=attribution, **sections)
+
+    faults = "ok*3,words*2,ok*2,one_based"
+    whole = trial_at("whole", serve(faults))
+    whole.run()
+    server = serve(faults)
+    killed = trial_at("killed", server)
+    with pytest.raises(Killed):
+        killed.run(die_at=2)
+    asked = server.n_asked()
+    killed.run()
+    assert server.n_asked() == len(logged(killed.folder)) == len(logged(whole.folder)) <= 20
+    assert asked < server.n_asked()
+    assert metrics_digest(killed.folder.metrics) == metrics_digest(whole.folder.metrics)
+
+
+def many(n, step):
+    return [walked(f"hall {step} {i}") for i in range(n)]
+
+
+def test_requests_that_are_rejected_do_not_end_the_trial(serve, folder):
+    server = serve("400*2,ok*9")
+    judge = judge_of(server, folder)
+    judged = judge.ask(many(2, 1), step=1)
+    assert judged.flags == [None, None]
+    assert judged.metrics["adca/judge_rejected_rate"] == 1
+    assert judge.ask(many(2, 2), step=2).flags == [(False,)] * 2
+
+
+@pytest.mark.parametrize("status", ["401", "404"])
+def test_a_wrong_key_or_model_ends_the_trial_at_once(serve, folder, status):
+    judge = judge_of(serve(f"{status}*9"), folder)
+    with pytest.raises(TrialError, match=r"^the judge refused every request: it answered HTTP 4"):
+        judge.ask(many(3, 1), step=1)
+
+
+def test_a_judge_that_is_down_from_the_start_ends_the_trial(folder, serve):
+    down = SimpleNamespace(url="http://127.0.0.1:9/v1")
+    warned = []
+    judge = judge_of(down, folder, warned.append)
+    assert judge.ask(many(2, 1), step=1).flags == [None, None]
+    assert judge.ask([make_episode([])], step=2).flags == [()]  # nothing was to be judged
+    assert judge.ask(many(2, 3), step=3).flags == [None, None]
+    with pytest.raises(TrialError) as caught:
+        judge.ask(many(2, 4), step=4)
+    assert str(caught.value) == (
+        "the judge gave no verdict in the first 3 steps that asked it (1, 3, 4): no_answer 2; the "
+        "last: after 1 try: ConnectError: All connection attempts failed. Repair the service, or "
+        "attribution.llm; the same command then goes on"
+    )
+    assert warned == [
+        "step 1: 2 of 2 episodes asked about were not judged: no_answer 2; the last: after 1 try: "
+        "ConnectError: All connection attempts failed (said once: adca/judge_* counts these and "
+        "later ones, which keep their outcome)"
+    ]
+    assert {record["calls"] for record in logged(folder)} == {0}
+
+
+def test_an_outage_after_a_verdict_does_not_end_the_trial(serve, folder):
+    judge = judge_of(serve("ok,500*9"), folder)
+    assert judge.ask(many(1, 1), step=1).flags == [(False,)]
+    for step in range(2, 8):
+        assert judge.ask(many(1, step), step=step).flags == [None]
+
+
+def test_the_end_of_the_budget_is_said_once(serve, folder):
+    warned = []
+    judge = judge_of(serve(), folder, warned.append, max_calls=3)
+    for step in (1, 2, 3):
+        judge.ask(many(2, step), step=step)
+    assert warned == [
+        "step 2: 1 of 2 episodes asked about were not judged, and few or none will be from here "
+        "on: 3 calls are spent; raise attribution.llm.max_calls"
+    ]
+
+
+def test_no_key_is_wanted_where_no_verdict_has_weight(monkeypatch, tmp_path):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    sections = {"budget": {"steps": 1}, "gate": {"every": 9, "tasks": 2}}
+    attribution = {"kind": "adca", "judge": "llm", "alpha": 0.0}
+    make_trial(tmp_path / "t", "multihop_qa", attribution=attribution, **sections).run()

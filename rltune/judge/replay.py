@@ -1,0 +1,64 @@
+"""Replies that an earlier attempt of a trial was given: read off its log, and used without a call.
+
+A trial that was killed makes the steps after its checkpoint again. What it asked then it asks
+again, word for word, so that the log knows the answer: nothing is paid twice, and a service that
+would say something else now has no say.
+"""
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from rltune.judge.budget import Spent, spent_in
+from rltune.judge.completion import Reply
+from rltune.judge.prompt import Message
+from rltune.types import Json
+
+REPLY = "reply"
+"""Outcome of a call that was answered, whether or not the answer can be read."""
+
+
+def call_digest(
+    messages: Sequence[Message], *, model: str, temperature: float, max_tokens: int
+) -> str:
+    """Return the sha256 hex of all that decides a reply; the key and the tries are no part."""
+    asked = {
+        "model": model,
+        "messages": list(messages),
+        "temperature": float(temperature),
+        "max_tokens": max_tokens,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+class Replay:
+    """The calls of a log that were not used yet.
+
+    Args:
+        records: Of the calls, as `LlmJudge.judge` logs them, in order.
+
+    Attributes:
+        spent: What the calls cost that were used so far, failed tries before a reply included.
+
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Json]] = ()) -> None:
+        self.spent = Spent()
+        self._calls: dict[str, deque[Mapping[str, Json]]] = {}
+        for record in records:
+            self._calls.setdefault(str(record.get("digest")), deque()).append(record)
+
+    def take(self, digest: str) -> Reply | None:
+        """Return the next reply to a call; None when the log has none (left).
+
+        A failed call is no reply: it is passed over, and what it cost is counted.
+        """
+        calls = self._calls.get(digest, deque())
+        while calls:
+            record = calls.popleft()
+            cost = spent_in([record])
+            self.spent = self.spent.plus(calls=cost.calls, tokens=cost.tokens)
+            if record.get("outcome") == REPLY:
+                return Reply(str(record["reply"]), cost.tokens, record.get("is_cut") is True)
+        return None

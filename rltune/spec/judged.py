@@ -1,0 +1,72 @@
+"""How much of what a judge was asked it answered, condition by condition."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.spec.findings import Finding, warning
+from rltune.spec.records import TrialRecord
+
+LEAST_SHARE = 0.95
+"""Share of answers below which the audit warns."""
+
+TOLERANCE = 0.05
+"""Largest difference of two conditions' shares without a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Episodes that a judge was asked about in training, and those that it judged."""
+
+    asked: int
+    answered: int
+
+    @property
+    def share(self) -> float:
+        """Return answered / asked."""
+        return self.answered / self.asked
+
+
+def judged_in(rows: Iterable[Mapping[str, Any]]) -> Judged:
+    """Return the sums over lines of metrics; (0, 0) where nobody was asked."""
+    counts = [
+        (row["adca/asked_count"], row["adca/answered_count"])
+        for row in rows
+        if row.get("adca/asked_count") and "adca/answered_count" in row
+    ]
+    return Judged(int(sum(asked for asked, _ in counts)), int(sum(got for _, got in counts)))
+
+
+def judged_by_condition(
+    trials: Iterable[tuple[str, Judged]],
+) -> dict[str, Judged]:
+    """Return condition -> the sums over its trials; only conditions that asked a judge."""
+    found: dict[str, Judged] = {}
+    for condition, own in trials:
+        if own.asked:
+            before = found.get(condition, Judged(0, 0))
+            total = Judged(before.asked + own.asked, before.answered + own.answered)
+            found[condition] = total
+    return found
+
+
+def judged_line(shares: Mapping[str, Judged]) -> str:
+    """Return the sentence that says how much was judged; empty when nobody was asked."""
+    if not shares:
+        return ""
+    each = ", ".join(f"{name} {own.share:.1%} of {own.asked:,}" for name, own in shares.items())
+    return f"Episodes judged, of those asked about: {each}."
+
+
+def judged_findings(records: Sequence[TrialRecord]) -> Iterator[Finding]:
+    """Yield A3: a condition of which a judge left much unjudged, or more than of another."""
+    shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
+    if not shares:
+        return
+    low, high = (pick(own.share for own in shares.values()) for pick in (min, max))
+    if low >= LEAST_SHARE and high - low <= TOLERANCE:
+        return
+    message = judged_line(shares).removesuffix(".")
+    message += ". The rest keep their outcome: these conditions had less attribution than planned."
+    remedy = "See adca/judge_*_rate and trial.log for why; raise the judge's limits and run again."
+    yield warning("A3.judged", message, remedy)
