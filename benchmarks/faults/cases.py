@@ -8,7 +8,9 @@ undisturbed sweep, no process is left.
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -435,6 +437,76 @@ def changed_code(lab: Lab) -> Finding:
     )
 
 
+def hanging_judge(lab: Lab) -> Finding:
+    """A language-model judge that takes calls and never answers."""
+    with _Silence() as port:
+        lab.environment["FAULTS_API_KEY"] = "sk-not-a-key"
+        lab.write_sweep(
+            {
+                "advantage": {"kind": "grpo"},
+                "attribution.kind": "adca",
+                "attribution.judge": "llm",
+                "attribution.llm.base_url": f"http://127.0.0.1:{port}/v1",
+                "attribution.llm.api_key_env": "FAULTS_API_KEY",
+                "attribution.llm.timeout_s": 1.0,
+                "attribution.llm.max_retries": 0,
+            }
+        )
+        ended = lab.sweep_on()
+    return Finding(
+        "each call ends at its timeout; a trial with nothing judged in 3 steps fails by name",
+        "what followed the last checkpoint",
+        {
+            "exit code 1": ended.code == 1,
+            "says that nothing was judged": ended.says("judge"),
+            "no traceback": "Traceback" not in ended.text,
+        },
+        is_whole=False,
+        is_equal=False,
+    )
+
+
+def hanging_retriever(lab: Lab) -> Finding:
+    """A retriever that stands still for half a minute, its port open."""
+    server = lab.start("serve-retriever", "--port", "0")
+    assert server.stdout is not None
+    line = next(line for line in server.stdout if "http://" in line)
+    lab.write_sweep(
+        {"env.retriever": next(word for word in line.split() if word.startswith("http://"))},
+        base="multihop_qa",
+    )
+    try:
+        process = lab.launch()
+        lab.wait(process, lab.second_trains)
+        server.send_signal(signal.SIGSTOP)
+        time.sleep(30)
+        server.send_signal(signal.SIGCONT)
+        ended = lab.end(process)
+    finally:
+        server.send_signal(signal.SIGCONT)
+        server.terminate()
+        server.wait()
+    log = lab.trials[1].log.read_text()
+    return Finding(
+        "a search that got no answer in its four tries is a fault of its episode, which no "
+        "update sees; the trial goes on",
+        "the episodes with a fault",
+        {"ends well": ended.code == 0, "the log counts them": "fault" in log or "retriever" in log},
+        is_equal=False,
+    )
+
+
+class _Silence:
+    """A port that takes connections and says nothing."""
+
+    def __enter__(self) -> int:
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=512)
+        return int(self._socket.getsockname()[1])
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+
 CASES: dict[str, tuple[Callable[[Lab], Finding], Mapping[str, object]]] = {
     "SIGINT to the driver": (_signal(signal.SIGINT), {}),
     "SIGTERM to the driver": (_signal(signal.SIGTERM), {}),
@@ -452,6 +524,8 @@ CASES: dict[str, tuple[Callable[[Lab], Finding], Mapping[str, object]]] = {
     "torn lineage, ledger and metrics": (torn_table, {}),
     "corrupt Ray state": (corrupt_ray_state, {}),
     "NaN loss": (not_a_number, {"optim.lr": 1e30}),
+    "judge that hangs": (hanging_judge, {}),
+    "retriever that hangs": (hanging_retriever, {}),
     "two drivers on one folder": (two_drivers, {}),
     "clock jumps": (clock_jump, {}),
     "code changed between launches": (changed_code, {}),

@@ -65,7 +65,12 @@ class Lab:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.runs = self.folder / "runs"
         self.sweep = self.folder / "faults.yaml"
-        self.sweep.write_text(yaml.safe_dump(_sweep(self.changes), sort_keys=False))
+        self.write_sweep(self.changes)
+
+    def write_sweep(self, changes: Mapping[str, object], *, base: str = "sokoban") -> None:
+        """Write the sweep file with these keys held at other values than the lab's."""
+        sweep = {**_sweep(changes), "base": base}
+        self.sweep.write_text(yaml.safe_dump(sweep, sort_keys=False))
 
     @property
     def run(self) -> RunDir:
