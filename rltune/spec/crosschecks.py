@@ -10,6 +10,7 @@ from rltune.spec.credit_checks import (
     planning_violations,
     turn_clip_violations,
 )
+from rltune.spec.filter_effect import effect_of
 from rltune.spec.taught import TAUGHT_ENVS
 from rltune.spec.violations import Violation, refuse
 
@@ -92,11 +93,6 @@ def optim_violations(optim: "OptimConfig") -> list[Violation]:
     return [Violation("micro_batch_size", what, "Give a divisor, so that no rollout is left over.")]
 
 
-def can_drop(*, strategy: str, value: float, include_zero: bool) -> bool:
-    """Return whether a filter can drop a group: all but top_p 1.0 with zeros kept can."""
-    return not (strategy == "top_p" and value >= 1.0 and include_zero)
-
-
 def filter_value_violations(
     rollout_filter: "RolloutFilterConfig", rollout: "RolloutConfig"
 ) -> list[Violation]:
@@ -123,11 +119,8 @@ def group_violations(
     needs = []
     if advantage.kind in GROUP_KINDS:
         needs.append(f"advantage.kind {advantage.kind}")
-    if can_drop(
-        strategy=rollout_filter.strategy,
-        value=rollout_filter.value,
-        include_zero=rollout_filter.include_zero,
-    ) and rollout_filter.metric.startswith("reward"):
+    effect = effect_of(rollout_filter, rollout)
+    if effect.is_spread and effect.can_drop:
         needs.append(f"rollout_filter.metric {rollout_filter.metric}")
     action = "Give 2 or more; the spread of a single rollout is not defined."
     return [

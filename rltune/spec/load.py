@@ -12,7 +12,7 @@ from rltune.errors import Problem, SpecError
 from rltune.spec.axis_checks import axis_leaf_keys, check_axis, check_named_values, unknown_key
 from rltune.spec.conditions import Condition, axis_values, condition_layers
 from rltune.spec.identity import canonical_json, config_hash, flatten, sha256_hex
-from rltune.spec.keys import did_you_mean, nested
+from rltune.spec.keys import did_you_mean
 from rltune.spec.overrides import override_layers
 from rltune.spec.problems import Locate, validate
 from rltune.spec.resolve import (
@@ -24,7 +24,7 @@ from rltune.spec.resolve import (
     resolve_config,
     split_profile,
 )
-from rltune.spec.shortforms import long_forms
+from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
 from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
 from rltune.spec.yamlfile import YamlFile, read_yaml
@@ -82,7 +82,7 @@ class LoadedSweep:
     @property
     def held_keys(self) -> tuple[str, ...]:
         """Return the dotted leaf keys that the sweep file holds."""
-        return tuple(flatten(long_forms(nested(self.spec.hold))))
+        return tuple(flatten(config_tree(self.spec.hold)))
 
 
 def load_sweep(
@@ -216,7 +216,7 @@ def _hold(file: YamlFile) -> list[Layer]:
     if not isinstance(hold, Mapping):
         return []
     try:
-        tree = nested(hold)
+        tree = config_tree(hold)
     except ValueError:  # reported with the sweep file's own problems
         tree = {}
     return [Layer(tree, str(file.path), lines_below(file, ("hold",)), "hold.")]

@@ -1,7 +1,10 @@
 """Credit assignment in a config: short forms, what hangs together, what a sweep must hold."""
 
+from pathlib import Path
+
 import pytest
 
+import rltune
 from rltune.spec.comparability import check_sweep
 from rltune.spec.credit_checks import CRITIC_KINDS, GROUP_KINDS
 from rltune.spec.keys import is_config_key, models_of
@@ -94,6 +97,69 @@ def test_a_word_holds_its_kind(load):
         "S3",
         "Write under hold: advantage.shaping.gtpo_beta: 0.0, advantage.shaping.hicra_alpha: 0.0.",
     )
+
+
+@pytest.mark.parametrize("short", ["grpo", "pkg.mod:fn"])
+def test_a_short_form_stands_beside_dotted_keys_of_its_section(short, load):
+    """In hold, in either order, and S3 is content with what it asked for."""
+    after = NO_SHAPING[0] + f"  advantage: {short}\n"
+    before = f"  advantage: {short}\n" + NO_SHAPING[0]
+    for held in (after, before):
+        loaded = load((NO_SHAPING[0], held.replace("gtpo_beta: 0.0", "gtpo_beta: 0.1")))
+        config = loaded.control.config["advantage"]
+        assert config == section("advantage", short) | {"shaping": config["shaping"]}
+        assert config["shaping"]["gtpo_beta"] == 0.1
+        assert check_sweep(loaded).errors == ()
+
+
+def test_a_short_form_stands_beside_dotted_keys_in_base_and_profile(load, tmp_path):
+    base = (Path(rltune.__file__).parents[1] / "configs" / "sokoban.yaml").read_text()
+    base = base.replace("prompt: natural", "prompt: compact")
+    head, section_on = base.split("\nadvantage:", 1)
+    rest = section_on.split("\nattribution", 1)[1]
+    both = "\nadvantage: rloo\nadvantage.shaping.gtpo_beta: 0.2\nattribution"
+    (tmp_path / "configs" / "profiles").mkdir(parents=True)
+    (tmp_path / "configs" / "sokoban.yaml").write_text(head + both + rest)
+    config = load(NO_SHAPING).control.config["advantage"]
+    assert (config["kind"], config["shaping"]["gtpo_beta"]) == ("rloo", 0.2)
+    (tmp_path / "configs" / "profiles" / "laptop.yaml").write_text(
+        "policy: {model: tiny}\nby_env:\n  sokoban:\n"
+        "    advantage: maxrl\n    advantage.outcome: success\n"
+    )
+    config = load(NO_SHAPING, overrides=["rollout.max_context=4000"]).control.config["advantage"]
+    assert (config["kind"], config["outcome"]) == ("maxrl", "success")
+
+
+def test_a_short_form_on_the_command_line_leaves_held_keys_of_its_section(load):
+    config = load(overrides=["advantage=grpo", "advantage.ddof=0"]).control.config["advantage"]
+    assert (config["kind"], config["ddof"]) == ("grpo", 0)
+
+
+def test_another_kind_may_not_take_a_held_key_away(problems):
+    held = (NO_SHAPING[0], NO_SHAPING[0] + "  advantage.gamma: 0.9\n")
+    for override in ("advantage=grpo", "advantage.kind=grpo"):
+        assert problems(held, overrides=[override]) == [
+            f"--set {override}: 'advantage.gamma' is held by this sweep. "
+            "Edit the sweep file instead."
+        ]
+
+
+def test_short_forms_are_an_axis_beside_held_keys(load):
+    axis = ("key: loss.kl_loss_coef\n  values: [0.0, 0.01, 0.1]\n  control: 0.0",
+            "key: advantage\n  values: [grpo, rloo]\n  control: grpo")  # fmt: skip
+    off = ("  loss.kl_type: k2", "  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0")
+    loaded = load(UNCOUPLED, axis, off)
+    assert loaded.axis_keys == ("advantage.kind",)
+    assert [c.label for c in loaded.conditions] == ["advantage=grpo", "advantage=rloo"]
+    assert check_sweep(loaded).errors == ()
+
+
+def test_a_short_form_and_its_own_key_are_a_double(problems):
+    held = (NO_SHAPING[0], "  advantage: grpo\n  advantage.kind: gae\n")
+    assert problems(held) == [
+        "toy.yaml:5: hold: 'advantage.kind' is given twice (with dots, nested, or in a short "
+        "form). Keep one of them."
+    ]
 
 
 # --- what hangs together ------------------------------------------------------------------------
