@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rltune.spec.credit_checks import (
     GROUP_KINDS,
     attribution_violations,
+    maxrl_violations,
     planning_violations,
     turn_clip_violations,
 )
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rltune.spec.schema_advantage import Advantage
     from rltune.spec.schema_env import Env
     from rltune.spec.schema_rollout import RolloutConfig, RolloutFilterConfig
+    from rltune.spec.schema_run import CollapseConfig
 
 
 KL_BAND = 0.2
@@ -141,6 +143,19 @@ def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Vio
     return [Violation("optim.mini_batch_size", what, action)]
 
 
+def collapse_violations(collapse: "CollapseConfig", rollout: "RolloutConfig") -> list[Violation]:
+    """Return whether more prompts are to be cross-scored than a step has, or too few to compare."""
+    if collapse.every == 0 or rollout.groups >= collapse.prompts:
+        return []
+    what = f"{collapse.prompts} prompts are more than the {rollout.groups} groups of a step."
+    most = (
+        f"Give at most rollout.groups, {rollout.groups}"
+        if rollout.groups > 1
+        else "Raise rollout.groups"
+    )
+    return [Violation("collapse.prompts", what, f"{most}, or set collapse.every to 0.")]
+
+
 def tiny_violations(env: "Env", policy: "PolicyConfig") -> list[Violation]:
     """Return whether the tiny policy is shown text that its tokenizer does not know."""
     if policy.model != "tiny":
@@ -177,6 +192,8 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     attribution_violations,
     turn_clip_violations,
     planning_violations,
+    maxrl_violations,
+    collapse_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

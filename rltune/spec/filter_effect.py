@@ -1,4 +1,4 @@
-"""What a rollout filter can do, read off its keys: `rltune.rollout.filter` in the checker's words."""
+"""What a rollout filter can do, read off its keys; the filter is `rltune.rollout.filter`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
