@@ -58,7 +58,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     """
     flat = flatten(config)
     effect = effect_of_flat(flat)
-    found = {}
+    found: dict[str, str] = {}
     if not effect.is_ranked:
         keys = _below("rollout_filter", "strategy", "value", "include_zero", "metric")
         found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)

@@ -20,6 +20,7 @@ from rltune.spec.resolve import (
     env_kind,
     file_layer,
     lines_below,
+    locate,
     merge_layers,
     resolve_config,
     split_profile,
@@ -46,6 +47,7 @@ class LoadedSweep:
         protocol: The protocol file, if the sweep names one.
         conditions: In the order of the file; one of them is the control.
         sweep_hash: 64 hex digits over what runs, independent of the seeds.
+        layers: Where each key was written: base to `--set`, the conditions' own among them.
 
     """
 
@@ -58,6 +60,11 @@ class LoadedSweep:
     protocol: ProtocolSpec | None
     conditions: tuple[Condition, ...]
     sweep_hash: str
+    layers: tuple[Layer, ...] = ()
+
+    def where(self, key: str) -> str:
+        """Return `file:line: dotted.key` of where a dotted key was last written."""
+        return locate(self.layers, tuple(key.split("."))) if self.layers else f"{self.path}: {key}"
 
     @property
     def run_name(self) -> str:
@@ -108,15 +115,15 @@ def load_sweep(
     if isinstance(file, Problem):
         raise SpecError(file)
     problems: list[Problem] = []
-    locate = file.locate
-    spec: SweepSpec | None = validate(SweepSpec, file.data, locate, problems)
-    chosen = _profile(file.data, spec, profile, locate, problems)
-    protocol = _protocol(file, locate, problems)
-    shared = _shared_layers(file, chosen, locate, problems)
+    here = file.locate
+    spec: SweepSpec | None = validate(SweepSpec, file.data, here, problems)
+    chosen = _profile(file.data, spec, profile, here, problems)
+    protocol = _protocol(file, here, problems)
+    shared = _shared_layers(file, chosen, here, problems)
     last = override_layers(overrides, spec, problems)
     wanted = _seeds(spec, seeds, problems)
     conditions: tuple[Condition, ...] = ()
-    if spec is not None and check_axis(spec, locate, problems):
+    if spec is not None and check_axis(spec, here, problems):
         conditions = _conditions(file, spec, shared, last, problems)
     elif shared:
         layers = [*shared, *last]
@@ -133,6 +140,7 @@ def load_sweep(
         protocol=protocol,
         conditions=conditions,
         sweep_hash=_sweep_hash(spec, conditions),
+        layers=(*shared, *_own_layers(file, spec), *last),
     )
 
 
@@ -265,6 +273,14 @@ def _conditions(
                 Condition(value.label, value.value, value.is_control, config, value.expected)
             )
     return tuple(conditions)
+
+
+def _own_layers(file: YamlFile, spec: SweepSpec) -> list[Layer]:
+    return [
+        layer
+        for value in axis_values(spec.axis)
+        for layer in condition_layers(file, spec.axis, value, [])
+    ]
 
 
 def _sweep_hash(spec: SweepSpec, conditions: Sequence[Condition]) -> str:

@@ -115,7 +115,21 @@ def _wrong_key(kind: str, where: str, path: KeyPath, owner: type[BaseModel] | No
         return Problem(where, f"{key!r} is missing from {section}.", _sentence(owner, key))
     names = list(owner.model_fields) if owner is not None else []
     allowed = f"Choose one of {', '.join(names)}."
+    kinds = _kinds_with(key, path[:-1], owner)
+    if kinds:
+        own = owner.model_fields["kind"].default if owner is not None else ""
+        what = f"{key!r} is not a key of {section} of kind {own}."
+        return Problem(where, what, allowed, f"It is a key of kind {', '.join(kinds)}.")
     return Problem(where, f"{key!r} is not a key of {section}.", allowed, did_you_mean(key, names))
+
+
+def _kinds_with(key: str, section: KeyPath, owner: type[BaseModel] | None) -> list[str]:
+    """Return the kinds of a section that have a key which the given variant of it has not."""
+    info = TrialConfig.model_fields.get(section[0]) if len(section) == 1 else None
+    variants = models_of(info.annotation) if info is not None else ()
+    if len(variants) < 2 or owner not in variants:
+        return []
+    return [m.model_fields["kind"].default for m in variants if key in m.model_fields]
 
 
 def _wrong_choice(

@@ -191,7 +191,7 @@ def resolve_config(
         return None
     if not isinstance(plain, dict):
         return None
-    config = validate(TrialConfig, plain, lambda path: _locate(layers, path), problems)
+    config = validate(TrialConfig, plain, lambda path: locate(layers, path), problems)
     return to_plain(config) if config is not None else None
 
 
@@ -228,10 +228,10 @@ def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
 def _unresolved(error: OmegaConfBaseException, layers: Sequence[Layer]) -> Problem:
     key = tuple(str(error.full_key).split(".")) if error.full_key else ()
     text = str(error).splitlines()[0].rstrip(".")
-    return Problem(_locate(layers, key), f"cannot be resolved: {text}.")
+    return Problem(locate(layers, key), f"cannot be resolved: {text}.")
 
 
-def _locate(layers: Sequence[Layer], path: KeyPath) -> str:
+def locate(layers: Sequence[Layer], path: KeyPath) -> str:
     """Return where a key path was last written; for a missing key, its section."""
     best = layers[0]
     for layer in layers:

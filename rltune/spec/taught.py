@@ -34,9 +34,9 @@ def tiny_words(env_kind: str) -> tuple[str, ...]:
 def can_write(phrase: str, words: Sequence[str]) -> bool:
     """Return whether a phrase may stand in text of these tokens, whatever the case.
 
-    Where tokens are words, each word of a phrase is one, or a part of a tag. In a grid game there is
-    no space between tokens, so that a phrase is one word: the end of a token, whole tokens and the
-    start of one, or a part of one.
+    Where tokens are words, each word of a phrase is one, or a part of a tag. In a grid game no
+    space stands between tokens, so that a phrase is one word: the end of a token, whole tokens and
+    the start of one, or a part of one.
     """
     parts = phrase.casefold().split()
     known = [word.casefold() for word in words]

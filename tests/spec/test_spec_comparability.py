@@ -450,5 +450,6 @@ def test_s8_names_what_a_filter_takes_from_the_credit_of_turns(load, attribution
 
 
 def test_s8_speaks_of_dropped_groups_only_where_one_can_be_dropped(load):
-    zero = ("include_zero: true", "include_zero: false\n    metric: length")
-    assert "S8.drop_changes_updates" not in codes(load, zero)
+    zero = ("include_zero: true", "include_zero: false")
+    mean = ("metric: reward_variance", "metric: length")
+    assert "S8.drop_changes_updates" not in codes(load, zero, mean)

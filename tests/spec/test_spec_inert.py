@@ -97,7 +97,10 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "rollout_filter.type rollout_filter.on_drop",
         {**ZEROS, "rollout_filter.metric": "length"}, "the filter drops nothing", [],
     ),
-    ("rollout_filter.on_drop", {"rollout_filter.strategy": "top_k"}, "the filter drops nothing", []),
+    (
+        "rollout_filter.on_drop", {"rollout_filter.strategy": "top_k"},
+        "the filter drops nothing", [],
+    ),
     (
         "rollout_correction.cap", {"rollout_correction.kind": "icepop"},
         "rollout_correction.kind is icepop", [{"rollout_correction.kind": "tis"}],
@@ -153,7 +156,8 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     (
         "attribution.judge attribution.scheme attribution.normalize attribution.skip "
         "attribution.first_steps",
-        UNWEIGHTED, "attribution.alpha is 0", [ADCA, {**UNWEIGHTED, **COSINE, "attribution.alpha_min": 0.1}],
+        UNWEIGHTED, "attribution.alpha is 0",
+        [ADCA, {**UNWEIGHTED, **COSINE, "attribution.alpha_min": 0.1}],
     ),
     (
         "advantage.shaping.signal advantage.shaping.scope", {}, "advantage.shaping.gtpo_beta is 0",

@@ -249,8 +249,8 @@ OVERRIDE_CASES = {
         "'advantage.shaping.gtpo_beta' is held by this sweep. Edit the sweep file instead."
     ],
     "advantage.normalize_std=true": [
-        "advantage.normalize_std: 'normalize_std' is not a key of advantage. "
-        "Choose one of shaping, kind, gamma, lam."
+        "advantage.normalize_std: 'normalize_std' is not a key of advantage of kind gae. "
+        "Choose one of shaping, kind, gamma, lam. It is a key of kind grpo."
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
@@ -436,8 +436,9 @@ def test_another_kind_replaces_the_section_but_what_all_kinds_share(load, proble
     assert config["advantage"] == {**plain, "lam": 0.9}
     whole = "advantage={kind: grpo, lam: 0.9}"
     assert problems((SHAPING, ""), overrides=[whole]) == [
-        f"--set {whole}: advantage.lam: 'lam' is not a key of advantage. "
-        "Choose one of shaping, outcome, singleton, kind, normalize_std, ddof."
+        f"--set {whole}: advantage.lam: 'lam' is not a key of advantage of kind grpo. "
+        "Choose one of shaping, outcome, singleton, kind, normalize_std, ddof. "
+        "It is a key of kind gae, gae_bilevel."
     ]
 
 
@@ -507,3 +508,11 @@ def test_bundles_are_values_of_one_axis(load):
     )  # fmt: skip
     assert loaded.axis_keys == ("rollout_filter.value", "rollout_filter.include_zero")
     assert low.config["rollout_filter"]["include_zero"] is False
+
+
+def test_a_loaded_sweep_knows_where_a_key_was_written(load):
+    loaded = load(overrides=["optim.lr=0.1"])
+    assert loaded.where("loss.entropy_coeff") == "toy.yaml:7: hold.loss.entropy_coeff"
+    assert loaded.where("optim.lr") == "--set optim.lr=0.1: optim.lr"
+    assert loaded.where("loss.kl_loss_coef").startswith("toy.yaml:18: axis.values.")
+    assert ".yaml:" in loaded.where("env.size")
