@@ -7,7 +7,17 @@ from rich.console import Group, RenderableType
 
 from rltune.report.cost import Measured, TrialCost, trial_cost
 from rltune.report.pilot import PILOT_STEPS, same_selection
-from rltune.report.render import duration, grid, indent, line, plural, quantity, size
+from rltune.report.render import (
+    duration,
+    fits_columns,
+    grid,
+    indent,
+    line,
+    pairs,
+    plural,
+    quantity,
+    size,
+)
 from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.judge_checks import judge_need
 from rltune.spec.load import LoadedSweep
@@ -58,7 +68,23 @@ def _moving(specs: Sequence[TrialSpec]) -> list[str]:
 
 
 def _trials(plan: Plan) -> RenderableType:
+    """Return a line per trial; settings with no room in it stand below, once a condition."""
     keys = _moving(plan.specs)
+    settings = {spec.condition: _settings(spec, keys) for spec in plan.specs}
+    if not fits_columns(settings.values()):
+        table = grid(["condition", "sets"], whole=(0,))
+        for condition, own in settings.items():
+            table.add_row(condition, pairs(own))
+        return Group(_trial_table(plan, []), line(), table)
+    return _trial_table(plan, keys)
+
+
+def _settings(spec: TrialSpec, keys: Sequence[str]) -> dict[str, object]:
+    flat = flatten(spec.config)
+    return {key: flat[key] for key in keys if key in flat}
+
+
+def _trial_table(plan: Plan, keys: Sequence[str]) -> RenderableType:
     headers = ["trial", *(key.rpartition(".")[2] for key in keys), "time"]
     table = grid(headers, right=range(1, len(headers)), whole=(0,))
     for spec, cost in zip(plan.specs, plan.costs, strict=True):
@@ -146,6 +172,8 @@ def _shared(specs: Sequence[TrialSpec]) -> Iterator[str]:
             continue
         section, _, name = key.partition(".")
         mark = " (no effect on results)" if is_excluded(key) and section != "tracking" else ""
-        sections.setdefault(section, []).append(f"{name}: {show(value)}{mark}")
+        text = f"{name}: {show(value)}{mark}" if name else show(value)
+        sections.setdefault(section, []).append(text)
     for section, texts in sections.items():
-        yield f"{section}: {{{', '.join(texts)}}}"
+        inner = ", ".join(texts)
+        yield f"{section}: {{{inner}}}" if ": " in inner else f"{section}: {inner}"

@@ -1,7 +1,7 @@
 """What all drawings share: numbers as text, tables without boxes, findings with their remedies."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -12,6 +12,7 @@ from rich.text import Text
 from rltune.gate import Interval
 from rltune.report.stats import Estimate
 from rltune.spec.findings import Finding, Severity
+from rltune.spec.problems import show
 from rltune.types import TrialStatus
 
 STATUS_STYLE = {
@@ -128,6 +129,25 @@ def grid(
         justify = "right" if i in numeric else "left"
         table.add_column(header, justify=justify, overflow="fold", no_wrap=i in unbroken)  # type: ignore[arg-type]
     return table
+
+
+MOST_COLUMNS = 3
+"""Keys that a table has a column each for; more are written out a condition."""
+LONGEST_CELL = 20
+"""Longest value that stands in a column of its own, in characters."""
+
+
+def fits_columns(rows: Iterable[Mapping[str, object]]) -> bool:
+    """Return whether settings (dotted key -> value) are few and short enough for a column each."""
+    settings = list(rows)
+    keys = {key for own in settings for key in own}
+    cells = [show(value) for own in settings for value in own.values()]
+    return len(keys) <= MOST_COLUMNS and all(len(cell) <= LONGEST_CELL for cell in cells)
+
+
+def pairs(settings: Mapping[str, object]) -> str:
+    """Return settings as `key: value, key: value`."""
+    return ", ".join(f"{key}: {show(value)}" for key, value in settings.items())
 
 
 def finding(item: Finding) -> RenderableType:

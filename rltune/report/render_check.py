@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rltune.report.render import finding, grid, indent, line, plural
+from rltune.report.render import finding, fits_columns, grid, indent, line, pairs, plural
 from rltune.spec.comparability import check_sweep
 from rltune.spec.custom_code import custom_code
 from rltune.spec.findings import RULES, ComparabilityReport, Finding, Severity
@@ -111,7 +111,14 @@ def _custom(loaded: LoadedSweep) -> Iterator[RenderableType]:
 
 
 def _conditions(report: ComparabilityReport) -> RenderableType:
-    """Return the diff table: a line per condition, a column per key that moves."""
+    """Return the diff table: a line per condition, a column per key that moves, if they fit."""
+    if not fits_columns(row.settings for row in report.axis_table):
+        table = grid(["condition", "", "sets"], whole=(0, 1))
+        for row in report.axis_table:
+            mark = "control" if row.is_control else ""
+            style = "" if row.is_control else "cyan"
+            table.add_row(row.condition, mark, Text(pairs(row.settings), style=style))
+        return table
     keys = list(dict.fromkeys(key for row in report.axis_table for key in row.settings))
     control = next(row for row in report.axis_table if row.is_control)
     names = [key.rpartition(".")[2] for key in keys]
@@ -119,7 +126,10 @@ def _conditions(report: ComparabilityReport) -> RenderableType:
     table = grid(["condition", *headers, ""], right=range(1, len(keys) + 1))
     for row in report.axis_table:
         values = [
-            Text(show(row.settings.get(key)), style=_style(row.settings, control.settings, key))
+            Text(
+                show(row.settings[key]) if key in row.settings else "-",
+                style=_style(row.settings, control.settings, key),
+            )
             for key in keys
         ]
         table.add_row(row.condition, *values, "control" if row.is_control else "")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from rltune.errors import Problem
 from rltune.spec.conditions import AxisValue, axis_values
 from rltune.spec.identity import flatten
-from rltune.spec.keys import config_keys, did_you_mean, is_config_key, nested, overlaps
+from rltune.spec.keys import config_keys, did_you_mean, is_config_key, overlaps
 from rltune.spec.problems import Locate
-from rltune.spec.shortforms import long_forms
+from rltune.spec.shortforms import config_tree
 from rltune.spec.sweep_schema import SweepSpec, value_key
 
 
@@ -40,7 +40,7 @@ def check_axis(spec: SweepSpec, locate: Locate, problems: list[Problem]) -> bool
         problems.append(Problem(locate(("axis", "key")), what, action=action))
     problems.extend(_unexplained_bundle(spec, locate))
     keys = axis_leaf_keys(spec)
-    held = tuple(flatten(long_forms(nested(spec.hold))))
+    held = tuple(flatten(config_tree(spec.hold)))
     for i, coupled in enumerate(axis.coupled):
         where = locate(("axis", "coupled", str(i), "key"))
         problems.extend(unknown_key(coupled.key, where))

@@ -16,7 +16,7 @@ from rltune.spec.findings import (
 )
 from rltune.spec.hidden_axes import hidden_axes
 from rltune.spec.identity import diff_configs, flatten, identity_view, same_value
-from rltune.spec.inert import inert_keys
+from rltune.spec.inert import inert_keys, settings
 from rltune.spec.isolation import check_conditions
 from rltune.spec.judge_checks import judge_findings
 from rltune.spec.keys import overlaps
@@ -117,9 +117,9 @@ def check_distinct(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding
     """Yield S6: two conditions that are one run, also when they differ in inert keys only."""
     for (a, left), (b, right) in combinations(configs.items(), 2):
         differing = diff_configs(identity_view(left), identity_view(right))
-        # What makes a key inert is inert itself only where that key is in any case, so both sides
-        # have the same inert keys whenever everything that differs is inert in one of them.
-        reasons = {key: why for key, why in inert_keys(left).items() if key in differing}
+        inert, same = inert_keys(right), settings(left).items() & settings(right).items()
+        silent = {key: why for key, why in inert_keys(left).items() if key in inert} | dict(same)
+        reasons = {key: why for key, why in silent.items() if key in differing}
         if len(reasons) < len(differing):
             continue
         message = f"{a!r} and {b!r} resolve to the same config."

@@ -6,9 +6,9 @@ from typing import Any
 
 from rltune.errors import Problem
 from rltune.spec.identity import value_text
-from rltune.spec.keys import nested
 from rltune.spec.resolve import Layer, lines_below
 from rltune.spec.rule import RuleError, evaluate_rule
+from rltune.spec.shortforms import config_tree
 from rltune.spec.sweep_schema import Axis, value_key
 from rltune.spec.yamlfile import YamlFile
 from rltune.types import Json
@@ -76,7 +76,7 @@ def axis_values(axis: Axis) -> tuple[AxisValue, ...]:
             name=value_text(name),
             value=name,
             label=f"{short}={value_text(name)}",
-            data=nested({axis.key: item}),
+            data=config_tree({axis.key: item}),
             position=position,
             is_control=value_key(name) == value_key(axis.control),
             expected=expected.get(value_key(name), ""),
@@ -103,5 +103,5 @@ def condition_layers(
             continue
         at = {tuple(coupled.key.split(".")): file.lines.get(path, 1)}
         shown = f"axis.coupled.{i}: "
-        layers.append(Layer(nested({coupled.key: result}), str(file.path), at, shown))
+        layers.append(Layer(config_tree({coupled.key: result}), str(file.path), at, shown))
     return layers

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from rltune.spec.credit_checks import (
     GROUP_KINDS,
     attribution_violations,
+    maxrl_violations,
     planning_violations,
     turn_clip_violations,
 )
+from rltune.spec.filter_effect import effect_of
 from rltune.spec.taught import TAUGHT_ENVS
 from rltune.spec.violations import Violation, refuse
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from rltune.spec.schema_advantage import Advantage
     from rltune.spec.schema_env import Env
     from rltune.spec.schema_rollout import RolloutConfig, RolloutFilterConfig
+    from rltune.spec.schema_run import CollapseConfig
 
 
 KL_BAND = 0.2
@@ -92,11 +95,6 @@ def optim_violations(optim: "OptimConfig") -> list[Violation]:
     return [Violation("micro_batch_size", what, "Give a divisor, so that no rollout is left over.")]
 
 
-def can_drop(*, strategy: str, value: float, include_zero: bool) -> bool:
-    """Return whether a filter can drop a group: all but top_p 1.0 with zeros kept can."""
-    return not (strategy == "top_p" and value >= 1.0 and include_zero)
-
-
 def filter_value_violations(
     rollout_filter: "RolloutFilterConfig", rollout: "RolloutConfig"
 ) -> list[Violation]:
@@ -123,11 +121,8 @@ def group_violations(
     needs = []
     if advantage.kind in GROUP_KINDS:
         needs.append(f"advantage.kind {advantage.kind}")
-    if can_drop(
-        strategy=rollout_filter.strategy,
-        value=rollout_filter.value,
-        include_zero=rollout_filter.include_zero,
-    ) and rollout_filter.metric.startswith("reward"):
+    effect = effect_of(rollout_filter, rollout)
+    if effect.is_spread and effect.can_drop:
         needs.append(f"rollout_filter.metric {rollout_filter.metric}")
     action = "Give 2 or more; the spread of a single rollout is not defined."
     return [
@@ -146,6 +141,19 @@ def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Vio
     )
     action = "Give a divisor, so that every optimiser step has the same size."
     return [Violation("optim.mini_batch_size", what, action)]
+
+
+def collapse_violations(collapse: "CollapseConfig", rollout: "RolloutConfig") -> list[Violation]:
+    """Return whether more prompts are to be cross-scored than a step has, or too few to compare."""
+    if collapse.every == 0 or rollout.groups >= collapse.prompts:
+        return []
+    what = f"{collapse.prompts} prompts are more than the {rollout.groups} groups of a step."
+    most = (
+        f"Give at most rollout.groups, {rollout.groups}"
+        if rollout.groups > 1
+        else "Raise rollout.groups"
+    )
+    return [Violation("collapse.prompts", what, f"{most}, or set collapse.every to 0.")]
 
 
 def tiny_violations(env: "Env", policy: "PolicyConfig") -> list[Violation]:
@@ -184,6 +192,8 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     attribution_violations,
     turn_clip_violations,
     planning_violations,
+    maxrl_violations,
+    collapse_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

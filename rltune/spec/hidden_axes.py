@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten, same_value
-from rltune.spec.inert import filter_is_on
+from rltune.spec.inert import credit_of_turns, filter_is_on
 from rltune.spec.keys import overlaps
 from rltune.spec.knobs import (
     is_drawing_key,
@@ -73,22 +73,29 @@ def _dropped_groups(flat: Configs) -> Iterator[Finding]:
 
 
 def _dropped_verdicts(flat: Configs) -> Iterator[Finding]:
-    """Yield where a filter drops groups by their outcomes that verdicts on turns would teach."""
-    labels = [
-        label
-        for label, config in flat.items()
-        if filter_is_on(config)
-        and config["attribution.kind"] == "adca"
-        and config["attribution.alpha"] > 0
-    ]
-    if labels:
+    """Yield where a filter drops groups whose turns have credit of their own."""
+    teaching: dict[tuple[str, str], list[str]] = {}
+    for label, config in flat.items():
+        credit = credit_of_turns(config)
+        if credit and filter_is_on(config):
+            score = _SCORES.get(config["rollout_filter.metric"], "the spread of their rewards")
+            teaching.setdefault((score, credit), []).append(label)
+    for (score, credit), labels in teaching.items():
+        equal = (
+            ""
+            if score in _SCORES.values()
+            else (": a group of equal rewards has turns of different worth")
+        )
         yield warning(
             "S8.dropped_verdicts",
-            f"The filter in {_named(labels)} drops groups by the spread of their outcomes, and "
-            "with them what verdicts on turns would teach: a group of equal outcomes has turns of "
-            "different worth.",
-            "Set rollout_filter.value: 1.0 and rollout_filter.include_zero: true.",
+            f"The filter in {_named(labels)} drops groups by {score}, and with them what "
+            f"{credit} would teach{equal}.",
+            "Set rollout_filter.value: 1.0 and rollout_filter.include_zero: true, with strategy "
+            "top_p.",
         )
+
+
+_SCORES = {"length": "their mean length", "entropy": "their mean surprisal"}
 
 
 def _kl_without_gradient(flat: Configs) -> Iterator[Finding]:
@@ -118,7 +125,7 @@ def _scale_dependent_filter(flat: Configs) -> Iterator[Finding]:
         yield warning(
             "S8.softmax_scale",
             f"The filter in {_named(labels)} takes a share of softmax(score), which depends on "
-            "the scale of the reward: values may select identical groups, and do not carry over "
+            "the scale of the score: values may select identical groups, and do not carry over "
             "to another environment.",
             "Set rollout_filter.mode: mass.",
         )

@@ -4,25 +4,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rltune.spec.credit_checks import CRITIC_KINDS
-from rltune.spec.crosschecks import can_drop
+from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import flatten
 
 Rule = tuple[bool, Sequence[str], str]
 """Whether some keys do nothing, the keys, and why."""
 
+OFF = "the filter drops nothing"
+ONLY_ZEROS = "the filter drops the groups without spread, and no others"
 FILTER_KEYS = tuple(
     f"rollout_filter.{key}"
-    for key in ("mode", "metric", "ddof", "type", "on_drop", "loss_scaling", "empty_stop_steps")
+    for key in ("mode", "ddof", "type", "on_drop", "loss_scaling", "empty_stop_steps")
 )
 
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
     """Return whether the filter of a flat config can drop a group."""
-    return can_drop(
-        strategy=flat["rollout_filter.strategy"],
-        value=flat["rollout_filter.value"],
-        include_zero=flat["rollout_filter.include_zero"],
-    )
+    return effect_of_flat(flat).can_drop
+
+
+def credit_of_turns(flat: Mapping[str, Any]) -> str:
+    """Return what gives turns credit of their own, `verdicts on turns`; empty for nothing."""
+    kind = flat["attribution.kind"]
+    if kind == "adca":
+        alphas = {flat["attribution.alpha"]}
+        if flat["attribution.alpha_schedule"] == "cosine":
+            alphas.add(flat["attribution.alpha_min"])
+        return "verdicts on turns" if max(alphas) > 0 else ""
+    is_gain = kind == "info_gain" and flat["attribution.mode"] != "none"
+    return "the information gain of turns" if is_gain and flat["attribution.ig_coef"] else ""
 
 
 def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
@@ -38,6 +48,36 @@ def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
         *_of_signals(flat),
     )
     return {key: why for is_inert, keys, why in rules if is_inert for key in keys}
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return dotted key -> what it and the other keys with the same text come to in this config.
+
+    Two configs in which a key comes to the same do not differ in it: top_p 1.0 and top_k 1.0 both
+    drop nothing.
+    """
+    flat = flatten(config)
+    effect = effect_of_flat(flat)
+    found: dict[str, str] = {}
+    if not effect.is_ranked:
+        keys = _below("rollout_filter", "strategy", "value", "include_zero", "metric")
+        found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)
+    if flat["attribution.kind"] == "adca":
+        found |= _weight_of_verdicts(flat)
+    if flat["attribution.kind"] == "info_gain" and _no_gain_counts(flat):
+        found["attribution.mode"] = "attribution.ig_coef is 0"
+    return found
+
+
+def _weight_of_verdicts(flat: Mapping[str, Any]) -> dict[str, str]:
+    alpha, last = flat["attribution.alpha"], flat["attribution.alpha_min"]
+    is_level = flat["attribution.alpha_schedule"] == "constant" or alpha == last
+    why = f"attribution.alpha is {alpha:g} in every step"
+    found = {"attribution.alpha_schedule": why, "attribution.alpha_min": why} if is_level else {}
+    first = flat["attribution.first_steps"]
+    if first is None or first >= flat["budget.steps"]:
+        found["attribution.first_steps"] = "turns are judged in every step"
+    return found
 
 
 def _below(section: str, *names: str) -> tuple[str, ...]:
@@ -66,13 +106,19 @@ def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:
 
 
 def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:
-    is_on = filter_is_on(flat)
-    is_share = flat["rollout_filter.strategy"] == "top_p" and flat["rollout_filter.value"] < 1.0
-    is_spread = flat["rollout_filter.metric"].startswith("reward")
+    effect = effect_of_flat(flat)
+    is_on, is_ranked = effect.can_drop, effect.is_ranked
+    is_share = effect.strategy == "top_p" and effect.value < 1.0
     kind = flat["rollout_correction.kind"]
-    yield not is_on, FILTER_KEYS, "the filter drops nothing"
+    zero, order = ("rollout_filter.include_zero",), ("rollout_filter.type", "rollout_filter.ddof")
+    yield not is_on, FILTER_KEYS, OFF
+    yield not is_ranked and effect.include_zero, ("rollout_filter.metric",), OFF
     yield is_on and not is_share, ("rollout_filter.mode",), "it is used by top_p below 1.0 only"
-    yield is_on and not is_spread, ("rollout_filter.ddof",), "rollout_filter.metric is a mean"
+    yield is_on and not effect.is_spread, order[1:], "rollout_filter.metric is a mean"
+    yield is_on and not is_ranked, order, ONLY_ZEROS
+    yield not effect.is_spread, zero, "a mean is no spread, and not 0"
+    full = "a share of the sum, best first, is full before the groups that score 0"
+    yield effect.is_spread and not effect.looks_at_zeros, zero, full
     why = f"rollout_correction.kind is {kind}"
     yield kind != "tis", ("rollout_correction.cap",), why
     yield kind != "icepop", _below("rollout_correction", "band_low", "band_high"), why
@@ -83,15 +129,28 @@ def _of_info_gain(flat: Mapping[str, Any]) -> Iterator[Rule]:
         return
     is_off, has_no_weight = flat["attribution.mode"] == "none", flat["attribution.ig_coef"] == 0
     keys = _below("attribution", "ig_type", "ig_coef", "gamma")
+    alone = ("advantage.singleton",)
     yield is_off, keys, "attribution.mode is none"
+    yield not is_off, alone, "attribution.kind info_gain normalises the outcome itself"
     yield has_no_weight, ("attribution.gamma",), "attribution.ig_coef is 0"
+    yield _no_gain_counts(flat), ("attribution.ig_type",), "attribution.ig_coef is 0"
+
+
+def _no_gain_counts(flat: Mapping[str, Any]) -> bool:
+    """Return whether gains are computed and then weigh nothing, not in a clip bound either.
+
+    Under joint they are part of what the outcome is normalised over.
+    """
+    is_read = flat["attribution.mode"] in ("none", "joint") or flat["loss.turn_clip_beta"] > 0
+    return flat["attribution.ig_coef"] == 0 and not is_read
 
 
 def _of_adca(flat: Mapping[str, Any]) -> Iterator[Rule]:
     if flat["attribution.kind"] != "adca":
         return
     is_normal = flat["attribution.normalize"]
-    is_constant = flat["attribution.alpha_schedule"] == "constant"
+    schedule, alpha = flat["attribution.alpha_schedule"], flat["attribution.alpha"]
+    is_constant, is_level = schedule == "constant", alpha == flat["attribution.alpha_min"]
     is_allocated = flat["attribution.scheme"] == "allocation"
     judge = tuple(key for key in flat if key.startswith("attribution.llm."))
     base = ("attribution.fix_base",)
@@ -102,7 +161,8 @@ def _of_adca(flat: Mapping[str, Any]) -> Iterator[Rule]:
     steps = _below("attribution", "alpha_min", "alpha_steps")
     yield is_constant, steps, "attribution.alpha_schedule is constant"
     yield flat["attribution.judge"] != "llm", judge, "attribution.judge is not llm"
-    has_no_weight = is_constant and flat["attribution.alpha"] == 0
+    yield not is_constant and is_level, steps[1:], "attribution.alpha_min is alpha"
+    has_no_weight = alpha == 0 and (is_constant or is_level)
     yield has_no_weight, (*verdicts, *base, *judge), "attribution.alpha is 0"
 
 

@@ -12,7 +12,7 @@ from rltune.errors import Problem, SpecError
 from rltune.spec.axis_checks import axis_leaf_keys, check_axis, check_named_values, unknown_key
 from rltune.spec.conditions import Condition, axis_values, condition_layers
 from rltune.spec.identity import canonical_json, config_hash, flatten, sha256_hex
-from rltune.spec.keys import did_you_mean, nested
+from rltune.spec.keys import did_you_mean
 from rltune.spec.overrides import override_layers
 from rltune.spec.problems import Locate, validate
 from rltune.spec.resolve import (
@@ -20,11 +20,12 @@ from rltune.spec.resolve import (
     env_kind,
     file_layer,
     lines_below,
+    locate,
     merge_layers,
     resolve_config,
     split_profile,
 )
-from rltune.spec.shortforms import long_forms
+from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
 from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
 from rltune.spec.yamlfile import YamlFile, read_yaml
@@ -46,6 +47,7 @@ class LoadedSweep:
         protocol: The protocol file, if the sweep names one.
         conditions: In the order of the file; one of them is the control.
         sweep_hash: 64 hex digits over what runs, independent of the seeds.
+        layers: Where each key was written: base to `--set`, the conditions' own among them.
 
     """
 
@@ -58,6 +60,11 @@ class LoadedSweep:
     protocol: ProtocolSpec | None
     conditions: tuple[Condition, ...]
     sweep_hash: str
+    layers: tuple[Layer, ...] = ()
+
+    def where(self, key: str) -> str:
+        """Return `file:line: dotted.key` of where a dotted key was last written."""
+        return locate(self.layers, tuple(key.split("."))) if self.layers else f"{self.path}: {key}"
 
     @property
     def run_name(self) -> str:
@@ -82,7 +89,7 @@ class LoadedSweep:
     @property
     def held_keys(self) -> tuple[str, ...]:
         """Return the dotted leaf keys that the sweep file holds."""
-        return tuple(flatten(long_forms(nested(self.spec.hold))))
+        return tuple(flatten(config_tree(self.spec.hold)))
 
 
 def load_sweep(
@@ -108,15 +115,15 @@ def load_sweep(
     if isinstance(file, Problem):
         raise SpecError(file)
     problems: list[Problem] = []
-    locate = file.locate
-    spec: SweepSpec | None = validate(SweepSpec, file.data, locate, problems)
-    chosen = _profile(file.data, spec, profile, locate, problems)
-    protocol = _protocol(file, locate, problems)
-    shared = _shared_layers(file, chosen, locate, problems)
+    here = file.locate
+    spec: SweepSpec | None = validate(SweepSpec, file.data, here, problems)
+    chosen = _profile(file.data, spec, profile, here, problems)
+    protocol = _protocol(file, here, problems)
+    shared = _shared_layers(file, chosen, here, problems)
     last = override_layers(overrides, spec, problems)
     wanted = _seeds(spec, seeds, problems)
     conditions: tuple[Condition, ...] = ()
-    if spec is not None and check_axis(spec, locate, problems):
+    if spec is not None and check_axis(spec, here, problems):
         conditions = _conditions(file, spec, shared, last, problems)
     elif shared:
         layers = [*shared, *last]
@@ -133,6 +140,7 @@ def load_sweep(
         protocol=protocol,
         conditions=conditions,
         sweep_hash=_sweep_hash(spec, conditions),
+        layers=(*shared, *_own_layers(file, spec), *last),
     )
 
 
@@ -216,7 +224,7 @@ def _hold(file: YamlFile) -> list[Layer]:
     if not isinstance(hold, Mapping):
         return []
     try:
-        tree = nested(hold)
+        tree = config_tree(hold)
     except ValueError:  # reported with the sweep file's own problems
         tree = {}
     return [Layer(tree, str(file.path), lines_below(file, ("hold",)), "hold.")]
@@ -265,6 +273,14 @@ def _conditions(
                 Condition(value.label, value.value, value.is_control, config, value.expected)
             )
     return tuple(conditions)
+
+
+def _own_layers(file: YamlFile, spec: SweepSpec) -> list[Layer]:
+    return [
+        layer
+        for value in axis_values(spec.axis)
+        for layer in condition_layers(file, spec.axis, value, [])
+    ]
 
 
 def _sweep_hash(spec: SweepSpec, conditions: Sequence[Condition]) -> str:

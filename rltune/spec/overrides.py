@@ -7,9 +7,9 @@ import yaml
 from rltune.errors import Problem
 from rltune.spec.conditions import axis_values
 from rltune.spec.identity import flatten
-from rltune.spec.keys import config_keys, did_you_mean, is_config_key, nested, overlaps
+from rltune.spec.keys import VARIANT_SECTIONS, config_keys, did_you_mean, is_config_key, overlaps
 from rltune.spec.resolve import Layer
-from rltune.spec.shortforms import long_forms
+from rltune.spec.shortforms import config_tree
 from rltune.spec.sweep_schema import SweepSpec
 from rltune.spec.yamlfile import parse_value
 
@@ -29,7 +29,7 @@ def override_layers(
     layers = []
     for text in overrides:
         layer = _layer(text)
-        problem = layer if isinstance(layer, Problem) else _refusal(text, guarded)
+        problem = layer if isinstance(layer, Problem) else _refusal(layer, guarded)
         if problem is not None:
             problems.append(problem)
         elif isinstance(layer, Layer):
@@ -49,7 +49,7 @@ def _layer(text: str) -> Layer | Problem:
     except (yaml.YAMLError, RecursionError):
         what = f"{_shown(text).partition('=')[2]!r} is not a YAML value."
         return Problem(_shown(text), what, action="Put it in quotes.")
-    return Layer(nested({key: parsed}), _shown(text))
+    return Layer(config_tree({key: parsed}), _shown(text))
 
 
 def _shown(text: str) -> str:
@@ -61,17 +61,26 @@ def _shown(text: str) -> str:
 
 def _guarded(spec: SweepSpec) -> dict[str, str]:
     """Return protected dotted key -> why it is protected."""
-    guarded = dict.fromkeys(flatten(long_forms(nested(spec.hold))), "held by this sweep")
+    guarded = dict.fromkeys(flatten(config_tree(spec.hold)), "held by this sweep")
     guarded |= {coupled.key: "coupled with the axis" for coupled in spec.axis.coupled}
     for value in axis_values(spec.axis):
         guarded |= dict.fromkeys(flatten(value.data), "the axis of this sweep")
     return guarded | {"seed": "set by the seeds of this sweep"}
 
 
-def _refusal(text: str, guarded: dict[str, str]) -> Problem | None:
-    key = text.partition("=")[0]
+def _refusal(layer: Layer, guarded: dict[str, str]) -> Problem | None:
+    keys = tuple(flatten(layer.data))
     for other, why in guarded.items():
-        if overlaps(key, other):
+        if any(overlaps(key, other) or _replaces(key, other) for key in keys):
             action = "Use --seeds." if other == "seed" else "Edit the sweep file instead."
-            return Problem(_shown(text), f"{other!r} is {why}.", action=action)
+            return Problem(layer.origin, f"{other!r} is {why}.", action=action)
     return None
+
+
+def _replaces(key: str, other: str) -> bool:
+    """Return whether a key chooses a variant of a section, and another is of one variant only."""
+    section, _, name = key.partition(".")
+    head, _, tail = other.partition(".")
+    if name != "kind" or head != section or section not in VARIANT_SECTIONS:
+        return False
+    return tail.partition(".")[0] not in VARIANT_SECTIONS[section]

@@ -10,11 +10,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rltune.errors import Problem
 from rltune.spec.identity import flatten
-from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean, nested
+from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean
 from rltune.spec.problems import validate
 from rltune.spec.schema import TrialConfig, to_plain
 from rltune.spec.schema_env import DEFAULT_KIND
-from rltune.spec.shortforms import long_forms
+from rltune.spec.shortforms import config_tree, long_forms
 from rltune.spec.yamlfile import KeyPath, YamlFile
 
 _REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
@@ -67,10 +67,21 @@ BY_ENV = "by_env"
 def file_layer(file: YamlFile) -> Layer | Problem:
     """Return a whole config file as a layer, its dotted keys nested."""
     try:
-        data = nested(file.data)
+        data = config_tree(_parts_in_full(file.data))
     except ValueError as error:
-        return Problem(str(file.path), f"{error}, once with dots and once nested.", "Keep one.")
+        return Problem(
+            str(file.path), f"{error} (with dots, nested, or in a short form).", "Keep one."
+        )
     return Layer(data, str(file.path), lines_below(file, ()))
+
+
+def _parts_in_full(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's keys with the short forms in what it sets for one kind of env written out."""
+    parts = data.get(BY_ENV)
+    if not isinstance(parts, Mapping):
+        return dict(data)
+    full = {k: long_forms(part) if isinstance(part, Mapping) else part for k, part in parts.items()}
+    return {**data, BY_ENV: full}
 
 
 def split_profile(profile: Layer, kind: str, problems: list[Problem]) -> list[Layer]:
@@ -180,7 +191,7 @@ def resolve_config(
         return None
     if not isinstance(plain, dict):
         return None
-    config = validate(TrialConfig, plain, lambda path: _locate(layers, path), problems)
+    config = validate(TrialConfig, plain, lambda path: locate(layers, path), problems)
     return to_plain(config) if config is not None else None
 
 
@@ -217,10 +228,10 @@ def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
 def _unresolved(error: OmegaConfBaseException, layers: Sequence[Layer]) -> Problem:
     key = tuple(str(error.full_key).split(".")) if error.full_key else ()
     text = str(error).splitlines()[0].rstrip(".")
-    return Problem(_locate(layers, key), f"cannot be resolved: {text}.")
+    return Problem(locate(layers, key), f"cannot be resolved: {text}.")
 
 
-def _locate(layers: Sequence[Layer], path: KeyPath) -> str:
+def locate(layers: Sequence[Layer], path: KeyPath) -> str:
     """Return where a key path was last written; for a missing key, its section."""
     best = layers[0]
     for layer in layers:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rltune.spec.keys import nested
 from rltune.spec.schema_advantage import long_advantage
 from rltune.spec.schema_attribution import long_attribution
 from rltune.spec.schema_env import long_env
@@ -22,3 +23,16 @@ def long_forms(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: SHORT_FORMS[key](value) if key in SHORT_FORMS else value for key, value in data.items()
     }
+
+
+def config_tree(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config keys as a person wrote them in full: short forms written out, dots nested.
+
+    A short form and dotted keys of its section stand side by side, in any order:
+    `advantage: grpo` with `advantage.shaping.gtpo_beta: 0.1`.
+
+    Raises:
+        ValueError: A key is given twice, in whatever form.
+
+    """
+    return nested(long_forms(given))

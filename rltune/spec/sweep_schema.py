@@ -15,6 +15,7 @@ from pydantic import (
 from rltune.spec.keys import nested
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema_base import Section, tuple_from_list
+from rltune.spec.shortforms import long_forms
 from rltune.spec.violations import Violation, refuse
 from rltune.types import Json
 
@@ -112,12 +113,14 @@ def _nesting_violations(tree: dict[str, Any]) -> list[Violation]:
     try:
         nested(tree)
     except ValueError as error:
-        return [Violation("", f"{error}, once with dots and once nested.", "Keep one of them.")]
+        return [
+            Violation("", f"{error} (with dots, nested, or in a short form).", "Keep one of them.")
+        ]
     return []
 
 
 def _refuse_double_keys(tree: dict[str, Any]) -> dict[str, Any]:
-    violations = _nesting_violations(tree)
+    violations = _nesting_violations(long_forms(tree))
     if "seed" in tree:
         what = "The seed cannot be held; it is the unit of replication."
         violations.append(Violation("seed", what, "List seeds under seeds."))

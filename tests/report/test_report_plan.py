@@ -7,6 +7,8 @@ from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sw
 from rltune.report import parameters
 from rltune.report.cost import measure, memory_bytes, step_seconds, trial_cost
 from rltune.report.plan import make_plan, plan_view
+from rltune.report.render_check import proof_view
+from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
@@ -128,6 +130,41 @@ def test_plan_text(tmp_path, no_weights, width):
     assert "budget: {steps: 20}" in config
     assert "rollout: {engine: 'torch', groups: 2, group_size: 4" in config
     assert "kl_loss_coef" not in config  # it is in the table above
+
+
+SECTION = """
+axis:
+  key: reward
+  values:
+    own: null
+    rubric: {terms: [{score: success}, {score: valid_turns, weight: 0.1}], threshold: 0.5}
+  control: own
+  why: a rubric is one reward
+seeds: [0]
+"""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_plan_and_check_of_a_whole_section_can_be_read(tmp_path, no_weights, width):
+    path = write_sweep(tmp_path)
+    head, rest = path.read_text().split("axis:\n")
+    hold = "  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0\n"
+    path.write_text(head + hold + SECTION.lstrip("\n") + "profiles:" + rest.split("profiles:")[1])
+    loaded = load_sweep(path)
+    plan = drawn(plan_view(make_plan(loaded, expand(loaded), None)), width)
+    proof = drawn(proof_view(loaded, check_sweep(loaded)), width)
+    for text in (plan, proof):
+        one = " ".join(text.split())
+        assert "reward.terms: [{'score': 'success', 'weight': 1.0}, {'score': 'valid_turns'" in one
+        assert "{: null}" not in text
+        assert max(map(len, text.splitlines())) <= width
+    assert "reward=own reward: null reward=rubric reward" in " ".join(plan.split())
+
+
+def test_a_null_section_is_shown_as_null(tmp_path, no_weights):
+    writer = FolderWriter(tmp_path)
+    plan = drawn(plan_view(make_plan(writer.loaded, writer.specs, None)), 80)
+    assert "  reward: null\n" in plan.replace(" \n", "\n")
 
 
 def test_plan_text_with_measured_time(tmp_path, no_weights):

@@ -350,9 +350,10 @@ def test_a3_at_five_percent_is_silent(records):
 
 
 def test_a3_names_the_remedy_of_a_filter_that_drops(records):
-    filtered = {"strategy": "top_p", "value": 0.5, "include_zero": False, "on_drop": "drop"}
+    filtered = {"value": 0.5, "include_zero": False, "on_drop": "drop"}
     for i in (1, 4):
-        config = {**records[i].spec.config, "rollout_filter": filtered}
+        own = records[i].spec.config
+        config = {**own, "rollout_filter": {**own["rollout_filter"], **filtered}}
         records[i] = record(replace(records[i].spec, config=config), updates=2)
     assert lines(records)[0].endswith(
         "The filter dropped groups from the batch; set rollout_filter.on_drop: mask."

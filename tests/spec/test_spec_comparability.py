@@ -418,3 +418,38 @@ def test_advantage_kind_as_an_axis(load):
 
 def test_every_rule_has_a_sentence():
     assert list(RULES) == [f"S{i}" for i in range(1, 10)] + [f"A{i}" for i in range(1, 6)]
+
+
+GRPO = "  advantage: {kind: grpo, ddof: 0}\n"
+
+
+@pytest.mark.parametrize(
+    ("attribution", "metric", "said"),
+    [
+        ("{kind: adca}", "reward_variance",
+         "drops groups by the spread of their rewards, and with them what verdicts on turns would "
+         "teach: a group of equal rewards has turns of different worth."),
+        ("{kind: adca}", "length",
+         "drops groups by their mean length, and with them what verdicts on turns would teach."),
+        ("{kind: info_gain}", "entropy",
+         "drops groups by their mean surprisal, and with them what the information gain of turns "
+         "would teach."),
+        ("{kind: adca, alpha: 0.0, alpha_schedule: cosine, alpha_min: 0.1}", "length",
+         "drops groups by their mean length, and with them what verdicts on turns would teach."),
+        ("{kind: adca, alpha: 0.0}", "length", None),
+        ("{kind: info_gain, ig_coef: 0.0}", "length", None),
+    ],
+)  # fmt: skip
+def test_s8_names_what_a_filter_takes_from_the_credit_of_turns(load, attribution, metric, said):
+    loaded = load(
+        ("    value: 1.0\n", f"    value: 0.5\n    metric: {metric}\n    on_drop: mask\n"),
+        ("  attribution.kind: none\n", f"  attribution: {attribution}\n{GRPO}"),
+    )
+    found = [f for f in check_sweep(loaded).warnings if f.code == "S8.dropped_verdicts"]
+    assert [f.message.partition("loss_coef=0.1) ")[2] for f in found] == ([said] if said else [])
+
+
+def test_s8_speaks_of_dropped_groups_only_where_one_can_be_dropped(load):
+    zero = ("include_zero: true", "include_zero: false")
+    mean = ("metric: reward_variance", "metric: length")
+    assert "S8.drop_changes_updates" not in codes(load, zero, mean)

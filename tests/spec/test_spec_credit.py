@@ -1,19 +1,24 @@
 """Credit assignment in a config: short forms, what hangs together, what a sweep must hold."""
 
+from pathlib import Path
+
 import pytest
 
+import rltune
+from rltune.policy.tiny import PAD, UNKNOWN, language
 from rltune.spec.comparability import check_sweep
-from rltune.spec.credit_checks import CRITIC_KINDS, GROUP_KINDS
+from rltune.spec.credit_checks import CRITIC_KINDS, EPISODE_KINDS, GROUP_KINDS
 from rltune.spec.keys import is_config_key, models_of
 from rltune.spec.knobs import KNOBS
 from rltune.spec.schema import TrialConfig, to_plain
 from rltune.spec.schema_advantage import Advantage
+from rltune.spec.taught import TAUGHT_ENVS, can_write, tiny_words
 
 NO_SHAPING = ("  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}\n", "")
 NO_ATTRIBUTION = ("  attribution.kind: none\n", "")
 NONE = "  attribution.kind: none"
 KINDS = tuple(model.model_fields["kind"].default for model in models_of(Advantage))
-EPISODE_KINDS = ", ".join(GROUP_KINDS)
+PER_EPISODE = ", ".join(EPISODE_KINDS)
 UNCOUPLED = (
     '  coupled:\n    - key: loss.use_kl_loss\n      rule: "value > 0"\n      why: one switch\n', "",
 )  # fmt: skip
@@ -96,6 +101,69 @@ def test_a_word_holds_its_kind(load):
     )
 
 
+@pytest.mark.parametrize("short", ["grpo", "pkg.mod:fn"])
+def test_a_short_form_stands_beside_dotted_keys_of_its_section(short, load):
+    """In hold, in either order, and S3 is content with what it asked for."""
+    after = NO_SHAPING[0] + f"  advantage: {short}\n"
+    before = f"  advantage: {short}\n" + NO_SHAPING[0]
+    for held in (after, before):
+        loaded = load((NO_SHAPING[0], held.replace("gtpo_beta: 0.0", "gtpo_beta: 0.1")))
+        config = loaded.control.config["advantage"]
+        assert config == section("advantage", short) | {"shaping": config["shaping"]}
+        assert config["shaping"]["gtpo_beta"] == 0.1
+        assert check_sweep(loaded).errors == ()
+
+
+def test_a_short_form_stands_beside_dotted_keys_in_base_and_profile(load, tmp_path):
+    base = (Path(rltune.__file__).parents[1] / "configs" / "sokoban.yaml").read_text()
+    base = base.replace("prompt: natural", "prompt: compact")
+    head, section_on = base.split("\nadvantage:", 1)
+    rest = section_on.split("\nattribution", 1)[1]
+    both = "\nadvantage: rloo\nadvantage.shaping.gtpo_beta: 0.2\nattribution"
+    (tmp_path / "configs" / "profiles").mkdir(parents=True)
+    (tmp_path / "configs" / "sokoban.yaml").write_text(head + both + rest)
+    config = load(NO_SHAPING).control.config["advantage"]
+    assert (config["kind"], config["shaping"]["gtpo_beta"]) == ("rloo", 0.2)
+    (tmp_path / "configs" / "profiles" / "laptop.yaml").write_text(
+        "policy: {model: tiny}\nby_env:\n  sokoban:\n"
+        "    advantage: maxrl\n    advantage.outcome: success\n"
+    )
+    config = load(NO_SHAPING, overrides=["rollout.max_context=4000"]).control.config["advantage"]
+    assert (config["kind"], config["outcome"]) == ("maxrl", "success")
+
+
+def test_a_short_form_on_the_command_line_leaves_held_keys_of_its_section(load):
+    config = load(overrides=["advantage=grpo", "advantage.ddof=0"]).control.config["advantage"]
+    assert (config["kind"], config["ddof"]) == ("grpo", 0)
+
+
+def test_another_kind_may_not_take_a_held_key_away(problems):
+    held = (NO_SHAPING[0], NO_SHAPING[0] + "  advantage.gamma: 0.9\n")
+    for override in ("advantage=grpo", "advantage.kind=grpo"):
+        assert problems(held, overrides=[override]) == [
+            f"--set {override}: 'advantage.gamma' is held by this sweep. "
+            "Edit the sweep file instead."
+        ]
+
+
+def test_short_forms_are_an_axis_beside_held_keys(load):
+    axis = ("key: loss.kl_loss_coef\n  values: [0.0, 0.01, 0.1]\n  control: 0.0",
+            "key: advantage\n  values: [grpo, rloo]\n  control: grpo")  # fmt: skip
+    off = ("  loss.kl_type: k2", "  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0")
+    loaded = load(UNCOUPLED, axis, off)
+    assert loaded.axis_keys == ("advantage.kind",)
+    assert [c.label for c in loaded.conditions] == ["advantage=grpo", "advantage=rloo"]
+    assert check_sweep(loaded).errors == ()
+
+
+def test_a_short_form_and_its_own_key_are_a_double(problems):
+    held = (NO_SHAPING[0], "  advantage: grpo\n  advantage.kind: gae\n")
+    assert problems(held) == [
+        "toy.yaml:5: hold: 'advantage.kind' is given twice (with dots, nested, or in a short "
+        "form). Keep one of them."
+    ]
+
+
 # --- what hangs together ------------------------------------------------------------------------
 
 CRITIC_OR_WHOLE_BATCH = [kind for kind in KINDS if kind not in GROUP_KINDS]
@@ -110,11 +178,20 @@ def test_every_estimator_is_of_one_sort():
 def test_verdicts_on_turns_need_the_outcome_of_an_episode(problems, kind):
     assert problems((NONE, "  attribution.kind: adca"), overrides=[f"advantage.kind={kind}"]) == [
         f"toy.yaml:13: hold.attribution.kind: 'adca' cannot be added to advantage.kind {kind}. "
-        f"Choose an estimator per episode: {EPISODE_KINDS}."
+        f"Choose an estimator per episode: {PER_EPISODE}."
     ]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in GROUP_KINDS if kind != "custom"])
+def test_an_estimator_that_whitens_tokens_has_no_advantage_of_an_episode(problems):
+    kind = "reinforce_pp_baseline"
+    assert problems((NONE, "  attribution: adca"), overrides=[f"advantage={kind}"]) == [
+        f"toy.yaml:13: hold.attribution.kind: 'adca' cannot be added to advantage.kind {kind}, "
+        "which is whitened over tokens after turns would have been credited. "
+        f"Choose an estimator per episode: {PER_EPISODE}."
+    ]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EPISODE_KINDS if kind != "custom"])
 def test_verdicts_on_turns_go_with_every_estimator_per_episode(load, kind):
     config = load((NONE, "  attribution: adca"), overrides=[f"advantage.kind={kind}"])
     assert config.control.config["advantage"]["kind"] == kind
@@ -127,9 +204,19 @@ def test_verdicts_on_turns_go_with_every_estimator_per_episode(load, kind):
 )  # fmt: skip
 def test_information_gain_needs_the_population_std_that_it_takes(problems, advantage):
     changes = ((NONE, "  attribution.kind: info_gain"), NO_SHAPING)
+    said = (
+        "'info_gain' normalises the outcome by the std of the population itself. "
+        "Set advantage to {kind: grpo, ddof: 0}, which says the same."
+    )
+    if "grpo" not in advantage.replace("grpo_center", ""):
+        kind = "custom" if ":" in advantage else advantage
+        said = (
+            "'info_gain' takes the place of the estimator: it normalises the outcome by the std of "
+            f"its group's population, which advantage.kind {kind} does not do. "
+            "Set advantage to {kind: grpo, ddof: 0}, which does."
+        )
     assert problems(*changes, overrides=[f"advantage={advantage}"]) == [
-        "toy.yaml:13: hold.attribution.kind: 'info_gain' normalises the outcome by the std of the "
-        "population itself. Set advantage to {kind: grpo, ddof: 0}, which says the same."
+        f"toy.yaml:13: hold.attribution.kind: {said}"
     ]
 
 
@@ -164,7 +251,7 @@ def test_adaptive_clipping_needs_turn_ratios_and_a_gain(problems, load):
     ]
 
 
-GRAMS = 'advantage.shaping.grams=["<search>"]'
+GRAMS = 'advantage.shaping.grams=["<answer>"]'
 WITH_GTPO = (NO_SHAPING[0], "  advantage.shaping: {gtpo_beta: 0.1, hicra_alpha: 0.0}\n")
 WITH_HICRA = (NO_SHAPING[0], "  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.2}\n")
 
@@ -182,16 +269,86 @@ def test_sepa_pools_the_signal_of_gtpo(problems, load, schedule):
 
 def test_policy_tiny_does_not_speak_the_default_phrases(problems, load):
     said = (
-        "advantage.shaping.grams: null are phrases of natural language, which policy tiny never "
-        'writes. Give words of its own, such as ["<search>"], or choose another policy.model.'
+        "looks for planning phrases, and advantage.shaping.grams null are phrases of natural "
+        "language, which policy tiny never writes. Under grams: Give phrases that it writes, such "
+        'as ["||", "Up"], or another policy.model.'
     )
     pool = "advantage.shaping.sepa.schedule=linear"
-    assert [line.partition(": ")[2] for line in problems(WITH_HICRA)] == [said]
-    assert [line.partition(": ")[2] for line in problems(WITH_GTPO, overrides=[pool])] == [said]
+    assert problems(WITH_HICRA) == [f"toy.yaml:14: hold.advantage.shaping.hicra_alpha: 0.2 {said}"]
+    assert problems(WITH_GTPO, overrides=[pool]) == [
+        f"--set {pool}: advantage.shaping.sepa.schedule: 'linear' {said}"
+    ]
     assert load(WITH_GTPO).control.config["advantage"]["shaping"]["grams"] is None  # not looked for
     assert load(WITH_HICRA, overrides=[GRAMS])
     assert load(WITH_HICRA, overrides=["policy.model=mine"])
     assert load(WITH_HICRA, ("base: sokoban", "base: multihop_qa"))  # the profile gives its words
+
+
+@pytest.mark.parametrize("gram", ["<search>", "wait", "up down", "Upq"])
+def test_phrases_that_policy_tiny_can_never_write_are_refused(problems, gram):
+    override = f'advantage.shaping.grams=["answer", "{gram}"]'
+    assert problems(WITH_HICRA, overrides=[override]) == [
+        f'--set {override}: advantage.shaping.grams: ["{gram}"] can never be written by policy '
+        'tiny of sokoban. Give phrases that it writes, such as ["||", "Up"], or another '
+        "policy.model."
+    ]
+
+
+@pytest.mark.parametrize("kind", TAUGHT_ENVS)
+def test_the_words_of_policy_tiny_are_those_of_its_tokenizer(kind):
+    tokens = set(language(kind).vocabulary) - {PAD, UNKNOWN}
+    assert set(tiny_words(kind)) == tokens
+    assert all(can_write(word, tiny_words(kind)) for word in tokens)
+
+
+def test_policy_tiny_of_questions_writes_words_apart():
+    words = tiny_words("multihop_qa")
+    assert can_write("<search> the capital", words)
+    assert not can_write("wait, let me", words)
+
+
+MAXRL = ["advantage={kind: maxrl, outcome: reward}"]
+NO_PENALTY = ["env.format_penalty=0.0"]
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "negative"),
+    [
+        ("sokoban", [], "each action of sokoban (-0.1) and env.format_penalty -0.1"),
+        ("sokoban", NO_PENALTY, "each action of sokoban (-0.1)"),
+        ("frozen_lake", [], "env.format_penalty -0.1"),
+        ("frozen_lake", ["reward={terms: [{score: success}], format_penalty: -0.2}"],
+         "reward.format_penalty -0.2"),
+        ("frozen_lake", ["reward={terms: [{score: success}, {score: env_reward}]}"],
+         "env.format_penalty -0.1"),
+        ("frozen_lake", ["reward={terms: [{score: success}], turn_rewards: env}"],
+         "env.format_penalty -0.1"),
+        ("frozen_lake", ["reward={terms: [{score: success}, {score: valid_turns, weight: -1.0}]}"],
+         "valid_turns of weight -1 in reward.terms"),
+        ("frozen_lake", NO_PENALTY, None),
+        ("sokoban", ["reward=success"], None),
+    ],
+)  # fmt: skip
+def test_maxrl_takes_no_reward_that_can_be_negative(problems, load, base, more, negative):
+    changes = (NO_SHAPING, ("base: sokoban", f"base: {base}"))
+    if negative is None:
+        assert load(*changes, overrides=[*MAXRL, *more])
+        return
+    assert problems(*changes, overrides=[*MAXRL, *more]) == [
+        f"--set {MAXRL[0]}: advantage.outcome: 'reward' must be 0 or more for maxrl, and {negative}"
+        " can make it less. Set it to success, or leave what is negative away."
+    ]
+
+
+def test_collapse_is_measured_over_no_more_prompts_than_a_step_has(problems, load):
+    half = [f"optim.{size}_batch_size=16" for size in ("mini", "micro")]
+    small = ["collapse.every=5", "rollout.groups=4", *half]
+    assert problems(overrides=[*small, "collapse.prompts=5"]) == [
+        "--set collapse.prompts=5: collapse.prompts: 5 prompts are more than the 4 groups of a "
+        "step. Give at most rollout.groups, 4, or set collapse.every to 0."
+    ]
+    assert load(overrides=[*small, "collapse.prompts=4"])
+    assert load(overrides=small[1:])  # it is off
 
 
 @pytest.mark.parametrize(

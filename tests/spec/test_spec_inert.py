@@ -20,6 +20,9 @@ GTPO = {"advantage.shaping.gtpo_beta": 0.1}
 LINEAR = {**GTPO, "advantage.shaping.sepa.schedule": "linear"}
 AUTO = {**GTPO, "advantage.shaping.sepa.schedule": "auto"}
 FILTER = {"rollout_filter.value": 0.9}
+ZEROS = {"rollout_filter.include_zero": False}
+NO_WEIGHT = {**LLM, **COSINE, "attribution.alpha": 0.0, "attribution.alpha_min": 0.0}
+FREE_GAIN = {**GAIN, "attribution.ig_coef": 0.0}
 SEPA = "advantage.shaping.sepa."
 
 CASES = [  # keys, a config in which they do nothing and why, configs in which they do something
@@ -69,6 +72,36 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
                                             ("reward_variance", "reward_variance_mass")],
     ),
     (
+        "rollout_filter.type rollout_filter.ddof", {"rollout_filter.include_zero": False},
+        "the filter drops the groups without spread, and no others", [FILTER],
+    ),
+    (
+        "rollout_filter.type", {**ZEROS, "rollout_filter.strategy": "top_k_abs",
+                                "rollout_filter.value": 8.0},  # of 8 groups
+        "the filter drops the groups without spread, and no others",
+        [{**ZEROS, "rollout_filter.strategy": "top_k_abs", "rollout_filter.value": 7.0},
+         {**ZEROS, "rollout_filter.strategy": "min_p"}],  # at 1.0 it keeps the best only
+    ),
+    (
+        "rollout_filter.include_zero", {**FILTER, "rollout_filter.metric": "length"},
+        "a mean is no spread, and not 0", [FILTER, {}],
+    ),
+    ("rollout_filter.include_zero", {"rollout_filter.metric": "entropy"},
+     "a mean is no spread, and not 0", []),
+    (
+        "rollout_filter.include_zero", {**FILTER, "rollout_filter.mode": "mass"},
+        "a share of the sum, best first, is full before the groups that score 0",
+        [{**FILTER, "rollout_filter.mode": "mass", "rollout_filter.type": "smallest"}],
+    ),
+    (
+        "rollout_filter.type rollout_filter.on_drop",
+        {**ZEROS, "rollout_filter.metric": "length"}, "the filter drops nothing", [],
+    ),
+    (
+        "rollout_filter.on_drop", {"rollout_filter.strategy": "top_k"},
+        "the filter drops nothing", [],
+    ),
+    (
         "rollout_correction.cap", {"rollout_correction.kind": "icepop"},
         "rollout_correction.kind is icepop", [{"rollout_correction.kind": "tis"}],
     ),
@@ -85,6 +118,20 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "attribution.gamma", {**GAIN, "attribution.ig_coef": 0.0}, "attribution.ig_coef is 0",
         [GAIN],
     ),
+    ("attribution.ig_type", FREE_GAIN, "attribution.ig_coef is 0",
+     [GAIN, {**FREE_GAIN, "attribution.mode": "joint"},
+      {**FREE_GAIN, "loss.kind": "turn", "loss.turn_clip_beta": 0.5}]),
+    (
+        "advantage.singleton", GAIN, "attribution.kind info_gain normalises the outcome itself",
+        [NO_GAIN, ADCA, {"advantage": "grpo"}],
+    ),
+    (
+        "attribution.judge attribution.scheme attribution.normalize attribution.skip "
+        "attribution.first_steps attribution.scope attribution.fix_base attribution.llm.model",
+        NO_WEIGHT, "attribution.alpha is 0", [],
+    ),
+    ("attribution.alpha_steps", NO_WEIGHT, "attribution.alpha_min is alpha",
+     [{**ADCA, **COSINE}]),
     ("attribution.fix_base", ADCA, "the z-score divides it out", [PLAIN]),
     (
         "attribution.fix_base", {**PLAIN, "attribution.scheme": "allocation"},
@@ -109,7 +156,8 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     (
         "attribution.judge attribution.scheme attribution.normalize attribution.skip "
         "attribution.first_steps",
-        UNWEIGHTED, "attribution.alpha is 0", [ADCA, {**UNWEIGHTED, **COSINE}],
+        UNWEIGHTED, "attribution.alpha is 0",
+        [ADCA, {**UNWEIGHTED, **COSINE, "attribution.alpha_min": 0.1}],
     ),
     (
         "advantage.shaping.signal advantage.shaping.scope", {}, "advantage.shaping.gtpo_beta is 0",
@@ -144,7 +192,15 @@ def changed(config, key):
     """Return the config with another value at a key; comparing does not look at its domain."""
     flat = flatten(config)
     assert key in flat
-    return nested({**flat, key: "another"})
+    return nested({**flat, key: _another(flat[key])})
+
+
+def _another(value):
+    if isinstance(value, bool):
+        return not value
+    if value is None:
+        return 1
+    return value + 1 if isinstance(value, int | float) else "another"
 
 
 def distinct(left, right):
@@ -194,6 +250,49 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         )
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "key"),
+    [
+        ({}, {"rollout_filter.strategy": "top_k"}, "rollout_filter.strategy"),
+        ({}, {**ZEROS, "rollout_filter.metric": "length"}, "rollout_filter.include_zero"),
+        ({}, {"rollout_filter.strategy": "top_k_abs", "rollout_filter.value": 8.0},
+         "rollout_filter.value"),
+        (ZEROS, {**ZEROS, "rollout_filter.metric": "reward_variance_mass"},
+         "rollout_filter.metric"),
+        (ADCA, {**ADCA, **COSINE, "attribution.alpha_min": 0.1}, "attribution.alpha_schedule"),
+        (ADCA, {**ADCA, "attribution.first_steps": 200, "budget.steps": 200},
+         "attribution.first_steps"),
+        (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "separate"}, "attribution.mode"),
+    ],
+)  # fmt: skip
+def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
+    left = {**left, **{k: v for k, v in right.items() if k == "budget.steps"}}
+    for pair in ((left, right), (right, left)):
+        (found,) = distinct(*map(config_of, pair))
+        assert "are the same run" in found.message
+        assert f"{key} (" in found.message
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ({}, ZEROS),
+        (ZEROS, {**ZEROS, "rollout_filter.metric": "length"}),  # drops zeros; drops nothing
+        (ZEROS, {"rollout_filter.metric": "length"}),
+        ({}, {"rollout_filter.strategy": "min_p"}),
+        ({**ADCA, **COSINE}, ADCA),
+        (ADCA, {**ADCA, "attribution.first_steps": 3}),
+        (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "joint"}),
+        (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "none"}),
+        ({**ADCA, "attribution.alpha": 0.0}, {**ADCA, "attribution.alpha": 0.0,
+                                              "attribution.fusion": "all_steps"}),
+    ],
+)  # fmt: skip
+def test_keys_that_come_to_something_else_make_another_run(left, right):
+    for pair in ((left, right), (right, left)):
+        assert distinct(*map(config_of, pair)) == []
+
+
 # --- as a sweep ---------------------------------------------------------------------------------
 
 
@@ -224,6 +323,8 @@ REMEDY = "Remove one of them, or give them different values."
 @pytest.mark.parametrize(
     ("key", "values", "hold", "why"),
     [
+        ("rollout_filter.type", "[largest, smallest]", ["attribution.kind: none"],
+         "the filter drops nothing"),
         ("attribution.fix_base", "[0.1, 0.2]", ["attribution.kind: adca"],
          "the z-score divides it out"),
         ("attribution.llm.temperature", "[0.0, 0.5]", ["attribution.kind: adca"],

@@ -64,8 +64,8 @@ SWEEP_FILE_CASES = {
     ),
     "double key": (
         ("  loss.kl_type: k2", "  loss: {entropy_coeff: 0.1}"),
-        ["toy.yaml:5: hold: 'loss.entropy_coeff' is given twice, once with dots and once nested. "
-         "Keep one of them."],
+        ["toy.yaml:5: hold: 'loss.entropy_coeff' is given twice (with dots, nested, or in a short "
+         "form). Keep one of them."],
     ),
     "axis key": (
         ("key: loss.kl_loss_coef", "key: actor.kl_loss_coef"),
@@ -229,7 +229,7 @@ OVERRIDE_CASES = {
         "'loss.entropy_coeff' is held by this sweep. Edit the sweep file instead."
     ],
     "rollout_filter={value: 0.5}": [
-        "'rollout_filter.strategy' is held by this sweep. Edit the sweep file instead."
+        "'rollout_filter.value' is held by this sweep. Edit the sweep file instead."
     ],
     "seed=4": ["'seed' is set by the seeds of this sweep. Use --seeds."],
     "rollout.top_p=0.9": [  # C12
@@ -245,7 +245,7 @@ OVERRIDE_CASES = {
         "Choose one of gae, gae_bilevel, grpo, grpo_center, rloo, maxrl, reinforce_pp, "
         "reinforce_pp_baseline, custom. Did you mean 'grpo'?"
     ],
-    "advantage={kind: grpo}": [  # would take the shaping along
+    "advantage={kind: grpo, shaping: {gtpo_beta: 0.1}}": [
         "'advantage.shaping.gtpo_beta' is held by this sweep. Edit the sweep file instead."
     ],
     "advantage.normalize_std=true": [
@@ -507,3 +507,11 @@ def test_bundles_are_values_of_one_axis(load):
     )  # fmt: skip
     assert loaded.axis_keys == ("rollout_filter.value", "rollout_filter.include_zero")
     assert low.config["rollout_filter"]["include_zero"] is False
+
+
+def test_a_loaded_sweep_knows_where_a_key_was_written(load):
+    loaded = load(overrides=["optim.lr=0.1"])
+    assert loaded.where("loss.entropy_coeff") == "toy.yaml:7: hold.loss.entropy_coeff"
+    assert loaded.where("optim.lr") == "--set optim.lr=0.1: optim.lr"
+    assert loaded.where("loss.kl_loss_coef").startswith("toy.yaml:18: axis.values.")
+    assert ".yaml:" in loaded.where("env.size")
