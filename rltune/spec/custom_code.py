@@ -44,7 +44,7 @@ def refuse_custom_code(loaded: LoadedSweep) -> None:
         raise SpecError(
             [
                 Problem(
-                    f"{loaded.path}: {key}",
+                    loaded.where(key),
                     f"{path!r} is code of one's own, which --no-custom-code refuses.",
                     action="Read that code, then run without --no-custom-code.",
                 )

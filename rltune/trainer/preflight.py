@@ -87,7 +87,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         config = TrialConfig.model_validate(plain)
         missing = [
             Problem(
-                f"{loaded.path}: env.{key}",
+                loaded.where(f"env.{key}"),
                 f"{getattr(config.env, key)!r} is not a file.",
                 action=f"Give a path that is relative to {base}, or absolute.",
             )
@@ -108,7 +108,7 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     """Yield why no environment can be made, or why it does not fit the sweep."""
     reward = list(_score_problems(config.reward, loaded, base))
     yield from reward
-    where = f"{loaded.path}: {'env.factory' if config.env.kind == 'custom' else 'env'}"
+    where = loaded.where("env.factory" if config.env.kind == "custom" else "env")
     try:
         made: object = env_maker(config.env, None, base)()
     except ImportPathError as error:
@@ -128,7 +128,7 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     try:
         env = env_maker(config.env, config.reward, base)()
     except ValueError as error:  # a score that the env does not measure
-        yield Problem(f"{loaded.path}: reward.terms", _sentence(error))
+        yield Problem(loaded.where("reward.terms"), _sentence(error))
         return
     yield from _measure_problems(env, loaded)
 
@@ -138,14 +138,14 @@ def _score_problems(
 ) -> Iterator[Problem]:
     """Yield the scores of one's own that cannot be imported."""
     paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
-    yield from _import_problems(paths, f"{loaded.path}: reward.terms", base)
+    yield from _import_problems(paths, loaded.where("reward.terms"), base)
 
 
 def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield the advantage estimators of one's own that cannot be imported, or called as asked."""
     sections = [condition.config["advantage"] for condition in loaded.conditions]
     owned = [section for section in sections if section["kind"] == "custom"]
-    where = f"{loaded.path}: advantage.estimator"
+    where = loaded.where("advantage.estimator")
     bad = list(
         _import_problems(list(dict.fromkeys(own["estimator"] for own in owned)), where, base)
     )
@@ -179,7 +179,7 @@ def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     for name in asked:
         if getattr(type(env), name) is getattr(TextEnv, name):
             what = f"{type(env).__name__} has no {name}(), which it needs."
-            yield Problem(f"{loaded.path}: attribution", what, action=f"Define {name}().")
+            yield Problem(loaded.where("attribution"), what, action=f"Define {name}().")
 
 
 def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ def _measure_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     for name in env.auxiliary_names:
         if name in _RESERVED:
             what = f"the measure {name!r} has the name of one that every env has."
-            yield Problem(f"{loaded.path}: env", what, action="Rename it in auxiliary_names.")
+            yield Problem(loaded.where("env"), what, action="Rename it in auxiliary_names.")
     names = (*GATE_METRICS, *env.auxiliary_names)
     asked = _asked(loaded)
     if asked not in names:

@@ -101,7 +101,7 @@ def test_a_broken_import_path_starts_nothing(small_policy, tmp_path):
     done = drive(sweep, tmp_path / "runs")
     assert done.returncode != 0
     assert done.stderr.splitlines()[-1].endswith(
-        "coins.yaml: reward.terms: 'coins.my_rewards:score': there is no module "
+        "coins.yaml:24: hold.reward.terms: 'coins.my_rewards:score': there is no module "
         "'coins.my_rewards'; install its package, or add its folder to PYTHONPATH."
     )
     assert not (tmp_path / "runs").exists()
