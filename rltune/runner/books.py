@@ -15,7 +15,7 @@ from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
 from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
 from rltune.store.lineage import LineageStore
-from rltune.store.lineage_query import RowContext, exp_id_of, row_for
+from rltune.store.lineage_record import RowContext, exp_id_of, row_for
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id

@@ -17,7 +17,7 @@ from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.lineage import LineageStore
-from rltune.store.lineage_query import RowContext, row_for
+from rltune.store.lineage_record import RowContext, row_for
 from rltune.types import RowStatus
 
 CONFOUNDED = SWEEP.replace("  loss.entropy_coeff: 0.0\n", "")
