@@ -15,6 +15,7 @@ from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
 from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
 from rltune.store.lineage import LineageStore
+from rltune.store.lineage_noise import outcomes_of_run, with_noise
 from rltune.store.lineage_record import RowContext, exp_id_of, row_for
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
@@ -190,7 +191,10 @@ class Books:
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
         )
-        self.lineage.record(lambda rows: row_for(spec, outcome, rows, context))
+        outcomes_of = outcomes_of_run(self.run)
+        self.lineage.record(
+            lambda rows: with_noise(row_for(spec, outcome, rows, context), rows, outcomes_of)
+        )
         self._recorded.add(name)
 
     def _must_wait(self, spec: TrialSpec) -> bool:
