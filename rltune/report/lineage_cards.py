@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rltune.report.markdown import code_id, inline, number, table, within_budget
 from rltune.store.lineage_calibration import Calibration, calibration_lines
-from rltune.store.lineage_noise import is_progress
+from rltune.store.lineage_noise import is_noise, is_progress
 from rltune.store.lineage_query import (
     COMPARED,
     ELIGIBLE,
@@ -36,6 +36,13 @@ _REASONS = 5  # of each class of failure
 _STALE = 5  # finished rows without progress that make a table look saturated
 _SHORT, _LONG = 100, 2500  # characters of a text in a table, and in full
 _CHAIN, _CHILDREN, _TABLE, _FULL_TEXT, _FAILED = 6000, 3000, 8000, 20000, 6000
+
+
+_LEGEND = (
+    "Only kept and baseline rows are ranked. `metric` is on held-out tasks, `pool` on training",
+    "tasks, which never decide. `=` ties with the best; `≈` marks a difference from the best at",
+    "record time that luck of the held-out tasks explains (its 95 % interval holds 0).",
+)
 
 
 class Cards(NamedTuple):
@@ -86,7 +93,7 @@ def _leaderboard(found: _Table) -> str:
             code_id(row.exp_id),
             row.status.value,
             number(row.core_metric),
-            number(row.delta_vs_best, is_signed=True),
+            _delta(row),
             number(row.pool_metric),
             inline(row.expected_delta, 40),
             inline(row.hypothesis, _SHORT),
@@ -165,8 +172,12 @@ def _lineage_lines(found: _Table) -> list[str]:
     return items
 
 
+def _delta(row: LineageRow) -> str:
+    return number(row.delta_vs_best, is_signed=True) + (" ≈" if is_noise(row) else "")
+
+
 def _item(row: LineageRow) -> str:
-    delta = "" if row.delta_vs_best is None else f" ({number(row.delta_vs_best, is_signed=True)})"
+    delta = "" if row.delta_vs_best is None else f" ({_delta(row)})"
     return (
         f"{code_id(row.exp_id)} {row.status.value} {number(row.core_metric)}{delta}: "
         f"{inline(row.hypothesis, _SHORT) or 'no hypothesis'}"
@@ -199,7 +210,7 @@ def _recent_lines(found: _Table) -> list[str]:
             code_id(row.exp_id),
             row.status.value,
             number(row.core_metric),
-            number(row.delta_vs_best, is_signed=True),
+            _delta(row),
             inline(row.expected_delta, 40),
             inline(row.hypothesis, _SHORT),
         ]

@@ -15,11 +15,10 @@ from rltune.store.lineage_row import LineageRow
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import RowStatus
 
-WITHIN = "within noise"
-"""What the notes of a row say whose difference from the best may be luck."""
+WITHIN, BEYOND, UNKNOWN = "within noise", "beyond noise", "noise unknown"
+"""How the notes begin of a row that was compared with the best at record time."""
 
 _COLUMNS = {"heldout/success_rate": "success", "heldout/reward_mean": "reward"}
-_NO_OUTCOMES = "noise not known: the per-task outcomes of both trials are not at hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +98,20 @@ def with_noise(row: LineageRow, rows: Sequence[LineageRow], outcomes_of: Outcome
     rival = next((other for other in rows if other.exp_id == row.baseline_exp), None)
     ours, theirs = outcomes_of(row), outcomes_of(rival) if rival else None
     span = difference_span(ours, theirs) if ours and theirs else None
-    said = _NO_OUTCOMES
+    note = UNKNOWN
     if span is not None:
-        where = WITHIN if span.low <= 0.0 <= span.high else "beyond noise"
-        said = f"[{span.low:+.3f}, {span.high:+.3f}] (95 % over tasks), {where}"
-    note = f"{row.delta_vs_best:+.3f} against {row.baseline_exp}: {said}"
+        where = WITHIN if span.low <= 0.0 <= span.high else BEYOND
+        note = f"{where}: {row.delta_vs_best:+.3f} in [{span.low:+.3f}, {span.high:+.3f}]"
     return replace(row, notes="; ".join(part for part in (note, row.notes) if part))
+
+
+def is_noise(row: LineageRow) -> bool:
+    """Whether a row's difference from the best at record time may be luck, as its notes say."""
+    return row.notes.startswith(WITHIN)
 
 
 def is_progress(row: LineageRow, mode: str) -> bool:
     """Whether a row is a kept improvement that its notes do not call noise."""
     delta = row.delta_vs_best
     is_better = delta is None or sign_of(mode) * delta > 0
-    return row.status is RowStatus.KEEP and is_better and WITHIN not in row.notes
+    return row.status is RowStatus.KEEP and is_better and not is_noise(row)

@@ -73,7 +73,7 @@ def row_for(
         timestamp=context.timestamp,
         specialist="rltune",
         parent_exp="" if spec.is_control else _control_row(spec, rows),
-        domain=_domain(spec),
+        domain=domain_of(spec),
         hypothesis=context.hypothesis or f"{spec.condition}, seed {spec.seed}",
         expected_delta=spec.expected_delta,
         job_name=context.job_name,
@@ -147,7 +147,8 @@ def _control_row(spec: TrialSpec, rows: Sequence[LineageRow]) -> str:
     return next(controls, "")
 
 
-def _domain(spec: TrialSpec) -> str:
+def domain_of(spec: TrialSpec) -> str:
+    """Return the kind of env of a trial."""
     env = spec.config.get("env")
     return str(env.get("kind", "")) if isinstance(env, dict) else ""
 

@@ -13,6 +13,19 @@ def shared_id(run_name: str, exp_id: str) -> str:
     return f"{run_name}/{exp_id}" if exp_id else ""
 
 
+def require_rankable(store: LineageStore, domains: Iterable[str]) -> None:
+    """Refuse a shared table that holds another kind of env: its rates mean another thing.
+
+    Raises:
+        StoreError: It holds other domains than these.
+
+    """
+    held = {row.domain for row in store.read().rows} | set(domains)
+    if len(held - {""}) > 1:
+        what = f"this table would hold {' and '.join(sorted(held - {''}))}, which cannot be ranked."
+        raise StoreError(Problem(str(store.path), what, action="Give each its own --lineage."))
+
+
 def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int:
     """Append the rows that the shared table does not hold yet; return how many.
 
@@ -30,13 +43,8 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
 
     """
     mine = list(rows)
-    if not mine:
-        return 0
+    require_rankable(store, {row.domain for row in mine})
     theirs = store.read().rows
-    domains = {row.domain for row in theirs if row.domain} | {row.domain for row in mine}
-    if len(domains) > 1:
-        what = f"this table would hold {' and '.join(sorted(domains))}, which cannot be ranked."
-        raise StoreError(Problem(str(store.path), what, action="Give each its own --lineage."))
     known = {row.exp_id for row in theirs}
     new = [row for row in mine if shared_id(run_name, row.exp_id) not in known]
     store.append_many(
