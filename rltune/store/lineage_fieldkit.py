@@ -69,6 +69,8 @@ def read_fieldkit(path: Path, metric: Metric) -> Found:
     reader = Reader(path)
     for number, cells in _csv_records(lines):
         with reader.record(number):
+            if cells is None:
+                raise ValueError("a quote is never closed")
             reader.add(number, _row(cells, metric))
     return replace(reader.found, rows=_split_metrics(reader.found.rows))
 
@@ -112,7 +114,7 @@ def _split(row: LineageRow) -> LineageRow:
     return row
 
 
-def _csv_records(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(lines: Sequence[str]) -> Iterator[tuple[int, list[str] | None]]:
     """Yield the records after the header.
 
     A quote that never closes would swallow the rest of the file; such a line is a record of its
@@ -128,8 +130,8 @@ def _csv_records(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         while cells is None and end < len(lines) and end - i < _MOST_LINES:
             end += 1
             cells = _split_csv("\n".join(lines[i:end]))
-        if cells is None or (end > i + 1 and len(cells) != len(FIELDKIT_COLUMNS)):
-            cells, end = lines[i].split("\t"), i + 1
+        if end > i + 1 and (cells is None or len(cells) != len(FIELDKIT_COLUMNS)):
+            cells, end = None, i + 1
         yield i + 1, cells
         i = end
 
