@@ -1,0 +1,62 @@
+import pytest
+
+from rltune.errors import StoreError
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_autoresearch import AUTORESEARCH_METRIC, read_autoresearch
+from rltune.store.lineage_import import import_into
+from rltune.types import RowStatus
+
+LOG = """commit\tval_bpb\tmemory_gb\tstatus\tdescription
+a1b2c3d\t0.997900\t44.0\tkeep\tbaseline
+b2c3d4e\t0.993200\t44.2\tkeep\tincrease LR to 0.04
+c3d4e5f\t1.005000\t44.0\tdiscard\tswitch to "GeLU"\tactivation
+d4e5f6a\t0.000000\t0.0\tCRASH\tdouble model width (OOM)
+
+b2c3d4e\t0.992000\t44.2\tkeep\tsame commit, another seed
+e5\tsomething\t1.0\tkeep\tx
+"""
+
+
+@pytest.fixture
+def found(tmp_path):
+    path = tmp_path / "results.tsv"
+    path.write_text(LOG)
+    return path, read_autoresearch(path)
+
+
+def test_rows_hang_on_the_last_kept_commit(found):
+    rows = [row for _, row in found[1].rows]
+    assert [(row.exp_id, row.parent_exp) for row in rows] == [
+        ("a1b2c3d", ""),
+        ("b2c3d4e", "a1b2c3d"),
+        ("c3d4e5f", "b2c3d4e"),
+        ("d4e5f6a", "b2c3d4e"),
+        ("b2c3d4e.2", "b2c3d4e"),
+    ]
+    assert rows[1].delta_vs_best == pytest.approx(0.9932 - 0.9979)
+    assert rows[2].delta_vs_best == pytest.approx(1.005 - 0.9932)
+    assert rows[2].hypothesis == 'switch to "GeLU"\tactivation'
+    assert rows[0].notes == "memory 44 GB"
+
+
+def test_the_crash_sentinel_is_missing_and_not_the_best_of_all(found, tmp_path):
+    path, read = found
+    store = LineageStore(tmp_path / "ours.tsv", *AUTORESEARCH_METRIC)
+    import_into(store, read, path)
+    crash = store.read().rows[3]
+    assert (crash.status, crash.core_metric, crash.val_bpb, crash.notes) == (
+        RowStatus.CRASH, None, None, "",
+    )  # fmt: skip
+    assert store.best().row.exp_id == "b2c3d4e.2"
+    assert [str(problem).partition("tsv:")[2] for problem in read.problems] == [
+        "8: 'something' is not a number. The record is skipped."
+    ]
+
+
+def test_another_header_is_refused(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("commit\tval_bpb\n")
+    with pytest.raises(StoreError, match="this is no autoresearch table"):
+        read_autoresearch(path)
+    with pytest.raises(StoreError, match="there is no such file"):
+        read_autoresearch(tmp_path / "none.tsv")
