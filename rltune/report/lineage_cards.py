@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rltune.report.markdown import code_id, inline, number, table, within_budget
+from rltune.report.render import plural
 from rltune.store.lineage_calibration import Calibration, calibration_lines
 from rltune.store.lineage_noise import is_noise, is_progress
 from rltune.store.lineage_query import (
@@ -105,20 +106,16 @@ def _leaderboard(found: _Table) -> str:
     lines += table(headers, cells) if cells else ["No kept row has a metric yet."]
     left, unscored = len(scored) - len(cells), len(kept) - len(scored)
     if left:
-        lines += ["", f"{left} more kept rows not shown."]
+        lines += ["", f"{plural(left, 'kept row')} more not shown."]
     if unscored:
-        lines += ["", f"{unscored} kept rows have no metric and no rank."]
-    lines += [
-        "",
-        "Only kept and baseline rows are ranked. `metric` is on held-out tasks, `pool` on",
-    ]
-    lines += ["training tasks, which never decide. `=` ties with the best."]
+        lines += ["", f"{plural(unscored, 'kept row')} without a metric, so without a rank."]
+    lines += ["", *_LEGEND]
     return "\n".join(lines) + "\n"
 
 
 def _head(found: _Table) -> list[str]:
     way = "more is better" if found.metric.mode == "max" else "less is better"
-    lines = [f"{inline(found.metric.name, _SHORT)}, {way}. {len(found.rows)} rows."]
+    lines = [f"{inline(found.metric.name, _SHORT)}, {way}. {plural(len(found.rows), 'row')}."]
     top = found.top
     if top.row is not None:
         said = f"Best: {code_id(top.row.exp_id)} with {number(top.row.core_metric)}"
@@ -126,7 +123,9 @@ def _head(found: _Table) -> list[str]:
         more = f" and {len(ties) - 5} more" if len(ties) > 5 else ""
         lines.append(f"{said}, tied with {', '.join(ties[:5])}{more}." if ties else f"{said}.")
     if found.problems:
-        lines.append(f"{found.problems} lines are no rows; `rltune lineage repair` names them.")
+        lines.append(
+            f"Lines that are no rows: {found.problems}; `rltune lineage repair` names them."
+        )
     return lines
 
 
@@ -135,7 +134,7 @@ def _knowledge(found: _Table, calibration: Calibration) -> str:
         ("From the root to the best", _lineage_lines(found)),
         ("Children of the best", _children_lines(found)),
         ("Is it saturated?", _saturation_lines(found)),
-        ("Predictions", calibration_lines(calibration)),
+        ("Predictions", _prediction_lines(calibration)),
         (f"Recent activity (last {_RECENT}, newest first)", _recent_lines(found)),
         (f"The last {_FULL} in full", _full_lines(found)),
         ("How trials failed", _failure_lines(found)),
@@ -163,7 +162,10 @@ def _lineage_lines(found: _Table) -> list[str]:
         items = [items[0], f"  - {len(items) - 1 - len(tail)} rows between not shown", *tail]
     if got.skipped:
         names = ", ".join(code_id(row.exp_id) for row in got.skipped[:5])
-        items += ["", f"{len(got.skipped)} ancestors were not kept and are left out: {names}."]
+        items += [
+            "",
+            f"Left out because not kept, {plural(len(got.skipped), 'ancestor')}: {names}.",
+        ]
     if got.missing:
         items += ["", f"The chain is broken: parent {code_id(got.missing)} is not in the table."]
     if got.cycle:
@@ -204,6 +206,16 @@ def _saturation_lines(found: _Table) -> list[str]:
     ]
 
 
+def _prediction_lines(calibration: Calibration) -> list[str]:
+    judged = [p for p in calibration.predictions if p.observed is not None]
+    beside = [
+        f"- {code_id(p.exp_id)}: {inline(p.text, 40)} predicted, "
+        f"{number(p.observed, is_signed=True)} observed against its parent"
+        for p in recent(judged, _FULL)
+    ]
+    return [*(f"- {line}" for line in calibration_lines(calibration)), *beside]
+
+
 def _recent_lines(found: _Table) -> list[str]:
     rows = [
         [
@@ -217,7 +229,11 @@ def _recent_lines(found: _Table) -> list[str]:
         for row in recent(found.shown, _RECENT)
     ]
     hidden = len(found.rows) - len(found.shown)
-    said = [f"{hidden} harness_abort rows are hidden: they say nothing."] if hidden else []
+    said = (
+        [f"Hidden because they say nothing, harness_abort: {plural(hidden, 'row')}."]
+        if hidden
+        else []
+    )
     if not rows:
         return said or ["Nothing yet."]
     headers = ["exp_id", "status", "metric", "vs best then", "expected", "hypothesis"]

@@ -38,6 +38,7 @@ class Candidate(Protocol):
 
 
 Row = TypeVar("Row", bound=Candidate)
+Item = TypeVar("Item")
 
 
 class Best(NamedTuple, Generic[Row]):
@@ -160,7 +161,7 @@ def children(rows: Sequence[LineageRow], exp_id: str) -> tuple[LineageRow, ...]:
     return tuple(row for row in rows if resolve_alias(row.parent_exp, ids) == name)
 
 
-def recent(rows: Sequence[Row], n: int) -> tuple[Row, ...]:
+def recent(rows: Sequence[Item], n: int) -> tuple[Item, ...]:
     """Return the last `n` rows of the table, newest first; none for `n` of 0."""
     return tuple(reversed(rows[-n:])) if n > 0 else ()
 
