@@ -145,9 +145,8 @@ def long(folder: Path, n: int) -> None:
             began = time.perf_counter()
             ask()
             times.append(time.perf_counter() - began)
-        print(
-            f"  {name}: {sorted(times)[2]:.2f} s (median of 5, {min(times):.2f} to {max(times):.2f})"
-        )
+        low, middle, high = min(times), sorted(times)[2], max(times)
+        print(f"  {name}: {middle:.2f} s (median of 5, {low:.2f} to {high:.2f})")
 
 
 def single(folder: Path, n: int) -> None:

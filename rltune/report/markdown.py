@@ -32,10 +32,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def inline(text: str, limit: int) -> str:
-    """Return the text for a table cell or a list item: cut, then escaped."""
-    escaped = _MARKS.sub(
-        lambda match: _ESCAPES.get(match[0], f"\\{match[0]}"), cut(visible(text), limit)
-    )
+    """Return the text for a table cell or a list item: cut, then on one line, then escaped."""
+    shown = visible(cut(text.strip(), limit))
+    escaped = _MARKS.sub(lambda match: _ESCAPES.get(match[0], f"\\{match[0]}"), shown)
     return escaped.replace("://", ":\\/\\/").strip()
 
 

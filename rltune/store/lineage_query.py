@@ -110,7 +110,9 @@ def chain(rows: Sequence[Row], exp_id: str) -> Chain[Row]:
         StoreError: No row has this id.
 
     """
-    by_id = {row.exp_id: row for row in reversed(rows)}  # of duplicates the first counts
+    by_id: dict[str, Row] = {}
+    for row in rows:
+        by_id.setdefault(row.exp_id, row)  # of duplicates the first counts
     name = find_id(by_id, exp_id)
     walked: dict[str, Row] = {}
     while name in by_id and name not in walked:
@@ -141,7 +143,8 @@ def find_id(ids: Collection[str], exp_id: str) -> str:
     if len(begun) == 1:
         return begun[0]
     if begun:
-        shown = f"{', '.join(begun[:3])}{', ...' if len(begun) > 3 else ''}"
+        more = f" and {len(begun) - 3} more" if len(begun) > 3 else ""
+        shown = f"{', '.join(begun[:3])}{more}"
         what = f"{exp_id!r} begins {len(begun)} ids: {shown}."
         raise StoreError(Problem("exp_id", what, action="Give more of it."))
     near = difflib.get_close_matches(name, list(ids)[-_NEAR:], n=1)
@@ -149,14 +152,14 @@ def find_id(ids: Collection[str], exp_id: str) -> str:
     raise StoreError(Problem("exp_id", f"{exp_id!r} is not in the table.", action=hint))
 
 
-def children(rows: Sequence[LineageRow], exp_id: str) -> tuple[LineageRow, ...]:
+def children(rows: Sequence[Row], exp_id: str) -> tuple[Row, ...]:
     """Return the rows whose parent is `exp_id`, whatever became of them, in file order.
 
     Raises:
         StoreError: No row has this id.
 
     """
-    ids = {row.exp_id for row in rows}
+    ids = dict.fromkeys(row.exp_id for row in rows)
     name = find_id(ids, exp_id)
     return tuple(row for row in rows if resolve_alias(row.parent_exp, ids) == name)
 
