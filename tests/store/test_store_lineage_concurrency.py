@@ -62,7 +62,7 @@ def test_sixteen_processes_lose_and_damage_nothing(tmp_path):
     assert problems == ()
     assert len(path.read_bytes().splitlines()) == 1 + 16 * 50  # one header, one line a record
     by_writer = {
-        writer: [row for row in rows if row.exp_id.startswith(writer)] for writer in writers
+        writer: [row for row in rows if row.exp_id.startswith(f"{writer}-")] for writer in writers
     }
     for writer, mine in by_writer.items():
         assert [row.exp_id for row in mine] == [f"{writer}-{i}" for i in range(50)]
