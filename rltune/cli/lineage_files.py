@@ -79,6 +79,7 @@ def export_table(
     else:
         if out.resolve() == store.path.resolve():
             raise InputError(Problem(f"--out {out}", "is the table itself.", "Give another file."))
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomic(out, text)
         typer.echo(f"wrote {out}: {len(read.rows)} rows")
     lower = store.metric_mode == "min"

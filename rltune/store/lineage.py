@@ -174,7 +174,8 @@ class LineageStore:
             return self._write(fd, body, (row,))[0]
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return the lock that every write holds."""
+        """Return the lock that every write holds; the folder of the table is made for it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         return file_lock(
             self.path.with_name(self.path.name + ".lock"), timeout_s=self.lock_timeout_s
         )

@@ -146,16 +146,18 @@ def test_export_to_fieldkit_says_what_that_cannot_hold(rltune, table, tmp_path):
     assert result.err == (
         "fieldkit does not store the direction: open it with lower_is_better=False.\n"
     )
-    written = rltune("lineage", "export", "nights.tsv", "--out", "fk.tsv")
-    assert written.out == "wrote fk.tsv: 5 rows\n"
-    assert (tmp_path / "fk.tsv").read_text() == result.out
+    written = rltune("lineage", "export", "nights.tsv", "--out", "new/fk.tsv")
+    assert written.out == "wrote new/fk.tsv: 5 rows\n"
+    assert (tmp_path / "new" / "fk.tsv").read_text() == result.out
     refused = rltune("lineage", "export", "nights.tsv", "--out", "nights.tsv")
     assert (refused.code, len(table.read().rows)) == (2, 5)
-    back = ("--into", "b.tsv", "--metric", "heldout/success_rate", "--mode", "max")
-    assert rltune("lineage", "import", "fk.tsv", "--format", "fieldkit", *back).out == (
-        "b.tsv: 5 rows came in, 0 records skipped\n"
+    back = ("--into", "newer/b.tsv", "--metric", "heldout/success_rate", "--mode", "max")
+    assert rltune("lineage", "import", "new/fk.tsv", "--format", "fieldkit", *back).out == (
+        "newer/b.tsv: 5 rows came in, 0 records skipped\n"
     )
-    assert rltune("lineage", "best", "b.tsv").out == rltune("lineage", "best", "nights.tsv").out
+    assert (
+        rltune("lineage", "best", "newer/b.tsv").out == rltune("lineage", "best", "nights.tsv").out
+    )
 
 
 def test_import_needs_the_direction_and_a_dry_run_writes_nothing(rltune, table, tmp_path):
