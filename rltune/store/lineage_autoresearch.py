@@ -41,8 +41,6 @@ def _row(line: str, before: Sequence[LineageRow]) -> LineageRow:
         raise ValueError(f"{len(cells)} columns instead of {len(AUTORESEARCH_COLUMNS)}")
     commit, bpb, memory, status, description = (cell.strip() for cell in cells)
     ended, value, gigabytes = parse_status(status.lower()), _measured(bpb), _measured(memory)
-    if ended is RowStatus.CRASH:
-        value = None
     decision = decide_status(value, before, AUTORESEARCH_METRIC.mode)
     kept = [row.exp_id for row in before if row.status is RowStatus.KEEP]
     seen = Counter(row.commit for row in before)[commit]

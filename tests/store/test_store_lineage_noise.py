@@ -112,21 +112,22 @@ def test_calibration_by_hand():
         row("a", KEEP, 0.6, parent_exp="c", expected_delta="+0.05"),  # +.10: right, error .05
         row("b", DISCARD, 0.4, parent_exp="exp_c", expected_delta="+0.10"),  # -.10: wrong, .20
         row("d", DISCARD, 0.5, parent_exp="c", expected_delta="0"),  # 0: the interval holds 0
+        row("i", DISCARD, 0.5, parent_exp="c", expected_delta="+0.01"),  # 0: wrong, error .01
         row("e", DISCARD, 0.5, parent_exp="c", expected_delta="up"),
         row("f", KEEP, 0.7, expected_delta="+1"),
         row("g", RowStatus.CRASH, None, parent_exp="c", expected_delta="+1"),
         row("h", KEEP, 0.7, parent_exp="c"),
     ]
     found = calibrate(rows, lambda one: outcomes(round(100 * one.core_metric), 100))
-    assert [p.exp_id for p in found.predictions] == ["a", "b", "d", "e", "f"]
-    assert [p.has_right_sign for p in found.predictions] == [True, False, True, None, None]
-    assert (found.right_signs, found.signs, found.waiting) == (2, 3, 1)
-    assert found.mean_absolute_error == pytest.approx((0.05 + 0.2 + 0.0) / 3)
-    assert (found.within, found.intervals) == (2, 3)  # a and d
+    assert [p.exp_id for p in found.predictions] == ["a", "b", "d", "i", "e", "f"]
+    assert [p.has_right_sign for p in found.predictions] == [True, False, True, False, None, None]
+    assert (found.right_signs, found.signs, found.waiting) == (2, 4, 1)
+    assert found.mean_absolute_error == pytest.approx((0.05 + 0.2 + 0.0 + 0.01) / 4)
+    assert (found.within, found.intervals) == (3, 4)  # all but b
     assert calibration_lines(found) == [
-        "right sign: 2 of 3 predictions",
-        "mean absolute error: 0.083 over 3, against the parent's metric",
-        "inside the 95 % interval of what was observed: 2 of 3",
+        "right sign: 2 of 4 predictions",
+        "mean absolute error: 0.065 over 4, against the parent's metric",
+        "inside the 95 % interval of what was observed: 3 of 4",
         "not exactly one number, so not judged: 1",
         "without a parent's metric to compare with: 1",
         "predicted, and the trial gave no result: 1",

@@ -1,5 +1,7 @@
 """Two ways to read one table: whole, and only what chooses a row. They must agree."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +108,21 @@ def test_many_rows_are_appended_all_or_none(tmp_path):
     before = store.path.read_bytes()
     with pytest.raises(StoreError, match="a row with this id exists"):
         store.append_many([row("c"), row("d"), row("c")])
+    assert store.path.read_bytes() == before
+
+
+def test_a_disk_that_fills_up_half_way_takes_all_of_them_back(tmp_path, monkeypatch):
+    store = LineageStore(tmp_path / "results.tsv", "m", "max")
+    store.append(row("a"))
+    before, write, calls = store.path.read_bytes(), os.write, []
+
+    def short(fd, data):
+        calls.append(data)
+        return write(fd, data if len(calls) < 2 else data[:9])
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(OSError, match="only 9 of"):
+        store.append_many([row("b"), row("c"), row("d")])
     assert store.path.read_bytes() == before
 
 
