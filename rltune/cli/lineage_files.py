@@ -101,11 +101,11 @@ def import_table(
     ],
     metric: Annotated[
         str | None,
-        typer.Option("--metric", metavar="NAME", help="What core_metric holds (fieldkit)."),
+        typer.Option("--metric", metavar="NAME", help="What the metric column holds."),
     ] = None,
     mode: Annotated[
         str | None,
-        typer.Option("--mode", metavar="max|min", help="Which way is better (fieldkit)."),
+        typer.Option("--mode", metavar="max|min", help="Which way is better."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would come in.")] = False,
 ) -> None:
@@ -133,25 +133,34 @@ def _foreign(
     file: Path, dialect: ImportFormat, into: Path, metric: str | None, mode: str | None
 ) -> "tuple[Metric, Found]":
     """Return what a foreign table measures, and what it holds."""
-    from rltune.store.lineage_autoresearch import AUTORESEARCH_METRIC, read_autoresearch
+    from rltune.store.lineage_autoresearch import (
+        VAL_BPB,
+        autoresearch_columns,
+        read_autoresearch,
+    )
     from rltune.store.lineage_fieldkit import read_fieldkit
 
     if dialect is ImportFormat.AUTORESEARCH:
-        return AUTORESEARCH_METRIC, read_autoresearch(file)
+        metric = metric or autoresearch_columns(file)[1]
+        mode = mode or (VAL_BPB.mode if metric == VAL_BPB.name else None)
+        named = _metric(into, metric, mode)
+        return named, read_autoresearch(file, named)
     named = _metric(into, metric, mode)
     return named, read_fieldkit(file, named)
 
 
 def _metric(into: Path, metric: str | None, mode: str | None) -> "Metric":
-    """Return the metric of the table, or the one given for a table to begin."""
+    """Return the metric that is given; what is left out is that of a table that exists."""
     from rltune.store.lineage_read import Metric, read_metric
 
+    if into.exists():
+        theirs = read_metric(into)
+        return Metric(metric or theirs.name, mode or theirs.mode)
     if metric is not None and mode in ("max", "min"):
         return Metric(metric, mode)
-    if metric is None and mode is None and into.exists():
-        return read_metric(into)
-    what = "a fieldkit table does not say what it measures, nor which way is better."
-    raise InputError(Problem(str(into), what, action="Give --metric NAME and --mode max or min."))
+    missing = "--mode max or --mode min" if metric else "--metric NAME and --mode max or min"
+    what = "the other table does not say which way is better, and this one does not exist yet."
+    raise InputError(Problem(str(into), what, action=f"Give {missing}."))
 
 
 def repair(

@@ -40,7 +40,7 @@ def to_fieldkit(rows: Iterable[LineageRow]) -> str:
 def _fieldkit_cells(row: LineageRow) -> Iterator[str]:
     status = _FIELDKIT_STATUS.get(row.status, row.status)
     mark = "" if status is row.status else f"[rltune status {row.status}] "
-    row = replace(row, status=status, notes=(mark + row.notes).rstrip() if mark else row.notes)
+    row = replace(row, status=status, notes=mark + row.notes if row.notes else mark.rstrip())
     for name in FIELDKIT_COLUMNS:
         value = getattr(row, name)
         yield "" if value is None else repr(float(value)) if name in _FLOATS else str(value)

@@ -193,6 +193,18 @@ def test_import_of_autoresearch_knows_its_metric(rltune, tmp_path):
     assert rltune(*command).code == 1  # they are there already
 
 
+def test_import_of_its_kin_asks_which_way_is_better(rltune, tmp_path):
+    (tmp_path / "results.tsv").write_text(
+        "commit\tval_acc\tstatus\tdescription\naaaaaaa\t0.7\tkeep\tbaseline\n"
+    )
+    command = ("lineage", "import", "results.tsv", "--format", "autoresearch", "--into", "n.tsv")
+    refused = rltune(*command)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith("Give --mode max or --mode min.\n")
+    assert rltune(*command, "--mode", "max").code == 0
+    assert rltune("lineage", "best", "n.tsv").out == "Best: aaaaaaa with val_acc 0.700.\n"
+
+
 def test_repair_says_first_and_mends_then(rltune, table):
     with table.path.open("a") as file:
         file.write("foreign\nhalf")

@@ -80,6 +80,7 @@ def test_fieldkit_reads_statuses_that_it_does_not_know_under_the_nearest(tmp_pat
 def test_our_statuses_come_back_from_their_dialect(tmp_path):
     rows = [LineageRow(exp_id=s.value, status=s, notes="why") for s in RowStatus]
     rows.append(LineageRow(exp_id="bare", status=RowStatus.PRUNED))
+    rows.append(LineageRow(exp_id="blank", status=RowStatus.DIVERGED, notes="at the end \n"))
     path = tmp_path / "results.tsv"
     path.write_text(to_fieldkit(rows))
     back = [row for _, row in read_fieldkit(path, Metric("", "")).rows]
