@@ -21,17 +21,18 @@ from rltune.store.files import (
     write_json_atomic,
     write_line,
 )
-from rltune.store.lineage_query import Best, Chain, best, chain
+from rltune.store.lineage_query import Best, Chain, best, chain, walk
 from rltune.store.lineage_read import (
-    Glimpse,
+    LazyTable,
     Metric,
     ReadResult,
+    candidates,
     header_problem,
+    lines_by_id,
     meta_path,
     parents,
     read_body,
     read_metric,
-    scan,
 )
 from rltune.store.lineage_row import (
     HEADER,
@@ -95,19 +96,21 @@ class LineageStore:
 
     def read(self) -> ReadResult:
         """Read every whole row; name every line that is none. A missing table is empty."""
-        return read_body(self._body(), self.path, self.metric)
+        return self._read(self._body())
 
     def best(self) -> Best[LineageRow]:
         """Return the best row; fast however long the table is."""
-        found = self._scan()
-        if found is not None:
-            top = best(found, self.metric_mode)
+        body = self._body()
+        lines = None if header_problem(body, self.path) else lines_by_id(body)
+        if lines is not None:
+            top = best(candidates(lines, self.metric), self.metric_mode)
+            table = LazyTable(lines, self.metric)
             try:
-                row = top.row.row() if top.row else None
-                return Best(row, tuple(tie.row() for tie in top.ties))
+                row = table[top.row.exp_id] if top.row else None
+                return Best(row, tuple(table[tie.exp_id] for tie in top.ties))
             except ValueError:  # damaged elsewhere: then it is no row
                 pass
-        return best(self.read().rows, self.metric_mode)
+        return best(self._read(body).rows, self.metric_mode)
 
     def chain(self, exp_id: str) -> Chain[LineageRow]:
         """Walk the parents of a row; fast however long the table is.
@@ -116,19 +119,17 @@ class LineageStore:
             StoreError: No row has this id.
 
         """
-        found = self._scan()
-        if found is not None:
-            got = chain(found, exp_id)
+        body = self._body()
+        lines = None if header_problem(body, self.path) else lines_by_id(body)
+        if lines is not None:
             try:
-                rows, skipped = (tuple(g.row() for g in part) for part in (got.rows, got.skipped))
-                return Chain(rows, skipped, got.missing, got.cycle)
+                return walk(LazyTable(lines, self.metric), exp_id)
             except ValueError:
                 pass
-        return chain(self.read().rows, exp_id)
+        return chain(self._read(body).rows, exp_id)
 
-    def _scan(self) -> list[Glimpse] | None:
-        body = self._body()
-        return None if header_problem(body, self.path) else scan(body, self.metric)
+    def _read(self, body: bytes) -> ReadResult:
+        return read_body(body, self.path, self.metric)
 
     def _body(self) -> bytes:
         if not self.path.exists():
@@ -170,7 +171,7 @@ class LineageStore:
         and appending later lets two concurrent trials both beat the same best.
         """
         with self._writing() as (fd, body):
-            row = build(read_body(body, self.path, self.metric).rows)
+            row = build(self._read(body).rows)
             return self._write(fd, body, (row,))[0]
 
     def lock(self) -> AbstractContextManager[None]:

@@ -5,8 +5,9 @@ chose a trial's checkpoint saw the same tasks. The interval is therefore the lea
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rltune.maths.difference import Span, paired_span, unpaired_span
 from rltune.store.jsonl import read_jsonl
@@ -40,17 +41,27 @@ OutcomesOf = Callable[[LineageRow], Outcomes | None]
 
 def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes | None:
     """Return what a trial's gate at `step` saw, task by task; None when the files do not say."""
-    column = _COLUMNS.get(metric_name)
-    if step is None or column is None:
+    if step is None:
         return None
     for gate in reversed(read_jsonl(trial.heldout).rows):
-        if gate.get("step") == step and isinstance(gate.get(column), list):
-            values = gate[column]
+        values = _values(gate, metric_name)
+        if gate.get("step") == step and values is not None:
             faults = gate.get("fault") or [""] * len(values)
             pairs = zip(values, faults, strict=False)
             kept = tuple(None if fault else _number(value) for value, fault in pairs)
             return Outcomes(str(gate.get("tasks_sha256", "")), kept)
     return None
+
+
+def _values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
+    """Return the values of a metric, one a task; None where the gate recorded only their mean."""
+    if column := _COLUMNS.get(metric_name):
+        values = gate.get(column)
+        return values if isinstance(values, list) else None
+    measures = gate.get("auxiliary")
+    values = measures.get(metric_name.removeprefix("heldout/")) if measures else None
+    # An episode that the context cut short has no measure and counts as 0, as in the metric.
+    return [0.0 if v is None else v for v in values] if isinstance(values, list) else None
 
 
 def _number(value: object) -> float | None:

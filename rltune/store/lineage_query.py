@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -113,11 +113,22 @@ def chain(rows: Sequence[Row], exp_id: str) -> Chain[Row]:
     by_id: dict[str, Row] = {}
     for row in rows:
         by_id.setdefault(row.exp_id, row)  # of duplicates the first counts
+    return walk(by_id, exp_id)
+
+
+def walk(by_id: Mapping[str, Row], exp_id: str) -> Chain[Row]:
+    """Walk the parents of a row in a table by id; only the rows on the way are looked up.
+
+    Raises:
+        StoreError: No row has this id.
+
+    """
     name = find_id(by_id, exp_id)
     walked: dict[str, Row] = {}
     while name in by_id and name not in walked:
-        walked[name] = by_id[name]
-        name = resolve_alias(by_id[name].parent_exp, by_id)
+        row = by_id[name]
+        walked[name] = row
+        name = resolve_alias(row.parent_exp, by_id)
     start, *ancestors = walked.values()
     ancestors.reverse()
     ids = list(walked)

@@ -1,16 +1,17 @@
 """What the bytes of a lineage table say: rows, and the lines that are none.
 
-`parse` decodes everything. `scan` looks at the few columns that choose a row and leaves the rest
-as it is: a table of a hundred thousand rows answers in a fraction of a second.
+`parse` decodes everything. `candidates` and `LazyTable` look at what choosing and walking need and
+leave the rest: a table of a hundred thousand rows answers in a fraction of a second.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from rltune.errors import Problem, StoreError
 from rltune.store.files import read_json
+from rltune.store.lineage_query import ELIGIBLE
 from rltune.store.lineage_row import COLUMNS, HEADER, LineageRow, decode_row, escape
 from rltune.types import RowStatus
 
@@ -62,18 +63,39 @@ class Parsed(NamedTuple):
     bad: tuple[BadLine, ...]
 
 
-class Glimpse(NamedTuple):
-    """The columns of a row that choose it, and its line."""
+class Candidate(NamedTuple):
+    """The columns of a kept or baseline row that make it the best."""
 
     exp_id: str
     parent_exp: str
     status: RowStatus
-    core_metric: float | None
-    line: bytes
+    core_metric: float
 
-    def row(self) -> LineageRow:
-        """Return the whole row; ValueError when another column is damaged."""
-        return decode_row(self.line.decode())
+
+class LazyTable(Mapping[str, LineageRow]):
+    """The rows of a table by id, each decoded when it is asked for; ValueError when it is none."""
+
+    def __init__(self, lines: Mapping[str, bytes], metric: Metric) -> None:
+        self._lines = lines
+        self._metric = metric
+
+    def __getitem__(self, exp_id: str) -> LineageRow:
+        """Return the row."""
+        row = decode_row(self._lines[exp_id].decode())
+        _require_metric(row, self._metric)
+        return row
+
+    def __contains__(self, exp_id: object) -> bool:
+        """Whether a line begins with this id."""
+        return exp_id in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids in file order."""
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self._lines)
 
 
 def header_problem(body: bytes, path: Path) -> Problem | None:
@@ -138,33 +160,40 @@ def _require_metric(row: LineageRow, metric: Metric | None) -> None:
         )
 
 
-def scan(body: bytes, metric: Metric) -> list[Glimpse] | None:
-    """Return the rows as far as choosing needs them; None when only `parse` can tell.
+def lines_by_id(body: bytes) -> dict[str, bytes] | None:
+    """Return id -> line; None when an id comes twice.
 
-    That is when an id comes twice: which of the two counts depends on whether the first is whole.
+    Then only `parse` can tell which of the two counts: it depends on whether the first is whole.
     """
-    found: list[Glimpse] = []
+    lines = body.split(b"\n")[1:-1]
+    found = {line.partition(b"\t")[0].decode(errors="replace"): line for line in lines}
+    return found if len(found) == len(lines) else None
+
+
+def candidates(lines: Mapping[str, bytes], metric: Metric) -> list[Candidate]:
+    """Return the kept and baseline rows that carry a metric, as far as choosing needs them."""
+    found = []
     theirs = (escape(metric.name).encode(), metric.mode.encode())
-    statuses = {status.value.encode(): status for status in RowStatus}
-    for line in body.split(b"\n")[1:-1]:
+    statuses = {status.value.encode(): status for status in ELIGIBLE}
+    for exp_id, line in lines.items():
         cells = line.split(b"\t")
-        if len(cells) != len(COLUMNS) or (cells[_NAME], cells[_MODE]) != theirs:
+        if len(cells) != len(COLUMNS) or (status := statuses.get(cells[_STATUS])) is None:
             continue
-        status, number = statuses.get(cells[_STATUS]), _float(cells[_METRIC])
-        if status is None or (number is not None and math.isnan(number)):
+        number = _float(cells[_METRIC])
+        if number is None or (cells[_NAME], cells[_MODE]) != theirs:
             continue
-        name, parent = cells[0].decode(errors="replace"), cells[_PARENT].decode(errors="replace")
-        found.append(Glimpse(name, parent, status, number, line))
-    return found if len({glimpse.exp_id for glimpse in found}) == len(found) else None
+        parent = cells[_PARENT].decode(errors="replace")
+        found.append(Candidate(exp_id, parent, status, number))
+    return found
 
 
 def _float(cell: bytes) -> float | None:
-    """Return a number, None for an empty cell, and NaN for what is no finite number."""
+    """Return a finite number; None for anything else."""
     try:
-        value = float(cell) if cell else None
+        value = float(cell)
     except ValueError:
-        return math.nan
-    return value if value is None or math.isfinite(value) else math.nan
+        return None
+    return value if math.isfinite(value) else None
 
 
 def parents(body: bytes) -> Iterator[tuple[str, str]]:

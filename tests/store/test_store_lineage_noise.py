@@ -31,9 +31,12 @@ def test_outcomes_come_from_the_gate_that_chose_the_checkpoint(tmp_path):
     trial = RunDir(tmp_path).trial("x").create()
     for step, success in ((0, [0, 0, 0]), (10, [1, 0, 1])):
         gate = {"step": step, "tasks_sha256": "t", "success": success, "fault": ["", "down", ""]}
-        append_jsonl(trial.heldout, gate | {"reward": [2.5, 0, "NaN"]})
+        append_jsonl(
+            trial.heldout, gate | {"reward": [2.5, 0, "NaN"], "auxiliary": {"em": [1.0, 1.0, None]}}
+        )
     assert outcomes_at(trial, 10, SUCCESS) == Outcomes("t", (1.0, None, 1.0))
     assert outcomes_at(trial, 10, "heldout/reward_mean") == Outcomes("t", (2.5, None, None))
+    assert outcomes_at(trial, 10, "heldout/em") == Outcomes("t", (1.0, None, 0.0))
     assert outcomes_at(trial, 5, SUCCESS) is None
     assert outcomes_at(trial, None, SUCCESS) is None
     assert outcomes_at(trial, 10, "heldout/turns") is None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rltune.errors import StoreError
 from rltune.store.lineage import LineageStore
 from rltune.store.lineage_query import best, chain, children, find_id, recent
-from rltune.store.lineage_read import Metric, meta_path, scan
+from rltune.store.lineage_read import Metric, lines_by_id, meta_path
 from rltune.store.lineage_row import HEADER, LineageRow, encode_row
 from rltune.types import RowStatus
 
@@ -91,7 +91,7 @@ def test_a_table_without_its_sidecar_says_itself_what_it_measures(tmp_path):
 
 def test_a_repeated_id_is_left_to_the_whole_reading(tmp_path):
     store = written(tmp_path / "results.tsv", [encode_row(row("a", v)) for v in (0.1, 0.9)])
-    assert scan(store.path.read_bytes(), store.metric) is None
+    assert lines_by_id(store.path.read_bytes()) is None
     assert store.best().row.core_metric == 0.1
 
 
