@@ -111,14 +111,20 @@ def killed(folder: Path, n: int, rows: int) -> None:
 
 
 def long(folder: Path, n: int) -> None:
+    """Even rows hang in chains of n / 100, odd ones in a single chain of n / 2."""
     path, rng = folder / "long.tsv", random.Random(0)
+
+    def parent(i: int) -> str:
+        back = 2 if i % 2 else 100
+        return f"kl={i - back}-s0-0123456789" if i >= back else ""
+
     statuses = [RowStatus.KEEP, RowStatus.DISCARD, RowStatus.CRASH]
     rows = [
         LineageRow(
             exp_id=f"kl={i}-s0-0123456789",
             timestamp="2026-01-31T12:00:00Z",
             specialist="rltune",
-            parent_exp=f"kl={i - 3}-s0-0123456789" if i >= 3 else "",
+            parent_exp=parent(i),
             hypothesis="h" * 120,
             status=rng.choice(statuses),
             core_metric=rng.random(),
@@ -134,7 +140,8 @@ def long(folder: Path, n: int) -> None:
     print(f"{n:,} rows, {size:.0f} MB")
     for name, ask in (
         ("best", store.best),
-        ("chain of the last row", lambda: store.chain(rows[-1].exp_id)),
+        (f"chain of {n // 100:,}", lambda: store.chain(rows[-2].exp_id)),
+        (f"chain of {n // 2:,}", lambda: store.chain(rows[-1].exp_id)),
         ("read all", store.read),
         ("append one", lambda: store.append(LineageRow(
             exp_id=f"new-{time.monotonic_ns()}", status=RowStatus.CRASH, **METRIC
