@@ -10,7 +10,8 @@ from rltune.cli.doctor import doctor
 from rltune.cli.export import export
 from rltune.cli.final_test import final_test
 from rltune.cli.init import init
-from rltune.cli.inspect import audit, lineage_show, status
+from rltune.cli.inspect import audit, status
+from rltune.cli.lineage import register
 from rltune.cli.plan import plan
 from rltune.cli.play import play
 from rltune.cli.serve_retriever import serve_retriever
@@ -66,10 +67,7 @@ app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
 app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
 app.add_typer(lineage)
-lineage.command(
-    "show",
-    epilog=_examples("rltune lineage show", "rltune lineage show runs/kl-31966bc3 --json"),
-)(lineage_show)
+register(lineage, _examples)
 app.command(
     "test",
     epilog=_examples(

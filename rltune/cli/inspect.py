@@ -1,14 +1,12 @@
-"""`rltune status`, `rltune audit`, `rltune lineage show`: they read a run folder only."""
+"""`rltune status`, `rltune audit`: they read a run folder only."""
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rltune.cli.console import emit_json, is_live, make_console, show, warn
+from rltune.cli.console import emit_json, is_live, make_console, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
-from rltune.errors import Problem, StoreError
 
 if TYPE_CHECKING:
     from rltune.report.status import StatusReader
@@ -73,35 +71,3 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
     else:
         show(audit_view(result))
     raise typer.Exit(0 if result.verdict in (Verdict.PASSED, Verdict.INCOMPLETE) else 1)
-
-
-def lineage_show(
-    source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DIR|FILE]",
-            help="Run folder or results.tsv; the newest run folder if left out.",
-            show_default=False,
-        ),
-    ] = None,
-    runs_dir: RunsDir = RUNS,
-    as_json: Json = False,
-) -> None:
-    """Show the lineage: one row for everything that was tried, with how it ended."""
-    from rltune.report.folder import find_run
-    from rltune.report.render_run import lineage_view, problem_lines
-    from rltune.store.lineage import LineageStore
-
-    is_table = source is not None and source.is_file()
-    path = source if source is not None and is_table else find_run(source, runs_dir).results
-    if not path.exists():
-        what = "no trial has ended yet, so there is no lineage."
-        raise StoreError(Problem(str(path), what, action="`rltune status` shows what runs."))
-    store = LineageStore.open(path)
-    read = store.read()
-    for text in problem_lines(read.problems):
-        warn(text)
-    if as_json:
-        emit_json({"metric": store.metric_name, "mode": store.metric_mode, "rows": read.rows})
-    else:
-        show(lineage_view(read.rows, mode=store.metric_mode))

@@ -20,7 +20,7 @@ from rltune.cli.options import (
     parse_seeds,
     require_runs_dir,
 )
-from rltune.errors import ConfoundedError, InputError, Problem
+from rltune.errors import ConfoundedError, InputError, Problem, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +49,14 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prove and plan, and start nothing.")
     ] = False,
+    lineage: Annotated[
+        Path | None,
+        typer.Option(
+            "--lineage",
+            metavar="TABLE",
+            help="A table that several sweeps share; it gets a copy of every row.",
+        ),
+    ] = None,
     allow_confounded: Annotated[
         str | None,
         typer.Option(
@@ -81,6 +89,7 @@ def sweep(
             max_concurrent=max_concurrent,
             ray_address=ray_address,
             allow_confounded=allow_confounded,
+            lineage=lineage,
         )
     )
 
@@ -127,6 +136,7 @@ def _run(
     max_concurrent: int | None,
     ray_address: str | None,
     allow_confounded: str | None,
+    lineage: Path | None,
 ) -> int:
     """Run the trials and report; return the exit code."""
     from rltune.report.live import make_progress
@@ -139,6 +149,7 @@ def _run(
         ray_address=ray_address,
         allow_confounded=allow_confounded,
         argv=tuple(sys.argv),
+        lineage=lineage,
     )
     progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
     watcher = Watcher(console, progress)
@@ -221,6 +232,7 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     if any(record.result is not None for record in read.records):
         console.print()
         console.print(closing_view(close_sweep(folder, read.records, audit), width=console.width))
+    write_lineage_cards(run)
     console.print()
     console.print(paths_view(written(run)))
     if any(run.trials.glob("*/wandb/offline-run-*")):
@@ -231,11 +243,28 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     return audit.report.ok and not state.has_failed
 
 
+def write_lineage_cards(run: "RunDir") -> None:
+    """Render the lineage into the run folder. What cannot be rendered must not fail a sweep."""
+    from rltune.report.lineage_files import write_cards
+    from rltune.store.lineage import LineageStore
+
+    if not run.results.exists():
+        return
+    try:
+        store = LineageStore.open(run.results)
+        launches = [row.job_name for row in store.read().rows if row.job_name]
+        write_cards(store, run.path, name=launches[-1] if launches else "")
+    except (StoreError, OSError) as error:
+        warn(f"warning: the lineage was not rendered: {error}")
+
+
 def written(run: "RunDir") -> dict[str, str]:
     """Return what a sweep leaves: name -> path, those that exist."""
     paths = {
         "trials": run.trials,
         "lineage": run.results,
+        "what was learned": run.path / "KNOWLEDGE.md",
+        "leaderboard": run.path / "LEADERBOARD.md",
         "held-out tasks": run.tasks(),
         "plan": run.plan,
         "proof": run.comparability,

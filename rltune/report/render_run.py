@@ -20,7 +20,6 @@ from rltune.report.render import (
     quantity,
     rate,
     short_path,
-    signed,
     size,
     verbatim,
 )
@@ -29,8 +28,6 @@ from rltune.report.summary import Bounds, Closing, ConditionRow
 from rltune.spec.consumption import Consumption
 from rltune.spec.findings import RULES
 from rltune.spec.judged import judged_by_condition, judged_line
-from rltune.store.lineage_query import best
-from rltune.store.lineage_row import LineageRow
 from rltune.types import TrialStatus
 
 WIDE = 112  # columns from which an interval fits beside its mean
@@ -230,37 +227,6 @@ def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
     yield "gain: final - start. against control: final - final of the control of the same seed."
     if any(row.final_of_one is not None for row in rows):
         yield "* one seed: Wilson interval over the held-out tasks, not over seeds."
-
-
-def lineage_view(rows: Sequence[LineageRow], *, mode: str) -> RenderableType:
-    """Return the lineage table: what was tried, how it ended, and the best so far."""
-    if not rows:
-        return line("The lineage has no rows yet.")
-    table = grid(
-        ("exp_id", "status", "metric", "vs best", "step", "notes"),
-        right=(2, 3, 4),
-        whole=(0,),
-        gap=1,
-    )
-    top = best(rows, mode)
-    for row in rows:
-        delta = "" if row.delta_vs_best is None else signed(row.delta_vs_best)
-        table.add_row(
-            row.exp_id,
-            row.status.value,
-            rate(row.core_metric),
-            delta,
-            "" if row.best_step is None else str(row.best_step),
-            row.notes,
-            style="bold" if row is top.row else "",
-        )
-    said = "No kept row has a metric yet."
-    if top.row is not None:
-        ties = f", tied with {', '.join(row.exp_id for row in top.ties)}" if top.ties else ""
-        said = (
-            f"Best: {top.row.exp_id} with {rows[0].metric_name} {rate(top.row.core_metric)}{ties}."
-        )
-    return Group(table, line(said, "bold"))
 
 
 def problem_lines(problems: Iterable[Problem]) -> list[str]:

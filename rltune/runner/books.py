@@ -17,7 +17,9 @@ from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
 from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
 from rltune.store.lineage import LineageStore
-from rltune.store.lineage_query import RowContext, exp_id_of, row_for
+from rltune.store.lineage_noise import outcomes_of_run, with_noise
+from rltune.store.lineage_record import RowContext, exp_id_of, row_for
+from rltune.store.lineage_share import require_rankable, share
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
@@ -48,6 +50,7 @@ class Books:
         lineage: The lineage table.
         commit: Code of the driver, for trials that died before they recorded theirs.
         disqualified: Why no finished trial of this launch may count; empty when they may.
+        shared: A table beyond this sweep that gets a copy of every row; None without one.
 
     """
 
@@ -56,6 +59,7 @@ class Books:
     lineage: LineageStore
     commit: str
     disqualified: str
+    shared: LineageStore | None = None
     _recorded: set[str] = field(default_factory=set)
     _finished: set[str] = field(default_factory=set)  # trials with a result in the table
     _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
@@ -85,6 +89,7 @@ class Books:
             if is_lost and trial.trial_id in known:
                 self._bury_lost(known[trial.trial_id], trial)
         self.ledger.close_lost(launch=self.launch)
+        self.share()
 
     def expect(self, attempts: Iterable[tuple[TrialSpec, int]]) -> None:
         """Note the attempts of this launch: the rows of a seed wait for that of its control.
@@ -113,6 +118,15 @@ class Books:
         """Settle these trials when the launch is over: no control is waited for any more."""
         self._awaited.clear()
         self.settle(specs)
+        self.share()
+
+    def share(self) -> None:
+        """Copy the rows that the shared table lacks. Called when a launch begins and when it ends.
+
+        What a dead driver did not copy the next one does.
+        """
+        if self.shared is not None:
+            share(self.lineage.read().rows, self.shared, self.run.path.name)
 
     def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_stopping: bool) -> None:
         """Write the FAILED marker of a process that died without writing one.
@@ -215,7 +229,10 @@ class Books:
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
         )
-        self.lineage.record(lambda rows: row_for(spec, outcome, rows, context))
+        outcomes_of = outcomes_of_run(self.run)
+        self.lineage.record(
+            lambda rows: with_noise(row_for(spec, outcome, rows, context), rows, outcomes_of)
+        )
         self._recorded.add(name)
         if isinstance(outcome, TrialResult):
             self._finished.add(spec.trial_id)
@@ -252,13 +269,35 @@ def _relative(link: Path, folder: Path) -> str:
 
 
 def open_books(
-    run: RunDir, *, launch: str, metric: tuple[str, str], commit: str, disqualified: str
+    run: RunDir,
+    *,
+    launch: str,
+    metric: tuple[str, str],
+    commit: str,
+    disqualified: str,
+    shared: Path | None = None,
+    domains: Iterable[str] = (),
 ) -> Books:
     """Open the books of a run folder for one launch.
 
+    Args:
+        run: The run folder.
+        launch: Name of the launch.
+        metric: Name and direction.
+        commit: Code of the driver.
+        disqualified: Why no finished trial may count; empty when they may.
+        shared: Table beyond this sweep that gets a copy of every row.
+        domains: Kinds of env of the sweep; a shared table holds one.
+
     Raises:
-        StoreError: The lineage table there holds another metric.
+        StoreError: The lineage table there, or the shared one, holds another metric; the shared
+            one holds another kind of env.
 
     """
     name, mode = metric
-    return Books(run, launch, LineageStore(run.results, name, mode), commit, disqualified)
+    table = None
+    if shared is not None:
+        table = LineageStore(shared, name, mode)
+        require_rankable(table, domains)
+    own = LineageStore(run.results, name, mode)
+    return Books(run, launch, own, commit, disqualified, table)

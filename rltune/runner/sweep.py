@@ -19,6 +19,7 @@ from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.findings import ComparabilityReport
 from rltune.spec.load import LoadedSweep
+from rltune.store.lineage_record import domain_of
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.preflight import require_judge, require_usable
@@ -46,6 +47,7 @@ class SweepRequest:
         ray_address: A running cluster; None starts a private one on this machine.
         allow_confounded: Reason for running although the proof failed; None refuses that.
         argv: The command line, for the records.
+        lineage: A table that this sweep shares with others; it gets a copy of every row.
 
     """
 
@@ -55,6 +57,7 @@ class SweepRequest:
     ray_address: str | None
     allow_confounded: str | None
     argv: tuple[str, ...]
+    lineage: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def run_sweep(
         allowed = None if report.ok else request.allow_confounded
         write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)
         driver = driver_provenance(request.argv)
-        books = _open(run, request, driver, allowed)
+        books = _open(run, request, driver, allowed, specs)
         books.reconcile(specs)
         remove_ray_folders(run.tune)
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
@@ -147,7 +150,11 @@ def _require_concurrency(max_concurrent: int | None) -> None:
 
 
 def _open(
-    run: RunDir, request: SweepRequest, driver: DriverProvenance, allowed: str | None
+    run: RunDir,
+    request: SweepRequest,
+    driver: DriverProvenance,
+    allowed: str | None,
+    specs: Sequence[TrialSpec],
 ) -> Books:
     metric = request.loaded.spec.metric
     return open_books(
@@ -156,6 +163,8 @@ def _open(
         metric=(metric.name, metric.mode),
         commit=driver.code.label,
         disqualified=f"confounded, run anyway: {allowed}" if allowed else "",
+        shared=request.lineage.absolute() if request.lineage else None,
+        domains=[domain_of(spec) for spec in specs],
     )
 
 

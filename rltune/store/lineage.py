@@ -3,15 +3,14 @@
 Every write holds a separate lock file from before the header check until the record is on
 disk, so that any number of processes may append. What a killed writer left without its
 newline goes to `results.tsv.torn` before the next record is written. The metric and its
-direction live in `results.meta.json`: a table can never be read upside down.
+direction live in `results.meta.json` and in every row: a table can never be read upside down.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from rltune.errors import Problem, StoreError
 from rltune.store.files import (
@@ -22,40 +21,29 @@ from rltune.store.files import (
     write_json_atomic,
     write_line,
 )
+from rltune.store.lineage_query import Best, Chain, best, chain, walk
+from rltune.store.lineage_read import (
+    LazyTable,
+    Metric,
+    ReadResult,
+    candidates,
+    header_problem,
+    lines_by_id,
+    meta_path,
+    parents,
+    read_body,
+    read_metric,
+)
 from rltune.store.lineage_row import (
-    COLUMNS,
     HEADER,
     LineageRow,
-    decode_row,
     encode_row,
+    resolve_alias,
     row_problems,
 )
 from rltune.store.lock import file_lock
 
-_FORMAT = "rltune-lineage-1"
-_PARENT = COLUMNS.index("parent_exp")
-_SKIPPED = "The row is skipped."
-
-
-class ReadResult(NamedTuple):
-    """The rows of a table in file order, and the lines that are no rows."""
-
-    rows: tuple[LineageRow, ...]
-    problems: tuple[Problem, ...]
-
-
-def meta_path(path: Path) -> Path:
-    """Return the sidecar of a table: `results.tsv` has `results.meta.json`."""
-    return path.with_suffix(".meta.json")
-
-
-def resolve_alias(name: str, ids: Mapping[str, object]) -> str:
-    """Return the id that `name` means.
-
-    Agents echo ids with the `exp_` prefix that renderings put before them.
-    """
-    bare = name.removeprefix("exp_")
-    return bare if name not in ids and bare in ids else name
+FORMAT = "rltune-lineage-1"
 
 
 @dataclass(frozen=True)
@@ -90,25 +78,68 @@ class LineageStore:
 
     @classmethod
     def open(cls, path: Path) -> "LineageStore":
-        """Open a table that exists, with the metric it was begun with."""
-        meta = read_json(meta_path(path))
-        try:
-            return cls(path, meta["metric_name"], meta["metric_mode"])
-        except (KeyError, TypeError) as error:
-            raise StoreError(
-                Problem(str(meta_path(path)), f"is not a lineage sidecar ({error!r}).")
-            ) from error
+        """Open a table that exists, with the metric it was begun with.
+
+        Without its sidecar the rows tell, as long as they agree.
+
+        Raises:
+            StoreError: Neither the sidecar nor the rows name one metric and its direction.
+
+        """
+        found = read_metric(path)
+        return cls(path, found.name, found.mode)
+
+    @property
+    def metric(self) -> Metric:
+        """What core_metric holds, and which way is better."""
+        return Metric(self.metric_name, self.metric_mode)
 
     def read(self) -> ReadResult:
         """Read every whole row; name every line that is none. A missing table is empty."""
+        return self._read(self._body())
+
+    def best(self) -> Best[LineageRow]:
+        """Return the best row; fast however long the table is."""
+        body = self._body()
+        lines = None if header_problem(body, self.path) else lines_by_id(body)
+        if lines is not None:
+            top = best(candidates(lines, self.metric), self.metric_mode)
+            table = LazyTable(lines, self.metric)
+            try:
+                row = table[top.row.exp_id] if top.row else None
+                return Best(row, tuple(table[tie.exp_id] for tie in top.ties))
+            except ValueError:  # damaged elsewhere: then it is no row
+                pass
+        return best(self._read(body).rows, self.metric_mode)
+
+    def chain(self, exp_id: str) -> Chain[LineageRow]:
+        """Walk the parents of a row; fast however long the table is.
+
+        Raises:
+            StoreError: No row has this id.
+
+        """
+        body = self._body()
+        lines = None if header_problem(body, self.path) else lines_by_id(body)
+        if lines is not None:
+            try:
+                return walk(LazyTable(lines, self.metric), exp_id)
+            except ValueError:
+                pass
+        return chain(self._read(body).rows, exp_id)
+
+    def _read(self, body: bytes) -> ReadResult:
+        return read_body(body, self.path, self.metric)
+
+    def _body(self) -> bytes:
         if not self.path.exists():
-            return ReadResult((), ())
+            return b""
         body = self.path.read_bytes()
         if body and not body.endswith(b"\n"):
             # Perhaps a writer is in the middle of a record: look again when none can be.
-            with self._lock():
+            with self.lock():
                 body = self.path.read_bytes()
-        return _parse(body, self.path)
+        return body
 
     def append(self, row: LineageRow) -> LineageRow:
         """Validate a row and append it; return it as written (aliases in its parents resolved).
@@ -118,8 +149,20 @@ class LineageStore:
                 form a circle, or the file is not a lineage table.
 
         """
+        return self.append_many((row,))[0]
+
+    def append_many(self, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
+        """Validate rows and append them under one lock, all or none; return them as written.
+
+        A row may name one before it as its parent. Each is one write; the disk is waited for
+        once, after the last.
+
+        Raises:
+            StoreError: As in `append`.
+
+        """
         with self._writing() as (fd, body):
-            return self._write(fd, body, row)
+            return self._write(fd, body, rows)
 
     def record(self, build: Callable[[tuple[LineageRow, ...]], LineageRow]) -> LineageRow:
         """Append the row that `build` makes from the rows of now; nobody else writes in between.
@@ -128,9 +171,12 @@ class LineageStore:
         and appending later lets two concurrent trials both beat the same best.
         """
         with self._writing() as (fd, body):
-            return self._write(fd, body, build(_parse(body, self.path).rows))
+            row = build(self._read(body).rows)
+            return self._write(fd, body, (row,))[0]
 
-    def _lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
+        """Return the lock that every write holds; the folder of the table is made for it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         return file_lock(
             self.path.with_name(self.path.name + ".lock"), timeout_s=self.lock_timeout_s
         )
@@ -138,22 +184,32 @@ class LineageStore:
     @contextmanager
     def _writing(self) -> Iterator[tuple[int, bytes]]:
         """Hold the lock; yield the open file, header whole and tail mended, and its content."""
-        with self._lock():
+        with self.lock():
             self._require_same_metric()
             if not meta_path(self.path).exists():
                 mine = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
-                write_json_atomic(meta_path(self.path), {"format": _FORMAT} | mine)
+                write_json_atomic(meta_path(self.path), {"format": FORMAT} | mine)
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 yield fd, _mended(fd, self.path)
             finally:
                 os.close(fd)
 
-    def _write(self, fd: int, body: bytes, row: LineageRow) -> LineageRow:
-        row = self._checked(row, dict(_ids(body)))
-        write_line(fd, encode_row(row).encode() + b"\n", self.path)
-        os.fsync(fd)
-        return row
+    def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
+        parent_of = dict(parents(body))
+        checked = []
+        for row in rows:
+            checked.append(self._checked(row, parent_of))
+            parent_of[checked[-1].exp_id] = checked[-1].parent_exp
+        before = os.fstat(fd).st_size
+        try:
+            for row in checked:
+                write_line(fd, encode_row(row).encode() + b"\n", self.path)
+            os.fsync(fd)
+        except OSError:
+            os.ftruncate(fd, before)
+            raise
+        return tuple(checked)
 
     def _checked(self, row: LineageRow, parent_of: Mapping[str, str]) -> LineageRow:
         """Return the row with aliases resolved, or raise with everything that is wrong."""
@@ -212,33 +268,9 @@ def _mended(fd: int, path: Path) -> bytes:
         body = HEADER.encode() + b"\n"
         write_line(fd, body, path)
         fsync_dir(path.parent)
-    elif problem := _header_problem(body, path):
+    elif problem := header_problem(body, path):
         raise StoreError(problem)
     return body
-
-
-def _header_problem(body: bytes, path: Path) -> Problem | None:
-    line = body.split(b"\n", 1)[0].decode(errors="replace")
-    if line == HEADER:
-        return None
-    given = line.split("\t")
-    pairs = zip(given, COLUMNS, strict=False)
-    where = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(given), len(COLUMNS)))
-    shown = repr(given[where]) if where < len(given) else "missing"
-    expected = repr(COLUMNS[where]) if where < len(COLUMNS) else "the end"
-    return Problem(
-        f"{path}:1",
-        f"this is no rltune lineage table: column {where + 1} is {shown} instead of {expected}.",
-        action="A fieldkit table comes in with `rltune lineage import`; else use another path.",
-    )
-
-
-def _ids(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (exp_id, parent_exp) of each line; a scan cheap enough to do at every append."""
-    for line in body.split(b"\n")[1:-1]:
-        cells = line.split(b"\t", _PARENT + 1)
-        if len(cells) > _PARENT:
-            yield cells[0].decode(errors="replace"), cells[_PARENT].decode(errors="replace")
 
 
 def _circle(start: str, parent_of: Mapping[str, str]) -> list[str]:
@@ -253,25 +285,3 @@ def _circle(start: str, parent_of: Mapping[str, str]) -> list[str]:
         seen.add(name)
         name = parent_of.get(name, "")
     return []
-
-
-def _parse(body: bytes, path: Path) -> ReadResult:
-    if not body:
-        return ReadResult((), ())
-    *lines, tail = body.split(b"\n")
-    if lines and (problem := _header_problem(body, path)):
-        return ReadResult((), (problem,))
-    rows: dict[str, LineageRow] = {}
-    problems: list[Problem] = []
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            row = decode_row(line.decode())
-            if row.exp_id in rows:
-                raise ValueError(f"exp_id: {row.exp_id!r} is a duplicate")
-            rows[row.exp_id] = row
-        except ValueError as error:
-            problems.append(Problem(f"{path}:{number}", f"{error}.", action=_SKIPPED))
-    if tail:
-        what = f"a torn last line of {len(tail)} bytes; its writer was killed."
-        problems.append(Problem(f"{path}:{len(lines) + 1}", what, action=_SKIPPED))
-    return ReadResult(tuple(rows.values()), tuple(problems))

@@ -1,33 +1,51 @@
-"""Questions to a lineage table: which row is best, where it comes from, what a new one says."""
+"""Questions to a lineage table: which row is best, where it comes from, what came after it."""
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rltune.errors import Problem, StoreError
-from rltune.store.failure import TrialFailure
-from rltune.store.files import dumps
-from rltune.store.lineage import resolve_alias
-from rltune.store.lineage_row import LineageRow
-from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+from rltune.store.lineage_row import LineageRow, resolve_alias
+from rltune.types import RowStatus
 
 ELIGIBLE = frozenset({RowStatus.KEEP, RowStatus.BASELINE})
+COMPARED = ELIGIBLE | {RowStatus.DISCARD}
+"""Rows that finished and were compared with the best at record time."""
 
-_RESULT_STATUS = {  # of results that are not compared with the best
-    TrialStatus.STOPPED_EARLY: RowStatus.PRUNED,
-    TrialStatus.DIVERGED: RowStatus.DIVERGED,
-    TrialStatus.INTERRUPTED: RowStatus.PREEMPTED,
-    TrialStatus.FAILED: RowStatus.CRASH,
-}
+_NEAR = 2000  # newest ids among which a misspelt one is looked for
 
 
-class Best(NamedTuple):
+class Candidate(Protocol):
+    """What choosing needs of a row."""
+
+    @property
+    def exp_id(self) -> str:
+        """Its id."""
+
+    @property
+    def parent_exp(self) -> str:
+        """The row it departs from."""
+
+    @property
+    def status(self) -> RowStatus:
+        """How it ended."""
+
+    @property
+    def core_metric(self) -> float | None:
+        """What it reached."""
+
+
+Row = TypeVar("Row", bound=Candidate)
+Item = TypeVar("Item")
+
+
+class Best(NamedTuple, Generic[Row]):
     """The best row, None when there is none, and the other rows that reach the same metric."""
 
-    row: LineageRow | None
-    ties: tuple[LineageRow, ...]
+    row: Row | None
+    ties: tuple[Row, ...]
 
 
 class Decision(NamedTuple):
@@ -39,7 +57,7 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Generic[Row]):
     """How a row came about.
 
     Attributes:
@@ -50,20 +68,20 @@ class Chain:
 
     """
 
-    rows: tuple[LineageRow, ...]
-    skipped: tuple[LineageRow, ...] = ()
+    rows: tuple[Row, ...]
+    skipped: tuple[Row, ...] = ()
     missing: str = ""
     cycle: tuple[str, ...] = ()
 
 
-def best(rows: Sequence[LineageRow], mode: str) -> Best:
+def best(rows: Sequence[Row], mode: str) -> Best[Row]:
     """Return the best of the kept and baseline rows by core_metric.
 
     A row of any other status is no candidate, whatever it scored: blocked, overrun and
     disqualified runs often carry a metric. None and NaN never win. Among equals the
     earliest row is the best, and the others are named as ties.
     """
-    sign = _sign(mode)
+    sign = sign_of(mode)
     scored = [
         (sign * row.core_metric, row)
         for row in rows
@@ -78,29 +96,39 @@ def best(rows: Sequence[LineageRow], mode: str) -> Best:
     return Best(winners[0], tuple(winners[1:]))
 
 
-def _sign(mode: str) -> float:
+def sign_of(mode: str) -> float:
+    """Return 1 where more is better, -1 where less is; ValueError for another mode."""
     if mode not in ("max", "min"):
         raise ValueError(f"mode {mode!r} is not a direction. Choose 'max' or 'min'.")
     return 1.0 if mode == "max" else -1.0
 
 
-def chain(rows: Sequence[LineageRow], exp_id: str) -> Chain:
+def chain(rows: Sequence[Row], exp_id: str) -> Chain[Row]:
     """Walk the parents of a row.
 
     Raises:
         StoreError: No row has this id.
 
     """
-    by_id = {row.exp_id: row for row in reversed(rows)}  # of duplicates the first counts
-    name = resolve_alias(exp_id, by_id)
-    if name not in by_id:
-        near = difflib.get_close_matches(name, by_id, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "`rltune lineage show` lists the ids."
-        raise StoreError(Problem("exp_id", f"{exp_id!r} is not in the table.", action=hint))
-    walked: dict[str, LineageRow] = {}
+    by_id: dict[str, Row] = {}
+    for row in rows:
+        by_id.setdefault(row.exp_id, row)  # of duplicates the first counts
+    return walk(by_id, exp_id)
+
+
+def walk(by_id: Mapping[str, Row], exp_id: str) -> Chain[Row]:
+    """Walk the parents of a row in a table by id; only the rows on the way are looked up.
+
+    Raises:
+        StoreError: No row has this id.
+
+    """
+    name = find_id(by_id, exp_id)
+    walked: dict[str, Row] = {}
     while name in by_id and name not in walked:
-        walked[name] = by_id[name]
-        name = resolve_alias(by_id[name].parent_exp, by_id)
+        row = by_id[name]
+        walked[name] = row
+        name = resolve_alias(row.parent_exp, by_id)
     start, *ancestors = walked.values()
     ancestors.reverse()
     ids = list(walked)
@@ -112,6 +140,46 @@ def chain(rows: Sequence[LineageRow], exp_id: str) -> Chain:
     )
 
 
+def find_id(ids: Collection[str], exp_id: str) -> str:
+    """Return the id that a person means by `exp_id`: itself, or the only one that begins with it.
+
+    Raises:
+        StoreError: No row has it; the message names the nearest.
+
+    """
+    name = resolve_alias(exp_id, ids)
+    if name in ids:
+        return name
+    begun = [one for one in ids if one.startswith(name)] if name else []
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        more = f" and {len(begun) - 3} more" if len(begun) > 3 else ""
+        shown = f"{', '.join(begun[:3])}{more}"
+        what = f"{exp_id!r} begins {len(begun)} ids: {shown}."
+        raise StoreError(Problem("exp_id", what, action="Give more of it."))
+    near = difflib.get_close_matches(name, list(ids)[-_NEAR:], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "`rltune lineage show` lists the ids."
+    raise StoreError(Problem("exp_id", f"{exp_id!r} is not in the table.", action=hint))
+
+
+def children(rows: Sequence[Row], exp_id: str) -> tuple[Row, ...]:
+    """Return the rows whose parent is `exp_id`, whatever became of them, in file order.
+
+    Raises:
+        StoreError: No row has this id.
+
+    """
+    ids = dict.fromkeys(row.exp_id for row in rows)
+    name = find_id(ids, exp_id)
+    return tuple(row for row in rows if resolve_alias(row.parent_exp, ids) == name)
+
+
+def recent(rows: Sequence[Item], n: int) -> tuple[Item, ...]:
+    """Return the last `n` rows of the table, newest first; none for `n` of 0."""
+    return tuple(reversed(rows[-n:])) if n > 0 else ()
+
+
 def decide_status(metric: float | None, rows: Sequence[LineageRow], mode: str) -> Decision:
     """Compare a finished trial with the best row at record time: strictly better is kept."""
     top = best(rows, mode).row
@@ -121,153 +189,5 @@ def decide_status(metric: float | None, rows: Sequence[LineageRow], mode: str) -
     if top is None or top.core_metric is None:
         return Decision(RowStatus.KEEP, None, "")
     delta = metric - top.core_metric
-    status = RowStatus.KEEP if _sign(mode) * delta > 0 else RowStatus.DISCARD
+    status = RowStatus.KEEP if sign_of(mode) * delta > 0 else RowStatus.DISCARD
     return Decision(status, delta, top.exp_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowContext:
-    """What a row says beyond the trial and its outcome.
-
-    Attributes:
-        metric_name: Metric of the table.
-        metric_mode: Its direction.
-        timestamp: End of the attempt, UTC.
-        commit: Code commit, `-dirty` appended when the tree had changes.
-        attempt: Which attempt of the trial ended, from 1.
-        job_name: The driver's launch.
-        snapshot_path: Checkpoint that the gate chose.
-        disqualified: Reason why a finished trial must not count; empty when it may.
-        hypothesis: Empty: the condition and the seed.
-        notes: More for people to read.
-        wandb_id: Id of the W&B run.
-
-    """
-
-    metric_name: str
-    metric_mode: str
-    timestamp: str
-    commit: str
-    attempt: int = 1
-    job_name: str = ""
-    snapshot_path: str = ""
-    disqualified: str = ""
-    hypothesis: str = ""
-    notes: str = ""
-    wandb_id: str = ""
-
-
-def exp_id_of(trial_id: str, attempt: int) -> str:
-    """Return the id of an attempt's row: the trial's id, with `.a2` for the second attempt."""
-    return trial_id if attempt == 1 else f"{trial_id}.a{attempt}"
-
-
-def row_for(
-    spec: TrialSpec,
-    outcome: TrialResult | TrialFailure,
-    rows: Sequence[LineageRow],
-    context: RowContext,
-) -> LineageRow:
-    """Return the row of an attempt that ended, given the rows recorded so far.
-
-    Its parent is the finished control trial of the same sweep and seed when there is one.
-    A finished control is a `baseline`; any other finished trial is kept or discarded
-    against the best row so far, unless it is disqualified.
-    """
-    return LineageRow(
-        exp_id=exp_id_of(spec.trial_id, context.attempt),
-        timestamp=context.timestamp,
-        specialist="rltune",
-        parent_exp="" if spec.is_control else _control_row(spec, rows),
-        domain=_domain(spec),
-        hypothesis=context.hypothesis or f"{spec.condition}, seed {spec.seed}",
-        expected_delta=spec.expected_delta,
-        job_name=context.job_name,
-        sweep=spec.sweep,
-        axis_key=spec.axis_key,
-        axis_value=dumps(spec.axis_value, sort_keys=True),
-        condition=spec.condition,
-        seed=spec.seed,
-        trial_id=spec.trial_id,
-        config_hash=spec.config_hash,
-        commit=context.commit,
-        metric_name=context.metric_name,
-        metric_mode=context.metric_mode,
-        wandb_id=context.wandb_id,
-        **_outcome_cells(spec, outcome, rows, context),
-    )
-
-
-def _outcome_cells(
-    spec: TrialSpec,
-    outcome: TrialResult | TrialFailure,
-    rows: Sequence[LineageRow],
-    context: RowContext,
-) -> dict[str, Any]:
-    """Return the columns that say how it ended and what was measured."""
-    if isinstance(outcome, TrialFailure):
-        where = "before the first step" if outcome.step is None else f"at step {outcome.step}"
-        return {
-            "status": outcome.kind,
-            "notes": _notes(f"{outcome.reason} ({where})", context.notes),
-        }
-    metric = _finite(outcome.heldout_metric)
-    decision = decide_status(metric, rows, context.metric_mode)
-    status = _status(spec, outcome, decision, context)
-    counts = status in ELIGIBLE or status is RowStatus.DISCARD
-    complaint = "" if metric is not None else f"{context.metric_name} is {outcome.heldout_metric}"
-    return {
-        "status": status,
-        "baseline_exp": decision.baseline_exp,
-        "core_metric": metric,
-        "delta_vs_best": decision.delta_vs_best if counts else None,
-        "train_s": _finite(outcome.train_s),
-        "total_s": _finite(outcome.total_s),
-        "snapshot_path": context.snapshot_path if status in ELIGIBLE else "",
-        "ig_mean": _finite(outcome.receipts.get("ig/mean")),
-        "notes": _notes(
-            context.disqualified, outcome.reason, complaint, _receipts(outcome), context.notes
-        ),
-        "heldout_metric": metric,
-        "pool_metric": _finite(outcome.pool_metric),
-        "best_step": outcome.best_step,
-    }
-
-
-def _status(
-    spec: TrialSpec, result: TrialResult, decision: Decision, context: RowContext
-) -> RowStatus:
-    if result.status is not TrialStatus.DONE:
-        return _RESULT_STATUS[result.status]
-    if context.disqualified:
-        return RowStatus.DISQUALIFIED
-    return RowStatus.BASELINE if spec.is_control else decision.status
-
-
-def _control_row(spec: TrialSpec, rows: Sequence[LineageRow]) -> str:
-    controls = (
-        row.exp_id
-        for row in rows
-        if row.status is RowStatus.BASELINE and row.sweep == spec.sweep and row.seed == spec.seed
-    )
-    return next(controls, "")
-
-
-def _domain(spec: TrialSpec) -> str:
-    env = spec.config.get("env")
-    return str(env.get("kind", "")) if isinstance(env, dict) else ""
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _receipts(result: TrialResult) -> str:
-    """Return what is to be remembered of a trial's credit: `ig/mean 0.12, ...`."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in result.receipts.items())
-
-
-def _notes(*parts: str) -> str:
-    # A reason may quote anything a program printed; NUL and lone surrogates cannot enter the table.
-    text = "; ".join(part for part in parts if part)
-    return text.replace("\0", "").encode(errors="replace").decode()

@@ -8,6 +8,7 @@ breaks awk, cut and wc. Here tab, newline, carriage return and backslash are wri
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,6 +78,20 @@ _FLOATS = frozenset(
     )
 )
 _INTS = frozenset({"seed", "best_step"})
+_NUMBERS = tuple(
+    (name, float if name in _FLOATS else int) for name in COLUMNS if name in _FLOATS | _INTS
+)
+_TEXTS = tuple(name for name in COLUMNS if name not in _FLOATS | _INTS | {"status"})
+_STATUSES = {status.value: status for status in RowStatus}
+
+
+def resolve_alias(name: str, ids: Collection[str]) -> str:
+    """Return the id that `name` means.
+
+    Agents echo ids with the `exp_` prefix that other tools' renderings put before them.
+    """
+    bare = name.removeprefix("exp_")
+    return bare if name not in ids and bare in ids else name
 
 
 def escape(text: str) -> str:
@@ -118,12 +133,17 @@ def row_problems(row: LineageRow) -> list[str]:
         complaint = _complaint(name, getattr(row, name))
         if complaint:
             found.append(f"{name}: {complaint}")
-    if not row.exp_id or row.exp_id.strip() != row.exp_id or _TO_ESCAPE.search(row.exp_id):
-        found.append(
-            f"exp_id: {row.exp_id!r} must be non-empty, without space around it, "
-            "tab, newline or backslash"
-        )
+    if isinstance(row.exp_id, str) and (complaint := _id_complaint(row.exp_id)):
+        found.append(complaint)
     return found
+
+
+def _id_complaint(exp_id: str) -> str:
+    if exp_id and exp_id.strip() == exp_id and not _TO_ESCAPE.search(exp_id):
+        return ""
+    return (
+        f"exp_id: {exp_id!r} must be non-empty, without space around it, tab, newline or backslash"
+    )
 
 
 def _complaint(name: str, value: object) -> str:
@@ -174,27 +194,43 @@ def decode_row(line: str) -> LineageRow:
     cells = line.split("\t")
     if len(cells) != len(COLUMNS):
         raise ValueError(f"{len(cells)} columns instead of {len(COLUMNS)}")
-    row = LineageRow(
-        **{name: _decode(name, cell) for name, cell in zip(COLUMNS, cells, strict=True)}
-    )
-    if problems := row_problems(row):
-        raise ValueError("; ".join(problems))
-    return row
+    values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
+    if "\\" in line:  # most lines hold none: a hundred thousand are read in a moment
+        values |= {name: _text(name, values[name]) for name in _TEXTS}
+    for name, kind in _NUMBERS:
+        values[name] = _number(name, kind, values[name]) if values[name] else None
+    values["status"] = parse_status(values["status"])
+    if "\0" in line:
+        raise ValueError("it contains a NUL")
+    if complaint := _id_complaint(values["exp_id"]):
+        raise ValueError(complaint)
+    return LineageRow(**values)
 
 
-def _decode(name: str, cell: str) -> Any:
-    if name == "status":
-        if cell not in tuple(RowStatus):
-            raise ValueError(f"status: {cell!r} is not a status. {_statuses()}")
-        return RowStatus(cell)
-    if name in _FLOATS or name in _INTS:
-        if not cell:
-            return None
-        try:
-            return float(cell) if name in _FLOATS else int(cell)
-        except ValueError:
-            raise ValueError(f"{name}: {cell!r} is not a number") from None
+def _text(name: str, cell: str) -> str:
     try:
         return unescape(cell)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _number(name: str, kind: type[int] | type[float], cell: str) -> float:
+    try:
+        value = kind(cell)
+    except ValueError:
+        raise ValueError(f"{name}: {cell!r} is not a number") from None
+    if complaint := _complaint(name, value):
+        raise ValueError(f"{name}: {complaint}")
+    return value
+
+
+def parse_status(cell: str) -> RowStatus:
+    """Return the status that a cell names.
+
+    Raises:
+        ValueError: It names none.
+
+    """
+    if cell not in _STATUSES:
+        raise ValueError(f"status: {cell!r} is not a status. {_statuses()}")
+    return _STATUSES[cell]

@@ -19,7 +19,7 @@ from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.lineage import LineageStore
-from rltune.store.lineage_query import RowContext, row_for
+from rltune.store.lineage_record import RowContext, row_for
 from rltune.store.lock import take_driver_lock
 from rltune.types import RowStatus
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from goldens import assert_golden, masked
@@ -16,6 +17,8 @@ from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.store.failure import TrialFailure
 from rltune.store.files import read_json
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_row import LineageRow
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir
 from rltune.types import RowStatus
@@ -109,6 +112,45 @@ def test_a_failed_audit_is_code_1_and_takes_the_claim_away(run_with):
     assert "No claim is made: the audit found errors (A1)." in result.out
     assert "separable" not in result.out
     assert result.out.index("No claim is made") < result.out.index("Audit FAILED")
+
+
+def record(label: str, seed: int, launch: str = "launch-0001") -> Callable[[FolderWriter], None]:
+    def act(writer: FolderWriter) -> None:
+        finish(label, seed)(writer)
+        spec = writer.spec(label, seed)
+        row = LineageRow(
+            exp_id=spec.trial_id, status=RowStatus.KEEP, core_metric=0.5, job_name=launch,
+            metric_name="heldout/success_rate", metric_mode="max",
+        )  # fmt: skip
+        LineageStore(writer.run.results, "heldout/success_rate", "max").append(row)
+
+    return act
+
+
+def test_what_was_learned_is_rendered_at_the_end_and_kept_as_it_was_shown(run_with, tmp_path):
+    first, _ = run_with(record(CONTROL, 0), arguments=("--seeds", "0"))
+    assert "  what was learned  runs/" in first.out
+    (run,) = (tmp_path / "runs").iterdir()
+    shown = (run / "LEADERBOARD.md").read_text() + "\n" + (run / "KNOWLEDGE.md").read_text()
+    snapshots = run / "lineage_snapshots"
+    assert (snapshots / "launch-0001.md").read_text() == shown
+    run_with(record(TREATED, 0, "launch-0002"), arguments=("--seeds", "0"))
+    assert (snapshots / "launch-0001.md").read_text() == shown
+    assert (snapshots / "launch-0002.md").read_text() != shown
+
+
+def test_a_lineage_that_cannot_be_rendered_does_not_fail_the_sweep(run_with):
+    def spoil(writer: FolderWriter) -> None:
+        writer.run.results.write_text("foo\tbar\n")
+
+    result, _ = run_with(finish(CONTROL, 0), spoil, arguments=("--seeds", "0"))
+    assert result.code == 0
+    assert "warning: the lineage was not rendered: " in result.err
+
+
+def test_a_shared_table_is_asked_for_by_name(run_with, tmp_path):
+    _, fake = run_with(arguments=("--lineage", "nights.tsv"))
+    assert fake.requests[0].lineage == Path("nights.tsv")
 
 
 def test_offline_runs_of_wandb_are_named(run_with):

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rltune.errors import StoreError
 from rltune.runner.books import Books, open_books
 from rltune.runner.trial import TRIAL_LOCK
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
+from rltune.store.jsonl import append_jsonl
 from rltune.store.ledger import Ledger, LedgerEvent
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, trial_status
@@ -395,3 +397,59 @@ def test_a_row_that_was_not_written_is_written_later(run, specs):
     books_of(run, "launch-0002").reconcile(specs)
     assert rows(run) == [(spec.trial_id, "baseline")]
     assert events(run, spec.trial_id) == [("started", 1), ("done", 1)]
+
+
+def gates(run: RunDir, spec: TrialSpec, rewards: list[float]) -> None:
+    """Leave the per-task outcomes of the gate at step 2."""
+    gate = {"step": 2, "tasks_sha256": "t", "success": [0] * len(rewards), "reward": rewards}
+    append_jsonl(run.trial(spec.trial_id).heldout, gate | {"fault": [""] * len(rewards)})
+
+
+def test_the_difference_from_the_best_is_said_against_the_noise(run, specs):
+    control, close, far = specs[:3]
+    finish(run, control, heldout_metric=0.5)
+    gates(run, control, [0.0, 1.0, 0.0, 1.0])
+    finish(run, close, heldout_metric=0.75)
+    gates(run, close, [1.0, 1.0, 1.0, 0.0])
+    finish(run, far, heldout_metric=1.75)
+    gates(run, far, [2.0, 2.0, 2.0, 1.0])  # close + 1 on every task
+    books_of(run).settle((control, close, far))
+    found = books_of(run).lineage.read().rows
+    assert [row.status.value for row in found] == ["baseline", "keep", "keep"]
+    assert found[0].notes == ""
+    # successes: b = 2, c = 1 of 4: (3 - 2) / 6 +- 1.96 * sqrt((5/6 - 1/36) / 6) = .167 +- .718
+    assert found[1].notes == "within noise: +0.250 in [-0.551, +0.885]"
+    assert found[2].notes == "beyond noise: +1.000 in [+1.000, +1.000]"
+
+
+def shared_books(run: RunDir, path: Path, domains: tuple[str, ...] = ("sokoban",)) -> Books:
+    return open_books(
+        run, launch="l", metric=METRIC, commit="", disqualified="", shared=path, domains=domains
+    )
+
+
+def test_a_shared_table_gets_every_row_once_however_often_the_driver_dies(run, specs, tmp_path):
+    table = tmp_path / "nights.tsv"
+    finish(run, specs[0])
+    books_of(run).settle(specs)  # a launch without the shared table
+    books = shared_books(run, table)
+    books.reconcile(specs)
+    finish(run, specs[1])
+    books.close(specs)
+    shared_books(run, table).reconcile(specs)
+    own, shared = books.lineage.read().rows, books.shared.read().rows
+    assert [row.exp_id for row in shared] == [f"run/{row.exp_id}" for row in own]
+    assert shared[1].parent_exp == f"run/{own[0].exp_id}"
+    assert [row.status for row in shared] == [row.status for row in own]
+
+
+def test_a_shared_table_of_other_tasks_or_metric_is_refused_before_anything_starts(
+    run, specs, tmp_path
+):
+    table = tmp_path / "nights.tsv"
+    finish(run, specs[0])
+    shared_books(run, table).reconcile(specs)
+    with pytest.raises(StoreError, match="would hold frozen_lake and sokoban"):
+        shared_books(run, table, ("frozen_lake",))
+    with pytest.raises(StoreError, match="was begun with"):
+        open_books(run, launch="l", metric=("x", "max"), commit="", disqualified="", shared=table)

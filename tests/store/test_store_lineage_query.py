@@ -6,7 +6,8 @@ import pytest
 from rltune.errors import StoreError
 from rltune.store.failure import TrialFailure
 from rltune.store.lineage import LineageStore
-from rltune.store.lineage_query import RowContext, best, chain, decide_status, row_for
+from rltune.store.lineage_query import best, chain, decide_status
+from rltune.store.lineage_record import RowContext, row_for
 from rltune.store.lineage_row import LineageRow, row_problems
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 

@@ -1,0 +1,77 @@
+"""The rendered lineage on disk, and a copy of exactly what was shown."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rltune.report.lineage_cards import Cards, render_cards
+from rltune.store.files import write_text_atomic
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_calibration import Calibration, calibrate
+from rltune.store.lineage_noise import OutcomesOf, outcomes_of_run
+from rltune.store.lineage_read import ReadResult
+from rltune.store.lineage_row import LineageRow
+from rltune.store.rundir import RunDir
+
+SNAPSHOTS = "lineage_snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What was written.
+
+    Attributes:
+        leaderboard: LEADERBOARD.md.
+        knowledge: KNOWLEDGE.md.
+        snapshot: Both in one file, which later renderings leave as it is.
+
+    """
+
+    leaderboard: Path
+    knowledge: Path
+    snapshot: Path
+
+
+def outcomes_beside(table: Path) -> OutcomesOf:
+    """Return how to find the per-task outcomes behind rows; outside a run folder there are none."""
+    run = RunDir(table.parent)
+    return outcomes_of_run(run) if run.trials.is_dir() else _nothing
+
+
+def _nothing(row: LineageRow) -> None:
+    return None
+
+
+def calibration_of(store: LineageStore, read: ReadResult) -> Calibration:
+    """Return how good the predictions of a table were."""
+    return calibrate(read.rows, outcomes_beside(store.path))
+
+
+def cards_of(store: LineageStore) -> Cards:
+    """Return both files of a table, as text."""
+    read = store.read()
+    found = calibration_of(store, read)
+    return render_cards(read.rows, store.metric, found, problems=len(read.problems))
+
+
+def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendered:
+    """Write LEADERBOARD.md and KNOWLEDGE.md, and keep a copy of what they show.
+
+    Args:
+        store: The table.
+        folder: Where to.
+        name: Of the copy, such as the launch; empty: the hash of what it shows.
+
+    """
+    cards = cards_of(store)
+    whole = f"{cards.leaderboard}\n{cards.knowledge}"
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
+    snapshots = folder / SNAPSHOTS
+    snapshots.mkdir(parents=True, exist_ok=True)
+    made = Rendered(
+        folder / "LEADERBOARD.md", folder / "KNOWLEDGE.md", snapshots / f"{name or digest}.md"
+    )
+    write_text_atomic(made.leaderboard, cards.leaderboard)
+    write_text_atomic(made.knowledge, cards.knowledge)
+    write_text_atomic(made.snapshot, whole)
+    return made

@@ -1,0 +1,99 @@
+"""The lineage as text for a terminal: all rows, the best, a chain, what was predicted."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from rltune.report.markdown import visible
+from rltune.report.render import grid, line, rate, signed
+from rltune.store.lineage_calibration import Calibration, calibration_lines
+from rltune.store.lineage_query import Best, Chain, best
+from rltune.store.lineage_read import Metric
+from rltune.store.lineage_row import LineageRow
+
+
+def lineage_view(
+    rows: Sequence[LineageRow], metric: Metric, calibration: Calibration
+) -> RenderableType:
+    """Return the lineage table: what was tried, how it ended, the best, the predictions."""
+    if not rows:
+        return line("The lineage has no rows yet.")
+    top = best(rows, metric.mode)
+    said = (
+        [line(f"Predictions: {'; '.join(told)}.")]
+        if (told := calibration_lines(calibration))
+        else []
+    )
+    return Group(rows_view(rows, best_row=top.row), best_view(top, metric), *said)
+
+
+def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None) -> RenderableType:
+    """Return a line per row; the column of predictions only where there is one."""
+    is_told = any(row.expected_delta for row in rows)
+    expected = ("expected",) if is_told else ()
+    table = grid(
+        ("exp_id", "status", "metric", *expected, "vs best", "step", "notes"),
+        right=(2, 4, 5) if is_told else (2, 3, 4),
+        whole=(0,),
+        gap=1,
+    )
+    for row in rows:
+        table.add_row(
+            row.exp_id,
+            row.status.value,
+            rate(row.core_metric),
+            *([visible(row.expected_delta)] if is_told else []),
+            "" if row.delta_vs_best is None else signed(row.delta_vs_best),
+            "" if row.best_step is None else str(row.best_step),
+            visible(row.notes),
+            style="bold" if row is best_row else "",
+        )
+    return table
+
+
+def best_view(top: Best[LineageRow], metric: Metric) -> RenderableType:
+    """Return the best row and its ties in a sentence."""
+    if top.row is None:
+        return line("No kept row has a metric yet.", "bold")
+    ties = f", tied with {', '.join(row.exp_id for row in top.ties)}" if top.ties else ""
+    return line(
+        f"Best: {top.row.exp_id} with {metric.name} {rate(top.row.core_metric)}{ties}.", "bold"
+    )
+
+
+def chain_view(found: Chain[LineageRow]) -> RenderableType:
+    """Return the ancestors of a row from the root on, and what is wrong with them."""
+    said = []
+    if found.skipped:
+        names = ", ".join(f"{row.exp_id} ({row.status})" for row in found.skipped)
+        said.append(line(f"Left out, not kept: {names}."))
+    if found.missing:
+        said.append(line(f"Broken: parent {found.missing} is not in the table.", "bold red"))
+    if found.cycle:
+        said.append(line(f"Circle: {' -> '.join(found.cycle)}.", "bold red"))
+    return Group(rows_view(found.rows), *said)
+
+
+def calibration_view(found: Calibration) -> RenderableType:
+    """Return every prediction beside what came, and the summary."""
+    told = calibration_lines(found)
+    if not told:
+        return line("Nothing was predicted; write `expect:` under the axis of a sweep file.")
+    table = grid(
+        ("exp_id", "predicted", "expected", "observed", "95 % interval", "sign"),
+        right=(2, 3),
+        whole=(0,),
+        gap=1,
+    )
+    signs = {True: "right", False: "wrong", None: "-"}
+    for p in found.predictions:
+        span = f"[{p.interval.low:+.3f}, {p.interval.high:+.3f}]" if p.interval else ""
+        table.add_row(
+            p.exp_id,
+            visible(p.text),
+            "-" if p.expected is None else signed(p.expected),
+            "-" if p.observed is None else signed(p.observed),
+            span,
+            signs[p.has_right_sign],
+        )
+    return Group(table, *(line(f"{sentence}.") for sentence in told))
