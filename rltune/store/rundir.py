@@ -102,6 +102,31 @@ class TrialDir:
         return self.path / "trial.log"
 
     @property
+    def origin(self) -> Path:
+        """What a rerun or a child comes from; a sweep's own trials have none."""
+        return self.path / "origin.json"
+
+    @property
+    def start(self) -> Path:
+        """Weights that a child starts from; other trials start from `policy.model`."""
+        return self.path / "start" / "policy.safetensors"
+
+    @property
+    def verdict(self) -> Path:
+        """What comparing a rerun with its original found."""
+        return self.path / "verify.json"
+
+    @property
+    def card(self) -> Path:
+        """Which step was shipped and why; `card.md` beside it says the same to people."""
+        return self.path / "card.json"
+
+    @property
+    def stop(self) -> Path:
+        """Once it exists, a rerun or a child checkpoints and ends."""
+        return self.path / "STOP"
+
+    @property
     def done(self) -> Path:
         """DONE marker."""
         return self.path / "DONE"
@@ -244,6 +269,16 @@ class RunDir:
         """Folder of the trial folders."""
         return self.path / "trials"
 
+    @property
+    def children(self) -> Path:
+        """Folder of the trials that were made from others; no part of the sweep's comparison."""
+        return self.path / "children"
+
+    @property
+    def reruns(self) -> Path:
+        """Folder of the repetitions: `<number>/<trial_id>`; no part of the comparison either."""
+        return self.path / "reruns"
+
     def tasks(self, env_hash: str = "") -> Path:
         """Task manifest; with the hash of an env section when the axis changes the env."""
         return self.path / (f"tasks-{env_hash[:8]}.json" if env_hash else "tasks.json")
@@ -251,6 +286,33 @@ class RunDir:
     def trial(self, trial_id: str) -> TrialDir:
         """Folder of one trial; StoreError when the id cannot name a folder."""
         return TrialDir(self.trials / _require_name(trial_id, "trial_id"))
+
+    def child(self, trial_id: str) -> TrialDir:
+        """Folder of a child; StoreError when the id cannot name a folder."""
+        return TrialDir(self.children / _require_name(trial_id, "trial_id"))
+
+    def child_dirs(self) -> tuple[TrialDir, ...]:
+        """Folders of the children that have begun, by name."""
+        found = sorted(self.children.iterdir()) if self.children.is_dir() else []
+        return tuple(TrialDir(path) for path in found if TrialDir(path).spec.is_file())
+
+    def rerun_dirs(self, trial_id: str) -> tuple[TrialDir, ...]:
+        """Folders of the repetitions of a trial, oldest first."""
+        return tuple(TrialDir(path) for path in sorted(self.reruns.glob(f"*/{trial_id}")))
+
+    def new_rerun(self, trial_id: str) -> TrialDir:
+        """Make the folder of one more repetition; never one that exists."""
+        _require_name(trial_id, "trial_id")
+        numbers = [int(path.name) for path in self.reruns.glob("[0-9]*") if path.name.isdigit()]
+        number = max(numbers, default=0) + 1
+        while True:
+            folder = self.reruns / f"{number:04d}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:  # another process took it
+                number += 1
+            else:
+                return TrialDir(folder / trial_id).create()
 
     def trial_dirs(self) -> tuple[TrialDir, ...]:
         """Folders of the trials that exist, by name."""
