@@ -159,11 +159,11 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
 
     Relative paths of its config refer to the folder that the command is called in, as in a sweep.
     """
-    from rltune.policy.load import policy_of
     from rltune.rollout.torch_engine import TorchEngine
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
     from rltune.trainer.final_test import TestJob, read_manifest
+    from rltune.trainer.start import policy_at_start
     from rltune.trainer.tasks import env_maker, user_sources
 
     found = read_json(trial.provenance)
@@ -178,7 +178,7 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
         config_hash=trial.read_spec().config_hash,
         manifest=manifest,
         make_env=env_maker(config.env, config.reward, base),
-        policy=policy_of(config, base, device=device),
+        policy=policy_at_start(trial, config, base, device=device),
         make_engine=lambda policy: TorchEngine(policy.decoder()),
         code=_code(origin, device=device, own=user_sources(config, base)),
     )

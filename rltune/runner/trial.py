@@ -51,6 +51,7 @@ class TrialPayload:
         driver: The driver's part of the provenance.
         stop_file: Once it exists, the trial checkpoints and ends, or does not start.
         base: Folder to which relative paths and import paths in the config refer: the driver's.
+        stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
 
     """
 
@@ -63,6 +64,7 @@ class TrialPayload:
     driver: DriverProvenance
     stop_file: Path
     base: Path
+    stop_after: int | None = None
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
@@ -154,9 +156,9 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.policy.load import policy_of  # torch: only now that its threads are set
+    from rltune.trainer.start import policy_at_start  # torch: only now that its threads are set
 
-    policy = policy_of(config, payload.base, device=device)
+    policy = policy_at_start(trial, config, payload.base, device=device)
     start = {
         "weights_sha256": policy.weights_sha256,
         "tokenizer_sha256": policy.tokenizer_sha256,
@@ -199,7 +201,7 @@ def _run_job(
                 tracker=tracker,
                 metric_name=payload.metric_name,
                 metric_mode=payload.metric_mode,
-                should_stop=payload.stop_file.exists,
+                should_stop=partial(_should_stop, payload, trial),
                 warn=log.warning,
                 say=log.info,
             )
@@ -211,6 +213,12 @@ def _run_job(
     finally:
         engine.close()
         tracker.close(status)
+
+
+def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:
+    if payload.stop_after is not None and (steps_done(trial) or 0) >= payload.stop_after:
+        return True
+    return payload.stop_file.exists()
 
 
 def _engine(policy: "Policy") -> "Engine":
