@@ -13,6 +13,7 @@ from rltune.cli.inspect import audit, lineage_show, status
 from rltune.cli.plan import plan
 from rltune.cli.play import play
 from rltune.cli.serve_retriever import serve_retriever
+from rltune.cli.rerun import continue_, rerun
 from rltune.cli.sweep import sweep
 from rltune.cli.warmstart import warmstart
 
@@ -76,6 +77,20 @@ app.command(
         "rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again",
     ),
 )(final_test)
+app.command(
+    epilog=_examples(
+        "rltune rerun kl_loss_coef=0.01@0 --verify",
+        "rltune rerun kl_loss_coef=0.01@0 --verify --steps 3",
+        "rltune rerun kl_loss_coef=0.01@0 --seed 7 --set optim.lr=2e-6",
+    )
+)(rerun)
+app.command(
+    "continue",
+    epilog=_examples(
+        "rltune continue kl_loss_coef=0.01@0",
+        "rltune continue kl_loss_coef=0.01@0 --set budget.steps=100",
+    ),
+)(continue_)
 app.command(
     epilog=_examples(
         "rltune play sokoban",

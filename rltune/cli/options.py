@@ -37,6 +37,14 @@ RunFolder = Annotated[
         metavar="[DIR]", help="Run folder; the newest one if left out.", show_default=False
     ),
 ]
+TrialName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRIAL",
+        help="Folder of a trial; or its id, the start of it, or condition@seed.",
+        show_default=False,
+    ),
+]
 RUNS = Path("runs")
 
 

@@ -67,6 +67,41 @@ def freeze_all(
     return {spec.trial_id: frozen[_tasks_key(spec.config)] for spec in specs}
 
 
+def manifest_for(
+    run: RunDir, config: Mapping[str, Any], *, parent: Mapping[str, Any], sha256: str, base: Path
+) -> Path:
+    """Return the file of the frozen tasks of a trial that was made from another.
+
+    They are those of its parent, unless its config asks for others; those are drawn once and kept
+    in the run folder beside them.
+
+    Args:
+        run: The run folder.
+        config: Config of the trial.
+        parent: Config of the trial that it was made from.
+        sha256: Digest of the parent's tasks, from its provenance.
+        base: Folder to which relative paths in the config refer.
+
+    Raises:
+        InputError: An env has too few tasks, or one that cannot be used.
+        StoreError: The parent's tasks are gone or edited.
+
+    """
+    if _tasks_key(config) == _tasks_key(parent):
+        for path in sorted(run.path.glob("tasks*.json")):
+            if _read_manifest(path).sha256 == sha256:
+                return path
+        what = f"no tasks*.json here holds the tasks of the trial ({sha256[:10]})."
+        action = "Restore the file as the sweep wrote it."
+        raise StoreError(Problem(str(run.path), what, action=action))
+    path = run.tasks(_tasks_key(config))
+    if path.exists():
+        _read_manifest(path)
+    else:
+        _build_manifest(path, config, base)
+    return path
+
+
 _RESTORE = "Restore the file, or start over in another --runs-dir."
 
 
