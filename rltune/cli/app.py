@@ -10,10 +10,11 @@ from rltune.cli.export import export
 from rltune.cli.final_test import final_test
 from rltune.cli.init import init
 from rltune.cli.inspect import audit, lineage_show, status
+from rltune.cli.next import next_trial
 from rltune.cli.plan import plan
 from rltune.cli.play import play
-from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.rerun import continue_, rerun
+from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
 from rltune.cli.warmstart import warmstart
 
@@ -47,8 +48,13 @@ app.command(
     epilog=_examples(
         "rltune sweep sweeps/quickstart.yaml",
         "rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0",
+        "rltune sweep sweeps/kl.yaml --budget 8h",
     )
 )(sweep)
+app.command(
+    "next",
+    epilog=_examples("rltune next sweeps/kl.yaml", "rltune next runs/kl-31966bc3"),
+)(next_trial)
 app.command(
     epilog=_examples(
         "rltune check sweeps/kl.yaml",

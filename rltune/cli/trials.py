@@ -1,6 +1,6 @@
 """Which trial a person means, and its records."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,19 +88,17 @@ Match = tuple["RunDir", "TrialSpec"]
 
 
 def _matches(run: "RunDir", given: str) -> list[Match]:
-    specs = list(_specs(run))
-    found = [spec for spec in specs if spec.trial_id == given] or [
-        spec for spec in specs if _is_meant(spec, given)
-    ]
-    return [(run, spec) for spec in found]
-
-
-def _specs(run: "RunDir") -> Iterator["TrialSpec"]:
-    """Yield the trials of the sweep, then their children."""
+    """Return the trials that a text names: the sweep's own go before their children."""
     from rltune.report.folder import read_folder
 
-    yield from read_folder(run).specs
-    yield from (child.read_spec() for child in run.child_dirs())
+    own = read_folder(run).specs
+    children = [child.read_spec() for child in run.child_dirs()]
+    found = (
+        [spec for spec in (*own, *children) if spec.trial_id == given]
+        or [spec for spec in own if _is_meant(spec, given)]
+        or [spec for spec in children if _is_meant(spec, given)]
+    )
+    return [(run, spec) for spec in found]
 
 
 def _dir_of(run: "RunDir", spec: "TrialSpec") -> "TrialDir":
@@ -116,6 +114,8 @@ def _is_meant(spec: "TrialSpec", given: str) -> bool:
 
 
 def _not_one(given: str, run: "RunDir", matches: Iterable[Match]) -> Problem:
+    from rltune.report.folder import read_folder
+
     several = [f"{there.path.name}/{spec.trial_id}" for there, spec in matches]
     if several:
         return Problem(
@@ -123,5 +123,5 @@ def _not_one(given: str, run: "RunDir", matches: Iterable[Match]) -> Problem:
             f"{given!r} names {len(several)} trials: {', '.join(several)}.",
             action="Give more of its id, or its folder.",
         )
-    names = ", ".join(f"{spec.condition}@{spec.seed}" for spec in _specs(run))
+    names = ", ".join(f"{spec.condition}@{spec.seed}" for spec in read_folder(run).specs)
     return Problem(str(run.path), f"{given!r} is no trial here.", f"Choose one of {names}.")

@@ -25,7 +25,6 @@ from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 
-
 RERUN, CHILD = "rerun", "child"  # names of the launches of both, where a sweep's have a number
 
 
@@ -138,13 +137,20 @@ def _echo() -> Iterator[None]:
     with open(os.dup(2), "w", encoding="utf-8", buffering=1) as stream:
         handler = logging.StreamHandler(stream)
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        handler.addFilter(lambda record: record.exc_info is None)
+        handler.addFilter(_first_line)
         log = logging.getLogger("rltune.trial")
         log.addHandler(handler)
         try:
             yield
         finally:
             log.removeHandler(handler)
+
+
+def _first_line(record: logging.LogRecord) -> logging.LogRecord:
+    """Return the record without its traceback, which is in the trial's log."""
+    said = logging.makeLogRecord(record.__dict__)
+    said.msg, said.args = record.getMessage().partition("\n")[0], None
+    return said
 
 
 def record_single(

@@ -15,6 +15,7 @@ import yaml
 
 import rltune
 from rltune.errors import InputError, InterruptedRun
+from rltune.runner.budget import Deadline, decline, write_declined
 from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
@@ -23,7 +24,7 @@ from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
-from rltune.store.rundir import TrialDir, trial_status
+from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.track.make import make_trackers
 from rltune.trainer.tasks import env_maker, user_sources
 from rltune.types import TrialSpec, TrialStatus
@@ -51,6 +52,7 @@ class TrialPayload:
         driver: The driver's part of the provenance.
         stop_file: Once it exists, the trial checkpoints and ends, or does not start.
         base: Folder to which relative paths and import paths in the config refer: the driver's.
+        deadline: When the launch should be over; a trial that cannot finish by then does not start.
         stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
 
     """
@@ -64,18 +66,24 @@ class TrialPayload:
     driver: DriverProvenance
     stop_file: Path
     base: Path
+    deadline: Deadline | None = None
     stop_after: int | None = None
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
     """Run an attempt to its end and return the status that its marker says.
 
-    A finished trial is left alone, and nothing starts once the stop file exists. Whatever the
-    attempt raises becomes its FAILED marker; only a marker that cannot be written raises.
+    A finished trial is left alone, and nothing starts once the stop file exists or when it cannot
+    finish by the deadline. Whatever the attempt raises becomes its FAILED marker; only a marker
+    that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
     with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
+            return trial_status(trial)
+        run = RunDir(payload.folder.parents[1])
+        if declined := decline(run, payload.spec, payload.deadline):
+            write_declined(payload.stop_file.parent, declined)
             return trial_status(trial)
         trial.clear_failed()
         level = str(payload.spec.config["tracking"]["log_level"])

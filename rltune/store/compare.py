@@ -105,7 +105,9 @@ def _parted(a: str, b: str, room: int = 60) -> tuple[str, str]:
     """Cut two long texts to the part around their first difference."""
     if max(len(a), len(b)) <= room:
         return a, b
-    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    at = next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
     start = max(0, at - room // 2)
     return tuple(f"{'...' if start else ''}{text[start : start + room]}" for text in (a, b))  # type: ignore[return-value]
 

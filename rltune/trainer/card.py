@@ -29,7 +29,9 @@ FORMAT = "rltune-card-1"
 Card = dict[str, Any]
 
 
-def make_card(job: Job, result: TrialResult, gates: Sequence[GateResult], tasks_sha256: str) -> Card:
+def make_card(
+    job: Job, result: TrialResult, gates: Sequence[GateResult], tasks_sha256: str
+) -> Card:
     """Return the card of a trial whose last gate is done.
 
     Args:
