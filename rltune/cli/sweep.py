@@ -182,8 +182,8 @@ def estimate_text(found: "Estimate") -> str:
     if found.step_s is None:
         return f"{found.trial_id}: {plural(found.steps, 'step')}, {found.source}"
     return (
-        f"{found.trial_id}: {duration(found.seconds)} for {plural(found.steps, 'step')} of "
-        f"{found.step_s:.2f} s ({found.source})"
+        f"{found.trial_id}: {duration(found.seconds)} = {found.start_s:.2f} s to the first gate + "
+        f"{plural(found.steps, 'step')} of {found.step_s:.2f} s ({found.source})"
     )
 
 

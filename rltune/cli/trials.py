@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rltune.errors import Problem, StoreError
 
@@ -75,7 +75,7 @@ def read_source(trial: "TrialDir") -> "Source":
         raise StoreError(Problem(str(trial.path), what, action="Give the original."))
     sweep = read_folder(run)
     reason = confounded_reason(run)
-    mode = "min" if sweep.metric_mode == "min" else "max"
+    mode: Literal["max", "min"] = "min" if sweep.metric_mode == "min" else "max"
     return open_source(
         run,
         trial,
@@ -90,9 +90,10 @@ Match = tuple["RunDir", "TrialSpec"]
 def _matches(run: "RunDir", given: str) -> list[Match]:
     """Return the trials that a text names: the sweep's own go before their children."""
     from rltune.report.folder import read_folder
+    from rltune.store.derived import child_dirs
 
     own = read_folder(run).specs
-    children = [child.read_spec() for child in run.child_dirs()]
+    children = [child.read_spec() for child in child_dirs(run)]
     found = (
         [spec for spec in (*own, *children) if spec.trial_id == given]
         or [spec for spec in own if _is_meant(spec, given)]

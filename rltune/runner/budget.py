@@ -42,6 +42,7 @@ class Estimate:
         trial_id: The trial.
         steps: Training steps left.
         step_s: Seconds of one; None when nothing was measured anywhere.
+        start_s: Seconds before the first; 0 for a trial that has begun.
         source: What that rests on.
 
     """
@@ -49,12 +50,13 @@ class Estimate:
     trial_id: str
     steps: int
     step_s: float | None
+    start_s: float
     source: str
 
     @property
     def seconds(self) -> float | None:
         """Seconds of the rest; None when they are unknown."""
-        return None if self.step_s is None else self.step_s * self.steps
+        return None if self.step_s is None else self.start_s + self.step_s * self.steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +81,24 @@ def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> Estimate:
     speeds = step_speeds((run.trial(name).read_spec().config, own) for name, own in rows.items())
     done = max((int(row["step"]) for row in rows.get(spec.trial_id, [])), default=0)
     steps = max(0, int(flatten(spec.config)["budget.steps"]) - done)
-    step_s, source = _speed(spec, speeds, deadline)
-    return Estimate(spec.trial_id, steps, step_s, source)
+    speed, source = _speed(spec, speeds, deadline)
+    if speed is None:
+        return Estimate(spec.trial_id, steps, None, 0.0, source)
+    start_s = 0.0 if rows.get(spec.trial_id) else speed.start_s
+    return Estimate(spec.trial_id, steps, speed.step_s, start_s, source)
 
 
 def _speed(
     spec: TrialSpec, speeds: Mapping[str, Speed], deadline: Deadline
-) -> tuple[float | None, str]:
+) -> tuple[Speed | None, str]:
     key = speed_key(spec.config)
     if key in speeds:
-        return speeds[key].step_s, f"measured on {speeds[key].steps} steps of this sweep"
+        return speeds[key], f"measured on {speeds[key].steps} steps of this sweep"
     if speeds:
         slowest = max(speeds.values(), key=lambda speed: speed.step_s)
-        said = f"measured on {slowest.steps} steps of another condition of this sweep"
-        return slowest.step_s, said
+        return slowest, f"measured on {slowest.steps} steps of another condition of this sweep"
     if key in deadline.prior:
-        return deadline.prior[key], f"the plan's estimate, from {deadline.source}"
+        return Speed(deadline.prior[key], 0), f"the plan's estimate, from {deadline.source}"
     return None, "nothing was measured yet"
 
 

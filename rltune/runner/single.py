@@ -136,8 +136,7 @@ def _echo() -> Iterator[None]:
     """Repeat the trial's own log lines on standard error, which the trial sends to its file."""
     with open(os.dup(2), "w", encoding="utf-8", buffering=1) as stream:
         handler = logging.StreamHandler(stream)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        handler.addFilter(_first_line)
+        handler.setFormatter(_FirstLine("%(asctime)s %(message)s", "%H:%M:%S"))
         log = logging.getLogger("rltune.trial")
         log.addHandler(handler)
         try:
@@ -146,11 +145,11 @@ def _echo() -> Iterator[None]:
             log.removeHandler(handler)
 
 
-def _first_line(record: logging.LogRecord) -> logging.LogRecord:
-    """Return the record without its traceback, which is in the trial's log."""
-    said = logging.makeLogRecord(record.__dict__)
-    said.msg, said.args = record.getMessage().partition("\n")[0], None
-    return said
+class _FirstLine(logging.Formatter):
+    """Leaves out tracebacks, which are in the trial's log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).partition("\n")[0]
 
 
 def record_single(

@@ -6,7 +6,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from rltune.errors import Problem, StoreError
 from rltune.store.digest import deterministic_row
@@ -105,11 +106,11 @@ def _parted(a: str, b: str, room: int = 60) -> tuple[str, str]:
     """Cut two long texts to the part around their first difference."""
     if max(len(a), len(b)) <= room:
         return a, b
-    at = next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
+    pairs = enumerate(zip(a, b, strict=False))
+    at = next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
     start = max(0, at - room // 2)
-    return tuple(f"{'...' if start else ''}{text[start : start + room]}" for text in (a, b))  # type: ignore[return-value]
+    head = "..." if start else ""
+    return head + a[start : start + room], head + b[start : start + room]
 
 
 def _until(read: JsonlRead, last: int, path: Path) -> list[Row]:
@@ -144,19 +145,19 @@ def _weights_difference(before: Path, now: Path, step: int) -> FirstDifference |
 def _first_tensor(before: Path, now: Path) -> tuple[str, str, str] | None:
     """Return name, value before, value now of the first tensor element that differs."""
     try:
-        with safe_open(before, framework="np") as old, safe_open(now, framework="np") as new:
-            for name in sorted({*old.keys(), *new.keys()}):
-                if name not in old.keys() or name not in new.keys():  # noqa: SIM118
-                    texts = ("a tensor" if name in file.keys() else ABSENT for file in (old, new))  # noqa: SIM118
-                    return (name, *texts)  # type: ignore[return-value]
-                a, b = old.get_tensor(name), new.get_tensor(name)
-                if a.shape != b.shape or a.dtype != b.dtype:
-                    return name, f"{a.dtype}{a.shape}", f"{b.dtype}{b.shape}"
-                if a.tobytes() != b.tobytes():
-                    return (name, *_first_element(a, b))
-    except (SafetensorError, OSError) as error:
+        old, new = load_file(before), load_file(now)
+    except (SafetensorError, OSError, ValueError) as error:
         what = f"cannot be compared with {now}: {error}."
         raise StoreError(Problem(str(before), what, action="Restore the checkpoint.")) from error
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old or name not in new:
+            a, b = ("a tensor" if name in tensors else ABSENT for tensors in (old, new))
+            return name, a, b
+        was, now_ = old[name], new[name]
+        if was.shape != now_.shape or was.dtype != now_.dtype:
+            return name, f"{was.dtype}{was.shape}", f"{now_.dtype}{now_.shape}"
+        if was.tobytes() != now_.tobytes():
+            return (name, *_first_element(was, now_))
     return None
 
 

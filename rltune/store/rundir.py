@@ -17,7 +17,7 @@ from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@~-]*")
 
 
-def _require_name(name: str, what: str) -> str:
+def require_name(name: str, what: str) -> str:
     """Return `name` when it can name a folder and sit in a TSV cell as it is."""
     if not _NAME.fullmatch(name):
         raise StoreError(
@@ -285,34 +285,11 @@ class RunDir:
 
     def trial(self, trial_id: str) -> TrialDir:
         """Folder of one trial; StoreError when the id cannot name a folder."""
-        return TrialDir(self.trials / _require_name(trial_id, "trial_id"))
+        return TrialDir(self.trials / require_name(trial_id, "trial_id"))
 
     def child(self, trial_id: str) -> TrialDir:
         """Folder of a child; StoreError when the id cannot name a folder."""
-        return TrialDir(self.children / _require_name(trial_id, "trial_id"))
-
-    def child_dirs(self) -> tuple[TrialDir, ...]:
-        """Folders of the children that have begun, by name."""
-        found = sorted(self.children.iterdir()) if self.children.is_dir() else []
-        return tuple(TrialDir(path) for path in found if TrialDir(path).spec.is_file())
-
-    def rerun_dirs(self, trial_id: str) -> tuple[TrialDir, ...]:
-        """Folders of the repetitions of a trial, oldest first."""
-        return tuple(TrialDir(path) for path in sorted(self.reruns.glob(f"*/{trial_id}")))
-
-    def new_rerun(self, trial_id: str) -> TrialDir:
-        """Make the folder of one more repetition; never one that exists."""
-        _require_name(trial_id, "trial_id")
-        numbers = [int(path.name) for path in self.reruns.glob("[0-9]*") if path.name.isdigit()]
-        number = max(numbers, default=0) + 1
-        while True:
-            folder = self.reruns / f"{number:04d}"
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:  # another process took it
-                number += 1
-            else:
-                return TrialDir(folder / trial_id).create()
+        return TrialDir(self.children / require_name(trial_id, "trial_id"))
 
     def trial_dirs(self) -> tuple[TrialDir, ...]:
         """Folders of the trials that exist, by name."""

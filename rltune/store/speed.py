@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any
 
 from rltune.spec.identity import canonical_json
-from rltune.store.jsonl import Row
 
 _SPEED_SECTIONS = (
     "env", "policy", "rollout", "advantage", "critic", "optim", "gate", "resources",
@@ -15,10 +14,18 @@ _SPEED_SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Mean seconds of a training step, its gate and checkpoint included, over so many steps."""
+    """How fast a kind of trial is.
+
+    Attributes:
+        step_s: Mean seconds of a training step, its gate and checkpoint included.
+        steps: Steps that this is measured on.
+        start_s: Mean seconds of what comes before the first step: the gate at step 0.
+
+    """
 
     step_s: float
     steps: int
+    start_s: float = 0.0
 
 
 def speed_key(config: Mapping[str, Any]) -> str:
@@ -27,20 +34,29 @@ def speed_key(config: Mapping[str, Any]) -> str:
     return canonical_json({**sections, "reference": config["loss"]["use_kl_loss"]})
 
 
-def step_seconds(row: Row) -> float:
+def step_seconds(row: Mapping[str, Any]) -> float:
     """Return the seconds of one training step, its gate and checkpoint included."""
     return sum(float(value) for key, value in row.items() if key.startswith("timing_s/"))
 
 
-def step_speeds(trials: Iterable[tuple[Mapping[str, Any], Iterable[Row]]]) -> dict[str, Speed]:
-    """Return speed key -> mean over all training steps of the trials that share it.
+def step_speeds(
+    trials: Iterable[tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]],
+) -> dict[str, Speed]:
+    """Return speed key -> means over the trials that share it and have made a step.
 
     Args:
         trials: Config and rows of metrics.jsonl of each.
 
     """
-    seconds: dict[str, list[float]] = {}
+    steps: dict[str, list[float]] = {}
+    starts: dict[str, list[float]] = {}
     for config, rows in trials:
-        times = [step_seconds(row) for row in rows if row["step"] > 0]
-        seconds.setdefault(speed_key(config), []).extend(time for time in times if time > 0)
-    return {key: Speed(fmean(times), len(times)) for key, times in seconds.items() if times}
+        key = speed_key(config)
+        for row in rows:
+            if (seconds := step_seconds(row)) > 0:
+                times = steps if row["step"] > 0 else starts
+                times.setdefault(key, []).append(seconds)
+    return {
+        key: Speed(fmean(times), len(times), fmean(starts.get(key, [0.0])))
+        for key, times in steps.items()
+    }

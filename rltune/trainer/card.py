@@ -82,10 +82,15 @@ def make_card(
     }
 
 
-def write_card(trial: TrialDir, card: Mapping[str, Any]) -> None:
-    """Write card.json and card.md."""
-    write_json_atomic(trial.card, card)
-    write_text_atomic(trial.card.with_suffix(".md"), card_markdown(card))
+def write_card(
+    job: Job, result: TrialResult, gates: Sequence[GateResult], tasks_sha256: str
+) -> None:
+    """Write card.json and card.md, and give the trial's log their warnings."""
+    card = make_card(job, result, gates, tasks_sha256)
+    write_json_atomic(job.trial.card, card)
+    write_text_atomic(job.trial.card.with_suffix(".md"), card_markdown(card))
+    for warning in card["warnings"]:
+        job.warn(warning)
 
 
 def pool_counts(rows: Iterable[Row]) -> list[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
 from rltune.trainer.attribution import probes
-from rltune.trainer.card import make_card, write_card
+from rltune.trainer.card import write_card
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
@@ -157,17 +157,10 @@ class _Run:
                 "final_step": result.final_step,
             }
         )
-        self._write_card(result)
+        tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it
+        write_card(self.job, result, self.progress.gates, tasks)
         self.job.trial.write_done(result)
         return result
-
-    def _write_card(self, result: TrialResult) -> None:
-        """Prove which step is shipped; before the DONE marker, so that one has the other."""
-        job = self.job
-        card = make_card(job, result, self.progress.gates, task_digest(job.manifest.heldout))
-        write_card(job.trial, card)
-        for warning in card["warnings"]:
-            job.warn(warning)
 
     def checkpoint(self) -> None:
         """Write a checkpoint, point `best_heldout` at the gate's choice, drop old ones."""
