@@ -103,7 +103,7 @@ def _started(trial: "TrialDir", changes: "tuple[Change, ...]") -> None:
 
     warn(f"Running in {short_path(trial.path)}")
     for change in changes:
-        warn(f"{'WARNING' if change.decides else 'note'}: {change}")
+        warn(f"WARNING: {change}")
 
 
 def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool) -> int:

@@ -7,7 +7,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from rltune.errors import InputError
 from rltune.report.folder import SweepFolder
+from rltune.store.files import read_json
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
 from rltune.store.rundir import TrialDir, trial_status
@@ -40,6 +42,7 @@ class TrialState:
         silent_s: Seconds since the last line of metrics; None when it does not run.
         reason: Why it failed or stopped; empty otherwise.
         log: Its log file.
+        warnings: What its card warns of: training success that rose while held-out success fell.
 
     """
 
@@ -60,6 +63,7 @@ class TrialState:
     silent_s: float | None
     reason: str
     log: str
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class StatusReader:
             silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
             reason=reason,
             log=str(trial.log),
+            warnings=_warnings(trial) if result else (),
         )
 
     def _metrics(self, trial: TrialDir) -> tuple[Row, ...]:
@@ -192,6 +197,16 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
     if result is not None:
         return status, result.reason
     return status, failure.reason if failure is not None else ""
+
+
+def _warnings(trial: TrialDir) -> tuple[str, ...]:
+    """Return the warnings of a trial's card; none where there is no card that can be read."""
+    try:
+        found = read_json(trial.card)
+    except InputError:
+        return ()
+    warnings = found.get("warnings", ()) if isinstance(found, dict) else ()
+    return tuple(map(str, warnings))
 
 
 def _step_seconds(rows: Sequence[Row]) -> float | None:

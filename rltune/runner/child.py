@@ -1,7 +1,7 @@
 """A new trial made from an old one: other keys, another seed, or a checkpoint to start from."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ def run_child(
         hypothesis=_hypothesis(source, config, start),
         notes=f"child of {source.trial.trial_id}; selected_on: heldout{_noted(changes)}",
         counts=True,
+        disqualified=_not_comparable(source.recorded, config),
     )
     return Child(trial, spec, status, was_finished=False)
 
@@ -176,6 +177,18 @@ def _prepare(
             software=tuple(map(str, changes)),
         ),
     )
+
+
+def _not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Return why a child's metric cannot be compared with its run's; empty when it can."""
+
+    def measured(of: Mapping[str, Any]) -> list[Any]:
+        gate = {key: value for key, value in of["gate"].items() if key != "every"}
+        return [of["env"], of["reward"], gate]
+
+    if measured(parent) == measured(config):
+        return ""
+    return "measured otherwise than its parent: env, reward or gate differ"
 
 
 def _hypothesis(source: Source, config: dict[str, Any], start: Start | None) -> str:
