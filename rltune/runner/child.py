@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.errors import CheckpointError, Problem, StoreError
+from rltune.runner.folder import planned_ids
 from rltune.runner.process import set_environment
 from rltune.runner.rerun import link_or_copy
 from rltune.runner.single import Source, child_exp_id, record_single, run_single
@@ -139,15 +140,14 @@ def _start(source: Source, checkpoint: str | None) -> Start | None:
 
 
 def _in_sweep(source: Source, spec: TrialSpec) -> TrialDir | None:
-    """Return the trial of the sweep, or the parent, that has this very identity."""
-    for trial in (source.trial, *source.run.trial_dirs()):
-        if trial.spec.is_file() and trial.read_spec().config_hash == spec.config_hash:
-            if trial.path.resolve() == source.trial.path.resolve():
-                what = "nothing is changed: this would be the trial itself."
-                action = "Give --seed, --set or --from-checkpoint; `--verify` runs it again."
-                raise StoreError(Problem(str(trial.path), what, action=action))
-            return trial
-    return None
+    """Return the trial of the sweep that has this very identity; refuse the parent's own."""
+    if spec.config_hash == source.spec.config_hash:
+        what = "nothing is changed: this would be the trial itself."
+        action = "Give --seed, --set or --from-checkpoint; `--verify` runs it again."
+        raise StoreError(Problem(str(source.trial.path), what, action=action))
+    begun = [trial.read_spec() for trial in source.run.trial_dirs() if trial.spec.is_file()]
+    known = planned_ids(source.run) | {own.config_hash: own.trial_id for own in begun}
+    return source.run.trial(known[spec.config_hash]) if spec.config_hash in known else None
 
 
 def _prepare(

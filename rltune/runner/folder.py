@@ -151,6 +151,13 @@ def _planned_tasks(run: RunDir) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in tasks.items()}
 
 
+def planned_ids(run: RunDir) -> dict[str, str]:
+    """Return identity of the config -> trial id, of every trial in the plan; empty without one."""
+    plan = read_json(run.plan) if run.plan.exists() else {}
+    trials = plan.get("trials", []) if isinstance(plan, dict) else []
+    return {str(trial["config_hash"]): str(trial["trial_id"]) for trial in trials}
+
+
 def write_folder(
     run: RunDir,
     loaded: LoadedSweep,

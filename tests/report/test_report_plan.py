@@ -120,7 +120,7 @@ def test_plan_text(tmp_path, no_weights, width):
     trials, config = text.split("Config of every trial")
     assert_golden(f"plan_{width}", trials)
     config = " ".join(config.split())
-    assert "budget: {steps: 20}" in config
+    assert "budget: {steps: 20, train_wall_s: null (no effect on results), " in config
     assert "rollout: {engine: 'torch', groups: 2, group_size: 4" in config
     assert "kl_loss_coef" not in config  # it is in the table above
 
