@@ -195,12 +195,12 @@ def test_continue_starts_from_the_gates_choice(rltune, run, trial):
 
 
 def test_children_of_children_and_of_other_parents_are_other_trials(rltune, run, trial):
-    one = ("--set", "budget.steps=1")
+    one = ("--set", "budget.steps=2")  # in the first, the critic alone learns
     for step in ("2", "3"):
         assert rltune("continue", "0.01@0", "--checkpoint", step, *one).code == 0
     first, third = children(run)
     assert first.trial_id[-10:] != third.trial_id[-10:]
-    assert rltune("continue", first.trial_id, "--checkpoint", "1", *one).code == 0
+    assert rltune("continue", first.trial_id, "--checkpoint", "2", *one).code == 0
     grandchild = TrialDir(run.children / rows(run)[-1].trial_id)
     assert read_json(grandchild.origin)["parent"] == first.trial_id
     assert rows(run)[-1].parent_exp == first.trial_id

@@ -59,7 +59,7 @@ def test_an_estimate_rests_on_the_nearest_measurement(small, run):
 
 
 def test_what_cannot_finish_is_declined(small, run):
-    control, treated, other = expand(small)[:3]
+    treated, other = expand(small)[1:3]
     begin(run, treated)
     assert decline(run, other, None) is None
     assert decline(run, other, Deadline(time.time() + 60)) is None
