@@ -202,16 +202,22 @@ def record_single(
             exp_id=exp_id,
             parent_exp=parent_row(rows, source.trial.trial_id),
         )
-        if counts or row.status not in ELIGIBLE:
-            return row
-        return replace(row, status=RowStatus.DISCARD, snapshot_path="")
+        return row if counts else _uncounted(row)
 
     return store.record(build)
 
 
+def _uncounted(row: LineageRow) -> LineageRow:
+    """Return the row of a repetition: no trial of its own, no prediction, never kept."""
+    row = replace(row, trial_id=row.exp_id, expected_delta="")
+    if row.status not in ELIGIBLE:
+        return row
+    return replace(row, status=RowStatus.DISCARD, snapshot_path="")
+
+
 def parent_row(rows: tuple[LineageRow, ...], trial_id: str) -> str:
     """Return the id of the newest row of a trial itself; empty when it has none yet."""
-    own = [row.exp_id for row in rows if row.trial_id == trial_id and row.job_name != RERUN]
+    own = [row.exp_id for row in rows if row.trial_id == trial_id]
     return own[-1] if own else ""
 
 

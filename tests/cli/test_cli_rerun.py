@@ -110,6 +110,7 @@ def test_verify_runs_it_again_and_finds_it_bit_equal(rltune, run, trial):
     row = rows(run)[-1]
     assert (row.exp_id, row.parent_exp) == (f"{trial.trial_id}.r1", trial.trial_id)
     assert row.status is RowStatus.DISCARD
+    assert (row.trial_id, row.expected_delta) == (row.exp_id, "")  # counted nowhere as the trial
     assert rltune("rerun", str(again)).err.endswith("Give the original.\n")
 
 
