@@ -9,7 +9,9 @@
     |-- TrialError               one trial cannot go on; the others do
     |   |-- DivergedError        a loss or a gradient is not finite
     |   |-- StaleEngineError     the engine does not serve the trainer's weights
-    |   `-- CheckpointError      a checkpoint is missing, torn or of another trial
+    |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
+    |   |-- TrainOverrunError    the training steps took longer than budget.train_wall_s
+    |   `-- EvalOverrunError     a gate took longer than budget.eval_wall_s
     `-- InterruptedRun           stopped by a person or the system; exit code 3
 
 Every message says what was given, where, what is allowed, and what to do next.
@@ -93,6 +95,14 @@ class StaleEngineError(TrialError):
 
 class CheckpointError(TrialError):
     """A checkpoint is missing, torn, or belongs to another trial."""
+
+
+class TrainOverrunError(TrialError):
+    """The training steps took longer than their wall limit; the last checkpoint is kept."""
+
+
+class EvalOverrunError(TrialError):
+    """A held-out evaluation took longer than its wall limit; the last checkpoint is kept."""
 
 
 class InterruptedRun(RltuneError):

@@ -73,6 +73,98 @@ def choose_best(history: Sequence[GateResult], *, mode: Mode) -> GateResult:
     return min(candidates, key=lambda result: (sign * result.metric, result.step))
 
 
+def ties(history: Sequence[GateResult], *, mode: Mode) -> tuple[GateResult, ...]:
+    """Return the other evaluations that reach the metric of the chosen one, in order of steps."""
+    best = choose_best(history, mode=mode)
+    same = [gate for gate in history if gate.metric == best.metric and gate is not best]
+    return tuple(sorted(same, key=lambda gate: gate.step))
+
+
+class Inversion(NamedTuple):
+    """Training success rose while held-out success fell, both beyond their noise.
+
+    Attributes:
+        heldout: Success rate at the first and at the last gate.
+        heldout_change: Interval of the difference, all of it below 0.
+        pool: Success rate over the first and over the last training steps.
+        pool_change: Interval of the difference, all of it above 0.
+
+    """
+
+    heldout: tuple[float, float]
+    heldout_change: Interval
+    pool: tuple[float, float]
+    pool_change: Interval
+
+
+def find_inversion(
+    gates: Sequence[GateResult], pool: Sequence[tuple[int, int]], *, window: int = 10
+) -> Inversion | None:
+    """Return the inversion of a trial; None when there is none.
+
+    Held-out: the first gate against the last. Pool: the first `window` training steps against the
+    last `window`, at most half of all steps each. It is one when the 95 % interval of the held-out
+    difference lies below 0 and that of the pool difference lies above 0.
+
+    Args:
+        gates: Evaluations in the order of their steps.
+        pool: (successes, episodes) of each training step, in order.
+        window: Training steps that make one rate.
+
+    """
+    width = min(window, len(pool) // 2)
+    if len(gates) < 2 or width == 0:
+        return None
+    first, last = gates[0], gates[-1]
+    heldout = difference_interval((first.successes, first.n), (last.successes, last.n))
+    early, late = (_total(part) for part in (pool[:width], pool[-width:]))
+    change = difference_interval(early, late)
+    if heldout.high >= 0.0 or change.low <= 0.0:
+        return None
+    return Inversion((_share(first), _share(last)), heldout, (_rate(early), _rate(late)), change)
+
+
+def _total(steps: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(successes for successes, _ in steps), sum(n for _, n in steps)
+
+
+def _share(gate: GateResult) -> float:
+    return _rate((gate.successes, gate.n))
+
+
+def _rate(counts: tuple[int, int]) -> float:
+    return counts[0] / max(1, counts[1])
+
+
+def difference_interval(
+    before: tuple[int, int], after: tuple[int, int], *, confidence: float = 0.95
+) -> Interval:
+    """Return Newcombe's interval of the rise from one success rate to another.
+
+    d = p2 - p1, with the Wilson interval (l, u) of each:
+    low  = d - sqrt((p2 - l2)^2 + (u1 - p1)^2)
+    high = d + sqrt((u2 - p2)^2 + (p1 - l1)^2)
+
+    Both samples count as independent. Gates of one trial play the same tasks with the same luck, so
+    for them it is wider than need be.
+
+    Source: R. G. Newcombe, Statistics in Medicine 17 (1998), method 10.
+
+    Args:
+        before: Successes and tries.
+        after: Successes and tries.
+        confidence: Of the interval.
+
+    """
+    if not before[1] or not after[1]:
+        return Interval(-1.0, 1.0)  # nothing was tried: nothing is known
+    one, two = (wilson_interval(*counts, confidence=confidence) for counts in (before, after))
+    p1, p2 = _rate(before), _rate(after)
+    low = p2 - p1 - math.hypot(p2 - two.low, one.high - p1)
+    high = p2 - p1 + math.hypot(two.high - p2, p1 - one.low)
+    return Interval(low, high)
+
+
 def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
     """Return the Wilson score interval of a success rate.
 

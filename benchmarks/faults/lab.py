@@ -85,7 +85,7 @@ class Lab:
         first, second = (self.run.trial(row["trial_id"]) for row in plan["trials"])
         return first, second
 
-    def start(self, *arguments: str, ignores_interrupt: bool = False) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command of rltune's in a session of its own."""
         paths = [*self.environment.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
         return subprocess.Popen(
@@ -101,8 +101,7 @@ class Lab:
                 MARK: self.name,
                 "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             },
-            # A lab in the background may have inherited an ignored SIGINT.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=_hear_signals,
         )
 
     def launch(self) -> subprocess.Popen[str]:
@@ -180,6 +179,12 @@ class Lab:
             if not 1 <= len(done) <= most_ends or len(results) != 1:
                 wrong.append(f"{trial.trial_id}: done {len(done)} times, {len(results)} results")
         return wrong
+
+
+def _hear_signals() -> None:
+    """Undo what a lab in the background may have inherited: ignored signals stay ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def steps_of(trial: TrialDir) -> int:

@@ -12,8 +12,10 @@ from rltune.cli.final_test import final_test
 from rltune.cli.init import init
 from rltune.cli.inspect import audit, status
 from rltune.cli.lineage import register
+from rltune.cli.next import next_trial
 from rltune.cli.plan import plan
 from rltune.cli.play import play
+from rltune.cli.rerun import continue_, rerun
 from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
 from rltune.cli.warmstart import warmstart
@@ -48,8 +50,13 @@ app.command(
     epilog=_examples(
         "rltune sweep sweeps/quickstart.yaml",
         "rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0",
+        "rltune sweep sweeps/kl.yaml --budget 8h",
     )
 )(sweep)
+app.command(
+    "next",
+    epilog=_examples("rltune next sweeps/kl.yaml", "rltune next runs/kl-31966bc3"),
+)(next_trial)
 app.command(
     epilog=_examples(
         "rltune check sweeps/kl.yaml",
@@ -75,6 +82,20 @@ app.command(
         "rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again",
     ),
 )(final_test)
+app.command(
+    epilog=_examples(
+        "rltune rerun kl_loss_coef=0.01@0 --verify",
+        "rltune rerun kl_loss_coef=0.01@0 --verify --steps 3",
+        "rltune rerun kl_loss_coef=0.01@0 --seed 7 --set optim.lr=2e-6",
+    )
+)(rerun)
+app.command(
+    "continue",
+    epilog=_examples(
+        "rltune continue kl_loss_coef=0.01@0",
+        "rltune continue kl_loss_coef=0.01@0 --set budget.steps=100",
+    ),
+)(continue_)
 app.command(
     epilog=_examples(
         "rltune play sokoban",

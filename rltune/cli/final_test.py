@@ -1,6 +1,6 @@
 """`rltune test`: the last measurement of a trial, on tasks that nothing was chosen by."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
+from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.trials import find_trial
 from rltune.errors import Problem, StoreError
 
 if TYPE_CHECKING:
     from rltune.spec.schema import TrialConfig
-    from rltune.store.rundir import RunDir, TrialDir
+    from rltune.store.rundir import TrialDir
     from rltune.trainer.final_test import TestJob
-    from rltune.types import TrialSpec
 
 
 def final_test(
-    trial: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRIAL",
-            help="Folder of a trial; or its id, the start of it, or condition@seed.",
-            show_default=False,
-        ),
-    ],
+    trial: TrialName,
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
     checkpoint: Annotated[
@@ -90,56 +83,6 @@ def paragraph(record: dict[str, Any]) -> str:
     return " ".join(said)
 
 
-def find_trial(given: str, folder: Path | None, runs_dir: Path) -> "TrialDir":
-    """Return the trial that a person means.
-
-    Args:
-        given: Folder, id, start of an id, or condition@seed.
-        folder: Run folder to look in; None for the newest one.
-        runs_dir: Folder of all run folders.
-
-    Raises:
-        StoreError: None or several are meant.
-
-    """
-    from rltune.report.folder import find_run, is_run_folder, read_folder
-    from rltune.store.rundir import TrialDir
-
-    path = Path(given)
-    is_trial = path.resolve().parent.name == "trials"
-    if path.is_dir() and is_trial and is_run_folder(path.resolve().parents[1]):
-        return TrialDir(path.resolve())
-    run = find_run(folder, runs_dir)
-    specs = read_folder(run).specs
-    matches = [spec for spec in specs if spec.trial_id == given] or [
-        spec for spec in specs if _is_meant(spec, given)
-    ]
-    if len(matches) != 1:
-        raise StoreError(_not_one(given, run, matches, specs))
-    return run.trial(matches[0].trial_id)
-
-
-def _is_meant(spec: "TrialSpec", given: str) -> bool:
-    """Tell whether a text is the start of a trial's id, or names its condition and its seed."""
-    short = spec.condition.partition("=")[2] or spec.condition
-    names = (f"{spec.condition}@{spec.seed}", f"{short}@{spec.seed}")
-    return given in names or (bool(given) and spec.trial_id.startswith(given))
-
-
-def _not_one(
-    given: str, run: "RunDir", matches: Iterable["TrialSpec"], specs: Iterable["TrialSpec"]
-) -> Problem:
-    several = [spec.trial_id for spec in matches]
-    if several:
-        return Problem(
-            str(run.path),
-            f"{given!r} is the start of {len(several)} trials: {', '.join(several)}.",
-            action="Give more of it.",
-        )
-    names = ", ".join(f"{spec.condition}@{spec.seed}" for spec in specs)
-    return Problem(str(run.path), f"{given!r} is no trial here.", f"Choose one of {names}.")
-
-
 def _prepare(trial: "TrialDir") -> "TrialConfig":
     """Return the config of a trial, and set this process up as its own one was."""
     from rltune.runner.process import set_environment
@@ -159,11 +102,11 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
 
     Relative paths of its config refer to the folder that the command is called in, as in a sweep.
     """
-    from rltune.policy.load import policy_of
     from rltune.rollout.torch_engine import TorchEngine
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
     from rltune.trainer.final_test import TestJob, read_manifest
+    from rltune.trainer.start import policy_at_start
     from rltune.trainer.tasks import env_maker, user_sources
 
     found = read_json(trial.provenance)
@@ -178,7 +121,7 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
         config_hash=trial.read_spec().config_hash,
         manifest=manifest,
         make_env=env_maker(config.env, config.reward, base),
-        policy=policy_of(config, base, device=device),
+        policy=policy_at_start(trial, config, base, device=device),
         make_engine=lambda policy: TorchEngine(policy.decoder()),
         code=_code(origin, device=device, own=user_sources(config, base)),
     )

@@ -1,6 +1,7 @@
 """The options that several commands share, and what their texts mean."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -48,6 +49,14 @@ RunFolder = Annotated[
     Path | None,
     typer.Argument(
         metavar="[DIR]", help="Run folder; the newest one if left out.", show_default=False
+    ),
+]
+TrialName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRIAL",
+        help="Folder of a trial; or its id, the start of it, or condition@seed.",
+        show_default=False,
     ),
 ]
 
@@ -107,3 +116,23 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     if problems:
         raise SpecError(problems)
     return tuple(int(part) for part in parts)
+
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = (86400, 3600, 60, 1)  # seconds of d, h, m, s
+
+
+def parse_duration(text: str) -> float:
+    """Return `8h`, `1h30m` or `45s` in seconds.
+
+    Raises:
+        InputError: It is no such text, or nothing at all.
+
+    """
+    found = _DURATION.fullmatch(text.strip())
+    parts = found.groups(default="0") if found is not None else ()
+    seconds = sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False))
+    if seconds <= 0:
+        what = f"{text!r} is no length of time."
+        raise InputError(Problem("--budget", what, "Give one such as 8h, 1h30m or 45s."))
+    return float(seconds)

@@ -1,6 +1,7 @@
 """`rltune sweep`: prove, run, show, close, audit."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from rltune.cli.options import (
     RunsDir,
     Seeds,
     SweepFile,
+    parse_duration,
     parse_seeds,
     require_runs_dir,
 )
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from rltune.report.live import Progress
     from rltune.report.status import StatusReader
+    from rltune.runner.budget import Deadline, Declined, Estimate
+    from rltune.runner.sweep import SweepRequest
     from rltune.spec.load import LoadedSweep
     from rltune.store.rundir import RunDir
     from rltune.types import TrialSpec
@@ -41,6 +45,16 @@ def sweep(
     max_concurrent: Annotated[
         int | None,
         typer.Option("--max-concurrent", min=1, help="Trials at once; else as many as fit."),
+    ] = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option("--max-trials", min=1, help="Start so many trials at most; else all."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="8h", help="Start no trial that cannot finish within this time."
+        ),
     ] = None,
     ray_address: Annotated[
         str | None,
@@ -70,6 +84,7 @@ def sweep(
     """Run a sweep, or what is missing of it; ask again to go on after any stop."""
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
+    budget_s = None if budget is None else parse_duration(budget)
     from rltune.spec.load import load_sweep
     from rltune.trainer.preflight import require_usable
 
@@ -77,24 +92,27 @@ def sweep(
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    _prove(loaded, console, allow_confounded)
+    prove(loaded, console, allow_confounded)
     if dry_run:
         _show_plan(loaded, console, runs_dir)
         return
-    raise typer.Exit(
-        _run(
-            loaded,
-            console,
-            runs_dir=runs_dir,
-            max_concurrent=max_concurrent,
-            ray_address=ray_address,
-            allow_confounded=allow_confounded,
-            lineage=lineage,
-        )
+    from rltune.runner.sweep import SweepRequest
+
+    request = SweepRequest(
+        loaded=loaded,
+        runs_dir=runs_dir,
+        max_concurrent=max_concurrent,
+        ray_address=ray_address,
+        allow_confounded=allow_confounded,
+        argv=tuple(sys.argv),
+        max_trials=max_trials,
+        deadline=None if budget_s is None else deadline_of(loaded, runs_dir, budget_s),
+        lineage=lineage,
     )
+    raise typer.Exit(run(request, console))
 
 
-def _prove(loaded: "LoadedSweep", console: "Console", allow_confounded: str | None) -> None:
+def prove(loaded: "LoadedSweep", console: "Console", allow_confounded: str | None) -> None:
     """Print the comparability proof.
 
     Raises:
@@ -128,41 +146,58 @@ def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> Non
     console.print("Nothing was started (--dry-run).")
 
 
-def _run(
-    loaded: "LoadedSweep",
-    console: "Console",
-    *,
-    runs_dir: Path,
-    max_concurrent: int | None,
-    ray_address: str | None,
-    allow_confounded: str | None,
-    lineage: Path | None,
-) -> int:
+def deadline_of(loaded: "LoadedSweep", runs_dir: Path, budget_s: float) -> "Deadline":
+    """Return when a launch that begins now should be over, with what an earlier run measured."""
+    from rltune.report.cost import measure
+    from rltune.runner.budget import Deadline
+
+    measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
+    at = time.time() + budget_s
+    return Deadline(at) if measured is None else Deadline(at, measured.step_s, measured.source)
+
+
+def run(request: "SweepRequest", console: "Console") -> int:
     """Run the trials and report; return the exit code."""
     from rltune.report.live import make_progress
-    from rltune.runner.sweep import SweepRequest, run_sweep
+    from rltune.report.render import plural
+    from rltune.runner.sweep import FINAL, run_sweep
 
-    request = SweepRequest(
-        loaded=loaded,
-        runs_dir=runs_dir,
-        max_concurrent=max_concurrent,
-        ray_address=ray_address,
-        allow_confounded=allow_confounded,
-        argv=tuple(sys.argv),
-        lineage=lineage,
-    )
     progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
-    watcher = Watcher(console, progress)
+    watcher = Watcher(console, progress, request.deadline)
     with progress:
         outcome = run_sweep(request, on_start=watcher.start, on_tick=watcher.tick)
         watcher.tick()
-    if not outcome.launched:
+    for late in outcome.declined:
+        console.print(f"Not started: {late_text(late)}", soft_wrap=True)
+    if not outcome.launched and FINAL.issuperset(outcome.statuses.values()):
         console.print("Nothing was left to run: every trial ended earlier.")
     is_sound = report_end(outcome.run, console)
     if outcome.is_interrupted:
         warn("interrupted; the same command goes on with what is missing.")
         return 3
+    left = sum(status not in FINAL for status in outcome.statuses.values())
+    if left and (request.max_trials is not None or request.deadline is not None):
+        console.print(f"{plural(left, 'trial')} left; the same command goes on.")
     return 0 if is_sound else 1
+
+
+def late_text(late: "Declined") -> str:
+    """Return why a trial was not started, in numbers."""
+    from rltune.report.render import duration
+
+    return f"{estimate_text(late.estimate)}, and {duration(late.left_s)} are left"
+
+
+def estimate_text(found: "Estimate") -> str:
+    """Return how long a trial takes, and by what."""
+    from rltune.report.render import duration, plural
+
+    if found.step_s is None:
+        return f"{found.trial_id}: {plural(found.steps, 'step')}, {found.source}"
+    return (
+        f"{found.trial_id}: {duration(found.seconds)} = {found.start_s:.2f} s to the first gate + "
+        f"{plural(found.steps, 'step')} of {found.step_s:.2f} s ({found.source})"
+    )
 
 
 def _printer(console: "Console") -> Callable[[str], None]:
@@ -176,12 +211,16 @@ class Watcher:
     Args:
         console: Where to print.
         progress: The display.
+        deadline: When the launch should be over, if ever; what that rests on is said at the start.
 
     """
 
-    def __init__(self, console: "Console", progress: "Progress") -> None:
+    def __init__(
+        self, console: "Console", progress: "Progress", deadline: "Deadline | None" = None
+    ) -> None:
         self._console = console
         self._progress = progress
+        self._deadline = deadline
         self._reader: StatusReader | None = None
 
     def start(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
@@ -195,7 +234,22 @@ class Watcher:
         self._console.print()
         self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
         self._console.print(f"{len(specs)} trials: {counts(self._reader.read())}")
+        self._say_budget(run, specs)
         self.tick()
+
+    def _say_budget(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
+        if self._deadline is None:
+            return
+        from rltune.runner.budget import estimate
+        from rltune.runner.sweep import FINAL
+        from rltune.store.rundir import trial_status
+
+        end = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._deadline.at))
+        self._console.print(f"No trial starts that cannot finish by {end}. What is left:")
+        for spec in specs:
+            if trial_status(run.trial(spec.trial_id)) not in FINAL:
+                text = estimate_text(estimate(run, spec, self._deadline))
+                self._console.print(f"  {text}", soft_wrap=True)
 
     def tick(self) -> None:
         """Show the state of now."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,8 +141,16 @@ def assemble(
 
 def weights_digest(model: torch.nn.Module) -> str:
     """Return the sha256 over the names, shapes and bytes of all parameters."""
+    return tensors_digest(dict(model.named_parameters()))
+
+
+def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return the sha256 over the names, shapes and bytes of tensors: of a checkpoint's file, too.
+
+    A checkpoint holds what `named_parameters` gives, so its digest is that of the policy.
+    """
     digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
+    for name, parameter in sorted(tensors.items()):
         tensor = parameter.detach().cpu().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.view(torch.uint8).numpy().tobytes())

@@ -4,25 +4,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from rltune.errors import StoreError
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
 from rltune.report.parameters import model_folder, parameter_count
-from rltune.spec.identity import canonical_json
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
+from rltune.store.speed import speed_key, step_speeds
 from rltune.types import TrialSpec
 
 WEIGHT_BYTES = 4  # float32, whatever the computation is done in
 _TRAINED_COPIES = 4  # weights, gradients, and AdamW's two moments
-_SPEED_SECTIONS = (
-    "env", "policy", "rollout", "advantage", "critic", "optim", "gate", "resources",
-)  # fmt: skip
-
-_PARTS_OF_CREDIT = ("timing_s/judge", "timing_s/judge_call")  # they are in timing_s/credit, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
     parameters = _parameters(config)
-    step_s = measured.step_s.get(_speed_key(config)) if measured is not None else None
+    step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
     return TrialCost(
         steps=steps,
         rollouts=rollouts,
@@ -114,12 +108,6 @@ def memory_bytes(config: Mapping[str, Any], parameters: int) -> int:
     return copies * parameters * WEIGHT_BYTES
 
 
-def _speed_key(config: Mapping[str, Any]) -> str:
-    """Return what two trials must share to take the same time a step."""
-    sections = {name: config[name] for name in _SPEED_SECTIONS}
-    return canonical_json({**sections, "reference": config["loss"]["use_kl_loss"]})
-
-
 def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:
     """Return step times of an earlier run of a sweep: the same run folder, else the newest other.
 
@@ -142,18 +130,7 @@ def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:
 
 
 def _measured(run: RunDir, records: Sequence[TrialRecord]) -> Measured | None:
-    seconds: dict[str, list[float]] = {}
-    for record in records:
-        times = [step_seconds(row) for row in record.metrics if row["step"] > 0]
-        seconds.setdefault(_speed_key(record.spec.config), []).extend(t for t in times if t > 0)
-    means = {key: fmean(times) for key, times in seconds.items() if times}
-    return Measured(str(run.path), sum(map(len, seconds.values())), means) if means else None
-
-
-def step_seconds(row: Mapping[str, Any]) -> float:
-    """Return the seconds of one training step, its gate and checkpoint included."""
-    return sum(
-        float(value)
-        for key, value in row.items()
-        if key.startswith("timing_s/") and key not in _PARTS_OF_CREDIT
-    )
+    speeds = step_speeds((record.spec.config, record.metrics) for record in records)
+    means = {key: speed.step_s for key, speed in speeds.items()}
+    steps = sum(speed.steps for speed in speeds.values())
+    return Measured(str(run.path), steps, means) if means else None

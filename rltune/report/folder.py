@@ -50,7 +50,7 @@ def newest_run(runs_dir: Path) -> Path:
         StoreError: There is none.
 
     """
-    folders = [path for path in _children(runs_dir) if is_run_folder(path)]
+    folders = run_folders(runs_dir)
     if not folders:
         raise StoreError(
             Problem(
@@ -60,6 +60,11 @@ def newest_run(runs_dir: Path) -> Path:
             )
         )
     return max(folders, key=lambda path: (_last_written(RunDir(path)), path.name))
+
+
+def run_folders(runs_dir: Path) -> list[Path]:
+    """Return the run folders in a folder, by name."""
+    return [path for path in _children(runs_dir) if is_run_folder(path)]
 
 
 def _children(folder: Path) -> list[Path]:

@@ -89,10 +89,13 @@ def trials_view(trials: Sequence[TrialState]) -> RenderableType:
 
 
 def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
-    """Yield why trials failed and where their logs are."""
+    """Yield why trials failed and where their logs are, and what finished ones warn of."""
     for trial in trials:
         if trial.status in BAD:
             yield failure_view(trial)
+        for warning in trial.warnings:
+            said = f"warning: {trial.condition}, seed {trial.seed}: {warning}"
+            yield line(said, "yellow")
 
 
 def failure_view(trial: TrialState) -> RenderableType:

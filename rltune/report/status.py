@@ -7,9 +7,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from rltune.errors import InputError
 from rltune.report.folder import SweepFolder
 from rltune.spec.judged import Judged, judged_in
 from rltune.store.cleaning import size_of
+from rltune.store.files import read_json
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
 from rltune.store.rundir import TrialDir, trial_status
@@ -43,6 +45,7 @@ class TrialState:
         reason: Why it failed or stopped; empty otherwise.
         log: Its log file.
         judged: Episodes that a judge was asked about, and those that it judged.
+        warnings: What its card warns of: training success that rose while held-out success fell.
 
     """
 
@@ -64,6 +67,7 @@ class TrialState:
     reason: str
     log: str
     judged: Judged
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,7 @@ class StatusReader:
             reason=reason,
             log=str(trial.log),
             judged=judged_in(rows),
+            warnings=_warnings(trial) if result else (),
         )
 
     def _metrics(self, trial: TrialDir) -> tuple[Row, ...]:
@@ -203,6 +208,16 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
     if result is not None:
         return status, result.reason
     return status, failure.reason if failure is not None else ""
+
+
+def _warnings(trial: TrialDir) -> tuple[str, ...]:
+    """Return the warnings of a trial's card; none where there is no card that can be read."""
+    try:
+        found = read_json(trial.card)
+    except InputError:
+        return ()
+    warnings = found.get("warnings", ()) if isinstance(found, dict) else ()
+    return tuple(map(str, warnings))
 
 
 def _step_seconds(rows: Sequence[Row]) -> float | None:

@@ -67,6 +67,41 @@ def freeze_all(
     return {spec.trial_id: frozen[_tasks_key(spec.config)] for spec in specs}
 
 
+def manifest_for(
+    run: RunDir, config: Mapping[str, Any], *, parent: Mapping[str, Any], sha256: str, base: Path
+) -> Path:
+    """Return the file of the frozen tasks of a trial that was made from another.
+
+    They are those of its parent, unless its config asks for others; those are drawn once and kept
+    in the run folder beside them.
+
+    Args:
+        run: The run folder.
+        config: Config of the trial.
+        parent: Config of the trial that it was made from.
+        sha256: Digest of the parent's tasks, from its provenance.
+        base: Folder to which relative paths in the config refer.
+
+    Raises:
+        InputError: An env has too few tasks, or one that cannot be used.
+        StoreError: The parent's tasks are gone or edited.
+
+    """
+    if _tasks_key(config) == _tasks_key(parent):
+        for path in sorted(run.path.glob("tasks*.json")):
+            if _read_manifest(path).sha256 == sha256:
+                return path
+        what = f"no tasks*.json here holds the tasks of the trial ({sha256[:10]})."
+        action = "Restore the file as the sweep wrote it."
+        raise StoreError(Problem(str(run.path), what, action=action))
+    path = run.tasks(_tasks_key(config))
+    if path.exists():
+        _read_manifest(path)
+    else:
+        _build_manifest(path, config, base)
+    return path
+
+
 _RESTORE = "Restore the file, or start over in another --runs-dir."
 
 
@@ -114,6 +149,13 @@ def _planned_tasks(run: RunDir) -> dict[str, str]:
     plan = read_json(run.plan)
     tasks = plan.get("tasks", {}) if isinstance(plan, dict) else {}
     return {str(name): str(digest) for name, digest in tasks.items()}
+
+
+def planned_ids(run: RunDir) -> dict[str, str]:
+    """Return identity of the config -> trial id, of every trial in the plan; empty without one."""
+    plan = read_json(run.plan) if run.plan.exists() else {}
+    trials = plan.get("trials", []) if isinstance(plan, dict) else []
+    return {str(trial["config_hash"]): str(trial["trial_id"]) for trial in trials}
 
 
 def write_folder(

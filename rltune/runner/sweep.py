@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rltune.errors import ConfoundedError, Problem, ResourceError
 from rltune.runner.books import Books, open_books
+from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
 from rltune.runner.environment import apply_ray_environment, remove_ray_folders
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.interrupts import stop_on_signal
@@ -47,6 +48,8 @@ class SweepRequest:
         ray_address: A running cluster; None starts a private one on this machine.
         allow_confounded: Reason for running although the proof failed; None refuses that.
         argv: The command line, for the records.
+        max_trials: Most trials to start; None: all that are missing.
+        deadline: When this launch should be over; None: whenever it is.
         lineage: A table that this sweep shares with others; it gets a copy of every row.
 
     """
@@ -57,6 +60,8 @@ class SweepRequest:
     ray_address: str | None
     allow_confounded: str | None
     argv: tuple[str, ...]
+    max_trials: int | None = None
+    deadline: Deadline | None = None
     lineage: Path | None = None
 
 
@@ -70,6 +75,7 @@ class SweepOutcome:
         statuses: Trial id -> where it is now.
         launched: Trials that this launch started.
         is_interrupted: Whether it was stopped before its end; the same command goes on.
+        declined: Trials that were not started, as they could not finish by the deadline.
 
     """
 
@@ -78,6 +84,7 @@ class SweepOutcome:
     statuses: Mapping[str, TrialStatus]
     launched: int
     is_interrupted: bool
+    declined: tuple[Declined, ...] = ()
 
 
 def run_sweep(
@@ -118,16 +125,18 @@ def run_sweep(
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if _status(run, spec) not in FINAL]
+        todo, declined = _startable(run, todo, request)
         payloads = _payloads(request, books, driver, tasks, todo, base)
         was_stopped = False
         if payloads:
             books.expect((payload.spec, payload.attempt) for payload in payloads)
             was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
             remove_ray_folders(run.tune)
+            declined += read_declined(payloads[0].stop_file.parent)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     launched = sum(_has_begun(run, payload) for payload in payloads)
     is_interrupted = was_stopped and not FINAL.issuperset(statuses.values())
-    return SweepOutcome(run, specs, statuses, launched, is_interrupted)
+    return SweepOutcome(run, specs, statuses, launched, is_interrupted, tuple(declined))
 
 
 def require_comparable(report: ComparabilityReport, request: SweepRequest) -> None:
@@ -172,6 +181,19 @@ def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:
     return trial_status(run.trial(spec.trial_id))
 
 
+def _startable(
+    run: RunDir, todo: Sequence[TrialSpec], request: SweepRequest
+) -> tuple[list[TrialSpec], list[Declined]]:
+    """Return the trials that may start, and those that cannot finish by the deadline.
+
+    Each is asked again when its turn comes: by then more is measured, and less time is left.
+    """
+    found = {spec.trial_id: decline(run, spec, request.deadline) for spec in todo}
+    may = [spec for spec in todo if found[spec.trial_id] is None]
+    declined = [late for late in found.values() if late is not None]
+    return first_trials(run, may, request.max_trials), declined
+
+
 def _payloads(
     request: SweepRequest,
     books: Books,
@@ -193,6 +215,7 @@ def _payloads(
             driver=driver,
             stop_file=books.run.tune / books.launch / STOP_FILE,
             base=base,
+            deadline=request.deadline,
         )
         for spec in todo
     ]

@@ -15,6 +15,7 @@ import yaml
 
 import rltune
 from rltune.errors import InputError, InterruptedRun
+from rltune.runner.budget import Deadline, decline, write_declined
 from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
@@ -23,7 +24,7 @@ from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
-from rltune.store.rundir import TrialDir, trial_status
+from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
 from rltune.track.make import make_trackers
 from rltune.trainer.tasks import env_maker, user_sources
@@ -52,6 +53,8 @@ class TrialPayload:
         driver: The driver's part of the provenance.
         stop_file: Once it exists, the trial checkpoints and ends, or does not start.
         base: Folder to which relative paths and import paths in the config refer: the driver's.
+        deadline: When the launch should be over; a trial that cannot finish by then does not start.
+        stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
 
     """
 
@@ -64,17 +67,24 @@ class TrialPayload:
     driver: DriverProvenance
     stop_file: Path
     base: Path
+    deadline: Deadline | None = None
+    stop_after: int | None = None
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
     """Run an attempt to its end and return the status that its marker says.
 
-    A finished trial is left alone, and nothing starts once the stop file exists. Whatever the
-    attempt raises becomes its FAILED marker; only a marker that cannot be written raises.
+    A finished trial is left alone, and nothing starts once the stop file exists or when it cannot
+    finish by the deadline. Whatever the attempt raises becomes its FAILED marker; only a marker
+    that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
     with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
+            return trial_status(trial)
+        run = RunDir(payload.folder.parents[1])
+        if declined := decline(run, payload.spec, payload.deadline):
+            write_declined(payload.stop_file.parent, declined)
             return trial_status(trial)
         trial.clear_failed()
         level = str(payload.spec.config["tracking"]["log_level"])
@@ -155,9 +165,9 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.policy.load import policy_of  # torch: only now that its threads are set
+    from rltune.trainer.start import policy_at_start  # torch: only now that its threads are set
 
-    policy = policy_of(config, payload.base, device=device)
+    policy = policy_at_start(trial, config, payload.base, device=device)
     start = {
         "weights_sha256": policy.weights_sha256,
         "tokenizer_sha256": policy.tokenizer_sha256,
@@ -200,7 +210,7 @@ def _run_job(
                 tracker=tracker,
                 metric_name=payload.metric_name,
                 metric_mode=payload.metric_mode,
-                should_stop=payload.stop_file.exists,
+                should_stop=partial(_should_stop, payload, trial),
                 warn=log.warning,
                 say=log.info,
             )
@@ -212,6 +222,12 @@ def _run_job(
     finally:
         engine.close()
         tracker.close(status)
+
+
+def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:
+    if payload.stop_after is not None and (steps_done(trial) or 0) >= payload.stop_after:
+        return True
+    return payload.stop_file.exists()
 
 
 def _engine(policy: "Policy") -> "Engine":

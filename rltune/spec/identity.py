@@ -18,6 +18,8 @@ EXCLUDED = {
     "tracking": "where metrics are mirrored and how much is logged",
     "checkpoint.every": "a trial taken up from a checkpoint is bit-equal to an uninterrupted one",
     "checkpoint.keep_last": "old checkpoints are only deleted, never read",
+    "budget.train_wall_s": "a trial that exceeds it has no result, and no other is changed by it",
+    "budget.eval_wall_s": "likewise",
     "resources.cpus": "a reservation; the numerics follow resources.threads",
     "resources.gpus": "a reservation; the device that was really used is in provenance.json",
 }
@@ -81,14 +83,22 @@ def identity_view(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in flatten(config).items() if not is_excluded(key)}
 
 
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Return the identity of a resolved config, as 64 hex digits."""
-    return sha256_hex(canonical_json(identity_view(config)))
+def config_hash(config: Mapping[str, Any], *, start: str = "") -> str:
+    """Return the identity of a resolved config, as 64 hex digits.
+
+    Args:
+        config: Resolved config.
+        start: Digest of the weights that the trial starts from, where those are not the ones that
+            `policy.model` holds; empty otherwise.
+
+    """
+    view = identity_view(config)
+    return sha256_hex(canonical_json({**view, "start": start} if start else view))
 
 
-def trial_id(config: Mapping[str, Any], slug: str) -> str:
-    """Return `slug-<10 hex>`: readable, safe as a folder name, unique by the config."""
-    return f"{safe_slug(slug)}-{config_hash(config)[:HEX_IN_ID]}"
+def trial_id(config: Mapping[str, Any], slug: str, *, start: str = "") -> str:
+    """Return `slug-<10 hex>`: readable, safe as a folder name, unique by `config_hash`."""
+    return f"{safe_slug(slug)}-{config_hash(config, start=start)[:HEX_IN_ID]}"
 
 
 def safe_slug(text: str) -> str:

@@ -26,6 +26,16 @@ class BudgetConfig(Section):
     """How long a trial trains."""
 
     steps: PositiveInt = Field(400, description="Length of a trial, in training steps.")
+    train_wall_s: PositiveFloat | None = Field(
+        None,
+        description="Longest that the training steps of a trial may take, in seconds over all "
+        "attempts; null is no limit. Looked at between steps.",
+    )
+    eval_wall_s: PositiveFloat | None = Field(
+        None,
+        description="Longest that one held-out evaluation may take, in seconds; null is no limit. "
+        "Looked at before the next training step.",
+    )
 
 
 class EarlyStopConfig(Section):

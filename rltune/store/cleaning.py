@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rltune.store.derived import child_dirs, rerun_dirs
 from rltune.store.rundir import RunDir, TrialDir
 
 _STOP = "STOP"
@@ -39,7 +40,7 @@ def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
 
     """
     found = [*_of_ray(run), *_half_written(run)]
-    for trial in run.trial_dirs():
+    for trial in (*run.trial_dirs(), *child_dirs(run), *rerun_dirs(run)):
         found += _checkpoints(trial, best_only=best_only)
     return tuple(sorted(found, key=lambda spare: spare.path))
 

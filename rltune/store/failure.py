@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from rltune.errors import DivergedError, InterruptedRun
+from rltune.errors import (
+    DivergedError,
+    EvalOverrunError,
+    InterruptedRun,
+    TrainOverrunError,
+)
 from rltune.types import RowStatus, TrialStatus
 
 # How a trial may end without a result, and what that makes of the trial.
@@ -54,4 +59,8 @@ def failure_kind(error: BaseException, *, step: int | None) -> RowStatus:
         return RowStatus.DIVERGED
     if isinstance(error, InterruptedRun | KeyboardInterrupt):
         return RowStatus.PREEMPTED
+    if isinstance(error, TrainOverrunError):
+        return RowStatus.TRAIN_BUDGET_OVERRUN
+    if isinstance(error, EvalOverrunError):
+        return RowStatus.EVAL_BUDGET_OVERRUN
     return RowStatus.PREFLIGHT_CRASH if step is None else RowStatus.CRASH

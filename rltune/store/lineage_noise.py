@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rltune.maths.difference import Span, paired_span, unpaired_span
+from rltune.store.derived import child_dirs
 from rltune.store.jsonl import read_jsonl
 from rltune.store.lineage_query import COMPARED, sign_of
 from rltune.store.lineage_row import LineageRow
@@ -72,7 +73,7 @@ def outcomes_of_run(run: RunDir) -> OutcomesOf:
     """Return a function that finds the outcomes behind the rows of a run folder."""
 
     def find(row: LineageRow) -> Outcomes | None:
-        names = {trial.trial_id: trial for trial in run.trial_dirs()}
+        names = {trial.trial_id: trial for trial in (*run.trial_dirs(), *child_dirs(run))}
         trial = names.get(row.trial_id)
         return outcomes_at(trial, row.best_step, row.metric_name) if trial else None
 

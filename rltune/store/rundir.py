@@ -17,7 +17,7 @@ from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@~-]*")
 
 
-def _require_name(name: str, what: str) -> str:
+def require_name(name: str, what: str) -> str:
     """Return `name` when it can name a folder and sit in a TSV cell as it is."""
     if not _NAME.fullmatch(name):
         raise StoreError(
@@ -100,6 +100,31 @@ class TrialDir:
     def log(self) -> Path:
         """Standard output and error of the trial."""
         return self.path / "trial.log"
+
+    @property
+    def origin(self) -> Path:
+        """What a rerun or a child comes from; a sweep's own trials have none."""
+        return self.path / "origin.json"
+
+    @property
+    def start(self) -> Path:
+        """Weights that a child starts from; other trials start from `policy.model`."""
+        return self.path / "start" / "policy.safetensors"
+
+    @property
+    def verdict(self) -> Path:
+        """What comparing a rerun with its original found."""
+        return self.path / "verify.json"
+
+    @property
+    def card(self) -> Path:
+        """Which step was shipped and why; `card.md` beside it says the same to people."""
+        return self.path / "card.json"
+
+    @property
+    def stop(self) -> Path:
+        """Once it exists, a rerun or a child checkpoints and ends."""
+        return self.path / "STOP"
 
     @property
     def done(self) -> Path:
@@ -259,13 +284,27 @@ class RunDir:
         """Folder of the trial folders."""
         return self.path / "trials"
 
+    @property
+    def children(self) -> Path:
+        """Folder of the trials that were made from others; no part of the sweep's comparison."""
+        return self.path / "children"
+
+    @property
+    def reruns(self) -> Path:
+        """Folder of the repetitions: `<number>/<trial_id>`; no part of the comparison either."""
+        return self.path / "reruns"
+
     def tasks(self, env_hash: str = "") -> Path:
         """Task manifest; with the hash of an env section when the axis changes the env."""
         return self.path / (f"tasks-{env_hash[:8]}.json" if env_hash else "tasks.json")
 
     def trial(self, trial_id: str) -> TrialDir:
         """Folder of one trial; StoreError when the id cannot name a folder."""
-        return TrialDir(self.trials / _require_name(trial_id, "trial_id"))
+        return TrialDir(self.trials / require_name(trial_id, "trial_id"))
+
+    def child(self, trial_id: str) -> TrialDir:
+        """Folder of a child; StoreError when the id cannot name a folder."""
+        return TrialDir(self.children / require_name(trial_id, "trial_id"))
 
     def trial_dirs(self) -> tuple[TrialDir, ...]:
         """Folders of the trials that exist, by name."""

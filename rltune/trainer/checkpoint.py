@@ -102,7 +102,7 @@ def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Prog
     """
     progress = _require_whole(folder, learner, config_hash=config_hash)
     for name, module in _modules(learner).items():
-        _restore_module(module, folder / f"{name}.safetensors")
+        restore_module(module, folder / f"{name}.safetensors")
     for name, optimizer in _optimizers(learner).items():
         _restore_optimizer(optimizer, folder / f"{name}.safetensors")
     return progress
@@ -175,7 +175,7 @@ def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progr
         _require_start(folder, state.get("start", {}), learner)
         _require_bytes(folder, state["sha256"])
         for name, module in _modules(learner).items():
-            _require_fit(folder / f"{name}.safetensors", module)
+            require_fit(folder / f"{name}.safetensors", module)
         for name in _optimizers(learner):
             with safe_open(folder / f"{name}.safetensors", framework="pt"):
                 pass
@@ -221,7 +221,8 @@ def _require_bytes(folder: Path, digests: Mapping[str, str]) -> None:
             raise ValueError(f"{name} is not as it was written: its sha256 differs")
 
 
-def _require_fit(path: Path, module: torch.nn.Module) -> None:
+def require_fit(path: Path, module: torch.nn.Module) -> None:
+    """Raise ValueError when a file holds other parameters than a module has."""
     with safe_open(path, framework="pt") as file:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     if saved != {name: tuple(p.shape) for name, p in module.named_parameters()}:
@@ -234,7 +235,8 @@ def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def _restore_module(module: torch.nn.Module, path: Path) -> None:
+def restore_module(module: torch.nn.Module, path: Path) -> None:
+    """Copy the parameters of a file into a module."""
     saved = load_file(path)
     for name, parameter in module.named_parameters():
         parameter.copy_(saved[name])

@@ -1,7 +1,8 @@
-"""How a trial ends: the rule that stops one early, and the result that its DONE marker holds."""
+"""How a trial ends: early-stop rules, wall limits, and the result that its DONE marker holds."""
 
 import math
 
+from rltune.errors import EvalOverrunError, TrainOverrunError, TrialError
 from rltune.gate import Mode, choose_best
 from rltune.spec.schema import TrialConfig
 from rltune.store.digest import metrics_digest
@@ -63,6 +64,31 @@ def _lost(progress: Progress, config: TrialConfig) -> str:
         f"heldout_collapse: held-out success was below {rule.heldout_success:g} at "
         f"{len(recent)} gates in a row (early_stop.heldout_success)"
     )
+
+
+def overrun(progress: Progress, config: TrialConfig, *, eval_s: float) -> TrialError | None:
+    """Return the error of a trial that exceeded a wall limit; None when it did not.
+
+    Args:
+        progress: Holds the seconds of training in all attempts.
+        config: Holds the limits.
+        eval_s: Seconds of the last gate of this attempt; 0 before the first.
+
+    """
+    budget = config.budget
+    place = (
+        f"at step {progress.step} of {budget.steps}. The checkpoint is kept: with a higher limit "
+        "the same command goes on"
+    )
+    if budget.train_wall_s is not None and progress.train_s > budget.train_wall_s:
+        spent, limit = progress.train_s, budget.train_wall_s
+        said = f"training took {spent:.1f} s, more than budget.train_wall_s ({limit:g}), {place}"
+        return TrainOverrunError(said)
+    if budget.eval_wall_s is not None and eval_s > budget.eval_wall_s:
+        limit = budget.eval_wall_s
+        said = f"a gate took {eval_s:.1f} s, more than budget.eval_wall_s ({limit:g}), {place}"
+        return EvalOverrunError(said)
+    return None
 
 
 def early_stop_metrics(reason: str) -> dict[str, float]:

@@ -11,6 +11,7 @@ from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
 from rltune.trainer.attribution import probes
+from rltune.trainer.card import write_card
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
@@ -19,7 +20,7 @@ from rltune.trainer.checkpoint import (
 )
 from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, tasks_of_step
-from rltune.trainer.ending import early_stop, early_stop_metrics, trial_result
+from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
 from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
@@ -47,6 +48,9 @@ def train(job: Job) -> TrialResult:
         StaleEngineError: The engine does not serve the trainer's weights.
         CheckpointError: There is a checkpoint of another config, or that began with another model.
         TrialError: Every episode of the first gate had a fault.
+        TrainOverrunError: The training steps took longer than `budget.train_wall_s`.
+        EvalOverrunError: A gate took longer than `budget.eval_wall_s`. After both there is a
+            checkpoint; what had nothing left but to end is no overrun.
 
     """
     run = _Run(job)
@@ -57,6 +61,7 @@ def train(job: Job) -> TrialResult:
         if job.should_stop():
             run.checkpoint()
             raise InterruptedRun(f"stopped at step {run.progress.step}; the same command goes on")
+        run.require_walls()
         run.step()
     return run.finish()
 
@@ -75,6 +80,7 @@ class _Run:
         self._saved_step: int | None = None
         self._times: dict[str, float] = {}
         self._checkpoint_s = 0.0
+        self._eval_s = 0.0
 
     def restore(self) -> None:
         """Go back to the newest readable checkpoint and cut the records to it."""
@@ -107,6 +113,13 @@ class _Run:
         self._say_gate(metrics)
         self._log(0, metrics)
         self.checkpoint()
+
+    def require_walls(self) -> None:
+        """Raise when a wall limit is exceeded; the checkpoint is written first."""
+        error = overrun(self.progress, self.config, eval_s=self._eval_s)
+        if error is not None:
+            self.checkpoint()
+            raise error
 
     def step(self) -> None:
         """Make one training step, with its gate and checkpoint when they are due."""
@@ -144,6 +157,8 @@ class _Run:
                 "final_step": result.final_step,
             }
         )
+        tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it
+        write_card(self.job, result, self.progress.gates, tasks)
         self.job.trial.write_done(result)
         return result
 
@@ -235,6 +250,7 @@ class _Run:
             result = evaluate(
                 self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
             )
+        self._eval_s = self._times["timing_s/eval"]
         metrics = result.metrics
         write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
         self._warn_of_faults(result.episodes, where=f"gate at step {step}")

@@ -191,8 +191,8 @@ def test_a_name_of_no_trial_is_refused(rltune, run, given, line):
 def test_a_start_of_several_ids_is_refused(rltune, run):
     result = rltune("test", "kl_loss_coef=0.0-")
     assert result.code == 2
-    assert "'kl_loss_coef=0.0-' is the start of 2 trials: kl_loss_coef=0.0-s0-" in result.err
-    assert result.err.endswith(". Give more of it.\n")
+    assert "'kl_loss_coef=0.0-' names 2 trials: small-0/kl_loss_coef=0.0-s0-" in result.err
+    assert result.err.endswith(". Give more of its id, or its folder.\n")
 
 
 def test_a_trial_that_has_not_started_is_refused(rltune, run):

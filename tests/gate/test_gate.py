@@ -3,7 +3,15 @@ import math
 
 import pytest
 
-from rltune.gate import GateResult, choose_best, is_gate_step, wilson_interval
+from rltune.gate import (
+    GateResult,
+    choose_best,
+    difference_interval,
+    find_inversion,
+    is_gate_step,
+    ties,
+    wilson_interval,
+)
 
 
 def gate(step, metric):
@@ -87,3 +95,61 @@ def test_wilson_narrows_with_less_confidence_and_stays_in_the_unit_interval():
 def test_wilson_refuses_the_impossible(k, n, confidence):
     with pytest.raises(ValueError, match=r"impossible|outside \(0, 1\)"):
         wilson_interval(k, n, confidence=confidence)
+
+
+def solved(step, successes, n=100):
+    return GateResult(step, successes / n, n, successes)
+
+
+def test_ties_are_the_other_gates_with_the_chosen_metric_by_step():
+    history = [solved(20, 30), solved(0, 10), solved(10, 30), solved(5, 30)]
+    assert choose_best(history, mode="max").step == 5
+    assert [gate.step for gate in ties(history, mode="max")] == [10, 20]
+    assert ties(history, mode="min") == ()
+
+
+def test_the_interval_of_a_difference_is_newcombes():
+    """His table II: 56/70 against 48/80, method 10, gives 0.0524 to 0.3339."""
+    low, high = difference_interval((48, 80), (56, 70))
+    assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
+    down = difference_interval((56, 70), (48, 80))
+    assert (round(down.low, 4), round(down.high, 4)) == (-0.3339, -0.0524)
+
+
+def test_nothing_tried_says_nothing_of_a_difference():
+    assert difference_interval((0, 0), (5, 5)) == (-1.0, 1.0)
+
+
+RISING = [(20, 100)] * 2 + [(60, 100)] * 2
+
+
+def test_training_up_and_heldout_down_is_an_inversion():
+    found = find_inversion([solved(0, 60), solved(4, 30)], RISING, window=10)
+    assert found is not None
+    assert found.heldout == (0.6, 0.3)
+    assert found.pool == (0.2, 0.6)  # two steps each: 40 and 120 of 200
+    assert found.heldout_change == difference_interval((60, 100), (30, 100))
+    assert found.pool_change == difference_interval((40, 200), (120, 200))
+
+
+@pytest.mark.parametrize(
+    ("gates", "pool"),
+    [
+        ([solved(0, 60), solved(4, 55)], RISING),  # inside the noise of 100 tasks
+        ([solved(0, 30), solved(4, 60)], RISING),  # held-out rises, too
+        ([solved(0, 60), solved(4, 30)], RISING[::-1]),  # training falls, too
+        ([solved(0, 60), solved(4, 30)], [(20, 100), (22, 100)]),  # inside the noise
+        ([solved(0, 60)], RISING),
+        ([solved(0, 60), solved(4, 30)], [(1, 100)]),
+        ([solved(0, 60), solved(4, 30)], []),
+    ],
+)
+def test_no_inversion(gates, pool):
+    assert find_inversion(gates, pool) is None
+
+
+def test_only_the_ends_of_training_count():
+    pool = [(20, 100), (99, 100), (1, 100), (60, 100)]
+    found = find_inversion([solved(0, 60), solved(4, 30)], pool, window=1)
+    assert found is not None
+    assert found.pool == (0.2, 0.6)

@@ -5,13 +5,14 @@ from goldens import assert_golden, drawn, masked
 from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sweep
 
 from rltune.report import parameters
-from rltune.report.cost import measure, memory_bytes, step_seconds, trial_cost
+from rltune.report.cost import measure, memory_bytes, trial_cost
 from rltune.report.plan import make_plan, plan_view
 from rltune.report.render_check import proof_view
 from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
+from rltune.store.speed import step_seconds
 
 QWEN_3B = {
     "model_type": "qwen2",
@@ -127,7 +128,7 @@ def test_plan_text(tmp_path, no_weights, width):
     trials, config = text.split("Config of every trial")
     assert_golden(f"plan_{width}", trials)
     config = " ".join(config.split())
-    assert "budget: {steps: 20}" in config
+    assert "budget: {steps: 20, train_wall_s: null (no effect on results), " in config
     assert "rollout: {engine: 'torch', groups: 2, group_size: 4" in config
     assert "kl_loss_coef" not in config  # it is in the table above
 

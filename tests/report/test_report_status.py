@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from goldens import assert_golden, drawn, masked
 from rich.console import Console
-from run_folders import CONTROL, START, TREATED, FolderWriter
+from run_folders import CONTROL, START, TREATED, FolderWriter, finished_sweep
 
 from rltune.report.folder import read_folder
 from rltune.report.live import LiveProgress, PlainProgress, events, live_view
@@ -12,6 +12,7 @@ from rltune.report.render_run import status_view
 from rltune.report.status import StatusReader, read_state
 from rltune.store.cleaning import size_of
 from rltune.store.failure import TrialFailure
+from rltune.store.files import write_json_atomic
 from rltune.store.lock import take_driver_lock
 from rltune.types import RowStatus, TrialStatus
 
@@ -136,3 +137,15 @@ def test_live_display_keeps_ends_and_failures_above_the_table(mixed):
     assert text.count("kl_loss_coef=0.1, seed 2: done, held-out 0.400 -> 0.700") == 1
     assert "seed 0: done" not in text  # it had ended before
     assert text.count("about") >= 2  # the table was drawn with what is left
+
+
+def test_a_warning_of_a_card_is_told(tmp_path):
+    writer = finished_sweep(tmp_path)
+    spec = writer.spec(TREATED, 1)
+    write_json_atomic(writer.run.trial(spec.trial_id).card, {"warnings": ["inversion: it is"]})
+    state = read_state(read_folder(writer.run))
+    (warned,) = [trial for trial in state.trials if trial.warnings]
+    assert (warned.trial_id, warned.warnings) == (spec.trial_id, ("inversion: it is",))
+    assert f"warning: {TREATED}, seed 1: inversion: it is" in drawn(status_view(state), 120)
+    writer.run.trial(spec.trial_id).card.write_text("{")  # torn: only the warning is lost
+    assert not any(trial.warnings for trial in read_state(read_folder(writer.run)).trials)

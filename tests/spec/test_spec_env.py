@@ -206,7 +206,7 @@ def test_mistakes_in_the_part_of_a_kind_have_their_line(problems, profile):
     profile(PROFILE.replace("budget.steps: 2", "budget.step: 2"))
     assert problems(LAKE, HELD) == [
         "configs/profiles/laptop.yaml:6: by_env.frozen_lake.budget.step: 'step' is not a key of "
-        "budget. Choose one of steps. Did you mean 'steps'?"
+        "budget. Choose one of steps, train_wall_s, eval_wall_s. Did you mean 'steps'?"
     ]
     profile(PROFILE.replace("frozen_lake:", "frozenlake:"))
     assert problems() == [

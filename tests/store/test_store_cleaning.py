@@ -4,7 +4,7 @@ import pytest
 
 from rltune.store.cleaning import remove, size_of, spares
 from rltune.store.files import link_atomic
-from rltune.store.rundir import RunDir
+from rltune.store.rundir import RunDir, TrialDir
 
 
 @pytest.fixture
@@ -26,6 +26,24 @@ def run(tmp_path):
     (run.tune / "launch-0001" / "experiment").mkdir(parents=True)
     (run.tune / "launch-0001" / "STOP").touch()
     return run
+
+
+def test_children_and_repetitions_are_cleaned_like_trials_and_keep_their_start(run):
+    for trial in (run.child("kid"), TrialDir(run.reruns / "0001" / "done")):
+        trial.create()
+        trial.spec.write_text("{}")
+        trial.start.parent.mkdir()
+        trial.start.write_bytes(b"x")
+        trial.done.write_text("{}")
+        for step in (0, 2, 4):
+            trial.checkpoint(step).mkdir(parents=True)
+        link_atomic(trial.latest, trial.checkpoint(4).name)
+        link_atomic(trial.best_heldout, trial.checkpoint(2).name)
+    found = [name for name in names(run) if name.startswith(("children", "reruns"))]
+    assert found == [
+        "children/kid/checkpoints/step-000000",
+        "reruns/0001/done/checkpoints/step-000000",
+    ]
 
 
 def names(run, **options):

@@ -1,0 +1,95 @@
+"""`rltune next`: exactly one trial of a sweep, the one that is due."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.cli.console import make_console
+from rltune.cli.options import RUNS, Overrides, Profile, RunsDir, Seeds, parse_seeds
+from rltune.errors import InputError, Problem, StoreError
+
+if TYPE_CHECKING:
+    from rltune.spec.load import LoadedSweep
+
+
+def next_trial(
+    sweep: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|DIR", help="Sweep file, or run folder.", show_default=False),
+    ],
+    profile: Profile = None,
+    seeds: Seeds = None,
+    overrides: Overrides = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run one trial of a sweep: one that was begun, else the next new one, else one that failed.
+
+    With a run folder, profile, seeds and overrides are those of its last launch.
+    """
+    from rltune.cli.sweep import prove, run
+    from rltune.runner.sweep import SweepRequest
+    from rltune.spec.load import load_sweep
+    from rltune.trainer.preflight import require_usable
+
+    allowed = None
+    if sweep.is_dir():
+        _require_bare(profile, seeds, overrides or ())
+        loaded, allowed = _loaded_again(sweep)
+        runs_dir = sweep.resolve().parent
+    else:
+        chosen = parse_seeds(seeds)
+        loaded = load_sweep(sweep, profile=profile, overrides=overrides or (), seeds=chosen)
+    require_usable(loaded, Path.cwd())
+    console = make_console()
+    prove(loaded, console, allowed)
+    request = SweepRequest(
+        loaded=loaded,
+        runs_dir=runs_dir,
+        max_concurrent=1,
+        ray_address=None,
+        allow_confounded=allowed,
+        argv=tuple(sys.argv),
+        max_trials=1,
+    )
+    raise typer.Exit(run(request, console))
+
+
+def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[str]) -> None:
+    given = {"--profile": profile, "--seeds": seeds, "--set": overrides}
+    for option, value in given.items():
+        if value:
+            what = "a run folder says that itself."
+            raise InputError(Problem(option, what, action="Give the sweep file to change it."))
+
+
+def _loaded_again(folder: Path) -> "tuple[LoadedSweep, str | None]":
+    """Return the sweep of a run folder as its last launch had it, and why it may be confounded.
+
+    Raises:
+        StoreError: It is no run folder, or the sweep's files are no longer what they were.
+
+    """
+    from rltune.report.folder import confounded_reason, find_run
+    from rltune.spec.load import load_sweep
+    from rltune.store.files import read_json
+
+    run = find_run(folder, folder.parent)
+    plan: Any = read_json(run.plan)
+    try:
+        file, profile = Path(plan["file"]), plan["profile"]
+        overrides, seeds = tuple(plan["overrides"]), tuple(plan["seeds"])
+    except (KeyError, TypeError) as error:
+        raise StoreError(Problem(str(run.plan), f"is no plan of rltune ({error!r}).")) from error
+    if not file.is_file():
+        what = f"its sweep file {str(file)!r} is not here."
+        action = "Call this where the sweep was started, or give the sweep file."
+        raise StoreError(Problem(str(run.path), what, action=action))
+    loaded = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
+    if loaded.run_name != folder.resolve().name:
+        what = f"{file} now makes {loaded.run_name}: it, or a file that it names, was edited."
+        action = "Restore it, or give the file to run what it says now."
+        raise StoreError(Problem(str(run.path), what, action=action))
+    return loaded, confounded_reason(run) or None

@@ -1,0 +1,208 @@
+"""`rltune rerun` and `rltune continue`: one recorded trial again, or a new one made from it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rltune.cli.console import emit_json, warn
+from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.trials import find_trial, read_source
+from rltune.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from rltune.runner.child import Child
+    from rltune.runner.rerun import Rerun
+    from rltune.runner.single import Source
+    from rltune.runner.software import Change
+    from rltune.store.rundir import TrialDir
+
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, metavar="N", help="Another seed: a new trial.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another key: a new trial; may be repeated."),
+]
+
+
+def rerun(
+    trial: TrialName,
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Exit code 1 unless all that counts is bit-equal.")
+    ] = False,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, metavar="N", help="Compare the first N steps only."),
+    ] = None,
+    seed: Seed = None,
+    overrides: Sets = None,
+    from_checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from-checkpoint",
+            metavar="WHICH",
+            help="Start a new trial from best (the gate's choice), latest, or a step.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a recorded trial again and compare; with another key or seed, make a new one from it."""
+    is_child = seed is not None or bool(overrides) or from_checkpoint is not None
+    if is_child and (verify or steps is not None):
+        what = "a trial with another seed, key or start is a new one; there is nothing to compare."
+        action = "Leave --verify and --steps out, or the others."
+        raise InputError(Problem("--verify", what, action=action))
+    source = _open(trial, folder, runs_dir)
+    if is_child:
+        raise typer.Exit(_child(source, from_checkpoint, seed, overrides or (), as_json=as_json))
+    raise typer.Exit(_repeat(source, steps=steps, verify=verify, as_json=as_json))
+
+
+def continue_(
+    trial: TrialName,
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint", metavar="WHICH", help="best (the gate's choice), latest, or a step."
+        ),
+    ] = "best",
+    seed: Seed = None,
+    overrides: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Start a child trial from the checkpoint that the gate of a trial chose.
+
+    A child has its own steps, optimiser and identity; its parent stays as it is. Asking again for
+    one that has finished shows it, and for one that was stopped goes on with it.
+    """
+    source = _open(trial, folder, runs_dir)
+    raise typer.Exit(_child(source, checkpoint, seed, overrides or (), as_json=as_json))
+
+
+def _open(trial: str, folder: Path | None, runs_dir: Path) -> "Source":
+    """Return the trial, this process set up as its own one was: before torch is imported."""
+    from rltune.runner.process import set_environment
+    from rltune.spec.schema import TrialConfig
+    from rltune.store.files import dumps
+
+    source = read_source(find_trial(trial, folder, runs_dir))
+    set_environment(TrialConfig.model_validate_json(dumps(source.recorded)))
+    return source
+
+
+def _started(trial: "TrialDir", changes: "tuple[Change, ...]") -> None:
+    """Say where it runs, and loudly what is not as it was."""
+    from rltune.report.render import short_path
+
+    warn(f"Running in {short_path(trial.path)}")
+    for change in changes:
+        warn(f"WARNING: {change}")
+
+
+def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool) -> int:
+    from rltune.runner.rerun import Verdict, rerun, verdict_json
+    from rltune.types import TrialStatus
+
+    found = rerun(source, steps=steps, argv=tuple(sys.argv), base=Path.cwd(), on_start=_started)
+    if as_json:
+        emit_json(verdict_json(source, found))
+    else:
+        typer.echo(verdict_text(source, found))
+    if found.verdict is Verdict.INCOMPLETE:
+        return 3 if found.status is TrialStatus.INTERRUPTED else 1
+    return 1 if verify and found.verdict is not Verdict.REPRODUCED else 0
+
+
+def verdict_text(source: "Source", found: "Rerun") -> str:
+    """Return what a rerun shows, in words."""
+    from rltune.report.render import short_path
+    from rltune.runner.rerun import Verdict
+
+    name, comparison = source.trial.trial_id, found.comparison
+    folder = f"Kept in {short_path(found.trial.path)}, verdict in {found.trial.verdict.name}."
+    if comparison is None:
+        failure = found.trial.read_failed()
+        why = f": {failure.reason}" if failure is not None else ""
+        return f"{name}: not compared, the rerun ended {found.status}{why}.\n{folder}"
+    steps = ", ".join(map(str, comparison.checkpoints)) or "none"
+    scope = (
+        f"steps 0 to {found.last}: {comparison.metric_rows} rows of metrics without clocks and "
+        f"rates, {comparison.gates} held-out gates, checkpoints of step {steps}"
+    )
+    changed = ", ".join(change.name for change in found.changes if change.decides)
+    if comparison.difference is None:
+        said = f"{name}: reproduced, bit-equal in {scope}."
+        return f"{said}{f' Although changed: {changed}.' if changed else ''}\n{folder}"
+    lines = [
+        f"{name}: {found.verdict}; compared {scope}.",
+        f"First difference: {comparison.difference}.",
+    ]
+    if found.verdict is Verdict.OTHER_SOFTWARE:
+        lines.append(f"Changed since: {changed}. Run it on what its provenance.json names.")
+    return "\n".join([*lines, folder])
+
+
+def _child(
+    source: "Source",
+    checkpoint: str | None,
+    seed: int | None,
+    overrides: Sequence[str],
+    *,
+    as_json: bool,
+) -> int:
+    from rltune.runner.child import FINISHED, run_child
+    from rltune.store.origin import read_origin
+    from rltune.types import TrialStatus
+
+    child = run_child(
+        source,
+        checkpoint=checkpoint,
+        seed=seed,
+        overrides=overrides,
+        argv=tuple(sys.argv),
+        base=Path.cwd(),
+        on_start=_started,
+    )
+    if as_json:
+        result = child.trial.read_done()
+        emit_json(
+            {
+                "trial_id": child.trial.trial_id,
+                "folder": str(child.trial.path),
+                "status": child.status,
+                "was_finished": child.was_finished,
+                "origin": read_origin(child.trial),
+                "result": result,
+            }
+        )
+    else:
+        typer.echo(child_text(source, child))
+    if child.status is TrialStatus.INTERRUPTED:
+        warn("interrupted; the same command goes on.")
+        return 3
+    return 0 if child.status in FINISHED - {TrialStatus.DIVERGED} else 1
+
+
+def child_text(source: "Source", child: "Child") -> str:
+    """Return how a child ended, in words."""
+    from rltune.report.render import short_path
+
+    result, failure = child.trial.read_done(), child.trial.read_failed()
+    name = child.trial.trial_id
+    if result is None:
+        why = f": {failure.reason}" if failure is not None else ""
+        return f"{name}: {child.status}{why}.\n  log: {short_path(child.trial.log)}"
+    before = "ended earlier; nothing was run" if child.was_finished else str(child.status)
+    return (
+        f"{name}: {before}. Parent {source.trial.trial_id}.\n"
+        f"Held-out {source.metric_name}: start {result.base_metric:.4g}, best "
+        f"{result.heldout_metric:.4g} at step {result.best_step} of {result.final_step}.\n"
+        f"Kept in {short_path(child.trial.path)}; which step and why: {child.trial.card.stem}.md."
+    )

@@ -1,0 +1,144 @@
+"""What a launch may start: so many trials, and none that cannot finish in time."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rltune.errors import InputError
+from rltune.spec.identity import flatten
+from rltune.store.files import read_json, write_json_atomic
+from rltune.store.jsonl import read_metrics
+from rltune.store.rundir import RunDir, trial_status
+from rltune.store.speed import Speed, speed_key, step_speeds
+from rltune.types import TrialSpec, TrialStatus
+
+DECLINED = "declined"  # folder of a launch with one file for each trial that was not started
+_ORDER = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.PENDING, TrialStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a launch should be over. Picklable: each trial looks at it before it starts.
+
+    Attributes:
+        at: Seconds since the epoch.
+        prior: Speed key -> seconds of a step in an earlier run; for a sweep without steps of its
+            own.
+        source: Where `prior` was measured.
+
+    """
+
+    at: float
+    prior: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long the rest of a trial takes.
+
+    Attributes:
+        trial_id: The trial.
+        steps: Training steps left.
+        step_s: Seconds of one; None when nothing was measured anywhere.
+        start_s: Seconds before the first; 0 for a trial that has begun.
+        source: What that rests on.
+
+    """
+
+    trial_id: str
+    steps: int
+    step_s: float | None
+    start_s: float
+    source: str
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of the rest; None when they are unknown."""
+        return None if self.step_s is None else self.start_s + self.step_s * self.steps
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A trial that was not started, and the seconds that were left."""
+
+    estimate: Estimate
+    left_s: float
+
+
+def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> Estimate:
+    """Return how long the rest of a trial takes, by the best that is measured.
+
+    That is: the sweep's own trials with the same work a step; else its slowest others; else an
+    earlier run, as in the plan; else nothing, and `step_s` is None.
+    """
+    rows = {
+        other.trial_id: [row for row in read_metrics(other.metrics).rows if "step" in row]
+        for other in run.trial_dirs()
+        if other.spec.is_file()
+    }
+    speeds = step_speeds((run.trial(name).read_spec().config, own) for name, own in rows.items())
+    done = max((int(row["step"]) for row in rows.get(spec.trial_id, [])), default=0)
+    steps = max(0, int(flatten(spec.config)["budget.steps"]) - done)
+    speed, source = _speed(spec, speeds, deadline)
+    if speed is None:
+        return Estimate(spec.trial_id, steps, None, 0.0, source)
+    start_s = 0.0 if rows.get(spec.trial_id) else speed.start_s
+    return Estimate(spec.trial_id, steps, speed.step_s, start_s, source)
+
+
+def _speed(
+    spec: TrialSpec, speeds: Mapping[str, Speed], deadline: Deadline
+) -> tuple[Speed | None, str]:
+    key = speed_key(spec.config)
+    if key in speeds:
+        return speeds[key], f"measured on {speeds[key].steps} steps of this sweep"
+    if speeds:
+        slowest = max(speeds.values(), key=lambda speed: speed.step_s)
+        return slowest, f"measured on {slowest.steps} steps of another condition of this sweep"
+    if key in deadline.prior:
+        return Speed(deadline.prior[key], 0), f"the plan's estimate, from {deadline.source}"
+    return None, "nothing was measured yet"
+
+
+def decline(run: RunDir, spec: TrialSpec, deadline: Deadline | None) -> Declined | None:
+    """Return why a trial must not start: it cannot finish in time. None when it may.
+
+    One of unknown length may start: it is what the others are measured by.
+    """
+    if deadline is None:
+        return None
+    left, found = deadline.at - time.time(), estimate(run, spec, deadline)
+    is_late = left <= 0 if found.seconds is None else found.seconds > left
+    return Declined(found, max(0.0, left)) if is_late else None
+
+
+def first_trials(run: RunDir, todo: Sequence[TrialSpec], limit: int | None) -> list[TrialSpec]:
+    """Return the trials to run: what was begun first, then what is new, what failed last.
+
+    Without a limit their order is left alone.
+    """
+    if limit is None:
+        return list(todo)
+    rank = {spec.trial_id: _ORDER.index(trial_status(run.trial(spec.trial_id))) for spec in todo}
+    return sorted(todo, key=lambda spec: rank[spec.trial_id])[:limit]
+
+
+def write_declined(launch: Path, declined: Declined) -> None:
+    """Leave word for the driver that a trial was not started."""
+    folder = launch / DECLINED
+    folder.mkdir(exist_ok=True)
+    write_json_atomic(folder / f"{declined.estimate.trial_id}.json", declined)
+
+
+def read_declined(launch: Path) -> list[Declined]:
+    """Return the trials of a launch that were not started."""
+    found = []
+    for path in sorted((launch / DECLINED).glob("*.json")):
+        try:
+            data = read_json(path)
+            found.append(Declined(Estimate(**data["estimate"]), float(data["left_s"])))
+        except (InputError, KeyError, TypeError, ValueError):
+            continue  # only the message is lost: the trial is not done, and runs another time
+    return found

@@ -1,0 +1,204 @@
+"""Run a recorded trial again, unchanged, in a folder of its own, and compare bit for bit."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem, StoreError
+from rltune.runner.single import Source, record_single, run_single
+from rltune.runner.software import Change, changes_since, software_now
+from rltune.runner.trial import read_provenance, steps_done
+from rltune.spec.derive import derive_config
+from rltune.store.compare import Comparison, compare_trials
+from rltune.store.derived import new_rerun
+from rltune.store.failure import TrialFailure
+from rltune.store.files import write_json_atomic
+from rltune.store.origin import Origin, read_origin, write_origin
+from rltune.store.rundir import TrialDir
+from rltune.types import RowStatus, TrialSpec, TrialStatus
+
+_ENDED = (TrialStatus.DONE, TrialStatus.STOPPED_EARLY)
+
+
+class Verdict(StrEnum):
+    """What a rerun shows."""
+
+    REPRODUCED = "reproduced"  # all that was compared is bit-equal
+    OTHER_SOFTWARE = "not the same software"  # it differs, and so does what it ran on
+    NOT_REPRODUCIBLE = "not reproducible"  # it differs on the same software and hardware class
+    INCOMPLETE = "not compared"  # the rerun ended before the step that was to be compared
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A finished rerun.
+
+    Attributes:
+        trial: Its folder.
+        status: How it ended.
+        verdict: What it shows.
+        last: Last training step that was to be compared.
+        changes: What differs between the software and hardware of both.
+        comparison: What was compared; None when there was nothing to compare.
+
+    """
+
+    trial: TrialDir
+    status: TrialStatus
+    verdict: Verdict
+    last: int
+    changes: tuple[Change, ...]
+    comparison: Comparison | None
+
+
+def rerun(
+    source: Source,
+    *,
+    steps: int | None,
+    argv: tuple[str, ...],
+    base: Path,
+    on_start: Callable[[TrialDir, tuple[Change, ...]], None],
+) -> Rerun:
+    """Run a trial again from its records and compare.
+
+    Nothing of the original is written. The repetition is no second seed: it lies under `reruns/`,
+    and its lineage row is never kept.
+
+    Args:
+        source: The trial.
+        steps: Stop after so many training steps and compare those; None runs to the end.
+        argv: The command line, for the records.
+        base: Folder to which relative paths in the config refer.
+        on_start: Told the folder and what differs, before anything is trained.
+
+    Raises:
+        StoreError: The original has no step to compare, or its records cannot be used.
+
+    """
+    done = steps_done(source.trial)
+    if done is None:
+        what = "the trial has no metrics, so there is nothing to compare with."
+        raise StoreError(Problem(str(source.trial.path), what, action="Let it run first."))
+    last = done if steps is None else min(steps, done)
+    whole = source.trial.read_done() is not None
+    spec = _spec(source)
+    trial = new_rerun(source.run, source.trial.trial_id)
+    changes = changes_since(source.provenance, software_now())
+    _prepare(source, trial, changes)
+    on_start(trial, changes)
+    stop_after = None if whole and last == done else last
+    status = run_single(source, trial, spec, argv=argv, base=base, stop_after=stop_after)
+    changes = changes_since(source.provenance, read_provenance(trial))
+    reached = steps_done(trial)
+    comparison = None
+    if status in _ENDED or (reached is not None and reached >= last):
+        comparison = compare_trials(source.trial, trial, last=last)
+    found = Rerun(trial, status, _verdict(comparison, changes), last, changes, comparison)
+    write_json_atomic(trial.verdict, verdict_json(source, found))
+    _record(source, spec, found)
+    return found
+
+
+def _spec(source: Source) -> TrialSpec:
+    """Return the original's spec, its config read from config.yaml; no second mirror at W&B.
+
+    A newer rltune may know more keys; they then have their defaults, and the digest says so.
+    """
+    config = derive_config(
+        source.recorded,
+        source=str(source.trial.config),
+        overrides=["tracking.wandb=disabled"],
+        seed=None,
+    )
+    spec = source.spec
+    return TrialSpec(
+        **{name: getattr(spec, name) for name in TrialSpec.__slots__} | {"config": config}
+    )
+
+
+def _prepare(source: Source, trial: TrialDir, changes: tuple[Change, ...]) -> None:
+    """Write where the rerun comes from, with the weights that its original started from."""
+    before = read_origin(source.trial)
+    folder = os.path.relpath(source.trial.path.resolve(), source.run.path.resolve())
+    write_origin(
+        trial,
+        Origin(
+            kind="rerun",
+            parent=source.trial.trial_id,
+            folder=folder,
+            step=before.step if before else None,
+            which=before.which if before else "",
+            weights_sha256=before.weights_sha256 if before else "",
+            software=tuple(map(str, changes)),
+        ),
+    )
+    if source.trial.start.exists():
+        link_or_copy(source.trial.start, trial.start)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name; copy it where the file system has no links.
+
+    A checkpoint's file is never written in place, so both names keep what they hold.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        import shutil
+
+        shutil.copy2(source, target)
+
+
+def _verdict(comparison: Comparison | None, changes: tuple[Change, ...]) -> Verdict:
+    if comparison is None:
+        return Verdict.INCOMPLETE
+    if comparison.difference is None:
+        return Verdict.REPRODUCED
+    has_changed = any(change.decides for change in changes)
+    return Verdict.OTHER_SOFTWARE if has_changed else Verdict.NOT_REPRODUCIBLE
+
+
+def verdict_json(source: Source, found: Rerun) -> dict[str, Any]:
+    """Return the verdict as plain data: verify.json, and `--json`."""
+    return {
+        "trial": source.trial.trial_id,
+        "folder": str(found.trial.path),
+        "status": found.status,
+        "verdict": found.verdict,
+        "last_step": found.last,
+        "changes": list(found.changes),
+        "comparison": found.comparison,
+    }
+
+
+def _record(source: Source, spec: TrialSpec, found: Rerun) -> None:
+    """Append the rerun's row. An attempt that was ended on purpose says nothing about the trial."""
+    failure = found.trial.read_failed()
+    comparison = found.comparison
+    if failure is not None and comparison is not None:
+        found.trial.clear_failed()
+        reason = f"ended after step {found.last} as asked: a prefix was to be compared"
+        found.trial.write_failed(
+            TrialFailure(RowStatus.HARNESS_ABORT, reason, "", failure.step, failure.attempt)
+        )
+    said = f"rerun of {source.trial.trial_id}: {found.verdict}"
+    if comparison is not None and comparison.difference is not None:
+        said += f"; first difference: {comparison.difference}"
+    if found.changes:
+        said += f"; changed since: {', '.join(change.name for change in found.changes)}"
+    differs = comparison is not None and comparison.difference is not None
+    record_single(
+        source,
+        found.trial,
+        spec,
+        exp_id=f"{source.trial.trial_id}.r{int(found.trial.path.parent.name)}",
+        hypothesis=f"{spec.condition}, seed {spec.seed}, run again",
+        notes=said,
+        counts=False,
+        disqualified="its repetition differs from the original" if differs else "",
+    )

@@ -1,0 +1,240 @@
+"""One trial in this very process, outside a sweep's launch: reruns and children. No Ray."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from rltune.errors import Problem, StoreError
+from rltune.runner.folder import manifest_for
+from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.provenance import driver_provenance
+from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.spec.identity import config_hash
+from rltune.store.files import utc_now
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_noise import outcomes_of_run, with_noise
+from rltune.store.lineage_query import ELIGIBLE
+from rltune.store.lineage_record import RowContext, exp_id_of, row_for
+from rltune.store.lineage_row import LineageRow
+from rltune.store.origin import read_origin
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.track.make import wandb_id
+from rltune.types import RowStatus, TrialSpec, TrialStatus
+
+RERUN, CHILD = "rerun", "child"  # names of the launches of both, where a sweep's have a number
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A trial that others are made from.
+
+    Attributes:
+        run: The run folder that it is in.
+        trial: Its folder.
+        spec: What it was asked to do.
+        recorded: Content of its config.yaml.
+        provenance: Content of its provenance.json.
+        metric_name: The held-out metric that decides.
+        metric_mode: `max` or `min`.
+        disqualified: Why no trial of this run may count; empty when they may.
+
+    """
+
+    run: RunDir
+    trial: TrialDir
+    spec: TrialSpec
+    recorded: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    metric_name: str
+    metric_mode: Literal["max", "min"]
+    disqualified: str = ""
+
+
+def open_source(
+    run: RunDir,
+    trial: TrialDir,
+    *,
+    metric: tuple[str, Literal["max", "min"]],
+    disqualified: str = "",
+) -> Source:
+    """Read a trial's records.
+
+    Raises:
+        StoreError: It has not started, or config.yaml is not the config that it ran with.
+
+    """
+    if not trial.spec.exists() or not trial.provenance.exists():
+        what = "the trial has not started, so nothing is recorded of it."
+        raise StoreError(Problem(str(trial.path), what, action="Let it run first."))
+    spec, origin = trial.read_spec(), read_origin(trial)
+    try:
+        recorded = yaml.safe_load(trial.config.read_text(encoding="utf-8"))
+        digest = config_hash(recorded, start=origin.weights_sha256 if origin else "")
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise StoreError(Problem(str(trial.config), f"cannot be read ({error}).")) from error
+    if digest != spec.config_hash:
+        what = f"is not the config that the trial ran with ({spec.config_hash[:10]})."
+        action = "Restore the file; `--set` changes a key for a new trial."
+        raise StoreError(Problem(str(trial.config), what, action=action))
+    return Source(run, trial, spec, recorded, read_provenance(trial), *metric, disqualified)
+
+
+def run_single(
+    source: Source,
+    trial: TrialDir,
+    spec: TrialSpec,
+    *,
+    argv: tuple[str, ...],
+    base: Path,
+    stop_after: int | None = None,
+) -> TrialStatus:
+    """Run one attempt of a trial here; what it says goes to standard error as well.
+
+    The first signal asks for a checkpoint and the end; the same command then goes on.
+    """
+    trial.create()
+    manifest = manifest_for(
+        source.run,
+        spec.config,
+        parent=source.recorded,
+        sha256=str(source.provenance.get("manifest_sha256", "")),
+        base=base,
+    )
+    trial.stop.unlink(missing_ok=True)
+    payload = TrialPayload(
+        spec=spec,
+        folder=trial.path,
+        manifest=manifest,
+        metric_name=source.metric_name,
+        metric_mode=source.metric_mode,
+        attempt=last_attempt(trial) + 1,
+        driver=driver_provenance(argv),
+        stop_file=trial.stop,
+        base=base,
+        stop_after=stop_after,
+    )
+    try:
+        with stop_on_signal(trial.stop.touch), _echo():
+            return run_trial(payload)
+    finally:
+        trial.stop.unlink(missing_ok=True)
+
+
+def last_attempt(trial: TrialDir) -> int:
+    """Return the number of the newest attempt; 0 before the first."""
+    failure = trial.read_failed()
+    seen = int(read_provenance(trial).get("attempt", 0))
+    return max(seen, failure.attempt if failure is not None else 0)
+
+
+@contextmanager
+def _echo() -> Iterator[None]:
+    """Repeat the trial's own log lines on standard error, which the trial sends to its file."""
+    with open(os.dup(2), "w", encoding="utf-8", buffering=1) as stream:
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(_FirstLine("%(asctime)s %(message)s", "%H:%M:%S"))
+        log = logging.getLogger("rltune.trial")
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+
+
+class _FirstLine(logging.Formatter):
+    """Leaves out tracebacks, which are in the trial's log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).partition("\n")[0]
+
+
+def record_single(
+    source: Source,
+    trial: TrialDir,
+    spec: TrialSpec,
+    *,
+    exp_id: str,
+    hypothesis: str,
+    notes: str,
+    counts: bool,
+    disqualified: str = "",
+) -> LineageRow | None:
+    """Append the lineage row of an attempt that ended, its parent the trial that it comes from.
+
+    Args:
+        source: The parent.
+        trial: The folder of the attempt.
+        spec: What it was asked to do.
+        exp_id: Id of the row.
+        hypothesis: What was asked.
+        notes: More for people.
+        counts: Whether it may be kept; a repetition of a trial is no new result.
+        disqualified: Why it must not count; empty when it may.
+
+    Returns:
+        The row; None when there is one of this id, or the attempt has not ended.
+
+    """
+    outcome = trial.read_done() or trial.read_failed()
+    store = LineageStore(source.run.results, source.metric_name, source.metric_mode)
+    if outcome is None or any(row.exp_id == exp_id for row in store.read().rows):
+        return None
+    context = RowContext(
+        metric_name=source.metric_name,
+        metric_mode=source.metric_mode,
+        timestamp=utc_now(),
+        commit=_commit(trial),
+        job_name=CHILD if counts else RERUN,
+        snapshot_path=_snapshot(source.run, trial),
+        disqualified=source.disqualified or disqualified,
+        hypothesis=hypothesis,
+        notes=notes,
+        wandb_id=wandb_id(spec) if counts else "",
+    )
+
+    def build(rows: tuple[LineageRow, ...]) -> LineageRow:
+        row = replace(
+            row_for(spec, outcome, rows, context),
+            exp_id=exp_id,
+            parent_exp=parent_row(rows, source.trial.trial_id),
+        )
+        return with_noise(row, rows, outcomes_of_run(source.run)) if counts else _uncounted(row)
+
+    return store.record(build)
+
+
+def _uncounted(row: LineageRow) -> LineageRow:
+    """Return the row of a repetition: no trial of its own, no prediction, never kept."""
+    row = replace(row, trial_id=row.exp_id, expected_delta="")
+    if row.status not in ELIGIBLE:
+        return row
+    return replace(row, status=RowStatus.DISCARD, snapshot_path="")
+
+
+def parent_row(rows: tuple[LineageRow, ...], trial_id: str) -> str:
+    """Return the id of the newest row of a trial itself; empty when it has none yet."""
+    own = [row.exp_id for row in rows if row.trial_id == trial_id]
+    return own[-1] if own else ""
+
+
+def child_exp_id(trial: TrialDir) -> str:
+    """Return the id of the row of a child's newest attempt."""
+    return exp_id_of(trial.trial_id, last_attempt(trial))
+
+
+def _commit(trial: TrialDir) -> str:
+    found = read_provenance(trial)
+    commit = str(found.get("commit", ""))
+    return f"{commit}-dirty" if commit and found.get("dirty") else commit
+
+
+def _snapshot(run: RunDir, trial: TrialDir) -> str:
+    if not trial.best_heldout.exists():
+        return ""
+    return os.path.relpath(trial.best_heldout.resolve(), run.path.resolve())

@@ -1,0 +1,64 @@
+"""Where a rerun or a child comes from: `origin.json` in its folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rltune.errors import InputError, Problem, StoreError
+from rltune.store.files import read_json, write_json_atomic
+from rltune.store.rundir import TrialDir
+
+_FORMAT = "rltune-origin-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a trial outside its sweep was made from.
+
+    Attributes:
+        kind: `rerun` repeats its parent; `child` is a new trial.
+        parent: Trial id of the parent.
+        folder: The parent's folder, relative to the run folder.
+        step: Training step of the checkpoint that it starts from; None: it starts as the config
+            says.
+        which: How that checkpoint was named: `best`, `latest`, or a step; empty without one.
+        weights_sha256: Digest of the weights of `start/`; empty without them.
+        changes: Dotted key -> value of the parent, value here.
+        software: What differed from the parent's software when it was asked for, one line each.
+
+    """
+
+    kind: Literal["rerun", "child"]
+    parent: str
+    folder: str
+    step: int | None = None
+    which: str = ""
+    weights_sha256: str = ""
+    changes: Mapping[str, list[Any]] = field(default_factory=dict)
+    software: tuple[str, ...] = ()
+
+
+def write_origin(trial: TrialDir, origin: Origin) -> None:
+    """Write where a trial comes from."""
+    fields = {name: getattr(origin, name) for name in Origin.__slots__}
+    write_json_atomic(trial.origin, {"format": _FORMAT} | fields)
+
+
+def read_origin(trial: TrialDir) -> Origin | None:
+    """Return where a trial comes from; None for a trial of a sweep.
+
+    Raises:
+        StoreError: The file is no such record. Without it nobody knows what the trial starts from.
+
+    """
+    if not trial.origin.exists():
+        return None
+    try:
+        found = read_json(trial.origin)
+        if found.pop("format") != _FORMAT:
+            raise ValueError("another format")
+        return Origin(**found | {"software": tuple(found["software"])})
+    except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"does not say where this trial comes from ({error})."
+        action = "Restore the file, or move the trial's folder away to make it again."
+        raise StoreError(Problem(str(trial.origin), what, action=action)) from error

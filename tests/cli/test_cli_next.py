@@ -1,0 +1,106 @@
+"""`rltune next`, and the limits of `rltune sweep`, around a runner that only writes files."""
+
+import pytest
+from run_folders import CONTROL, FolderWriter, write_sweep
+from test_cli_sweep import GATES, FakeRunner, finish
+
+from rltune.cli.options import parse_duration
+from rltune.errors import InputError
+from rltune.runner import sweep as runner
+from rltune.runner.budget import Declined, Estimate
+from rltune.store.files import read_json, write_json_atomic
+from rltune.types import TrialStatus
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """A fake runner that finishes the control of seed 0."""
+    write_sweep(tmp_path)
+    made = FakeRunner(tmp_path, [finish(CONTROL, 0)])
+    monkeypatch.setattr(runner, "run_sweep", made)
+    monkeypatch.setattr("rltune.cli.sweep.clock", lambda: "12:00:00")
+    return made
+
+
+def test_next_starts_one_trial_at_most(rltune, fake):
+    result = rltune("next", "sweeps/kl.yaml", "--seeds", "0")
+    assert result.code == 0, result.err
+    (request,) = fake.requests
+    assert (request.max_trials, request.max_concurrent, request.deadline) == (1, 1, None)
+    assert request.loaded.seeds == (0,)
+
+
+def test_next_of_a_run_folder_is_that_of_its_last_launch(rltune, fake, tmp_path):
+    writer = FolderWriter(tmp_path, seeds=(0, 1))
+    plan = read_json(writer.run.plan)
+    write_json_atomic(writer.run.plan, plan | {"overrides": ["optim.lr=1e-5"]})
+    refused = rltune("next", str(writer.run.path))
+    assert refused.code == 2
+    assert "it, or a file that it names, was edited." in refused.err  # another identity
+    write_json_atomic(writer.run.plan, plan)
+    result = rltune("next", str(writer.run.path))
+    assert result.code == 0, result.err
+    (request,) = fake.requests
+    assert request.loaded.seeds == (0, 1)
+    assert request.runs_dir == writer.run.path.parent
+    more = rltune("next", str(writer.run.path), "--seeds", "1")
+    assert more.err.startswith("error: --seeds: a run folder says that itself.")
+
+
+def test_next_without_its_sweep_file_says_so(rltune, fake, tmp_path):
+    writer = FolderWriter(tmp_path)
+    (tmp_path / "sweeps" / "kl.yaml").unlink()
+    result = rltune("next", str(writer.run.path))
+    assert result.code == 2
+    assert "Call this where the sweep was started, or give the sweep file." in result.err
+
+
+def test_a_limited_sweep_says_what_is_left_and_why(rltune, fake, monkeypatch):
+    late = Declined(Estimate("kl_loss_coef=0.1-s0-x", 20, 3.0, 1.0, "measured on 4 steps"), 45.0)
+
+    def limited(request, **rest):
+        outcome = fake(request, **rest)
+        statuses = {"a": TrialStatus.DONE, "b": TrialStatus.PENDING}
+        return runner.SweepOutcome(outcome.run, outcome.specs, statuses, 1, False, (late,))
+
+    monkeypatch.setattr(runner, "run_sweep", limited)
+    result = rltune(
+        "sweep", "sweeps/kl.yaml", "--seeds", "0", "--budget", "1m", "--max-trials", "2"
+    )
+    assert result.code == 0, result.err
+    (request,) = fake.requests
+    assert request.max_trials == 2
+    assert request.deadline is not None
+    assert "No trial starts that cannot finish by " in result.out
+    # 20 steps of 3 s and 1 s before them are 61 s.
+    assert (
+        "Not started: kl_loss_coef=0.1-s0-x: 1 min 1 s = 1.00 s to the first gate + 20 steps of "
+        "3.00 s (measured on 4 steps), and 45 s are left"
+    ) in result.out
+    assert result.out.endswith("1 trial left; the same command goes on.\n")
+
+
+def test_nothing_left_is_said_as_before(rltune, tmp_path, monkeypatch):
+    write_sweep(tmp_path)
+    writer = FolderWriter(tmp_path)
+    for spec in writer.specs:
+        writer.finish(spec, GATES)
+    monkeypatch.setattr(runner, "run_sweep", FakeRunner(tmp_path, []))
+    result = rltune("next", "sweeps/kl.yaml")
+    assert result.code == 0
+    assert "Nothing was left to run" in result.out
+    assert "left; the same command" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("8h", 28800), ("1h30m", 5400), ("45s", 45), ("1d", 86400), (" 2m ", 120)],
+)
+def test_lengths_of_time(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon"])
+def test_what_is_no_length_of_time(text):
+    with pytest.raises(InputError, match=r"--budget: .* is no length of time"):
+        parse_duration(text)

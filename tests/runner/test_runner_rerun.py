@@ -1,0 +1,74 @@
+"""A rerun of a trial of each kind of env is bit-equal: Sokoban, FrozenLake, multi-hop QA."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small_sweep import small_sweep
+
+from rltune.runner.folder import freeze_all
+from rltune.runner.provenance import driver_provenance
+from rltune.runner.rerun import Verdict, rerun
+from rltune.runner.single import open_source
+from rltune.runner.trial import TrialPayload, run_trial
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.rundir import RunDir
+from rltune.types import TrialStatus
+
+METRIC = ("heldout/reward_mean", "max")
+
+
+def trained(tmp_path: Path, base: str, *, stop_after: int | None = None):
+    """Train a trial of two steps and return it as a source."""
+    text = small_sweep(policy="tiny", gate_every=1, checkpoint_every=1, values="[0.0, 0.1]")
+    text = text.replace("base: sokoban", f"base: {base}")
+    path = tmp_path / "small.yaml"
+    path.write_text(text, encoding="utf-8")
+    run = RunDir(tmp_path / "run").create()
+    spec = expand(load_sweep(path))[1]
+    tasks = freeze_all(run, [spec])
+    payload = TrialPayload(
+        spec=spec,
+        folder=run.trial(spec.trial_id).path,
+        manifest=tasks[spec.trial_id].path,
+        metric_name=METRIC[0],
+        metric_mode="max",
+        attempt=1,
+        driver=driver_provenance(["test"]),
+        stop_file=tmp_path / "stop",
+        base=tmp_path,
+        stop_after=stop_after,
+    )
+    status = run_trial(payload)
+    return status, open_source(run, run.trial(spec.trial_id), metric=METRIC)
+
+
+def again(source, tmp_path, *, steps=None):
+    return rerun(source, steps=steps, argv=("test",), base=tmp_path, on_start=lambda *_: None)
+
+
+@pytest.mark.parametrize("base", ["sokoban", "frozen_lake", "multihop_qa"])
+@pytest.mark.usefixtures("threads")
+def test_a_rerun_is_bit_equal(tmp_path, base):
+    status, source = trained(tmp_path, base)
+    assert status is TrialStatus.DONE
+    torch.manual_seed(99)  # what happened before in this process must not matter
+    found = again(source, tmp_path)
+    assert found.verdict is Verdict.REPRODUCED
+    assert found.comparison is not None
+    assert (found.comparison.metric_rows, found.comparison.gates) == (3, 3)
+    assert found.comparison.checkpoints[-1] == 2
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path):
+    status, source = trained(tmp_path, "sokoban", stop_after=1)
+    assert status is TrialStatus.INTERRUPTED
+    found = again(source, tmp_path)
+    assert (found.verdict, found.last, found.status) == (
+        Verdict.REPRODUCED,
+        1,
+        TrialStatus.INTERRUPTED,
+    )
+    assert source.trial.read_failed() is not None  # the original is as it was
