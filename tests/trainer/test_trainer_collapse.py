@@ -75,7 +75,7 @@ def test_nothing_below_two_groups(episodes):
 def test_it_changes_no_other_metric(make_trial):
     sections = {"budget__steps": 3, "gate__every": 9}
     off = make_trial("off", **sections)
-    on = make_trial("on", collapse={"every": 2}, **sections)
+    on = make_trial("on", collapse={"every": 2, "prompts": 2}, **sections)
     off.run()
     on.run()
     for row, plain_row in zip(on.rows, off.rows, strict=True):
