@@ -9,6 +9,7 @@ import typer
 
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.sweep import write_lineage_cards
 from rltune.cli.trials import find_trial, read_source
 from rltune.errors import InputError, Problem
 
@@ -111,6 +112,7 @@ def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool)
     from rltune.types import TrialStatus
 
     found = rerun(source, steps=steps, argv=tuple(sys.argv), base=Path.cwd(), on_start=_started)
+    write_lineage_cards(source.run)
     if as_json:
         emit_json(verdict_json(source, found))
     else:
@@ -170,6 +172,7 @@ def _child(
         base=Path.cwd(),
         on_start=_started,
     )
+    write_lineage_cards(source.run)
     if as_json:
         result = child.trial.read_done()
         emit_json(

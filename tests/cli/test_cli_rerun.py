@@ -193,6 +193,7 @@ def test_continue_starts_from_the_gates_choice(rltune, run, trial):
     again = rltune("continue", "0.01@0", "--checkpoint", "3", "--set", "budget.steps=2")
     assert "ended earlier; nothing was run" in again.out
     assert files(child.path) == before
+    assert child.trial_id in (run.path / "KNOWLEDGE.md").read_text()
 
 
 def test_children_of_children_and_of_other_parents_are_other_trials(rltune, run, trial):
