@@ -30,6 +30,7 @@ from rltune.store.lineage_read import (
     header_problem,
     lines_by_id,
     meta_path,
+    metrics_of,
     parents,
     read_body,
     read_metric,
@@ -99,10 +100,14 @@ class LineageStore:
         return self._read(self._body())
 
     def best(self) -> Best[LineageRow]:
-        """Return the best row; fast however long the table is."""
+        """Return the best row; fast however long the table is.
+
+        Raises:
+            StoreError: The header is damaged: a table that cannot be read has a best all the same.
+
+        """
         body = self._body()
-        lines = None if header_problem(body, self.path) else lines_by_id(body)
-        if lines is not None:
+        if (lines := self._lines(body)) is not None:
             top = best(candidates(lines, self.metric), self.metric_mode)
             table = LazyTable(lines, self.metric)
             try:
@@ -116,17 +121,24 @@ class LineageStore:
         """Walk the parents of a row; fast however long the table is.
 
         Raises:
-            StoreError: No row has this id.
+            StoreError: No row has this id, or the header is damaged.
 
         """
         body = self._body()
-        lines = None if header_problem(body, self.path) else lines_by_id(body)
-        if lines is not None:
+        if (lines := self._lines(body)) is not None:
             try:
                 return walk(LazyTable(lines, self.metric), exp_id)
             except ValueError:
                 pass
         return chain(self._read(body).rows, exp_id)
+
+    def _lines(self, body: bytes) -> dict[str, bytes] | None:
+        """Return id -> line; None when only decoding all of them tells."""
+        if b"\n" not in body:  # no table yet
+            return None
+        if problem := header_problem(body, self.path):
+            raise StoreError(problem)
+        return lines_by_id(body)
 
     def _read(self, body: bytes) -> ReadResult:
         return read_body(body, self.path, self.metric)
@@ -187,13 +199,24 @@ class LineageStore:
         with self.lock():
             self._require_same_metric()
             if not meta_path(self.path).exists():
-                mine = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
-                write_json_atomic(meta_path(self.path), {"format": FORMAT} | mine)
+                self._begin()
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 yield fd, _mended(fd, self.path)
             finally:
                 os.close(fd)
+
+    def _begin(self) -> None:
+        """Write the sidecar; without one, the rows that are there must hold this metric."""
+        body = self.path.read_bytes() if self.path.exists() else b""
+        if others := metrics_of(body) - {self.metric}:
+            held = " and ".join(f"{other.name!r} ({other.mode})" for other in sorted(others))
+            mine = f"{self.metric_name!r} ({self.metric_mode})"
+            what = f"its rows hold {held}, not {mine}, and its sidecar is missing."
+            action = "Use another table for another metric; `rltune lineage repair` mends this one."
+            raise StoreError(Problem(str(self.path), what, action=action))
+        named = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
+        write_json_atomic(meta_path(self.path), {"format": FORMAT} | named)
 
     def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
         parent_of = dict(parents(body))
@@ -206,7 +229,7 @@ class LineageStore:
             for row in checked:
                 write_line(fd, encode_row(row).encode() + b"\n", self.path)
             os.fsync(fd)
-        except OSError:
+        except BaseException:  # a second Ctrl-C, too: all of them or none
             os.ftruncate(fd, before)
             raise
         return tuple(checked)

@@ -13,6 +13,7 @@ from run_folders import (
     write_sweep,
 )
 
+from rltune.runner.environment import make_ray_folder
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
@@ -105,6 +106,16 @@ def test_clean_says_first_and_then_does(rltune, tmp_path):
     assert "1 item, 0 B deleted" in rltune("clean").out
     assert not torn.exists()
     assert json.loads(rltune("clean", "--json").out)["spares"] == []
+
+
+def test_clean_takes_away_what_a_killed_driver_left_of_ray(rltune, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    writer = finished_sweep(tmp_path)
+    folder = make_ray_folder(writer.run.tune / "launch-0001")
+    rltune("clean", "--dry-run")
+    assert folder.is_dir()
+    rltune("clean")
+    assert not folder.exists()
 
 
 def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path):

@@ -24,6 +24,15 @@ ENVIRON = {
         ("rollout.max_response_tokens=400", "rollout.max_response_tokens=400"),
         ("judge.max_tokens=2e6", "judge.max_tokens=2e6"),
         ("a monkey=banana", "a monkey=banana"),
+        ("--set env.arguments.password=12345678", "--set env.arguments.password=***"),
+        ("Client(api_key='hunter2', n=1)", "Client(api_key='***', n=1)"),
+        ('{"api_key": "hunter2", "n": 1}', '{"api_key": "***", "n": 1}'),
+        ("hf_token=hf_a1b2c3, seed=0", "hf_token=***, seed=0"),
+        ("http://me:hunter2@proxy:8080/x failed", "http://***@proxy:8080/x failed"),
+        # A program about language: its tokens are none.
+        ("decode(max_tokens=400, tokens=tokens)", "decode(max_tokens=400, tokens=tokens)"),
+        ("eos_token=<|im_end|>, pad_token=0", "eos_token=<|im_end|>, pad_token=0"),
+        ("http://127.0.0.1:8000/retrieve", "http://127.0.0.1:8000/retrieve"),
     ],
 )
 def test_secrets_are_blotted_out_and_nothing_else(text, written):
