@@ -17,6 +17,7 @@ _ASSIGNED = re.compile(
 )
 _IN_URL = re.compile(r"://[^/\s:@]+:[^/\s@]+@")
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
+_HOLDS = re.compile(r"(api_?key|secret|password|passwd|(access|auth|bearer|hf)_token)s?$", re.I)
 SHORTEST = 8
 """Characters: a shorter value of a variable would blot out ordinary words."""
 _SHORTEST_TOKEN = 6
@@ -28,6 +29,20 @@ def secrets_in(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         value for name, value in environ.items() if _NAME.search(name) and len(value) >= SHORTEST
     }
     return tuple(sorted(values, key=len, reverse=True))
+
+
+def is_secret(name: str, value: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a text is one that no file may hold.
+
+    Args:
+        name: Of what holds it, such as the key of a config.
+        value: The text.
+        environ: The environment.
+
+    """
+    return any(secret in value for secret in secrets_in(environ)) or (
+        bool(value) and _HOLDS.search(name) is not None
+    )
 
 
 def without_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:

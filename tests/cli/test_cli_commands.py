@@ -126,6 +126,25 @@ def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path):
     assert "already driven by process" in refused.err
 
 
+@pytest.mark.parametrize("given", ["examples.my_env:MyEnv", "examples/my_env.yaml"])
+def test_code_of_ones_own_can_be_refused_where_it_is_only_played(rltune, monkeypatch, given):
+    monkeypatch.chdir(ROOT)
+    refused = rltune("play", given, "--solver", "--no-custom-code")
+    assert refused.code == 2
+    assert f"error: {given}: env.factory: 'examples.my_env:MyEnv' is code of" in refused.err
+
+
+def test_a_key_in_a_config_is_refused_and_not_repeated(rltune, tmp_path, monkeypatch):
+    """It would stand in plan.json, in each trial's config.yaml and spec.json, and at W&B."""
+    monkeypatch.setenv("SOME_API_KEY", key := "sk-0123456789")
+    write_sweep(tmp_path)
+    refused = rltune("sweep", "sweeps/kl.yaml", "--set", f"tracking.project=of-{key}")
+    assert refused.code == 2
+    assert "tracking.project: this is a key or a password" in refused.err
+    assert key not in refused.err
+    assert not any(tmp_path.rglob("plan.json"))
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "sweep"])
 def test_code_of_ones_own_is_listed_and_can_be_refused(rltune, command):
     file = str(ROOT / "examples" / "my_advantage.yaml")

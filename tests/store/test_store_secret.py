@@ -1,6 +1,6 @@
 import pytest
 
-from rltune.store.secret import masked
+from rltune.store.secret import is_secret, masked
 
 ENVIRON = {
     "OPENAI_API_KEY": "sk-abcdefgh",
@@ -42,3 +42,18 @@ def test_secrets_are_blotted_out_and_nothing_else(text, written):
 def test_names_that_merely_end_like_one_are_masked_rather_than_leaked():
     # MONKEY ends in KEY: its value is long enough to be a key, so it goes.
     assert masked("a-primate-of-some-sort", ENVIRON) == "***"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("env.arguments.api_key", "hunter2", True),
+        ("env.arguments.hf_token", "hunter2", True),
+        ("tracking.project", "of-sk-abcdefgh", True),
+        ("attribution.llm.api_key_env", "OPENAI_API_KEY", False),
+        ("env.arguments.stop_token", "</answer>", False),
+        ("env.arguments.password", "", False),
+    ],
+)
+def test_a_config_may_name_a_key_and_not_hold_it(name, value, expected):
+    assert is_secret(name, value, ENVIRON) is expected
