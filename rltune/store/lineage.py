@@ -21,7 +21,7 @@ from rltune.store.files import (
     write_json_atomic,
     write_line,
 )
-from rltune.store.lineage_query import Best, Chain, best, chain, walk
+from rltune.store.lineage_query import Best, Chain, best, chain, circle, walk
 from rltune.store.lineage_read import (
     LazyTable,
     Metric,
@@ -45,6 +45,7 @@ from rltune.store.lineage_row import (
 from rltune.store.lock import file_lock
 
 FORMAT = "rltune-lineage-1"
+_ANOTHER = "Use another table for another metric."
 
 
 @dataclass(frozen=True)
@@ -213,10 +214,8 @@ class LineageStore:
             held = " and ".join(f"{other.name!r} ({other.mode})" for other in sorted(others))
             mine = f"{self.metric_name!r} ({self.metric_mode})"
             what = f"its rows hold {held}, not {mine}, and its sidecar is missing."
-            action = "Use another table for another metric; `rltune lineage repair` mends this one."
-            raise StoreError(Problem(str(self.path), what, action=action))
-        named = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
-        write_json_atomic(meta_path(self.path), {"format": FORMAT} | named)
+            raise StoreError(Problem(str(self.path), what, action=_ANOTHER))
+        write_json_atomic(meta_path(self.path), {"format": FORMAT} | self._named)
 
     def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
         parent_of = dict(parents(body))
@@ -238,9 +237,7 @@ class LineageStore:
         """Return the row with aliases resolved, or raise with everything that is wrong."""
         found = row_problems(row)
         if found:
-            raise StoreError(
-                [Problem(f"{self.path}: {row.exp_id}", complaint) for complaint in found]
-            )
+            raise self._refusal(row, found)
         for name in ("metric_name", "metric_mode"):
             if getattr(row, name) != getattr(self, name):
                 found.append(
@@ -257,29 +254,29 @@ class LineageStore:
             value = getattr(row, name)
             if value and value not in parent_of:
                 found.append(f"{name}: {value!r} is not in this table; leave it empty for a root")
-        if circle := _circle(row.parent_exp, parent_of):
-            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(circle)}")
+        if around := circle(row.parent_exp, parent_of):
+            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(around)}")
         if found:
-            raise StoreError(
-                [Problem(f"{self.path}: {row.exp_id}", complaint) for complaint in found]
-            )
+            raise self._refusal(row, found)
         return row
+
+    def _refusal(self, row: LineageRow, found: list[str]) -> StoreError:
+        return StoreError([Problem(f"{self.path}: {row.exp_id}", one) for one in found])
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
 
     def _require_same_metric(self) -> None:
         path = meta_path(self.path)
         if not path.exists():
             return
         meta = read_json(path)
-        mine = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
+        mine = self._named
         theirs = {name: meta.get(name) for name in mine} if isinstance(meta, dict) else meta
         if theirs != mine:
-            raise StoreError(
-                Problem(
-                    str(path),
-                    f"this table was begun with {theirs}, not with {mine}.",
-                    action="Use another table for another metric.",
-                )
-            )
+            what = f"this table was begun with {theirs}, not with {mine}."
+            raise StoreError(Problem(str(path), what, action=_ANOTHER))
 
 
 def _mended(fd: int, path: Path) -> bytes:
@@ -294,17 +291,3 @@ def _mended(fd: int, path: Path) -> bytes:
     elif problem := header_problem(body, path):
         raise StoreError(problem)
     return body
-
-
-def _circle(start: str, parent_of: Mapping[str, str]) -> list[str]:
-    """Return the ancestors from `start` up to the first repetition; empty when they end."""
-    walked: list[str] = []
-    seen: set[str] = set()
-    name = start
-    while name:
-        walked.append(name)
-        if name in seen:
-            return walked
-        seen.add(name)
-        name = parent_of.get(name, "")
-    return []
