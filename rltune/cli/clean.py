@@ -37,6 +37,7 @@ def clean(
     works in is refused.
     """
     from rltune.report.folder import find_run
+    from rltune.runner.environment import remove_ray_folders
     from rltune.store.cleaning import remove, spares
     from rltune.store.lock import take_driver_lock
 
@@ -44,6 +45,7 @@ def clean(
     with take_driver_lock(run.lock, argv=tuple(sys.argv)):
         found = spares(run, best_only=best_only)
         if not dry_run:
+            remove_ray_folders(run.tune)  # before the notes go that say where they are
             remove(found)
     if as_json:
         emit_json({"deleted": not dry_run, "spares": list(found), "run": str(run.path)})

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from rltune.report.markdown import visible
 from rltune.store.files import dumps
 
 
@@ -71,5 +72,5 @@ def emit_json(data: Any) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a warning on standard error."""
-    print(text, file=sys.stderr)
+    """Print a warning on standard error; control characters in it are shown, not obeyed."""
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)

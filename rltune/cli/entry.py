@@ -75,8 +75,10 @@ def _explain(error: Exception) -> int:
 
 
 def _say(text: str, code: int) -> int:
+    from rltune.report.markdown import visible
+
     for one in text.splitlines() or [""]:
-        print(f"error: {masked(one)}", file=sys.stderr)
+        print(f"error: {visible(masked(one))}", file=sys.stderr)
     return code
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.trials import find_trial
 from rltune.errors import Problem, StoreError
 
@@ -31,11 +31,17 @@ def final_test(
     again: Annotated[
         bool, typer.Option("--again", help="Look another time; the looks are counted.")
     ] = False,
+    no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
     """Play the frozen test tasks once with the checkpoint that the gate chose."""
     found = find_trial(trial, folder, runs_dir)
     config = _prepare(found)  # before torch is imported
+    if no_custom_code:
+        from rltune.spec.custom_code import import_paths, refuse_paths
+
+        paths = import_paths(config.model_dump())
+        refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
 
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
 

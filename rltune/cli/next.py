@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli.console import make_console
-from rltune.cli.options import RUNS, Overrides, Profile, RunsDir, Seeds, parse_seeds
+from rltune.cli.options import RUNS, NoCustomCode, Overrides, Profile, RunsDir, Seeds, parse_seeds
 from rltune.errors import InputError, Problem, StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def next_trial(
     seeds: Seeds = None,
     overrides: Overrides = None,
     runs_dir: RunsDir = RUNS,
+    no_custom_code: NoCustomCode = False,
 ) -> None:
     """Run one trial of a sweep: one that was begun, else the next new one, else one that failed.
 
@@ -42,7 +43,7 @@ def next_trial(
     else:
         chosen = parse_seeds(seeds)
         loaded = load_sweep(sweep, profile=profile, overrides=overrides or (), seeds=chosen)
-    require_usable(loaded, Path.cwd())
+    require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     console = make_console()
     prove(loaded, console, allowed)
     request = SweepRequest(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rltune.cli.options import NoCustomCode
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def play(
             "--temperature", min=0.0, help="Of the policy [1.0; of a sweep, its own]; 0: greedy."
         ),
     ] = None,
+    no_custom_code: NoCustomCode = False,
 ) -> None:
     """Play an environment by hand: action words a line, such as `Up Left`; q ends it."""
     from rltune.cli.play_config import choose
@@ -63,6 +65,8 @@ def play(
     if temperature is not None and policy is None:
         raise InputError(Problem("--temperature", "only a policy samples.", action="Add --policy."))
     chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=_schooling(env, policy))
+    if no_custom_code:
+        _refuse_custom_code(env, chosen)
     made = _made(chosen)
     try:
         _play_all(
@@ -75,6 +79,14 @@ def play(
         )
     except EnvError as error:
         raise _refused(error) from error
+
+
+def _refuse_custom_code(given: str, chosen: "Chosen") -> None:
+    from rltune.spec.custom_code import import_paths, refuse_paths
+
+    reward = chosen.reward.model_dump() if chosen.reward else None
+    found = import_paths({"env": chosen.env.model_dump(), "reward": reward})
+    refuse_paths((f"{given}: {key}", path) for key, path in found)
 
 
 def _made(chosen: "Chosen") -> "TextEnv":

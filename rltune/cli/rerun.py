@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.sweep import write_lineage_cards
 from rltune.cli.trials import find_trial, read_source
 from rltune.errors import InputError, Problem
@@ -50,6 +50,7 @@ def rerun(
             help="Start a new trial from best (the gate's choice), latest, or a step.",
         ),
     ] = None,
+    no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
     """Run a recorded trial again and compare; with another key or seed, make a new one from it."""
@@ -58,7 +59,7 @@ def rerun(
         what = "a trial with another seed, key or start is a new one; there is nothing to compare."
         action = "Leave --verify and --steps out, or the others."
         raise InputError(Problem("--verify", what, action=action))
-    source = _open(trial, folder, runs_dir)
+    source = _open(trial, folder, runs_dir, no_custom_code=no_custom_code)
     if is_child:
         raise typer.Exit(_child(source, from_checkpoint, seed, overrides or (), as_json=as_json))
     raise typer.Exit(_repeat(source, steps=steps, verify=verify, as_json=as_json))
@@ -76,6 +77,7 @@ def continue_(
     ] = "best",
     seed: Seed = None,
     overrides: Sets = None,
+    no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
     """Start a child trial from the checkpoint that the gate of a trial chose.
@@ -83,17 +85,21 @@ def continue_(
     A child has its own steps, optimiser and identity; its parent stays as it is. Asking again for
     one that has finished shows it, and for one that was stopped goes on with it.
     """
-    source = _open(trial, folder, runs_dir)
+    source = _open(trial, folder, runs_dir, no_custom_code=no_custom_code)
     raise typer.Exit(_child(source, checkpoint, seed, overrides or (), as_json=as_json))
 
 
-def _open(trial: str, folder: Path | None, runs_dir: Path) -> "Source":
+def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> "Source":
     """Return the trial, this process set up as its own one was: before torch is imported."""
     from rltune.runner.process import set_environment
+    from rltune.spec.custom_code import import_paths, refuse_paths
     from rltune.spec.schema import TrialConfig
     from rltune.store.files import dumps
 
     source = read_source(find_trial(trial, folder, runs_dir))
+    if no_custom_code:
+        paths = import_paths(source.recorded)
+        refuse_paths((f"{source.trial.config}: {key}", path) for key, path in paths)
     set_environment(TrialConfig.model_validate_json(dumps(source.recorded)))
     return source
 

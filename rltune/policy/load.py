@@ -75,13 +75,15 @@ def load_policy(
     source = str(SHIPPED / env_kind) if model == "tiny" else model
     try:
         tokenizer = _load_tokenizer(source)
-        network = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        network = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        )  # no pickle is opened, and no code of the model's folder runs
     except (OSError, ValueError) as error:
         raise InputError(
             Problem(
                 "policy.model",
                 f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
-                "Allowed: tiny, a folder with config.json and weights, or a hub id.",
+                "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id.",
                 "Check the path; without network, download the model first and give its folder.",
             )
         ) from error
@@ -202,4 +204,4 @@ def _load_tokenizer(source: str) -> Tokenizer:
         named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
             return PreTrainedTokenizerFast.from_pretrained(source)
-    return AutoTokenizer.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)

@@ -35,7 +35,8 @@ _RECENT = 30
 _FULL = 10
 _REASONS = 5  # of each class of failure
 _STALE = 5  # finished rows without progress that make a table look saturated
-_SHORT, _LONG = 100, 2500  # characters of a text in a table, and in full
+_SHORT, _REASON, _LONG = 100, 300, 2500  # characters of a text in a table, a list, in full
+# Bytes of a section.
 _CHAIN, _CHILDREN, _TABLE, _FULL_TEXT, _FAILED = 6000, 3000, 8000, 20000, 6000
 
 
@@ -152,10 +153,10 @@ def _lineage_lines(found: _Table) -> list[str]:
     got = chain(found.rows, found.top.row.exp_id)
     items = [f"{'  ' * min(i, 8)}- {_item(row)}" for i, row in enumerate(got.rows)]
     items[-1] += " **← BEST**"
-    if sum(map(len, items)) > _CHAIN and len(items) > 2:  # root and best matter most
-        size, tail = len(items[0]), [items[-1]]
+    if sum(map(_bytes, items)) > _CHAIN and len(items) > 2:  # root and best matter most
+        size, tail = _bytes(items[0]), [items[-1]]
         for item in reversed(items[1:-1]):
-            size += len(item)
+            size += _bytes(item)
             if size > _CHAIN:
                 break
             tail.insert(0, item)
@@ -172,6 +173,10 @@ def _lineage_lines(found: _Table) -> list[str]:
         shown = " → ".join(code_id(name) for name in got.cycle[:8])
         items += ["", f"The chain runs in a circle: {shown}."]
     return items
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
 
 
 def _delta(row: LineageRow) -> str:
@@ -245,8 +250,9 @@ def _full_lines(found: _Table) -> list[str]:
     items = []
     for row in recent(found.shown, _FULL):
         lines = [f"- {code_id(row.exp_id)} {row.status.value} {number(row.core_metric)}"]
-        for name in ("hypothesis", "expected_delta", "notes"):
-            if text := inline(getattr(row, name), _LONG):
+        limits = {"hypothesis": _LONG, "expected_delta": _REASON, "notes": _LONG}
+        for name, limit in limits.items():
+            if text := inline(getattr(row, name), limit):
                 lines.append(f"  - {name.replace('_', ' ')}: {text}")
         items.append("\n".join(lines))
     return within_budget(items, _FULL_TEXT, "rows")
@@ -263,7 +269,7 @@ def _failure_lines(found: _Table) -> list[str]:
         mine = [row for row in failed if row.status is status]
         lines += [
             f"  - {code_id(row.exp_id)} {inline(row.hypothesis, _SHORT)}: "
-            f"{inline(row.notes, 300) or 'no reason was written'}"
+            f"{inline(row.notes, _REASON) or 'no reason was written'}"
             for row in recent(mine, _REASONS)
         ]
         if len(mine) > _REASONS:

@@ -60,7 +60,8 @@ def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendere
     Args:
         store: The table.
         folder: Where to.
-        name: Of the copy, such as the launch; empty: the hash of what it shows.
+        name: Of the copy, such as the launch; empty: the hash of what it shows. The hash follows
+            the name where a copy of this name shows something else.
 
     """
     cards = cards_of(store)
@@ -68,9 +69,10 @@ def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendere
     digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
     snapshots = folder / SNAPSHOTS
     snapshots.mkdir(parents=True, exist_ok=True)
-    made = Rendered(
-        folder / "LEADERBOARD.md", folder / "KNOWLEDGE.md", snapshots / f"{name or digest}.md"
-    )
+    snapshot = snapshots / f"{name or digest}.md"
+    if snapshot.exists() and snapshot.read_text(encoding="utf-8") != whole:
+        snapshot = snapshots / f"{name}-{digest}.md"  # what was shown before stays as it was
+    made = Rendered(folder / "LEADERBOARD.md", folder / "KNOWLEDGE.md", snapshot)
     write_text_atomic(made.leaderboard, cards.leaderboard)
     write_text_atomic(made.knowledge, cards.knowledge)
     write_text_atomic(made.snapshot, whole)

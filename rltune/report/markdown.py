@@ -9,6 +9,7 @@ import unicodedata
 
 _MARKS = re.compile(r"[\\`*\[\]<>|~&$!#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.=+,@/~:\-]+")
+_LONGEST_ID = 200
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, direction marks, zero widths, separators
 
 
@@ -42,8 +43,9 @@ _ESCAPES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def code_id(exp_id: str) -> str:
-    """Return an id to copy; one with unusual characters is escaped text, not code."""
-    return f"`{exp_id}`" if _PLAIN_ID.fullmatch(exp_id) else inline(exp_id, 200)
+    """Return an id to copy; an unusual or very long one is escaped text, not code."""
+    is_plain = len(exp_id) <= _LONGEST_ID and _PLAIN_ID.fullmatch(exp_id)
+    return f"`{exp_id}`" if is_plain else inline(exp_id, _LONGEST_ID)
 
 
 def number(value: float | None, *, is_signed: bool = False) -> str:
@@ -60,13 +62,13 @@ def table(headers: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def within_budget(lines: list[str], budget: int, noun: str) -> list[str]:
-    """Return the first lines that fit into `budget` characters, and a line that says what does not.
+    """Return the first lines that fit into `budget` bytes, and a line that says what does not.
 
     At least one line stays.
     """
     used = 0
     for i, line in enumerate(lines):
-        used += len(line) + 1
+        used += len(line.encode()) + 1
         if used > budget and i > 0:
             return [*lines[:i], "", f"{len(lines) - i} more {noun} not shown for length."]
     return lines

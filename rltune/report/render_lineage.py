@@ -39,7 +39,7 @@ def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None)
     )
     for row in rows:
         table.add_row(
-            row.exp_id,
+            visible(row.exp_id),
             row.status.value,
             rate(row.core_metric),
             *([visible(row.expected_delta)] if is_told else []),
@@ -56,9 +56,8 @@ def best_view(top: Best[LineageRow], metric: Metric) -> RenderableType:
     if top.row is None:
         return line("No kept row has a metric yet.", "bold")
     ties = f", tied with {', '.join(row.exp_id for row in top.ties)}" if top.ties else ""
-    return line(
-        f"Best: {top.row.exp_id} with {metric.name} {rate(top.row.core_metric)}{ties}.", "bold"
-    )
+    said = f"Best: {top.row.exp_id} with {metric.name} {rate(top.row.core_metric)}{ties}."
+    return line(visible(said), "bold")
 
 
 def chain_view(found: Chain[LineageRow]) -> RenderableType:
@@ -66,11 +65,12 @@ def chain_view(found: Chain[LineageRow]) -> RenderableType:
     said = []
     if found.skipped:
         names = ", ".join(f"{row.exp_id} ({row.status})" for row in found.skipped)
-        said.append(line(f"Left out, not kept: {names}."))
+        said.append(line(visible(f"Left out, not kept: {names}.")))
     if found.missing:
-        said.append(line(f"Broken: parent {found.missing} is not in the table.", "bold red"))
+        broken = f"Broken: parent {found.missing} is not in the table."
+        said.append(line(visible(broken), "bold red"))
     if found.cycle:
-        said.append(line(f"Circle: {' -> '.join(found.cycle)}.", "bold red"))
+        said.append(line(visible(f"Circle: {' -> '.join(found.cycle)}."), "bold red"))
     return Group(rows_view(found.rows), *said)
 
 
@@ -89,7 +89,7 @@ def calibration_view(found: Calibration) -> RenderableType:
     for p in found.predictions:
         span = f"[{p.interval.low:+.3f}, {p.interval.high:+.3f}]" if p.interval else ""
         table.add_row(
-            p.exp_id,
+            visible(p.exp_id),
             visible(p.text),
             "-" if p.expected is None else signed(p.expected),
             "-" if p.observed is None else signed(p.observed),

@@ -13,6 +13,8 @@ from rltune.store.files import write_text_atomic
 RAY_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # it prints a crash report on SIGTERM
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # after an abort, Tune's thread would start a second cluster
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # it prints the traceback of a trial that an abort kills
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # our paths are absolute; relative ones keep their meaning
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints although verbose is 0
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
@@ -74,7 +76,7 @@ def make_ray_folder(launch: Path) -> Path:
 def remove_ray_folders(tune: Path) -> None:
     """Remove what the private clusters of ended launches left. Call while no launch lives."""
     for note in sorted(tune.glob(f"*/{RAY_FOLDER}")):
-        folder = Path(note.read_text(encoding="utf-8").strip())
+        folder = Path(note.read_text(encoding="utf-8", errors="replace").strip())
         if folder.name.startswith(_PREFIX):  # whatever else the note says is not ours to delete
             shutil.rmtree(folder, ignore_errors=True)
         note.unlink()

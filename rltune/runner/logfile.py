@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
-from rltune.store.secret import masked
+from rltune.store.files import write_text_atomic
+from rltune.store.secret import masked, without_secrets
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OURS = ("rltune", "rltune_envs")
@@ -35,6 +36,7 @@ def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
     """
     root, least = logging.getLogger(), logging.getLevelNamesMapping()[level.upper()]
     with ExitStack() as stack:
+        stack.callback(_blot, path)  # the last to be called, when the file is closed
         file = stack.enter_context(path.open("a", encoding="utf-8", buffering=1))
         stack.enter_context(_descriptors_to(file.fileno()))
         stack.enter_context(redirect_stdout(file))
@@ -48,6 +50,14 @@ def logging_to(path: Path, *, level: str) -> Iterator[logging.Logger]:
             stack.callback(logger.setLevel, logger.level)
             logger.setLevel(max(least, logging.WARNING) if logger is root else least)
         yield logging.getLogger("rltune.trial")
+
+
+def _blot(path: Path) -> None:
+    """Blot out what never met a logger: prints of an environment, its children, C libraries."""
+    with suppress(OSError, UnicodeError):  # a log must not decide how a trial ends
+        text = path.read_text(encoding="utf-8", errors="backslashreplace")
+        if (clean := without_secrets(text)) != text:
+            write_text_atomic(path, clean)
 
 
 def _is_worth_it(record: logging.LogRecord, least: int) -> bool:

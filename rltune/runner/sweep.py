@@ -130,8 +130,10 @@ def run_sweep(
         was_stopped = False
         if payloads:
             books.expect((payload.spec, payload.attempt) for payload in payloads)
-            was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
-            remove_ray_folders(run.tune)
+            try:
+                was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
+            finally:
+                remove_ray_folders(run.tune)
             declined += read_declined(payloads[0].stop_file.parent)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     launched = sum(_has_begun(run, payload) for payload in payloads)

@@ -4,7 +4,7 @@ A sweep file from somebody else may name any function that can be imported, and 
 or checking it, imports and calls it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rltune.errors import Problem, SpecError
@@ -23,7 +23,7 @@ def import_paths(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for i, term in enumerate((config["reward"] or {}).get("terms", ())):
         if ":" in term["score"]:
             yield f"reward.terms.{i}.score", term["score"]
-    if config["advantage"]["kind"] == "custom":
+    if config.get("advantage", {}).get("kind") == "custom":  # what is only played has none
         yield "advantage.estimator", config["advantage"]["estimator"]
 
 
@@ -40,14 +40,26 @@ def refuse_custom_code(loaded: LoadedSweep) -> None:
         SpecError: Names every import path.
 
     """
-    if found := custom_code(loaded):
-        raise SpecError(
-            [
-                Problem(
-                    loaded.where(key),
-                    f"{path!r} is code of one's own, which --no-custom-code refuses.",
-                    action="Read that code, then run without --no-custom-code.",
-                )
-                for key, path in found
-            ]
+    refuse_paths((loaded.where(key), path) for key, path in custom_code(loaded))
+
+
+def refuse_paths(found: Iterable[tuple[str, str]]) -> None:
+    """Refuse import paths.
+
+    Args:
+        found: (where it stands, import path).
+
+    Raises:
+        SpecError: Names every import path; there is one.
+
+    """
+    problems = [
+        Problem(
+            where,
+            f"{path!r} is code of one's own, which --no-custom-code refuses.",
+            action="Read that code, then run without --no-custom-code.",
         )
+        for where, path in found
+    ]
+    if problems:
+        raise SpecError(problems)

@@ -58,11 +58,11 @@ def size_of(path: Path) -> int:
     """Return the bytes on disk of a file, or of everything below a folder; links count nothing."""
     if path.is_symlink():
         return 0
-    if path.is_dir():
-        return sum(size_of(inner) for inner in path.iterdir())
     try:
+        if path.is_dir():
+            return sum(size_of(inner) for inner in path.iterdir())
         return path.stat().st_blocks * 512
-    except FileNotFoundError:  # a live sweep replaces files
+    except FileNotFoundError:  # a live sweep replaces files and folders
         return 0
 
 
@@ -83,7 +83,7 @@ def _half_written(run: RunDir) -> Iterator[Spare]:
 def _checkpoints(trial: TrialDir, *, best_only: bool) -> Iterator[Spare]:
     for path in sorted(trial.checkpoints.glob("torn-step-*")):
         yield _spare(path, "a checkpoint that cannot be read")
-    if not trial.done.exists():
+    if not trial.done.exists() or trial.done.name in trial.torn_markers():
         return
     links = [trial.best_heldout] if best_only else [trial.best_heldout, trial.latest]
     kept = {link.resolve() for link in links}

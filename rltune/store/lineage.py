@@ -21,7 +21,7 @@ from rltune.store.files import (
     write_json_atomic,
     write_line,
 )
-from rltune.store.lineage_query import Best, Chain, best, chain, walk
+from rltune.store.lineage_query import Best, Chain, best, chain, circle, walk
 from rltune.store.lineage_read import (
     LazyTable,
     Metric,
@@ -30,6 +30,7 @@ from rltune.store.lineage_read import (
     header_problem,
     lines_by_id,
     meta_path,
+    metrics_of,
     parents,
     read_body,
     read_metric,
@@ -44,6 +45,7 @@ from rltune.store.lineage_row import (
 from rltune.store.lock import file_lock
 
 FORMAT = "rltune-lineage-1"
+_ANOTHER = "Use another table for another metric."
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,14 @@ class LineageStore:
         return self._read(self._body())
 
     def best(self) -> Best[LineageRow]:
-        """Return the best row; fast however long the table is."""
+        """Return the best row; fast however long the table is.
+
+        Raises:
+            StoreError: The header is damaged: a table that cannot be read has a best all the same.
+
+        """
         body = self._body()
-        lines = None if header_problem(body, self.path) else lines_by_id(body)
-        if lines is not None:
+        if (lines := self._lines(body)) is not None:
             top = best(candidates(lines, self.metric), self.metric_mode)
             table = LazyTable(lines, self.metric)
             try:
@@ -116,17 +122,24 @@ class LineageStore:
         """Walk the parents of a row; fast however long the table is.
 
         Raises:
-            StoreError: No row has this id.
+            StoreError: No row has this id, or the header is damaged.
 
         """
         body = self._body()
-        lines = None if header_problem(body, self.path) else lines_by_id(body)
-        if lines is not None:
+        if (lines := self._lines(body)) is not None:
             try:
                 return walk(LazyTable(lines, self.metric), exp_id)
             except ValueError:
                 pass
         return chain(self._read(body).rows, exp_id)
+
+    def _lines(self, body: bytes) -> dict[str, bytes] | None:
+        """Return id -> line; None when only decoding all of them tells."""
+        if b"\n" not in body:  # no table yet
+            return None
+        if problem := header_problem(body, self.path):
+            raise StoreError(problem)
+        return lines_by_id(body)
 
     def _read(self, body: bytes) -> ReadResult:
         return read_body(body, self.path, self.metric)
@@ -187,13 +200,22 @@ class LineageStore:
         with self.lock():
             self._require_same_metric()
             if not meta_path(self.path).exists():
-                mine = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
-                write_json_atomic(meta_path(self.path), {"format": FORMAT} | mine)
+                self._begin()
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 yield fd, _mended(fd, self.path)
             finally:
                 os.close(fd)
+
+    def _begin(self) -> None:
+        """Write the sidecar; without one, the rows that are there must hold this metric."""
+        body = self.path.read_bytes() if self.path.exists() else b""
+        if others := metrics_of(body) - {self.metric}:
+            held = " and ".join(f"{other.name!r} ({other.mode})" for other in sorted(others))
+            mine = f"{self.metric_name!r} ({self.metric_mode})"
+            what = f"its rows hold {held}, not {mine}, and its sidecar is missing."
+            raise StoreError(Problem(str(self.path), what, action=_ANOTHER))
+        write_json_atomic(meta_path(self.path), {"format": FORMAT} | self._named)
 
     def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
         parent_of = dict(parents(body))
@@ -206,7 +228,7 @@ class LineageStore:
             for row in checked:
                 write_line(fd, encode_row(row).encode() + b"\n", self.path)
             os.fsync(fd)
-        except OSError:
+        except BaseException:  # a second Ctrl-C, too: all of them or none
             os.ftruncate(fd, before)
             raise
         return tuple(checked)
@@ -215,9 +237,7 @@ class LineageStore:
         """Return the row with aliases resolved, or raise with everything that is wrong."""
         found = row_problems(row)
         if found:
-            raise StoreError(
-                [Problem(f"{self.path}: {row.exp_id}", complaint) for complaint in found]
-            )
+            raise self._refusal(row, found)
         for name in ("metric_name", "metric_mode"):
             if getattr(row, name) != getattr(self, name):
                 found.append(
@@ -234,29 +254,29 @@ class LineageStore:
             value = getattr(row, name)
             if value and value not in parent_of:
                 found.append(f"{name}: {value!r} is not in this table; leave it empty for a root")
-        if circle := _circle(row.parent_exp, parent_of):
-            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(circle)}")
+        if around := circle(row.parent_exp, parent_of):
+            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(around)}")
         if found:
-            raise StoreError(
-                [Problem(f"{self.path}: {row.exp_id}", complaint) for complaint in found]
-            )
+            raise self._refusal(row, found)
         return row
+
+    def _refusal(self, row: LineageRow, found: list[str]) -> StoreError:
+        return StoreError([Problem(f"{self.path}: {row.exp_id}", one) for one in found])
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
 
     def _require_same_metric(self) -> None:
         path = meta_path(self.path)
         if not path.exists():
             return
         meta = read_json(path)
-        mine = {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
+        mine = self._named
         theirs = {name: meta.get(name) for name in mine} if isinstance(meta, dict) else meta
         if theirs != mine:
-            raise StoreError(
-                Problem(
-                    str(path),
-                    f"this table was begun with {theirs}, not with {mine}.",
-                    action="Use another table for another metric.",
-                )
-            )
+            what = f"this table was begun with {theirs}, not with {mine}."
+            raise StoreError(Problem(str(path), what, action=_ANOTHER))
 
 
 def _mended(fd: int, path: Path) -> bytes:
@@ -271,17 +291,3 @@ def _mended(fd: int, path: Path) -> bytes:
     elif problem := header_problem(body, path):
         raise StoreError(problem)
     return body
-
-
-def _circle(start: str, parent_of: Mapping[str, str]) -> list[str]:
-    """Return the ancestors from `start` up to the first repetition; empty when they end."""
-    walked: list[str] = []
-    seen: set[str] = set()
-    name = start
-    while name:
-        walked.append(name)
-        if name in seen:
-            return walked
-        seen.add(name)
-        name = parent_of.get(name, "")
-    return []

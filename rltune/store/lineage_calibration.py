@@ -12,6 +12,9 @@ from rltune.store.lineage_query import COMPARED
 from rltune.store.lineage_row import LineageRow, resolve_alias
 
 _NUMBER = re.compile(r"[+\-\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_LESS = re.compile(r"\b(?:minus|less|lower|worse|down|drop|fall|decreas|reduc)", re.IGNORECASE)
+_UNCLEAR = ("<", ">", "<=", ">=", "\u2264", "\u2265", "\u00b1", "+/", "-", "\u2212")
+"""Before a number: a bound, a band, or a sign that stands apart."""
 _POINTS = re.compile(r"\s*(?:pp\b|percentage points?\b)")
 
 
@@ -82,14 +85,18 @@ class Calibration:
 
 
 def parse_delta(text: str) -> float | None:
-    """Return the one number of a prediction; None when there is not exactly one.
+    """Return the one number of a prediction; None when there is not exactly one clear one.
 
-    `-0.05 success` is -0.05, `+5 pp` is 0.05. A per cent may be relative or not, so it is none.
+    `-0.05 success` is -0.05, `+5 pp` is 0.05. A per cent may be relative or not, so it is none;
+    neither is a bound (`<0.02`), nor a number without a sign beside a word of less (`0.05 lower`).
     """
     found = list(_NUMBER.finditer(text))
     if len(found) != 1:
         return None
-    rest = text[found[0].end() :]
+    before, rest = text[: found[0].start()].rstrip(), text[found[0].end() :]
+    is_signed = not found[0][0][0].isdigit() and found[0][0][0] != "."
+    if before.endswith(_UNCLEAR) or (not is_signed and _LESS.search(text)):
+        return None
     value = float(found[0][0].replace("\u2212", "-"))
     if rest.lstrip().startswith("%") or not math.isfinite(value):
         return None
@@ -153,7 +160,7 @@ def calibration_lines(found: Calibration) -> list[str]:
         )
     unread = [p.text for p in found.predictions if p.expected is None]
     if unread:
-        lines.append(f"not exactly one number, so not judged: {len(unread)}")
+        lines.append(f"not exactly one clear number, so not judged: {len(unread)}")
     orphans = sum(p.observed is None for p in found.predictions)
     if orphans:
         lines.append(f"without a parent's metric to compare with: {orphans}")

@@ -122,10 +122,10 @@ def admit(found: Found, known: Collection[str], path: Path) -> Imported:
             what = f"{'; '.join(complaints)}."
             problems.append(Problem(where, what, action=_SKIPPED))
             continue
-        linked, lost = _linked(row, ids)
+        whole, lost = linked(row, ids)
         if lost:
             notes.append(Problem(where, f"{row.exp_id}: {lost}."))
-        rows[row.exp_id] = linked
+        rows[row.exp_id] = whole
         ids.add(row.exp_id)
     return Imported(tuple(rows.values()), tuple(problems), tuple(notes))
 
@@ -140,8 +140,8 @@ def _clean(row: LineageRow) -> LineageRow:
     return replace(row, **changes)
 
 
-def _linked(row: LineageRow, ids: Collection[str]) -> tuple[LineageRow, str]:
-    """Return the row with links that hold, and what was lost."""
+def linked(row: LineageRow, ids: Collection[str]) -> tuple[LineageRow, str]:
+    """Return the row without links to what is not among `ids`, and what was lost."""
     changes: dict[str, Any] = {}
     lost = []
     for name, what in (("parent_exp", "parent"), ("baseline_exp", "baseline")):

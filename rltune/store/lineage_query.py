@@ -191,3 +191,17 @@ def decide_status(metric: float | None, rows: Sequence[LineageRow], mode: str) -
     delta = metric - top.core_metric
     status = RowStatus.KEEP if sign_of(mode) * delta > 0 else RowStatus.DISCARD
     return Decision(status, delta, top.exp_id)
+
+
+def circle(start: str, parent_of: Mapping[str, str]) -> list[str]:
+    """Return the ancestors from `start` up to the first repetition; empty when they end."""
+    walked: list[str] = []
+    seen: set[str] = set()
+    name = start
+    while name:
+        walked.append(name)
+        if name in seen:
+            return walked
+        seen.add(name)
+        name = parent_of.get(name, "")
+    return []

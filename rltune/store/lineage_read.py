@@ -111,7 +111,8 @@ def header_problem(body: bytes, path: Path) -> Problem | None:
     return Problem(
         f"{path}:1",
         f"this is no rltune lineage table: column {where + 1} is {shown} instead of {expected}.",
-        action="A fieldkit table comes in with `rltune lineage import`; else use another path.",
+        action="`rltune lineage repair` mends a damaged header; a fieldkit table comes in with "
+        "`rltune lineage import`.",
     )
 
 

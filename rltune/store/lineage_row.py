@@ -168,7 +168,7 @@ def _complaint(name: str, value: object) -> str:
 
 
 def _statuses() -> str:
-    return "Choose one of " + ", ".join(RowStatus) + "."
+    return "Choose one of " + ", ".join(RowStatus)
 
 
 def encode_row(row: LineageRow) -> str:

@@ -1,10 +1,11 @@
 """A table that several sweeps share: a copy of every row, under an id that names the run folder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from rltune.errors import Problem, StoreError
 from rltune.store.lineage import LineageStore
+from rltune.store.lineage_import import linked
 from rltune.store.lineage_row import LineageRow
 
 
@@ -31,10 +32,11 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
 
     Asking again adds nothing, so a driver may die between its own table and the shared one. A row
     keeps the status that its own sweep gave it: best in the shared table is the best of the
-    sweeps' bests.
+    sweeps' bests. A parent that a repair put behind its child is copied before it; one that is
+    nowhere is named in the notes.
 
     Args:
-        rows: Rows of the sweep's own table, parents before children.
+        rows: Rows of the sweep's own table.
         store: The shared table.
         run_name: Name of the run folder.
 
@@ -46,14 +48,31 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
     require_rankable(store, {row.domain for row in mine})
     theirs = store.read().rows
     known = {row.exp_id for row in theirs}
-    new = [row for row in mine if shared_id(run_name, row.exp_id) not in known]
-    store.append_many(
-        replace(
-            row,
-            exp_id=shared_id(run_name, row.exp_id),
-            parent_exp=shared_id(run_name, row.parent_exp),
-            baseline_exp=shared_id(run_name, row.baseline_exp),
-        )
-        for row in new
-    )
+    copies = [_copy(row, run_name) for row in _parents_first(mine)]
+    new = []
+    for row in copies:
+        if row.exp_id not in known:
+            new.append(linked(row, known)[0])
+            known.add(row.exp_id)
+    store.append_many(new)
     return len(new)
+
+
+def _copy(row: LineageRow, run_name: str) -> LineageRow:
+    return replace(
+        row,
+        exp_id=shared_id(run_name, row.exp_id),
+        parent_exp=shared_id(run_name, row.parent_exp),
+        baseline_exp=shared_id(run_name, row.baseline_exp),
+    )
+
+
+def _parents_first(rows: Iterable[LineageRow]) -> Iterator[LineageRow]:
+    """Yield the rows in their order, each parent before its first child."""
+    left = {row.exp_id: row for row in rows}
+    for name in list(left):
+        line = []
+        while row := left.pop(name, None):
+            line.append(row)
+            name = row.parent_exp
+        yield from reversed(line)

@@ -11,35 +11,70 @@ from collections.abc import Mapping
 MASK = "***"
 _NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 _ASSIGNED = re.compile(
-    r"(?P<name>[\w.-]*(?:api_?key|token|secret|password|passwd)s?)(?P<sign>=)(?P<value>\S+)",
-    re.IGNORECASE,
+    r"""(?P<name>[\w.-]*(?:api_?key|secret|password|passwd)s?|[\w.-]*(?P<token>token))
+    (?P<sign>=["']?|["']\s*:\s*["'])(?P<value>[^\s"',;&)\]}]+)""",
+    re.IGNORECASE | re.VERBOSE,
 )
+_IN_URL = re.compile(r"://[^/\s:@]+:[^/\s@]+@")
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
+_HOLDS = re.compile(r"(api_?key|secret|password|passwd|(access|auth|bearer|hf)_token)s?$", re.I)
 SHORTEST = 8
 """Characters: a shorter value of a variable would blot out ordinary words."""
+_SHORTEST_TOKEN = 6
+
+
+def secrets_in(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the values of variables whose name ends like that of a key, the longest first."""
+    values = {
+        value for name, value in environ.items() if _NAME.search(name) and len(value) >= SHORTEST
+    }
+    return tuple(sorted(values, key=len, reverse=True))
+
+
+def is_secret(name: str, value: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a text is one that no file may hold.
+
+    Args:
+        name: Of what holds it, such as the key of a config.
+        value: The text.
+        environ: The environment.
+
+    """
+    return any(secret in value for secret in secrets_in(environ)) or (
+        bool(value) and _HOLDS.search(name) is not None
+    )
+
+
+def without_secrets(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the text with the environment's secrets as `***`, and all else as it is."""
+    for value in secrets_in(environ):
+        text = text.replace(value, MASK)
+    return text
 
 
 def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return the text with every secret as `***`.
 
     Secrets are the values of environment variables whose name ends in KEY, TOKEN, SECRET, PASSWORD
-    or CREDENTIAL, and what stands after `...key=`, `...token=`, `...secret=` or `...password=`;
-    numbers, such as those of `max_tokens=400`, stay.
+    or CREDENTIAL; what is given to a name that ends in api_key, secret or password, `name=value`
+    or as in a dict; the user and password of a URL. In a program about language a token is mostly
+    none: `token=value` is one when the value has a digit and is no number.
 
     Args:
         text: What is going to be written.
         environ: The environment.
 
     """
-    values = {
-        value for name, value in environ.items() if _NAME.search(name) and len(value) >= SHORTEST
-    }
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
+    text = _IN_URL.sub(f"://{MASK}@", without_secrets(text, environ))
     return _ASSIGNED.sub(_blot, text)
 
 
 def _blot(found: re.Match[str]) -> str:
-    if _NUMBER.fullmatch(found["value"]):
+    value = found["value"]
+    if found["token"] and (
+        len(value) < _SHORTEST_TOKEN
+        or _NUMBER.fullmatch(value)
+        or not any(char.isdigit() for char in value)
+    ):
         return found[0]
     return f"{found['name']}{found['sign']}{MASK}"

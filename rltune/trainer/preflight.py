@@ -14,6 +14,7 @@ from rltune.spec.load import LoadedSweep
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
+from rltune.store.secret import is_secret
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import EnvError, ImportPathError
@@ -50,8 +51,29 @@ def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = Fa
     """
     if no_custom_code:
         refuse_custom_code(loaded)
+    _require_no_secrets(loaded)
     if problems := list(dict.fromkeys(preflight(loaded, base))):
         raise SpecError(problems)
+
+
+def _require_no_secrets(loaded: LoadedSweep) -> None:
+    """Refuse a key or a password in a config: every record of every trial would hold it."""
+    found = (pair for condition in loaded.conditions for pair in _texts(condition.config))
+    what = "this is a key or a password, and a config is written to many files."
+    action = "Take it out, and read it from an environment variable where it is used."
+    keys = dict.fromkeys(key for key, text in found if is_secret(key, text))
+    if keys:
+        raise SpecError([Problem(loaded.where(key), what, action=action) for key in keys])
+
+
+def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text of a plain config with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping | list | tuple):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, inner in items:
+            yield from _texts(inner, f"{key}.{name}" if key else str(name))
 
 
 def require_judge(loaded: LoadedSweep) -> None:

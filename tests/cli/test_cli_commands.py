@@ -13,6 +13,7 @@ from run_folders import (
     write_sweep,
 )
 
+from rltune.runner.environment import make_ray_folder
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
@@ -107,12 +108,41 @@ def test_clean_says_first_and_then_does(rltune, tmp_path):
     assert json.loads(rltune("clean", "--json").out)["spares"] == []
 
 
+def test_clean_takes_away_what_a_killed_driver_left_of_ray(rltune, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    writer = finished_sweep(tmp_path)
+    folder = make_ray_folder(writer.run.tune / "launch-0001")
+    rltune("clean", "--dry-run")
+    assert folder.is_dir()
+    rltune("clean")
+    assert not folder.exists()
+
+
 def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path):
     writer = finished_sweep(tmp_path)
     with take_driver_lock(writer.run.lock, argv=["rltune"]):
         refused = rltune("clean", "--dry-run")
     assert refused.code == 2
     assert "already driven by process" in refused.err
+
+
+@pytest.mark.parametrize("given", ["examples.my_env:MyEnv", "examples/my_env.yaml"])
+def test_code_of_ones_own_can_be_refused_where_it_is_only_played(rltune, monkeypatch, given):
+    monkeypatch.chdir(ROOT)
+    refused = rltune("play", given, "--solver", "--no-custom-code")
+    assert refused.code == 2
+    assert f"error: {given}: env.factory: 'examples.my_env:MyEnv' is code of" in refused.err
+
+
+def test_a_key_in_a_config_is_refused_and_not_repeated(rltune, tmp_path, monkeypatch):
+    """It would stand in plan.json, in each trial's config.yaml and spec.json, and at W&B."""
+    monkeypatch.setenv("SOME_API_KEY", key := "sk-0123456789")
+    write_sweep(tmp_path)
+    refused = rltune("sweep", "sweeps/kl.yaml", "--set", f"tracking.project=of-{key}")
+    assert refused.code == 2
+    assert "tracking.project: this is a key or a password" in refused.err
+    assert key not in refused.err
+    assert not any(tmp_path.rglob("plan.json"))
 
 
 @pytest.mark.parametrize("command", ["check", "plan", "sweep"])

@@ -105,6 +105,18 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
     assert path.stat().st_mtime_ns == before
 
 
+def test_code_of_ones_own_in_a_trial_can_be_refused(rltune, trial, monkeypatch):
+    monkeypatch.setenv("RLTUNE_NO_CUSTOM_CODE", "1")
+    spec = json.loads(trial.spec.read_text())
+    env = {key: spec["config"]["env"][key] for key in ("prompt", "train_tasks", "split_seed")}
+    spec["config"]["env"] = {**env, "kind": "custom", "factory": "os:abort", "arguments": {}}
+    spec["config"]["policy"]["model"] = str(SHIPPED / "sokoban")
+    trial.spec.write_text(json.dumps(spec))
+    refused = rltune("test", str(trial.path))
+    assert refused.code == 2
+    assert "env.factory: 'os:abort' is code of one's own, which --no-custom-code" in refused.err
+
+
 @pytest.mark.parametrize(
     "change",
     [{"source_sha256": "0" * 64}, {"versions": {"torch": "1.0"}}, {"user_sources": {"mine": "0"}}],

@@ -224,3 +224,22 @@ def test_repair_says_first_and_mends_then(rltune, table):
     assert "foreign" in table.path.with_name("nights.tsv.torn").read_text()
     clean = rltune("lineage", "repair", "nights.tsv")
     assert (clean.code, clean.out) == (0, "nights.tsv: 5 rows, nothing to mend\n")
+
+
+def test_nothing_in_a_table_drives_the_terminal(rltune, tmp_path):
+    evil = "a\x1b[31mb"
+    store = LineageStore(tmp_path / "evil.tsv", *METRIC.values())
+    store.append_many(
+        [
+            row(evil, RowStatus.CRASH),
+            row("c", RowStatus.KEEP, 0.5, parent_exp=evil),
+            row(f"{evil}2", RowStatus.KEEP, 0.5, parent_exp="c", expected_delta="+1"),
+        ]
+    )
+    (tmp_path / "foreign.tsv").write_text(f"commit\t{evil}\n")
+    foreign = ("import", "foreign.tsv", "--format", "autoresearch", "--into", "x.tsv")
+    asked = [(name, "evil.tsv") for name in ("show", "best", "chain", "calibration")]
+    for arguments in (*asked, foreign):
+        told = rltune("lineage", *arguments)
+        assert "\x1b" not in told.out + told.err
+        assert "U+001B" in told.out + told.err, arguments

@@ -1,8 +1,10 @@
 import copy
 import json
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rltune.errors import InputError
@@ -10,6 +12,7 @@ from rltune.policy.load import assemble, load_policy, tokenizer_digest, weights_
 from rltune.policy.logprobs import action_hidden
 from rltune.policy.precision import compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer
+from rltune.policy.tiny import SHIPPED
 
 
 def load(model, **changes):
@@ -160,3 +163,24 @@ def test_a_saved_tokenizer_keeps_its_own_splitting(small_policy, tmp_path):
     assert named in ("TokenizersBackend", "PreTrainedTokenizerFast")
     ids = load(tmp_path).tokenizer.encode("#P√Up||Left</answer>")
     assert len(ids) == 7
+
+
+def test_weights_in_a_pickle_are_refused_unopened(tmp_path):
+    shutil.copytree(SHIPPED / "sokoban", tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"cannot be loaded: .*model\.safetensors"):
+        load(tmp_path)
+
+
+def test_code_in_a_model_s_folder_does_not_run(tmp_path):
+    shutil.copytree(SHIPPED / "sokoban", tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    paths = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    config |= {"auto_map": paths, "model_type": "evil"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load(tmp_path)
+    assert not (tmp_path / "ran").exists()

@@ -121,6 +121,20 @@ def test_saturation_is_said_only_without_progress_beyond_the_noise():
     assert "saturated" not in cards([STORY[0], *flat[:3], noise][1:]).knowledge
 
 
+@pytest.mark.parametrize("char", ["漢", "\U0001f600", "&", "\u200b", "x"])
+def test_the_size_is_bounded_in_bytes_whatever_the_script(char):
+    text = char * 3000
+    texts = {"hypothesis": text, "notes": text, "expected_delta": text}
+    name = "x" * 9000
+    rows = [
+        row(f"{name}{i}", KEEP, i / 100, 0.01, f"{name}{i - 1}" if i else "", **texts)
+        for i in range(60)
+    ]
+    made = cards([*rows, *(row(f"f{i}", CRASH, **texts) for i in range(20))])
+    assert len(made.leaderboard.encode()) < 64_000
+    assert len(made.knowledge.encode()) < 64_000
+
+
 def test_thousands_of_long_rows_stay_small_and_what_is_left_out_is_said():
     long = "|" * 5000
     rows = [row("r0", BASELINE, 0.0)]
@@ -152,3 +166,7 @@ def test_exactly_what_was_shown_is_kept(tmp_path):
     assert first.snapshot.read_text() == shown
     assert second.snapshot != first.snapshot
     assert write_cards(store, tmp_path) == second
+    third = write_cards(store, tmp_path, name="launch-0001")  # nothing was left to run
+    assert first.snapshot.read_text() == shown
+    assert third.snapshot.name.startswith("launch-0001-")
+    assert write_cards(store, tmp_path, name="launch-0001") == third

@@ -42,6 +42,7 @@ def test_what_is_cut_is_said():
 def test_an_id_is_shown_as_it_is_stored_and_an_odd_one_is_escaped():
     assert code_id("q-1/kl=0.1-s0-ab.a2") == "`q-1/kl=0.1-s0-ab.a2`"
     assert code_id("a`|b") == r"a\`\|b"
+    assert code_id("a" * 201) == "a" * 200 + "… (200 of 201 characters)"
 
 
 def test_a_table_and_its_budget():
@@ -49,3 +50,5 @@ def test_a_table_and_its_budget():
     assert within_budget(["x" * 9] * 3, 30, "rows") == ["x" * 9] * 3
     assert within_budget(["x" * 9] * 3, 29, "rows")[2:] == ["", "1 more rows not shown for length."]
     assert within_budget(["x" * 9], 1, "rows") == ["x" * 9]
+    assert within_budget(["漢" * 3] * 2, 19, "rows")[0] == "漢漢漢"  # 3 x 3 bytes and a newline
+    assert "1 more rows not shown" in within_budget(["漢" * 3] * 2, 19, "rows")[2]

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from rltune.runner.environment import (
@@ -60,3 +63,29 @@ def test_no_key_of_the_environment_is_in_a_trial_s_records(monkeypatch, tmp_path
     for text in (failure.reason, failure.traceback, (tmp_path / "log").read_text()):
         assert key not in text
         assert "***" in text
+
+
+def test_a_note_that_is_no_text_is_no_obstacle(tmp_path):
+    note = tmp_path / "launch-0001" / RAY_FOLDER
+    note.parent.mkdir()
+    note.write_bytes(b"\xff\xfe")
+    remove_ray_folders(tmp_path)
+    assert not note.exists()
+
+
+_AFTER_AN_ABORT = """
+from rltune.runner.environment import apply_ray_environment
+apply_ray_environment(is_local=True)
+import ray
+try:
+    ray.put(1)
+except Exception as error:
+    print(ray.is_initialized(), type(error).__name__)
+"""
+
+
+def test_no_cluster_starts_unasked(tmp_path):
+    """Tune's thread outlives the abort of a launch, and its next call would start another."""
+    command = [sys.executable, "-c", _AFTER_AN_ABORT]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == "False RaySystemError\n"

@@ -1,6 +1,7 @@
 """What stands in trial.log: our own lines at the level asked for, of libraries what is serious."""
 
 import logging
+import os
 
 import pytest
 
@@ -26,3 +27,13 @@ def test_libraries_say_warnings_only_even_with_a_level_of_their_own(tmp_path, le
         *(["rltune_envs.x:", name] for name in ours),
         ["httpx:", "warning"],
     ]
+
+
+def test_what_is_printed_past_the_logger_holds_no_secret_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", key := "sk-0123456789")
+    with logging_to(tmp_path / "log", level="info"):
+        print("printed", key)
+        os.system("echo from a child $SOME_API_KEY; echo token=a1b2c3d4")
+    assert (tmp_path / "log").read_text() == (
+        "printed ***\nfrom a child ***\ntoken=a1b2c3d4\n"  # only values that are secrets for sure
+    )

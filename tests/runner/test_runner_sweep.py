@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import ConfoundedError, ResourceError, StoreError
-from rltune.runner.environment import REFUSED, apply_ray_environment, require_resources
+from rltune.runner.environment import (
+    REFUSED,
+    apply_ray_environment,
+    make_ray_folder,
+    require_resources,
+)
 from rltune.runner.folder import freeze_all, next_launch
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.sweep import SweepRequest, run_sweep
@@ -203,6 +208,21 @@ def test_variables_that_ray_refuses_are_named_before_it_starts(monkeypatch, name
     monkeypatch.setenv(name, "/tmp/x")
     with pytest.raises(ResourceError, match=f"^environment: {name}: "):
         apply_ray_environment(is_local=True)
+
+
+def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    made = []
+
+    def run(drive, on_tick, *, tick_s):
+        launch = tmp_path / "runs" / small.run_name / "tune" / "launch-0001"
+        made.append(make_ray_folder(launch))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rltune.runner.sweep._Drive.run", run)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+    assert [folder.exists() for folder in made] == [False]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -93,3 +93,19 @@ def test_the_size_is_that_on_disk_and_links_count_nothing(tmp_path):
     os.symlink(tmp_path / "nowhere", tmp_path / "broken")
     assert size_of(tmp_path) == (tmp_path / "a" / "file").stat().st_blocks * 512 >= 5000
     assert size_of(tmp_path / "gone") == 0
+
+
+def test_half_a_done_marker_is_none_and_its_trial_keeps_everything(run):
+    run.trial("done").done.write_text('{"status": ')
+    assert names(run, best_only=True) == sorted(RUBBISH)
+
+
+def test_a_folder_that_goes_while_it_is_measured_counts_nothing(tmp_path, monkeypatch):
+    """`status` measures a live sweep, whose checkpoints come and go."""
+    (tmp_path / "gone").mkdir()
+
+    def iterdir(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("pathlib.Path.iterdir", iterdir)
+    assert size_of(tmp_path / "gone") == 0

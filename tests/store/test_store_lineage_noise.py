@@ -101,6 +101,14 @@ PREDICTIONS = [
     ("better", None),
     ("", None),
     ("1e999", None),
+    ("0.05 lower", None),  # which way is said in words
+    ("drop of 0.1", None),
+    ("- 0.05", None),
+    ("a drop of -0.1", -0.1),
+    ("success = +0.1", 0.1),
+    ("<0.02", None),
+    ("\u00b10.02", None),
+    ("+/-0.02", None),
 ]
 
 
@@ -131,7 +139,7 @@ def test_calibration_by_hand():
         "right sign: 2 of 4 predictions",
         "mean absolute error: 0.065 over 4, against the parent's metric",
         "inside the 95 % interval of what was observed: 3 of 4",
-        "not exactly one number, so not judged: 1",
+        "not exactly one clear number, so not judged: 1",
         "without a parent's metric to compare with: 1",
         "predicted, and the trial gave no result: 1",
     ]

@@ -111,19 +111,41 @@ def test_many_rows_are_appended_all_or_none(tmp_path):
     assert store.path.read_bytes() == before
 
 
-def test_a_disk_that_fills_up_half_way_takes_all_of_them_back(tmp_path, monkeypatch):
+@pytest.mark.parametrize("end", [OSError, KeyboardInterrupt])
+def test_a_full_disk_or_a_ctrl_c_half_way_takes_all_of_them_back(tmp_path, monkeypatch, end):
     store = LineageStore(tmp_path / "results.tsv", "m", "max")
     store.append(row("a"))
     before, write, calls = store.path.read_bytes(), os.write, []
 
     def short(fd, data):
         calls.append(data)
-        return write(fd, data if len(calls) < 2 else data[:9])
+        written = write(fd, data if len(calls) < 2 else data[:9])
+        if written == 9 and end is KeyboardInterrupt:
+            raise end
+        return written
 
     monkeypatch.setattr(os, "write", short)
-    with pytest.raises(OSError, match="only 9 of"):
+    with pytest.raises(end, match="only 9 of" if end is OSError else None):
         store.append_many([row("b"), row("c"), row("d")])
     assert store.path.read_bytes() == before
+
+
+def test_a_table_with_a_damaged_header_has_no_best_and_does_not_say_there_is_none(tmp_path):
+    store = written(tmp_path / "results.tsv", [encode_row(row("a", 0.5))])
+    store.path.write_bytes(b"x" + store.path.read_bytes())
+    for ask in (store.best, lambda: store.chain("a")):
+        with pytest.raises(StoreError, match="`rltune lineage repair` mends a damaged header"):
+            ask()
+
+
+def test_without_its_sidecar_a_table_is_not_taken_over_by_another_metric(tmp_path):
+    store = written(tmp_path / "results.tsv", [encode_row(row("a", 0.5))])
+    other = LineageStore(store.path, "loss", "min")
+    with pytest.raises(StoreError, match=r"its rows hold 'm' \(max\), not 'loss' \(min\)"):
+        other.append(row("b", 0.1, metric_name="loss", metric_mode="min"))
+    assert not meta_path(store.path).exists()
+    store.append(row("b", 0.6))
+    assert [one.exp_id for one in store.read().rows] == ["a", "b"]
 
 
 def test_recent_of_nothing_is_nothing():

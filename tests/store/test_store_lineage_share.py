@@ -32,6 +32,18 @@ def test_sweeps_with_the_same_trials_share_a_table_and_asking_again_adds_nothing
     assert store.best().row.exp_id == "kl-1/b"
 
 
+def test_a_repair_that_moved_a_parent_or_took_it_away_stops_no_sweep(tmp_path):
+    """Its row was damaged, moved aside, and written again behind its children."""
+    store = LineageStore(tmp_path / "nights.tsv", *METRIC.values())
+    rows = [row("b", 0.6, parent="a"), row("c", 0.6, parent="gone"), row("a", 0.5)]
+    assert share(rows, store, "kl-1") == 3
+    assert share(rows, store, "kl-1") == 0
+    found = [(one.exp_id, one.parent_exp, one.notes) for one in store.read().rows]
+    assert found[:2] == [("kl-1/a", "", ""), ("kl-1/b", "kl-1/a", "")]
+    assert found[2][:2] == ("kl-1/c", "")
+    assert "its parent 'kl-1/gone' is no row before it" in found[2][2]
+
+
 def test_tasks_of_another_kind_are_not_ranked_together(tmp_path):
     store = LineageStore(tmp_path / "nights.tsv", *METRIC.values())
     share([row("a", 0.5)], store, "kl-1")
