@@ -20,6 +20,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.process import THREAD_VARIABLES
+from rltune.runner.reaper import Reaper
 from rltune.runner.trial import TrialPayload, run_trial
 
 
@@ -60,6 +61,7 @@ class TuneLaunch:
         self._watch = _Watch()
         self._error: BaseException | None = None
         self._owns_ray = False
+        self._reaper: Reaper | None = None
         self._thread = threading.Thread(target=self._run, name=f"tune-{name}", daemon=True)
 
     def start(self) -> None:
@@ -99,6 +101,7 @@ class TuneLaunch:
         """End now: the trials' processes are killed."""
         if self._owns_ray:
             ray.shutdown()
+            self._dismiss()
 
     def raise_error(self) -> None:
         """Raise what ended the launch, if something did."""
@@ -115,6 +118,12 @@ class TuneLaunch:
                     ray.shutdown()
         except BaseException as error:
             self._error = error
+        finally:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        if self._reaper is not None:
+            self._reaper.dismiss()
 
     def _connect(self) -> None:
         options: dict[str, Any] = {
@@ -125,7 +134,9 @@ class TuneLaunch:
         }
         if self._address is None:
             options["include_dashboard"] = False
-            options["_temp_dir"] = str(make_ray_folder(self._folder / self._name))
+            folder = str(make_ray_folder(self._folder / self._name))
+            options["_temp_dir"] = folder
+            self._reaper = Reaper(folder)
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:
