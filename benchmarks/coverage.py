@@ -4,9 +4,9 @@
 
 Draws the seeds of many studies from a known distribution and counts the intervals that contain its
 mean. `rates` are what a sweep measures: each seed's policy has a success rate of its own (normal,
-mean 0.5, sd 0.06), and 256 tasks are played. `skewed` is an exponential. `tasks apart` resamples the
-tasks of such rates without their seeds: what `rltune` does not do. The last rows are of tests: how
-often they find a difference that is not there.
+mean 0.5, sd 0.06), and 256 tasks are played. `skewed` is an exponential. `tasks apart` counts the
+tasks of all seeds as one sample, which rltune does not do. The last rows are of tests: how often
+they find a difference that is not there.
 """
 
 import argparse
@@ -14,12 +14,19 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from rltune.gate import wilson_interval
 from rltune.maths.resample import bootstrap_interval, row_iqm, row_mean
 from rltune.maths.significance import paired_t_p, sign_flip_p
 from rltune.report.stats import mean_over_seeds
+
+Values = NDArray[np.float64]
+Shape = Callable[[np.random.Generator, int], Values]
+Interval = Callable[[Values], tuple[float, float] | None]
 
 SEEDS = (3, 5, 10, 20)
 TASKS, RATE, SPREAD = 256, 0.5, 0.06
@@ -44,7 +51,7 @@ def main() -> None:
         print(f"{f'false alarms: {what}':34}" + "".join(f"{share:>10.1%}" for share in found))
 
 
-def intervals(reps):
+def intervals(reps: int) -> dict[str, Interval]:
     return {
         "t": lambda x: mean_over_seeds(list(x)).interval,
         "bootstrap, expanded": lambda x: bootstrap_interval([x], row_mean, reps=reps),
@@ -53,31 +60,31 @@ def intervals(reps):
     }
 
 
-def normal(rng, n):
+def normal(rng: np.random.Generator, n: int) -> Values:
     return rng.normal(RATE, SPREAD, n)
 
 
-def rates(rng, n):
+def rates(rng: np.random.Generator, n: int) -> Values:
     return rng.binomial(TASKS, rng.normal(RATE, SPREAD, n).clip(0, 1)) / TASKS
 
 
-def skewed(rng, n):
+def skewed(rng: np.random.Generator, n: int) -> Values:
     return rng.exponential(RATE, n)
 
 
-def wilson_of_all(values):
+def wilson_of_all(values: Values) -> tuple[float, float]:
     return wilson_interval(round(sum(values) * TASKS), TASKS * len(values))
 
 
-def covered(shape, interval, n, studies):
+def covered(shape: Shape, interval: Interval, n: int, studies: int) -> float:
     rng = np.random.default_rng(n)
     spans = (interval(shape(rng, n)) for _ in range(studies))
-    return np.mean([low <= RATE <= high for low, high in spans])
+    return float(np.mean([low <= RATE <= high for low, high in spans]))
 
 
-def false_alarms(test, n, studies):
+def false_alarms(test: Callable[[Sequence[float]], float], n: int, studies: int) -> float:
     rng = np.random.default_rng(n)
-    return np.mean([test(list(rng.normal(0.0, 1.0, n))) < 0.05 for _ in range(studies)])
+    return float(np.mean([test(list(rng.normal(0.0, 1.0, n))) < 0.05 for _ in range(studies)]))
 
 
 if __name__ == "__main__":

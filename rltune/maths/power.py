@@ -9,12 +9,12 @@ MOST = 1_000_000
 
 
 def seeds_for_power(
-    effect: float, spread: float, *, power: float = 0.8, level: float = 0.05
+    effect: float, spread: float, *, power: float = 0.8, level: float = 0.05, least: int = 2
 ) -> int | None:
     """Return the pairs with which a two-sided paired t test sees an effect with this power.
 
-    The smallest n >= 2 with P(|T| > t(n - 1, 1 - level / 2)) >= power, T noncentral t with n - 1
-    degrees of freedom and centre sqrt(n) |effect| / spread.
+    The smallest n >= least with P(|T| > t(n - 1, 1 - level / 2)) >= power, where T is noncentral t
+    with n - 1 degrees of freedom and centre sqrt(n) |effect| / spread.
 
     Source: J. Cohen, Statistical Power Analysis (1988). For an effect that was itself measured with
     few seeds it is a rough number.
@@ -24,6 +24,7 @@ def seeds_for_power(
         spread: Standard deviation of the differences.
         power: Chance to see it.
         level: Of the test.
+        least: Fewest pairs from which anything is concluded, 2 or more.
 
     Returns:
         Pairs; None without an effect, without a known spread, or beyond `MOST`.
@@ -31,7 +32,7 @@ def seeds_for_power(
     """
     if effect == 0.0 or spread <= 0.0 or not math.isfinite(effect / spread):
         return None
-    return _smallest(lambda n: _t_power(n, abs(effect) / spread, level) >= power)
+    return _smallest(lambda n: _t_power(n, abs(effect) / spread, level) >= power, least)
 
 
 def _t_power(n: int, size: float, level: float) -> float:
@@ -69,9 +70,9 @@ def tasks_for_power(p: float, q: float, *, power: float = 0.8, level: float = 0.
     return n if n <= MOST else None
 
 
-def _smallest(is_enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest n from 2 to MOST that is enough; more is enough, too."""
-    low, high = 1, 2
+def _smallest(is_enough: Callable[[int], bool], least: int) -> int | None:
+    """Return the smallest n from least to MOST that is enough; more is enough, too."""
+    low, high = least - 1, least
     while not is_enough(high):
         if high >= MOST:
             return None

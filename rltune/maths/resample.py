@@ -19,6 +19,7 @@ Statistic = Callable[[Array], Array]
 
 REPS = 10_000
 RNG_SEED = 0
+_ROUNDING = 1e-9  # relative: values that differ by less are equal
 
 
 def row_mean(values: Array) -> Array:
@@ -83,7 +84,8 @@ def bootstrap_interval(
         is_expanded: Whether to widen the quantiles for few seeds.
 
     Returns:
-        The interval; None when a stratum has fewer than two values.
+        The interval; None when a stratum has fewer than two values, or when the values of every
+        stratum are equal: nothing bounds their luck.
 
     Raises:
         ValueError: A value is not finite, or confidence is not inside (0, 1).
@@ -96,6 +98,8 @@ def bootstrap_interval(
         return None
     if not all(np.isfinite(values).all() for values in arrays):
         raise ValueError(f"a bootstrap needs finite values, got {[list(v) for v in strata]}")
+    if all(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in arrays):
+        return None
     sizes = tuple(len(values) for values in arrays)
     draws = _draws(sizes, reps, rng_seed)
     drawn = [values[rows] for values, rows in zip(arrays, draws, strict=True)]

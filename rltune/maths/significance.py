@@ -11,7 +11,7 @@ from rltune.maths.difference import Span
 
 EXACT_SEEDS = 20  # up to here every one of the 2^n sign patterns is looked at
 _PATTERNS = 100_000  # drawn beyond
-_ROUNDING = 1e-9  # relative: two sums that differ by less are equal
+_ROUNDING = 1e-9  # relative: what differs by less is equal
 
 
 class Welch(NamedTuple):
@@ -75,7 +75,7 @@ def paired_t_p(differences: Sequence[float], *, resolution: float = 0.0) -> floa
     if n < 2:
         return math.nan
     spread = max(stdev(differences), resolution)
-    if spread == 0.0:
+    if spread <= _ROUNDING * max(map(abs, differences)):
         return 1.0
     from scipy.special import stdtr  # slow to import
 
@@ -103,7 +103,7 @@ def welch(
     if min(n, m) < 2:
         raise ValueError(f"{n} and {m} values: each side needs two or more")
     a, b = (max(variance(side), resolution**2) / len(side) for side in (ours, theirs))
-    if a + b == 0.0:
+    if math.sqrt(a + b) <= _ROUNDING * max(map(abs, (*ours, *theirs))):
         raise ValueError("neither side has any spread, which bounds no luck")
     from scipy.special import stdtr, stdtrit  # slow to import
 
@@ -127,7 +127,7 @@ def mcnemar_p(only_ours: int, only_theirs: int) -> float:
 
     """
     n, k = only_ours + only_theirs, min(only_ours, only_theirs)
-    tail = sum(math.comb(n, i) for i in range(k + 1)) / 2**n
+    tail = sum(math.comb(n, i) for i in range(k + 1)) / (1 << n)
     return min(1.0, 2.0 * tail)
 
 

@@ -71,7 +71,8 @@ def lineage_ids(run: RunDir) -> dict[str, str]:
 
 def outputs_of(tables: Sequence[Table], others: Iterable[Path]) -> list[dict[str, Any]]:
     """Return name and digest of every file written, with the rows of a table."""
-    named = [(path, table.rows) for table in tables for path in table.files]
+    named: list[tuple[Path, int | None]] = []
+    named += [(path, table.rows) for table in tables for path in table.files]
     named += [(path, None) for path in others]
     found = [
         {"path": path.name, "sha256": sha256_file(path)} | ({} if rows is None else {"rows": rows})

@@ -19,7 +19,7 @@ _BATCH = 50_000  # rows that are held as columns at a time
 R = TypeVar("R", bound=Row)
 
 
-def columns_of(kind: type[Row]) -> dict[str, type]:
+def columns_of(kind: type[R]) -> dict[str, type]:
     """Return the columns of a table in order: name -> str, bool, int or float; any may be empty."""
     hints = get_type_hints(kind)
     return {field.name: _plain(hints[field.name]) for field in fields(kind)}
@@ -121,7 +121,7 @@ def write_parquet(path: Path, kind: type[R], rows: Iterable[R]) -> int:
     return count
 
 
-def _schema(kind: type[Row]) -> "pyarrow.Schema":
+def _schema(kind: type[R]) -> "pyarrow.Schema":
     import pyarrow as pa
 
     types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}

@@ -216,7 +216,7 @@ def _against(
         row,
         test="paired t",
         p=paired_t_p(differences, resolution=resolution),
-        seeds_for_80=seeds_for_power(delta or 0.0, spread),
+        seeds_for_80=seeds_for_power(delta or 0.0, spread, least=SEEDS_FOR_A_CLAIM),
     )
 
 
