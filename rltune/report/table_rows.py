@@ -14,8 +14,10 @@ from rltune.spec.audit import env_key
 from rltune.spec.records import TrialRecord
 from rltune.store.files import dumps
 from rltune.store.lineage_noise import measures_of, task_values
-from rltune.store.rundir import trial_status
+from rltune.store.lock import read_driver
+from rltune.store.rundir import RunDir, trial_status
 from rltune.track.make import wandb_id
+from rltune.types import TrialStatus
 
 _NOT_METRICS = frozenset({"step", "time"})
 
@@ -69,7 +71,7 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         device=device,
         cpu_model=str(came.get("cpu_model", "")),
         gpus=gpus,
-        status=trial_status(folder.run.trial(spec.trial_id)).value,
+        status=_status(folder.run, spec.trial_id).value,
         reason=_reason(record),
         started=str(first.get("started", "")),
         ended=_clock(record.metrics[-1].get("time")) if record.metrics else "",
@@ -94,6 +96,13 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         lineage_id=lineage_id,
         mark=mark,
     )
+
+
+def _status(run: RunDir, trial_id: str) -> TrialStatus:
+    """Return what the files prove; a trial that nobody drives is interrupted, not running."""
+    status = trial_status(run.trial(trial_id))
+    is_left = status is TrialStatus.RUNNING and read_driver(run.lock) is None
+    return TrialStatus.INTERRUPTED if is_left else status
 
 
 def _reason(record: TrialRecord) -> str:

@@ -45,6 +45,12 @@ def test_plain_interval_has_the_quantiles_of_all_resamples():
     assert bootstrap_interval([[0, 0, 0, 1]], is_expanded=False) == (0.0, 0.75)
 
 
+def test_expanded_interval_goes_further_into_the_tails_by_hand():
+    # the same 0 0 0 1, P(>= 3 of 4) = 0.0508. t(3, 0.8847) = 1.5: the expanded tail is
+    # Phi(-sqrt(4/3) 1.5) = Phi(-1.732) = 0.0416, below 0.0508; Phi(-1.5) = 0.0668 is above it
+    assert bootstrap_interval([[0, 0, 0, 1]], confidence=0.7694).high == 0.75
+
+
 def test_expanded_is_wider_and_both_stay_inside_the_values():
     values = [0.1, 0.2, 0.3, 0.4, 0.5]
     wide = bootstrap_interval([values])
