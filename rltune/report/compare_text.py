@@ -17,7 +17,7 @@ from rltune.report.compare import (
     compare,
     is_distinguishable,
 )
-from rltune.report.compare_sides import Side, differing_keys
+from rltune.report.compare_sides import Side, differing_keys, last_gate
 from rltune.report.render import line, verbatim
 from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
@@ -117,6 +117,10 @@ def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
             f"Without assuming a normal spread (exact sign flips): p = {found.p_sign_flip:.2g}; "
             f"{found.n} seeds cannot go below {least:.2g}."
         )
+    done = [record for side in (a, b) for record in side.records if record.result]
+    steps = sorted({int(gate["step"]) for record in done if (gate := last_gate(record))})
+    if len(steps) > 1:
+        yield f"Their last gates are at different steps: {', '.join(map(str, steps))}."
     keys = differing_keys(a, b)
     if keys:
         more = f" and {len(keys) - _MAX_KEYS} more" if len(keys) > _MAX_KEYS else ""

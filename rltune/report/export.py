@@ -8,7 +8,7 @@ from typing import Any
 from rltune.report.audit import Audit
 from rltune.report.folder import RecordsRead, SweepFolder
 from rltune.report.table_files import has_parquet, write_csv, write_parquet
-from rltune.report.table_rows import eval_rows, gate_rows, history_rows, trial_rows
+from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.report.table_summary import summary_rows
 from rltune.report.tables import TABLES, Row, mark_of
 from rltune.store.files import sha256_file
@@ -39,11 +39,12 @@ def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path
     """
     mark, records = mark_of(audit), read.records
     trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
-    gates = gate_rows(eval_rows(folder, records, mark=mark))
+    tasks = task_ids(folder.run, records)
+    gates = gate_rows(eval_rows(records, tasks, mark=mark))
     rows: dict[str, Callable[[], Iterable[Row]]] = {
         "trials": lambda: trials,
         "history": lambda: history_rows(records, mark=mark),
-        "evals": lambda: eval_rows(folder, records, mark=mark),
+        "evals": lambda: eval_rows(records, tasks, mark=mark),
         "gates": lambda: gates,
         "summary": lambda: summary_rows(trials, gates),
     }

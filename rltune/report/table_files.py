@@ -3,8 +3,9 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, fields
+from dataclasses import fields
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -36,13 +37,14 @@ def write_csv(path: Path, kind: type[R], rows: Iterable[R]) -> int:
 
     Empty is None, `true` and `false` are booleans, floats read back as the same bits.
     """
-    count = 0
+    columns, count = columns_of(kind), 0
+    cells_of = attrgetter(*columns)
     with replacing(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns_of(kind))
+        writer.writerow(columns)
         for row in rows:
-            writer.writerow([_cell(value) for value in astuple(row)])
+            writer.writerow([_cell(value) for value in cells_of(row)])
             count += 1
         text.flush()
         text.detach()

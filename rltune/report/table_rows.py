@@ -107,8 +107,13 @@ def _status(run: RunDir, trial_id: str) -> TrialStatus:
 
 def _reason(record: TrialRecord) -> str:
     if record.result is not None:
-        return record.result.reason
-    return str((record.failure or {}).get("reason") or "")
+        return _plain(record.result.reason)
+    return _plain(str((record.failure or {}).get("reason") or ""))
+
+
+def _plain(text: str) -> str:
+    """Return a text that UTF-8 can hold: an error message may have lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _clock(time: object) -> str:
@@ -157,18 +162,40 @@ def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[Histo
                     )
 
 
+def task_ids(run: RunDir, records: Sequence[TrialRecord]) -> dict[str, list[str]]:
+    """Return the held-out tasks of each trial in order: none where the manifest does not tell."""
+    by_env: dict[str, list[str]] = {}
+    for record in records:
+        env = env_key(record)
+        if env not in by_env:
+            by_env[env] = _heldout_ids(manifest_of(run, record))
+    return {record.spec.trial_id: by_env[env_key(record)] for record in records}
+
+
+def _heldout_ids(manifest: Mapping[str, Any]) -> list[str]:
+    try:
+        return [str(task["task_id"]) for task in manifest["heldout"]]
+    except (KeyError, TypeError):
+        return []
+
+
 def eval_rows(
-    folder: SweepFolder, records: Iterable[TrialRecord], *, mark: str
+    records: Iterable[TrialRecord], tasks: Mapping[str, Sequence[str]], *, mark: str
 ) -> Iterator[EvalRow]:
     """Yield every held-out outcome: by trial, gate, measure, task.
 
     Where a trial names a gate twice, the later one counts.
+
+    Args:
+        records: Trials.
+        tasks: Trial id -> ids of its held-out tasks, as `task_ids` has them.
+        mark: Of the sweep.
+
     """
     for record in records:
         gates = {gate["step"]: gate for gate in record.heldout}
-        tasks = _task_ids(manifest_of(folder.run, record)) if gates else []
         for step in sorted(gates):
-            yield from _gate_evals(record, gates[step], tasks, mark)
+            yield from _gate_evals(record, gates[step], tasks[record.spec.trial_id], mark)
 
 
 def _gate_evals(
@@ -188,20 +215,12 @@ def _gate_evals(
                 task,
                 metric,
                 None if fault else _finite(_number(score)),
-                str(fault),
+                _plain(str(fault)),
                 1,
                 _number(gate.get("temperature")),
                 do_sample if isinstance(do_sample, bool) else None,
                 mark,
             )
-
-
-def _task_ids(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the held-out tasks in order; none when the manifest does not tell."""
-    try:
-        return [str(task["task_id"]) for task in manifest["heldout"]]
-    except (KeyError, TypeError):
-        return []
 
 
 def gate_rows(evals: Iterable[EvalRow]) -> list[GateRow]:

@@ -128,6 +128,40 @@ def test_equal_trials_have_no_sample_size(tmp_path):
     assert "They measured the same, so no sample size follows." in found.sentence
 
 
+def test_trials_that_ended_at_other_steps_say_so(finished):
+    ours = side_of(finished, TREATED)
+    short = replace(ours.records[0], heldout=ours.records[0].heldout[:2])
+    ours = replace(ours, records=[short, *ours.records[1:]])
+    found = compare_and_say(ours, side_of(finished, CONTROL))
+    assert "Their last gates are at different steps: 10, 20." in found.notes
+
+
+def test_other_code_is_told(finished):
+    ours = side_of(finished, TREATED)
+    records = [replace(r, provenance={**r.provenance, "source_sha256": "x"}) for r in ours.records]
+    found = compare_and_say(replace(ours, records=records), side_of(finished, CONTROL))
+    assert "They ran on other versions of rltune's code." in found.notes
+
+
+def test_measures_that_are_no_rates_are_compared_over_tasks(tmp_path):
+    sides = [
+        replace(with_gate(side, reward=values), metric="heldout/reward_mean")
+        for side, values in zip(
+            two_rates(tmp_path, 5, 5, tasks=4), ([4.0, 2.5, 3.0, 2.5], [1.0] * 4), strict=True
+        )
+    ]
+    found = compare_and_say(*sides)
+    # 3 1.5 2 1.5: mean 2, s^2 = 0.5, +- 1.959964 sqrt(0.5 / 4)
+    assert (found.test, found.hits, found.verdict) == ("paired z test", None, "above")
+    assert found.interval == pytest.approx((2 - 0.692952, 2 + 0.692952), abs=1e-6)
+
+
+def test_a_mean_without_its_tasks_needs_more_seeds(tmp_path):
+    sides = [replace(s, metric="heldout/turns") for s in two_rates(tmp_path, 5, 5, tasks=10)]
+    with pytest.raises(InputError, match=r"heldout/turns was recorded as a mean only"):
+        compare_and_say(*sides)
+
+
 def test_survivors_are_not_ranked(finished):
     finished.run.trial(finished.spec(TREATED, 2).trial_id).done.unlink()
     ours = side_of(finished, TREATED)

@@ -19,6 +19,8 @@ from rltune.report.tables import TABLES, EvalRow, GateRow, HistoryRow, SummaryRo
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.jsonl import append_jsonl
+from rltune.store.lineage import LineageStore
+from rltune.store.lineage_row import LineageRow
 from rltune.types import RowStatus
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -109,6 +111,21 @@ def test_trials_have_one_row_each_whatever_became_of_them(tmp_path):
         (TREATED, 1): ("pending", "", None, None),
         (TREATED, 2): ("pending", "", None, None),
     }
+
+
+def test_a_sweep_that_has_not_run_has_its_plan(tmp_path):
+    found = tables(export(FolderWriter(tmp_path))[0])
+    assert [len(found[name]) for name in TABLES] == [6, 0, 0, 0, 3 * 2 * 3]
+    assert {row.value for row in found["summary"]} == {None}
+
+
+def test_a_reason_may_hold_any_text(tmp_path):
+    writer = FolderWriter(tmp_path)
+    reason = 'a, "b"\r\nc\tд \ud800'
+    writer.fail(writer.spec(CONTROL, 0), TrialFailure(RowStatus.CRASH, reason))
+    out, _ = export(writer)
+    for rows in (tables(out)["trials"], list(read_parquet(out / "trials.parquet", TrialRow))):
+        assert rows[0].reason == 'a, "b"\r\nc\tд \\ud800'
 
 
 def test_a_trials_row_by_hand(finished):
@@ -249,6 +266,15 @@ def test_children_and_repetitions_are_in_no_table(finished):
 
 def test_lineage_ids_without_a_table_are_none(finished):
     assert lineage_ids(finished.run) == {}
+
+
+def test_the_newest_lineage_row_of_a_trial_counts(finished):
+    spec = finished.spec(CONTROL, 0)
+    store = LineageStore(finished.run.results, "heldout/success_rate", "max")
+    for exp_id in (spec.trial_id, f"{spec.trial_id}.a2"):
+        store.append(LineageRow(exp_id=exp_id, status=RowStatus.CRASH, trial_id=spec.trial_id))
+    rows = tables(export(finished)[0])["trials"]
+    assert [row.lineage_id for row in rows if row.lineage_id] == [f"{spec.trial_id}.a2"]
 
 
 def test_a_table_of_another_kind_is_refused(finished):
