@@ -270,9 +270,11 @@ def test_lineage_ids_without_a_table_are_none(finished):
 
 def test_the_newest_lineage_row_of_a_trial_counts(finished):
     spec = finished.spec(CONTROL, 0)
-    store = LineageStore(finished.run.results, "heldout/success_rate", "max")
+    metric = {"metric_name": "heldout/success_rate", "metric_mode": "max"}
+    store = LineageStore(finished.run.results, **metric)
     for exp_id in (spec.trial_id, f"{spec.trial_id}.a2"):
-        store.append(LineageRow(exp_id=exp_id, status=RowStatus.CRASH, trial_id=spec.trial_id))
+        row = LineageRow(exp_id=exp_id, status=RowStatus.CRASH, trial_id=spec.trial_id, **metric)
+        store.append(row)
     rows = tables(export(finished)[0])["trials"]
     assert [row.lineage_id for row in rows if row.lineage_id] == [f"{spec.trial_id}.a2"]
 
