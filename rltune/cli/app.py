@@ -6,6 +6,7 @@ import typer
 
 from rltune.cli.check import check
 from rltune.cli.clean import clean
+from rltune.cli.compare import compare
 from rltune.cli.doctor import doctor
 from rltune.cli.export import export
 from rltune.cli.final_test import final_test
@@ -73,6 +74,13 @@ app.command(
 app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
 app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
+app.command(
+    epilog=_examples(
+        "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",
+        "rltune compare 0.01@0 0.0@0 runs/kl-31966bc3",
+        "rltune compare runs/kl-31966bc3:0.01 runs/kl-5d0e7a41:0.01",
+    )
+)(compare)
 app.add_typer(lineage)
 register(lineage, _examples)
 app.command(

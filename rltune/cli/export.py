@@ -1,8 +1,9 @@
-"""`rltune export`: the curves of a run folder as tidy data, and its training dynamics drawn."""
+"""`rltune export`: a run folder as tables with their evidence, and its training dynamics drawn."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
@@ -12,29 +13,36 @@ if TYPE_CHECKING:
     from rltune.report.audit import Audit
     from rltune.report.curves import Band, Point
     from rltune.report.dynamics import Lines
+    from rltune.report.export import Table
     from rltune.report.folder import RecordsRead, SweepFolder
 
+_NO_PARQUET = "no Parquet: run `pip install 'rltune[parquet]'`; the CSV files are written"
 _HOW = "no figure: no trial measured collapse; run with --set collapse.every=5"
 
 
 def export(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Write DIR/figures: every metric as CSV; success, retrieval accuracy and entropy as a figure.
+    """Write DIR/figures: the tables as CSV and Parquet, their manifest, the training dynamics.
 
-    The figure needs the signals of `--set collapse.every=N`, and says so when the audit failed or
-    fewer than three seeds ran.
+    trials, history, evals, gates and summary are what every figure can be made again from;
+    docs/export.md says what each column is. The figure of success, retrieval accuracy and entropy
+    needs the signals of `--set collapse.every=N`. Both say so when the audit failed.
     """
     from rltune.report.audit import audit_folder
     from rltune.report.curves import Point, points_of, to_csv
     from rltune.report.dynamics import RETRIEVAL
+    from rltune.report.export import write_tables
     from rltune.report.folder import find_run, read_folder, read_records
+    from rltune.report.manifest import digests, input_files
     from rltune.store.files import write_text_atomic
 
     found = read_folder(find_run(folder, runs_dir))
+    inputs = digests(found.run, input_files(found))
     read = read_records(found)
     audited = audit_folder(found, read)
     points = points_of(read.records)
     figures = found.run.path / "figures"
     figures.mkdir(exist_ok=True)
+    tables = write_tables(found, read, audited, figures)
     write_text_atomic(figures / "curves.csv", to_csv(points, Point))
     wrote, notes = [figures / "curves.csv"], []
     has_collapse = any(point.metric == RETRIEVAL for point in points)
@@ -44,11 +52,39 @@ def export(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = F
             notes = list(lines.notes)
             _write_dynamics(figures, bands, lines, wrote)
     finally:  # what was written is said, also when matplotlib is missing
+        _write_manifest(found, read, audited, inputs, tables, wrote)
         for problem in read.problems:
             warn(f"unreadable: {problem}")
-        _say(audited, wrote, len(points), notes, as_json=as_json)
+        _say(audited, tables, wrote, len(points), notes, as_json=as_json)
     if not has_collapse:
         warn(_HOW)
+    if all(len(table.files) == 1 for table in tables):
+        warn(_NO_PARQUET)
+
+
+def _write_manifest(
+    found: "SweepFolder",
+    read: "RecordsRead",
+    audited: "Audit",
+    inputs: Sequence[Mapping[str, Any]],
+    tables: Sequence["Table"],
+    wrote: list[Path],
+) -> None:
+    """Write manifest.json, and add it to `wrote`."""
+    from rltune.report.export import outputs_of
+    from rltune.report.manifest import Code, manifest
+    from rltune.runner.provenance import code_state, versions
+    from rltune.store.files import write_json_atomic
+    from rltune.store.secret import masked
+
+    state = code_state()
+    command = ["rltune", *(masked(word) for word in sys.argv[1:])]
+    code = Code(command, versions(), state.label, state.source_sha256)
+    outputs = outputs_of(tables, wrote)
+    content = manifest(found, read, audited, code, inputs=inputs, outputs=outputs)
+    path = found.run.path / "figures" / "manifest.json"
+    write_json_atomic(path, content)
+    wrote.append(path)
 
 
 def _dynamics(
@@ -103,20 +139,30 @@ def _write_dynamics(
 
 
 def _say(
-    audited: "Audit", wrote: Sequence[Path], n_values: int, notes: Sequence[str], *, as_json: bool
+    audited: "Audit",
+    tables: Sequence["Table"],
+    wrote: Sequence[Path],
+    n_values: int,
+    notes: Sequence[str],
+    *,
+    as_json: bool,
 ) -> None:
     """Print the verdict of the audit and the files, or the same as JSON."""
     from rich.console import Group
 
     from rltune.report.render import line, quantity, short_path, verbatim
     from rltune.report.render_run import audit_verdict
+    from rltune.report.tables import OK, mark_of
 
+    files = [path for table in tables for path in table.files] + list(wrote)
     if as_json:
         emit_json(
             {
                 "audit": audited.verdict.value,
+                "mark": mark_of(audited),
                 "values": n_values,
-                "wrote": [str(path) for path in wrote],
+                "rows": {table.name: table.rows for table in tables},
+                "wrote": [str(path) for path in files],
                 "notes": list(notes),
             }
         )
@@ -124,12 +170,21 @@ def _say(
     about = {
         "curves.csv": f": {quantity(n_values)} values",
         "dynamics.csv": ": means and 95 % t intervals over seeds",
+        "manifest.json": ": digests of what was read and written",
     }
-    files = [f"wrote {short_path(path)}{about.get(path.name, '')}" for path in wrote]
+    said = [
+        f"wrote {short_path(table.files[0])}{', .parquet' * (len(table.files) - 1)}: "
+        f"{quantity(table.rows)} rows"
+        for table in tables
+    ]
+    said += [f"wrote {short_path(path)}{about.get(path.name, '')}" for path in wrote]
+    mark = mark_of(audited)
+    marked = [] if mark == OK else [line(f"marked in every row: {mark}", "yellow")]
     show(
         Group(
             audit_verdict(audited),
-            *(verbatim(text) for text in files),
+            *(verbatim(text) for text in said),
+            *marked,
             *(line(f"note: {note}", "yellow") for note in notes),
         )
     )

@@ -78,8 +78,15 @@ class Audit:
 
 def audit_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
     """Judge the trials of a run folder and write audit.json into it."""
+    audit = judge_folder(folder, read)
+    write_json_atomic(folder.run.audit, audit.to_json())
+    return audit
+
+
+def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
+    """Judge the trials of a run folder."""
     is_driven = read_driver(folder.run.lock) is not None
-    audit = Audit(
+    return Audit(
         audit_trials(read.records, is_driven=is_driven),
         trials=len(folder.specs),
         started=sum(record.has_started for record in read.records),
@@ -88,8 +95,6 @@ def audit_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
         confounded=confounded_reason(folder.run),
         problems=read.problems,
     )
-    write_json_atomic(folder.run.audit, audit.to_json())
-    return audit
 
 
 def _has_comparison(records: Sequence[TrialRecord]) -> bool:

@@ -186,22 +186,24 @@ class RecordsRead:
 
 def read_records(folder: SweepFolder) -> RecordsRead:
     """Read every trial of a run folder."""
-    records: list[TrialRecord] = []
     problems: list[Problem] = []
-    for spec in folder.specs:
-        trial = folder.run.trial(spec.trial_id)
-        failure = trial.read_failed()
-        records.append(
-            TrialRecord(
-                spec=spec,
-                provenance=_provenance(trial),
-                metrics=_steps(read_metrics(trial.metrics), problems),
-                heldout=_steps(read_jsonl(trial.heldout), problems),
-                result=trial.read_done(),
-                failure=to_json(failure) if failure is not None else None,
-            )
-        )
+    records = [
+        read_record(folder.run.trial(spec.trial_id), spec, problems) for spec in folder.specs
+    ]
     return RecordsRead(tuple(records), tuple(problems))
+
+
+def read_record(trial: TrialDir, spec: TrialSpec, problems: list[Problem]) -> TrialRecord:
+    """Read one trial; what cannot be read is added to `problems`."""
+    failure = trial.read_failed()
+    return TrialRecord(
+        spec=spec,
+        provenance=_provenance(trial),
+        metrics=_steps(read_metrics(trial.metrics), problems),
+        heldout=_steps(read_jsonl(trial.heldout), problems),
+        result=trial.read_done(),
+        failure=to_json(failure) if failure is not None else None,
+    )
 
 
 def _provenance(trial: TrialDir) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes
     if step is None:
         return None
     for gate in reversed(read_jsonl(trial.heldout).rows):
-        values = _values(gate, metric_name)
+        values = task_values(gate, metric_name)
         if gate.get("step") == step and values is not None:
             faults = gate.get("fault") or [""] * len(values)
             pairs = zip(values, faults, strict=False)
@@ -54,7 +54,14 @@ def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes
     return None
 
 
-def _values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
+def measures_of(gate: Mapping[str, Any]) -> list[str]:
+    """Return the metrics that a gate recorded task by task."""
+    named = [name for name, column in _COLUMNS.items() if isinstance(gate.get(column), list)]
+    measures = gate.get("auxiliary")
+    return named + [f"heldout/{name}" for name in (measures or {})]
+
+
+def task_values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
     """Return the values of a metric, one a task; None where the gate recorded only their mean."""
     if column := _COLUMNS.get(metric_name):
         values = gate.get(column)

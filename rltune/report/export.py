@@ -1,0 +1,82 @@
+"""Writing the tables of a run folder, as CSV and, where pyarrow is there, as Parquet."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.report.audit import Audit
+from rltune.report.folder import RecordsRead, SweepFolder
+from rltune.report.table_files import has_parquet, write_csv, write_parquet
+from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
+from rltune.report.table_summary import summary_rows
+from rltune.report.tables import TABLES, Row, mark_of
+from rltune.store.files import sha256_file
+from rltune.store.lineage_read import read_body
+from rltune.store.rundir import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table that was written.
+
+    Attributes:
+        name: Of the table.
+        rows: Its rows.
+        files: As CSV, then as Parquet where pyarrow is installed.
+
+    """
+
+    name: str
+    rows: int
+    files: tuple[Path, ...]
+
+
+def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path) -> list[Table]:
+    """Write every table of a run folder into `out`.
+
+    The trials of the sweep only: its children and repetitions are no part of the comparison.
+    """
+    mark, records = mark_of(audit), read.records
+    trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
+    tasks = task_ids(folder.run, records)
+    gates = gate_rows(eval_rows(records, tasks, mark=mark))
+    rows: dict[str, Callable[[], Iterable[Row]]] = {
+        "trials": lambda: trials,
+        "history": lambda: history_rows(records, mark=mark),
+        "evals": lambda: eval_rows(records, tasks, mark=mark),
+        "gates": lambda: gates,
+        "summary": lambda: summary_rows(trials, gates),
+    }
+    is_parquet = has_parquet()
+    return [_write(name, rows[name], out, is_parquet=is_parquet) for name in TABLES]
+
+
+def _write(name: str, rows: Callable[[], Iterable[Row]], out: Path, *, is_parquet: bool) -> Table:
+    path = out / f"{name}.csv"
+    count = write_csv(path, TABLES[name], rows())
+    if not is_parquet:
+        path.with_suffix(".parquet").unlink(missing_ok=True)  # an older one would tell otherwise
+        return Table(name, count, (path,))
+    write_parquet(path.with_suffix(".parquet"), TABLES[name], rows())
+    return Table(name, count, (path, path.with_suffix(".parquet")))
+
+
+def lineage_ids(run: RunDir) -> dict[str, str]:
+    """Return the newest lineage row of each trial: trial id -> exp_id; none without a table."""
+    if not run.results.is_file():
+        return {}
+    rows = read_body(run.results.read_bytes(), run.results, None).rows
+    return {row.trial_id: row.exp_id for row in rows}
+
+
+def outputs_of(tables: Sequence[Table], others: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return name and digest of every file written, with the rows of a table."""
+    named: list[tuple[Path, int | None]] = []
+    named += [(path, table.rows) for table in tables for path in table.files]
+    named += [(path, None) for path in others]
+    found = [
+        {"path": path.name, "sha256": sha256_file(path)} | ({} if rows is None else {"rows": rows})
+        for path, rows in named
+    ]
+    return sorted(found, key=lambda entry: str(entry["path"]))

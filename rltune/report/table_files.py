@@ -1,0 +1,138 @@
+"""Tables as files: CSV always, Parquet with pyarrow. The same rows give the same bytes."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+from rltune.errors import Problem, StoreError
+from rltune.report.tables import Row
+from rltune.store.files import replacing
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_BATCH = 50_000  # rows that are held as columns at a time
+R = TypeVar("R", bound=Row)
+
+
+def columns_of(kind: type[R]) -> dict[str, type]:
+    """Return the columns of a table in order: name -> str, bool, int or float; any may be empty."""
+    hints = get_type_hints(kind)
+    return {field.name: _plain(hints[field.name]) for field in fields(kind)}
+
+
+def _plain(hint: Any) -> type:
+    """Return the type of a column without its None."""
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
+    return kinds[0]  # type: ignore[no-any-return]
+
+
+def write_csv(path: Path, kind: type[R], rows: Iterable[R]) -> int:
+    """Write a table as UTF-8 CSV and return its number of rows.
+
+    Empty is None, `true` and `false` are booleans, floats read back as the same bits.
+    """
+    columns, count = columns_of(kind), 0
+    cells_of = attrgetter(*columns)
+    with replacing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow([_cell(value) for value in cells_of(row)])
+            count += 1
+        text.flush()
+        text.detach()
+    return count
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value  # csv writes None as nothing, and floats by their shortest exact text
+
+
+def read_csv(path: Path, kind: type[R]) -> list[R]:
+    """Read a table that `write_csv` wrote.
+
+    Raises:
+        StoreError: It has other columns, or a cell is not of its column's type.
+
+    """
+    columns = columns_of(kind)
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        if header != list(columns):
+            what = f"has the columns {header}."
+            allowed = f"A {kind.__name__} table has {list(columns)}."
+            raise StoreError(Problem(str(path), what, allowed, "Export it again."))
+        try:
+            return [_row(kind, columns, cells) for cells in reader]
+        except ValueError as error:
+            what = f"line {reader.line_num}: {error}."
+            raise StoreError(Problem(str(path), what, action="Export it again.")) from error
+
+
+def _row(kind: type[R], columns: dict[str, type], cells: list[str]) -> R:
+    pairs = zip(columns.values(), cells, strict=True)
+    return kind(*(_value(column, cell) for column, cell in pairs))
+
+
+def _value(column: type, cell: str) -> Any:
+    if column is str:
+        return cell
+    if cell == "":
+        return None
+    if column is bool:
+        if cell not in ("true", "false"):
+            raise ValueError(f"{cell!r} is neither true nor false")
+        return cell == "true"
+    return column(cell)
+
+
+def has_parquet() -> bool:
+    """Tell whether Parquet can be written here."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def write_parquet(path: Path, kind: type[R], rows: Iterable[R]) -> int:
+    """Write a table as Parquet and return its number of rows; needs pyarrow."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema, count = _schema(kind), 0
+    with replacing(path) as file, pq.ParquetWriter(file, schema) as writer:
+        left = iter(rows)
+        while batch := list(islice(left, _BATCH)):
+            columns = [
+                pa.array([getattr(row, field.name) for row in batch], type=field.type)
+                for field in schema
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            count += len(batch)
+    return count
+
+
+def _schema(kind: type[R]) -> "pyarrow.Schema":
+    import pyarrow as pa
+
+    types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    return pa.schema([(name, types[column]) for name, column in columns_of(kind).items()])
+
+
+def read_parquet(path: Path, kind: type[R]) -> Iterator[R]:
+    """Yield the rows of a table that `write_parquet` wrote; needs pyarrow."""
+    import pyarrow.parquet as pq
+
+    for row in pq.read_table(path).to_pylist():
+        yield kind(**row)
