@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 
 from rltune.report.markdown import visible
-from rltune.report.render import grid, line, rate, signed
+from rltune.report.render import grid, indent, line, rate, signed
 from rltune.store.lineage_calibration import Calibration, calibration_lines
 from rltune.store.lineage_query import Best, Chain, best
 from rltune.store.lineage_read import Metric
@@ -24,15 +24,18 @@ def lineage_view(
         if (told := calibration_lines(calibration))
         else []
     )
-    return Group(rows_view(rows, best_row=top.row), best_view(top, metric), *said)
+    return Group(rows_view(rows, best_row=top.row), line(), best_view(top, metric), *said)
 
 
 def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None) -> RenderableType:
-    """Return a line per row; the column of predictions only where there is one."""
+    """Return a line per row, then their notes: a column of them would be a few letters wide.
+
+    The column of predictions is there only where there is one.
+    """
     is_told = any(row.expected_delta for row in rows)
     expected = ("expected",) if is_told else ()
     table = grid(
-        ("exp_id", "status", "metric", *expected, "vs best", "step", "notes"),
+        ("exp_id", "status", "metric", *expected, "vs best", "step"),
         right=(2, 4, 5) if is_told else (2, 3, 4),
         whole=(0,),
         gap=1,
@@ -45,10 +48,14 @@ def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None)
             *([visible(row.expected_delta)] if is_told else []),
             "" if row.delta_vs_best is None else signed(row.delta_vs_best),
             "" if row.best_step is None else str(row.best_step),
-            visible(row.notes),
             style="bold" if row is best_row else "",
         )
-    return table
+    noted = [row for row in rows if row.notes]
+    parts: list[RenderableType] = [table]
+    if noted:
+        parts += [line(), line("Notes", "bold")]
+    parts += [indent(line(visible(f"{row.exp_id}: {row.notes}"))) for row in noted]
+    return Group(*parts)
 
 
 def best_view(top: Best[LineageRow], metric: Metric) -> RenderableType:

@@ -47,7 +47,7 @@ def test_help_has_an_example(rltune, name):
 def test_show_puts_the_prediction_beside_what_came(rltune, table):
     result = rltune("lineage", "show", "nights.tsv")
     assert result.out.splitlines()[0].split() == (
-        ["exp_id", "status", "metric", "expected", "vs", "best", "step", "notes"]
+        ["exp_id", "status", "metric", "expected", "vs", "best", "step"]
     )
     assert "Best: kl-2 with heldout/success_rate 0.600." in result.out
     assert "Predictions: right sign: 0 of 1 predictions; mean absolute error: 0.250" in (
