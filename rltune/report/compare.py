@@ -97,12 +97,10 @@ def compare(a: Side, b: Side) -> Compared:
     ours, theirs = a.finals(), b.finals()
     shared = sorted(ours.keys() & theirs.keys())
     if len(shared) >= 2:
-        found = _paired_seeds(a, b, ours, theirs)
-    elif min(len(ours), len(theirs)) >= 2:
-        found = _independent_seeds(a, b, ours, theirs)
-    else:
-        found = _paired_tasks(a, b, *_one_each(a, b, shared))
-    return found
+        return _paired_seeds(a, b, ours, theirs)
+    if min(len(ours), len(theirs)) >= 2:
+        return _independent_seeds(a, b, ours, theirs)
+    return _paired_tasks(a, b, *_one_each(a, b, shared))
 
 
 def _one_each(a: Side, b: Side, shared: Sequence[int]) -> tuple[TrialRecord, TrialRecord]:
