@@ -50,6 +50,7 @@ def test_two_folders(rltune, run, tmp_path):
 def test_it_leaves_the_folder_as_it_was(rltune, run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     rltune("compare", TREATED, CONTROL)
+    rltune("compare", "0.1@0", "0.0@0")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 

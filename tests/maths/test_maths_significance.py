@@ -22,8 +22,9 @@ def test_sign_flips_by_hand(differences, by_hand):
 
 
 def test_equal_sums_count_in_spite_of_rounding():
-    # 0.1 + 0.2 and 0.3 are not the same bits: flipping 0.3 against 0.1 and 0.2 gives a sum of 0
-    assert sign_flip_p([0.1, 0.2, -0.3]) == 1.0
+    # in tenths: 3+3+2-2 and 3+3-2+2 reach 6, 3+3+2+2 is 10; with their negatives 6 of 16.
+    # As floats one 6 is a hair below the other.
+    assert sign_flip_p([-0.3, -0.3, -0.2, 0.2]) == 6 / 16
 
 
 def test_sign_flips_are_scipys_permutation_test():

@@ -66,6 +66,26 @@ def test_case_e3_sixteen_and_eleven_of_125_are_not_distinguishable(tmp_path):
     assert found.a.interval == pytest.approx((0.080347, 0.197836), abs=1e-6)
 
 
+def test_an_interval_without_zero_is_not_enough_over_few_tasks(tmp_path):
+    found = compare_and_say(*two_rates(tmp_path, 10, 5, tasks=20))
+    assert found.interval.low > 0
+    assert (found.p, found.verdict) == (0.0625, "not distinguishable")
+
+
+def test_tasks_with_a_fault_on_either_side_are_left_out(tmp_path):
+    ours, theirs = two_rates(tmp_path, 5, 3, tasks=10)
+    found = compare_and_say(
+        with_gate(ours, fault=["", "judge is down"] + [""] * 8),
+        with_gate(theirs, fault=[""] * 9 + ["judge is down"]),
+    )
+    assert (found.n, found.hits) == (8, (4, 2))
+
+
+def test_the_same_trial_of_another_run_is_another_trial(finished):
+    again = replace(side_of(finished, CONTROL), run="other")
+    assert compare_and_say(side_of(finished, CONTROL), again).difference == 0.0
+
+
 def test_many_more_of_the_tasks_are_a_difference_of_two_trials(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 60, 20, tasks=125))
     assert found.verdict == "above"
@@ -99,9 +119,10 @@ def test_seeds_that_differ_by_luck_say_how_many_are_needed(tmp_path):
 def test_two_seeds_make_no_difference(tmp_path):
     writer = FolderWriter(tmp_path, seeds=[0, 1])
     for seed in (0, 1):
-        writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 4, 20: 1})
-        writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 4, 20: 9})
+        writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 4, 20: 0})
+        writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 4, 20: 10})
     found = compare_and_say(side_of(writer, TREATED), side_of(writer, CONTROL))
+    assert found.p < 0.05  # all tasks against none
     assert (found.verdict, found.needed) == ("not distinguishable", 3)
     assert "3 seeds are the fewest for a claim" in found.sentence
 
@@ -112,7 +133,7 @@ def test_other_seeds_are_independent_samples(finished, tmp_path):
         other.finish(other.spec(CONTROL, seed), {0: 4, 10: 5, 20: last})
     found = compare_and_say(side_of(other, CONTROL), side_of(finished, TREATED))
     assert (found.unit, found.n, found.test) == ("seeds", 3, "Welch's t test")
-    assert found.verdict == "above"
+    assert (found.verdict, found.p_above) == ("above", 1.0)
     assert "over 3 seeds a side" in found.sentence
 
 

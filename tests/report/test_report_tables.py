@@ -242,6 +242,14 @@ def test_a_sweep_that_is_not_whole_is_marked_and_makes_no_claim(tmp_path):
     assert (row.n_seeds, row.n_planned, row.is_complete, row.verdict) == (2, 3, False, "no claim")
 
 
+def test_a_control_that_is_not_whole_leaves_no_claim(finished):
+    out, _ = export(finished)
+    trials = read_csv(out / "trials.csv", TrialRow)
+    trials.append(replace(trials[0], seed=3, trial_id="unfinished", final=None))
+    row = final_of(summary_rows(trials, []), TREATED)
+    assert (row.n_seeds, row.delta_n, row.is_complete, row.verdict) == (3, 3, False, "no claim")
+
+
 def test_a_confounded_sweep_is_marked_and_makes_no_claim(finished):
     proof = {"ok": False, "allow_confounded": "a pilot", "warnings": []}
     write_json_atomic(finished.run.comparability, proof)
