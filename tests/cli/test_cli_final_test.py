@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_sweep import small_sweep
+from trained_folder import trained_folder
 
 from rltune.cli.final_test import paragraph
 from rltune.policy.tiny import SHIPPED
-from rltune.runner.folder import freeze_all
-from rltune.runner.provenance import driver_provenance
-from rltune.runner.trial import TrialPayload, run_trial
-from rltune.spec.expand import expand
-from rltune.spec.load import load_sweep
-from rltune.store.files import write_json_atomic
 from rltune.store.rundir import RunDir
-from rltune.types import TrialStatus
 
 NAMES = "kl_loss_coef=0.0@0, kl_loss_coef=0.01@0, kl_loss_coef=0.0@1, kl_loss_coef=0.01@1"
 
@@ -26,40 +19,7 @@ NAMES = "kl_loss_coef=0.0@0, kl_loss_coef=0.01@0, kl_loss_coef=0.0@1, kl_loss_co
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run folder whose first trial is done and whose others have not begun."""
-    folder = tmp_path_factory.mktemp("finished")
-    path = folder / "small.yaml"
-    text = small_sweep(
-        policy=SHIPPED / "sokoban",
-        gate_every=1,
-        checkpoint_every=1,
-        train_tasks=8,
-        test_tasks=6,
-        values="[0.0, 0.01]",
-        seeds="[0, 1]",
-    )
-    path.write_text(text, encoding="utf-8")
-    loaded = load_sweep(path)
-    specs = expand(loaded)
-    run = RunDir(folder / "small-0").create()
-    tasks = freeze_all(run, specs)
-    run.sweep.write_text(loaded.text, encoding="utf-8")
-    write_json_atomic(run.plan, {"trials": specs})
-    before = torch.get_num_threads()
-    status = run_trial(
-        TrialPayload(
-            spec=specs[0],
-            folder=run.trial(specs[0].trial_id).path,
-            manifest=tasks[specs[0].trial_id].path,
-            metric_name=loaded.spec.metric.name,
-            metric_mode=loaded.spec.metric.mode,
-            attempt=1,
-            driver=driver_provenance(["test"]),
-            stop_file=folder / "stop",
-            base=folder,
-        )
-    )
-    torch.set_num_threads(before)
-    assert status is TrialStatus.DONE
+    run, _ = trained_folder(tmp_path_factory.mktemp("finished"), which=0, test_tasks=6)
     return run.path
 
 

@@ -7,21 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from small_sweep import small_sweep
+from trained_folder import trained_folder
 
-from rltune.policy.tiny import SHIPPED
-from rltune.runner.folder import freeze_all
-from rltune.runner.provenance import driver_provenance
-from rltune.runner.trial import TrialPayload, run_trial
-from rltune.spec.expand import expand
-from rltune.spec.load import load_sweep
 from rltune.store.compare import compare_trials
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.lineage import LineageStore
 from rltune.store.lineage_record import RowContext, row_for
 from rltune.store.rundir import RunDir, TrialDir
-from rltune.types import RowStatus, TrialStatus
+from rltune.types import RowStatus
 
 METRIC = ("heldout/reward_mean", "max")
 
@@ -29,39 +23,7 @@ METRIC = ("heldout/reward_mean", "max")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run folder whose trial with a KL term is done, with its lineage row."""
-    folder = tmp_path_factory.mktemp("finished")
-    path = folder / "small.yaml"
-    text = small_sweep(
-        policy=SHIPPED / "sokoban",
-        steps=3,
-        gate_every=1,
-        checkpoint_every=1,
-        train_tasks=8,
-        values="[0.0, 0.01]",
-        seeds="[0, 1]",
-    )
-    path.write_text(text, encoding="utf-8")
-    loaded = load_sweep(path)
-    specs = expand(loaded)
-    run = RunDir(folder / "small-0").create()
-    tasks = freeze_all(run, specs)
-    run.sweep.write_text(loaded.text, encoding="utf-8")
-    write_json_atomic(run.plan, {"trials": specs})
-    spec = specs[1]
-    before = torch.get_num_threads()
-    payload = TrialPayload(
-        spec=spec,
-        folder=run.trial(spec.trial_id).path,
-        manifest=tasks[spec.trial_id].path,
-        metric_name=METRIC[0],
-        metric_mode="max",
-        attempt=1,
-        driver=driver_provenance(["test"]),
-        stop_file=folder / "stop",
-        base=folder,
-    )
-    assert run_trial(payload) is TrialStatus.DONE
-    torch.set_num_threads(before)
+    run, spec = trained_folder(tmp_path_factory.mktemp("finished"), which=1, steps=3)
     result = run.trial(spec.trial_id).read_done()
     context = RowContext(metric_name=METRIC[0], metric_mode="max", timestamp="t", commit="c")
     LineageStore(run.results, *METRIC).append(row_for(spec, result, (), context))

@@ -1,0 +1,60 @@
+"""A run folder in which one trial of a small sweep has ended, made in this process without Ray."""
+
+import torch
+from small_sweep import small_sweep
+
+from rltune.policy.tiny import SHIPPED
+from rltune.runner.folder import freeze_all
+from rltune.runner.provenance import driver_provenance
+from rltune.runner.trial import TrialPayload, run_trial
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.store.files import write_json_atomic
+from rltune.store.rundir import RunDir
+from rltune.types import TrialStatus
+
+
+def trained_folder(folder, *, which, **changes):
+    """Return the run folder, and the spec of its trial that has ended.
+
+    Two conditions and two seeds; a gate and a checkpoint at every step.
+
+    Args:
+        folder: Where the sweep file and the run folder are made.
+        which: Index of the trial that is trained.
+        changes: Keywords of `small_sweep`.
+
+    """
+    text = small_sweep(
+        policy=SHIPPED / "sokoban",
+        gate_every=1,
+        checkpoint_every=1,
+        train_tasks=8,
+        values="[0.0, 0.01]",
+        seeds="[0, 1]",
+        **changes,
+    )
+    (folder / "small.yaml").write_text(text, encoding="utf-8")
+    loaded = load_sweep(folder / "small.yaml")
+    specs = expand(loaded)
+    run = RunDir(folder / "small-0").create()
+    tasks = freeze_all(run, specs)
+    run.sweep.write_text(loaded.text, encoding="utf-8")
+    write_json_atomic(run.plan, {"trials": specs})
+    spec = specs[which]
+    payload = TrialPayload(
+        spec=spec,
+        folder=run.trial(spec.trial_id).path,
+        manifest=tasks[spec.trial_id].path,
+        metric_name=loaded.spec.metric.name,
+        metric_mode=loaded.spec.metric.mode,
+        attempt=1,
+        driver=driver_provenance(["test"]),
+        stop_file=folder / "stop",
+        base=folder,
+    )
+    before = torch.get_num_threads()
+    status = run_trial(payload)
+    torch.set_num_threads(before)
+    assert status is TrialStatus.DONE
+    return run, spec
