@@ -467,7 +467,7 @@ def hanging_judge(lab: Lab) -> Finding:
 
 
 def hanging_retriever(lab: Lab) -> Finding:
-    """A retriever that stands still for half a minute, its port open."""
+    """A retriever that stands still for a minute, its port open."""
     server = lab.start("serve-retriever", "--port", "0")
     assert server.stdout is not None
     line = next(line for line in server.stdout if "http://" in line)
@@ -479,7 +479,7 @@ def hanging_retriever(lab: Lab) -> Finding:
         process = lab.launch()
         lab.wait(process, lab.second_trains)
         server.send_signal(signal.SIGSTOP)
-        time.sleep(30)
+        time.sleep(60)  # longer than the four tries of ten seconds
         server.send_signal(signal.SIGCONT)
         ended = lab.end(process)
     finally:
@@ -491,7 +491,7 @@ def hanging_retriever(lab: Lab) -> Finding:
         "a search that got no answer in its four tries is a fault of its episode, which no "
         "update sees; the trial goes on",
         "the episodes with a fault",
-        {"ends well": ended.code == 0, "the log counts them": "fault" in log or "retriever" in log},
+        {"ends well": ended.code == 0, "the log counts them": "fault" in log},
         is_equal=False,
     )
 

@@ -4,7 +4,7 @@
 
 A sweep of two short trials is run undisturbed first; after each fault the same command is given
 again, and its numbers must be those of the undisturbed one. A disk that is full or read-only needs
-root, to mount one. About ten minutes on two cores.
+root, to mount one. About half an hour on two cores.
 """
 
 import argparse
