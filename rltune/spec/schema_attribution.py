@@ -109,10 +109,14 @@ class AdcaConfig(Section):
     )
 
     @property
+    def has_weight(self) -> bool:
+        """Whether verdicts have some weight in some step."""
+        return self.alpha > 0 or (self.alpha_schedule == "cosine" and self.alpha_min > 0)
+
+    @property
     def asks_llm(self) -> bool:
         """Whether a language model is ever asked: it judges, and verdicts have some weight."""
-        has_weight = self.alpha > 0 or (self.alpha_schedule == "cosine" and self.alpha_min > 0)
-        return self.judge == "llm" and has_weight
+        return self.judge == "llm" and self.has_weight
 
 
 class InfoGainConfig(Section):

@@ -162,7 +162,8 @@ def by_verdicts(
     success_N = torch.from_numpy(batch.success_N).to(device)
     is_trained_N = torch.from_numpy(batch.action_mask_NT.any(axis=1)).to(device)
     asked_N = rows_to_judge(advantages_N, success_N, skip=attribution.skip) & is_trained_N
-    if not _is_judged(attribution, step):
+    is_judged = _is_judged(attribution, step)
+    if not is_judged:
         asked_N = torch.zeros_like(asked_N)
     rows = asked_N.nonzero()[:, 0].cpu().numpy()
     judged = _judge(
@@ -187,7 +188,7 @@ def by_verdicts(
         torch.from_numpy(batch.group_N).to(device),
         scheme=attribution.scheme,
         fusion=attribution.fusion,
-        alpha=_alpha(attribution, step),
+        alpha=_alpha(attribution, step) if is_judged else 0.0,
         fix_base=attribution.fix_base,
         normalize=attribution.normalize,
         scope=attribution.scope,

@@ -8,6 +8,7 @@ from rltune.errors import TrialError
 from rltune.judge.budget import Spent, spent_in
 from rltune.judge.client import LlmJudge
 from rltune.judge.prompt import JudgeRequest
+from rltune.judge.replay import REPLY
 from rltune.judge.verdicts import Verdict, VerdictStatus
 from rltune.spec.schema_attribution import JudgeConfig
 from rltune.store.jsonl import append_jsonl, read_jsonl
@@ -70,6 +71,7 @@ class TrialJudge:
         self._warned: set[bool] = set()
         self._fruitless: list[int] | None = []
         records = read_jsonl(self._log).rows if self._log.exists() else ()
+        self._was_answered = any(record.get("outcome") == REPLY for record in records)
         self._spent: Spent = spent_in(records)
         self._logged: dict[int, list[Mapping[str, Json]]] = {}
         for record in records:
@@ -116,6 +118,8 @@ class TrialJudge:
             self._fruitless = None
         elif refused:
             raise TrialError(f"the judge refused every request: {refused[0].detail}")
+        elif self._was_answered and all(v.status is VerdictStatus.BUDGET for v in failed):
+            return  # an earlier attempt spent the budget, and was not ended by that
         elif asked and self._fruitless is not None:
             self._fruitless.append(step)
             if len(self._fruitless) == FRUITLESS_STEPS:

@@ -207,8 +207,8 @@ def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
 def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the methods that an attribution calls; one without weight calls none."""
     if attribution["kind"] == "adca":
-        has_weight = max(attribution["alpha"], attribution["alpha_min"]) > 0
-        return _ASKED.get(attribution["judge"], ()) if has_weight else ()
+        adca = AdcaConfig.model_validate(attribution)
+        return _ASKED.get(adca.judge, ()) if adca.has_weight else ()
     return _ASKED["info_gain"] if attribution.get("mode", "none") != "none" else ()
 
 

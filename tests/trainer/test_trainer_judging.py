@@ -273,6 +273,22 @@ def test_an_outage_after_a_verdict_does_not_end_the_trial(serve, folder):
         assert judge.ask(many(1, step), step=step).flags == [None]
 
 
+def test_a_trial_that_goes_on_with_a_spent_budget_goes_on_to_its_end(serve, folder):
+    server = serve()
+    assert judge_of(server, folder, max_calls=2).ask(many(2, 1), step=1).flags == [(False,)] * 2
+    again = judge_of(server, folder, max_calls=2)  # as after a kill with a checkpoint at step 1
+    for step in range(2, 8):
+        assert again.ask(many(2, step), step=step).flags == [None] * 2
+
+
+def test_a_budget_that_never_allowed_a_call_ends_the_trial(serve, folder):
+    judge = judge_of(serve(), folder, max_tokens=1)
+    for step in (1, 2):
+        assert judge.ask(many(2, step), step=step).flags == [None] * 2
+    with pytest.raises(TrialError, match=r"first 3 steps that asked it \(1, 2, 3\): budget 2"):
+        judge.ask(many(2, 3), step=3)
+
+
 def test_the_end_of_the_budget_is_said_once(serve, folder):
     warned = []
     judge = judge_of(serve(), folder, warned.append, max_calls=3)

@@ -379,6 +379,7 @@ def test_env_and_reward_are_reported_together(usable):
         ("{kind: info_gain}", ["gold_response"]),
         ("{kind: adca, judge: llm}", []),
         ("{kind: adca, judge: solver, alpha: 0.0}", []),
+        ("{kind: adca, judge: solver, alpha: 0.0, alpha_min: 0.1}", []),
         ("{kind: info_gain, mode: none}", []),
     ],
 )

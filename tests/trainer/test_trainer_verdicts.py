@@ -129,6 +129,7 @@ LOUD = [({}, 9), ({"first_steps": 2}, 2), ({"alpha_schedule": "cosine", "alpha_s
 def test_nobody_is_asked_where_verdicts_have_no_weight(numbers, step):
     found = verdicts(config({**LLM, **numbers}), FOUR, step=step)
     assert found.metrics["adca/asked_count"] == 0
+    assert found.metrics["adca/alpha"] == 0
     for judge in ("solver", "gold", "llm"):
         assert probes(config({**LLM, "judge": judge, **numbers}).attribution, step) == Probes()
 
