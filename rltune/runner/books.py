@@ -222,10 +222,10 @@ class Books:
             metric_name=self.lineage.metric_name,
             metric_mode=self.lineage.metric_mode,
             timestamp=_ended_at(trial),
-            commit=_commit(trial) or self.commit,
+            commit=commit_of(trial) or self.commit,
             attempt=attempt,
             job_name=self.launch,
-            snapshot_path=_relative(trial.best_heldout, self.run.path),
+            snapshot_path=snapshot_of(self.run, trial),
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
         )
@@ -257,15 +257,17 @@ def _ended_at(trial: TrialDir) -> str:
     return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _commit(trial: TrialDir) -> str:
+def commit_of(trial: TrialDir) -> str:
+    """Return the commit that a trial's newest attempt ran, with `-dirty` where it had changes."""
     found: Mapping[str, object] = read_provenance(trial)
     commit = str(found.get("commit", ""))
     return f"{commit}-dirty" if commit and found.get("dirty") else commit
 
 
-def _relative(link: Path, folder: Path) -> str:
-    """Return what a symlink points at, relative to the run folder, which may be moved."""
-    return os.path.relpath(link.resolve(), folder.resolve()) if link.exists() else ""
+def snapshot_of(run: RunDir, trial: TrialDir) -> str:
+    """Return the checkpoint that the gate chose, relative to the run folder, which may be moved."""
+    link = trial.best_heldout
+    return os.path.relpath(link.resolve(), run.path.resolve()) if link.exists() else ""
 
 
 def open_books(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 
 from rltune.errors import Problem, StoreError
+from rltune.runner.books import commit_of, snapshot_of
 from rltune.runner.folder import manifest_for
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.provenance import driver_provenance
@@ -189,9 +190,9 @@ def record_single(
         metric_name=source.metric_name,
         metric_mode=source.metric_mode,
         timestamp=utc_now(),
-        commit=_commit(trial),
+        commit=commit_of(trial),
         job_name=CHILD if counts else RERUN,
-        snapshot_path=_snapshot(source.run, trial),
+        snapshot_path=snapshot_of(source.run, trial),
         disqualified=source.disqualified or disqualified,
         hypothesis=hypothesis,
         notes=notes,
@@ -226,15 +227,3 @@ def parent_row(rows: tuple[LineageRow, ...], trial_id: str) -> str:
 def child_exp_id(trial: TrialDir) -> str:
     """Return the id of the row of a child's newest attempt."""
     return exp_id_of(trial.trial_id, last_attempt(trial))
-
-
-def _commit(trial: TrialDir) -> str:
-    found = read_provenance(trial)
-    commit = str(found.get("commit", ""))
-    return f"{commit}-dirty" if commit and found.get("dirty") else commit
-
-
-def _snapshot(run: RunDir, trial: TrialDir) -> str:
-    if not trial.best_heldout.exists():
-        return ""
-    return os.path.relpath(trial.best_heldout.resolve(), run.path.resolve())
