@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rltune.cli.console import make_console
-from rltune.cli.options import RUNS, NoCustomCode, Overrides, Profile, RunsDir, Seeds, parse_seeds
+from rltune.cli.options import (
+    RUNS,
+    NoCustomCode,
+    Overrides,
+    Profile,
+    RunsDir,
+    Seeds,
+    parse_seeds,
+    require_runs_dir,
+)
 from rltune.errors import InputError, Problem, StoreError
 
 if TYPE_CHECKING:
@@ -44,6 +53,7 @@ def next_trial(
         chosen = parse_seeds(seeds)
         loaded = load_sweep(sweep, profile=profile, overrides=overrides or (), seeds=chosen)
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
+    require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
     prove(loaded, console, allowed)
     request = SweepRequest(

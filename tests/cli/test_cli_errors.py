@@ -219,6 +219,8 @@ def test_a_runs_dir_that_holds_nothing_is_refused(rltune, monkeypatch, runs_dir,
     said = f"{runs_dir!r} cannot hold run folders: {why}. Give a folder that can be written.\n"
     given = rltune("sweep", sweep, "--runs-dir", runs_dir, *options)
     assert (given.code, given.out, given.err) == (2, "", f"error: --runs-dir: {said}")
+    due = rltune("next", sweep, "--runs-dir", runs_dir)
+    assert (due.code, due.out, due.err) == (2, "", f"error: --runs-dir: {said}")
     monkeypatch.setenv("RLTUNE_RUNS_DIR", runs_dir)
     found = rltune("sweep", sweep, *options)
     assert (found.code, found.err) == (2, f"error: --runs-dir (from RLTUNE_RUNS_DIR): {said}")
