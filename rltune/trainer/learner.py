@@ -26,7 +26,8 @@ class Learner:
 
     Attributes:
         policy: What is trained.
-        reference: Frozen copy of the policy at the trial's start; None when no KL term is on.
+        reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
+            when no KL term is on.
         critic: None when the advantage needs no values.
         actor_optimizer: AdamW over the policy.
         critic_optimizer: AdamW over the critic.
