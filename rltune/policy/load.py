@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -18,11 +20,13 @@ from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.tiny import SHIPPED
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema import LoraConfig, TrialConfig
 
+FROZEN = "frozen_sha256"  # in the metadata of a checkpoint's file: digest of what is not in it
 CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers
 
 
@@ -55,7 +59,15 @@ class Policy:
 
 
 def load_policy(
-    model: str, *, dtype: str, template: str, is_bare: bool, env_kind: str, device: str
+    model: str,
+    *,
+    dtype: str,
+    template: str,
+    is_bare: bool,
+    env_kind: str,
+    device: str,
+    lora: LoraConfig | None = None,
+    seed: int = 0,
 ) -> Policy:
     """Load a policy by name.
 
@@ -66,9 +78,12 @@ def load_policy(
         is_bare: Write nothing but observations and responses: for compact prompts.
         env_kind: Chooses among the shipped tiny policies.
         device: Where the weights go.
+        lora: Adapters to train; None trains all weights.
+        seed: Of the trial; new adapters are drawn from it.
 
     Raises:
-        InputError: The model cannot be found or loaded, or its chat template rewrites history.
+        InputError: The model or an adapter cannot be found or loaded, or the chat template rewrites
+            history.
 
     """
     transformers_logging.disable_progress_bar()  # a trial's log is read by people
@@ -87,6 +102,8 @@ def load_policy(
                 "Check the path; without network, download the model first and give its folder.",
             )
         ) from error
+    if lora is not None:
+        add_adapter(network, lora, seed=seed)
     network.to(device).eval()
     set_compute_dtype(network, dtype)
     return assemble(network, tokenizer, template=template, is_bare=is_bare)
@@ -97,7 +114,7 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
 
     Args:
         config: Resolved config.
-        base: Folder to which a relative `policy.model` refers.
+        base: Folder to which a relative `policy.model` or `policy.lora.init` refers.
         device: Where the weights go.
 
     """
@@ -110,7 +127,16 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
         is_bare=config.env.prompt == "compact",
         env_kind=config.env.kind,
         device=device,
+        lora=_from(base, config.policy.lora),
+        seed=config.seed,
     )
+
+
+def _from(base: Path, lora: LoraConfig) -> LoraConfig:
+    """Return the adapters with `init` as a path that does not depend on the working folder."""
+    if lora.init == "default":
+        return lora
+    return lora.model_copy(update={"init": str(base / lora.init)})
 
 
 def assemble(
@@ -142,15 +168,34 @@ def assemble(
 
 
 def weights_digest(model: torch.nn.Module) -> str:
-    """Return the sha256 over the names, shapes and bytes of all parameters."""
-    return tensors_digest(dict(model.named_parameters()))
+    """Return the sha256 over the names, shapes and bytes of all parameters.
+
+    With adapters it is over the digests of what is frozen and of what is trained, so that a
+    checkpoint's file, which holds the latter and names the former, has the policy's digest, too.
+    """
+    trained, frozen = trained_parameters(model), frozen_digest(model)
+    return _joint_digest(tensors_digest(trained), frozen) if trained else frozen
+
+
+def frozen_digest(model: torch.nn.Module) -> str:
+    """Return the sha256 over the parameters that do not train; empty when there are none."""
+    frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
+    return tensors_digest(frozen) if frozen else ""
+
+
+def file_digest(path: Path) -> str:
+    """Return the `weights_digest` of the policy that a checkpoint's file was saved from."""
+    with safe_open(path, framework="pt") as file:
+        frozen = (file.metadata() or {}).get(FROZEN, "")
+    return _joint_digest(tensors_digest(load_file(path)), frozen)
+
+
+def _joint_digest(trained: str, frozen: str) -> str:
+    return hashlib.sha256(f"{frozen} {trained}".encode()).hexdigest() if frozen else trained
 
 
 def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return the sha256 over the names, shapes and bytes of tensors: of a checkpoint's file, too.
-
-    A checkpoint holds what `named_parameters` gives, so its digest is that of the policy.
-    """
+    """Return the sha256 over the names, shapes and bytes of tensors."""
     digest = hashlib.sha256()
     for name, parameter in sorted(tensors.items()):
         tensor = parameter.detach().cpu().contiguous()

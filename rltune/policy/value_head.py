@@ -1,6 +1,7 @@
 """The critic: a scalar head on its own copy of the policy's backbone, or on the policy's own."""
 
 import copy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,8 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.logprobs import action_hidden
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class ValueModel(nn.Module):
@@ -24,7 +27,7 @@ class ValueModel(nn.Module):
     def __init__(self, policy: PreTrainedModel, *, backbone: str) -> None:
         super().__init__()
         size = policy.config.hidden_size
-        self.backbone = copy.deepcopy(policy.base_model) if backbone == "own" else None
+        self.backbone = copy_of_trained(policy.base_model) if backbone == "own" else None
         last = nn.Linear(size if backbone == "own" else 2 * size, 1)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -47,9 +50,19 @@ class ValueModel(nn.Module):
         return values_M
 
 
+def copy_of_trained(module: ModuleT) -> ModuleT:
+    """Return a deep copy that shares the parameters that no one trains."""
+    shared = {id(p): p for p in module.parameters() if not p.requires_grad}
+    return copy.deepcopy(module, shared)
+
+
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy that never trains: the reference policy of full fine-tuning."""
-    reference = copy.deepcopy(model)
+    """Return a copy that never trains: the reference policy.
+
+    With LoRA it has an adapter of its own, that of now, on the policy's frozen weights. (To switch
+    the policy's adapter off would give the base, which is no start for a run from an adapter.)
+    """
+    reference = copy_of_trained(model)
     reference.requires_grad_(False)
     torch.nn.Module.eval(reference)
     return reference

@@ -8,7 +8,7 @@ from typing import Any
 
 from rltune.errors import StoreError
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
-from rltune.report.parameters import model_folder, parameter_count
+from rltune.report.parameters import adapter_parameters, model_folder, parameter_count
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
@@ -30,7 +30,8 @@ class TrialCost:
         optimizer_steps: Optimiser steps of the policy, critic warm-up included, if no group drops.
         gates: Held-out evaluations, step 0 included.
         heldout_rollouts: Episodes of all of them.
-        parameters: Of the policy; None when no local config.json tells.
+        parameters: Of the policy without adapters; None when no local config.json tells.
+        trained: Those of the policy that training changes: with LoRA the adapters'.
         memory_bytes: Weights, gradients and optimiser of policy and critic, and the reference;
             activations and caches come on top. None when parameters is.
         wall_s: Seconds by measured steps of an earlier run; None when there is none.
@@ -44,6 +45,7 @@ class TrialCost:
     gates: int
     heldout_rollouts: int
     parameters: int | None
+    trained: int | None
     memory_bytes: int | None
     wall_s: float | None
 
@@ -73,7 +75,7 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     episode = int(min(turns * rollout["max_response_tokens"], rollout["max_context"]))
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
-    parameters = _parameters(config)
+    parameters, trained = _parameters(config)
     step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
     return TrialCost(
         steps=steps,
@@ -83,29 +85,42 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         gates=gates,
         heldout_rollouts=gates * int(config["gate"]["tasks"]),
         parameters=parameters,
-        memory_bytes=None if parameters is None else memory_bytes(config, parameters),
+        trained=trained,
+        memory_bytes=(
+            None
+            if parameters is None or trained is None
+            else memory_bytes(config, parameters, trained=trained)
+        ),
         wall_s=None if step_s is None else step_s * steps,
     )
 
 
-def _parameters(config: Mapping[str, Any]) -> int | None:
+def _parameters(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the policy's parameters, and how many of them and its adapters are trained."""
     folder = model_folder(config["policy"]["model"], config["env"]["kind"])
-    return parameter_count(folder) if folder is not None else None
+    if folder is None:
+        return None, None
+    count, lora = parameter_count(folder), config["policy"]["lora"]
+    if lora["rank"] == 0:
+        return count, count
+    return count, adapter_parameters(folder, rank=lora["rank"], targets=lora["targets"])
 
 
-def memory_bytes(config: Mapping[str, Any], parameters: int) -> int:
+def memory_bytes(config: Mapping[str, Any], parameters: int, *, trained: int) -> int:
     """Return the bytes that are held for a whole trial, whatever the batch.
 
-    policy 4 P b, critic (its own copy of the policy, GAE only) 4 P b, reference (KL only) P b
+    policy 4 T b, critic (its own copy of the policy, GAE only) 4 T b, reference (KL only) T b
 
-    with P parameters of b = 4 bytes; 4 P is weights, gradients and AdamW's two moments. A critic on
-    the policy's backbone is too small to count.
+    with T trained parameters of b = 4 bytes; 4 T is weights, gradients and AdamW's two moments.
+    With LoRA, T is the adapter, and the P b of the base are held once: policy, critic and reference
+    share them. A critic on the policy's backbone is too small to count.
     """
     copies = _TRAINED_COPIES
     has_own_critic = config["advantage"]["kind"] == "gae" and config["critic"]["backbone"] == "own"
     copies += _TRAINED_COPIES if has_own_critic else 0
     copies += 1 if config["loss"]["use_kl_loss"] else 0
-    return copies * parameters * WEIGHT_BYTES
+    base = parameters if config["policy"]["lora"]["rank"] else 0
+    return (base + copies * trained) * WEIGHT_BYTES
 
 
 def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:

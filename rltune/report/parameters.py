@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,30 @@ def parameter_count(folder: Path) -> int | None:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return dense_decoder_parameters(config)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def adapter_parameters(folder: Path, *, rank: int, targets: Collection[str]) -> int | None:
+    """Return the parameters of LoRA adapters in a model folder; None when it is not known here.
+
+    A = L r sum over the target layers of (inputs + outputs)
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if config.get("model_type") not in _DENSE:
+            return None
+        hidden, inner, heads = (
+            config["hidden_size"], config["intermediate_size"], config["num_attention_heads"],
+        )  # fmt: skip
+        head = config.get("head_dim") or hidden // heads
+        queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
+        sides = {
+            **{"q_proj": hidden + queries, "k_proj": hidden + keys, "v_proj": hidden + keys},
+            **{"o_proj": queries + hidden, "gate_proj": hidden + inner, "up_proj": hidden + inner},
+            "down_proj": inner + hidden,
+        }
+        return int(config["num_hidden_layers"] * rank * sum(sides[name] for name in set(targets)))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -115,11 +115,14 @@ def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
     yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
     yield from _judge_rows(plan)
-    if first.parameters is None:
+    if first.parameters is None or first.trained is None:
         yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
     else:
         peak = max(cost.memory_bytes or 0 for cost in costs)
-        note = f"a trial: {quantity(first.parameters)} parameters, optimiser, critic, reference"
+        count = f"{quantity(first.parameters)} parameters"
+        if first.trained != first.parameters:
+            count += f" + {quantity(first.trained)} trained in adapters"
+        note = f"a trial: {count}, optimiser, critic, reference"
         yield "memory", size(peak), f"{note}; activations on top"
     yield _time_row(plan)
 

@@ -35,7 +35,7 @@ DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
     "engine": ("rollout.engine",),
     "threads": ("resources.threads",),
-    "weights_sha256": ("policy.model", "policy.dtype", "env.kind"),
+    "weights_sha256": ("policy.model", "policy.dtype", "policy.lora", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
     "user_sources": ("env.kind", "env.factory", "reward", "advantage.estimator"),
 }
@@ -63,7 +63,11 @@ def _comparable(records: Sequence[TrialRecord], field: str) -> list[list[TrialRe
     groups: dict[str, list[TrialRecord]] = {}
     for record in records:
         flat = flatten(record.spec.config)
-        own = {key: value for key, value in flat.items() if _decides(key, field)}
+        own = {
+            key: value
+            for key, value in flat.items()
+            if _decides(key, field) or _is_drawn(key, field, flat)
+        }
         groups.setdefault(canonical_json(own), []).append(record)
     return list(groups.values())
 
@@ -72,6 +76,12 @@ def _decides(key: str, field: str) -> bool:
     if field == "manifest_sha256":
         return is_task_key(key)
     return any(overlaps(key, other) for other in DEPENDS_ON.get(field, ()))
+
+
+def _is_drawn(key: str, field: str, flat: Mapping[str, Any]) -> bool:
+    """Return whether weights at the start follow the seed: new adapters are drawn from it."""
+    has_adapter = flat.get("policy.lora.rank", 0) > 0 and flat["policy.lora.init"] == "default"
+    return has_adapter and (key, field) == ("seed", "weights_sha256")
 
 
 def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Finding]:

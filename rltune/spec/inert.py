@@ -40,6 +40,7 @@ def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
     flat = flatten(config)
     rules = (
         *_of_estimator(flat),
+        *_of_adapters(flat),
         *_of_loss(flat),
         *_of_rollouts(flat),
         *_of_info_gain(flat),
@@ -89,6 +90,11 @@ def _of_estimator(flat: Mapping[str, Any]) -> Iterator[Rule]:
     critic = _below("critic", "lr", "value_clip", "backbone", "warmup_steps")
     yield kind not in CRITIC_KINDS, critic, f"advantage.kind {kind} has no critic"
     yield not has_std, ("advantage.ddof",), "advantage.normalize_std is false"
+
+
+def _of_adapters(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    keys = _below("policy.lora", "alpha", "dropout", "targets", "init")
+    yield flat["policy.lora.rank"] == 0, keys, "policy.lora.rank is 0"
 
 
 def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:

@@ -43,6 +43,34 @@ from rltune.spec.schema_run import (
 from rltune.spec.violations import refuse
 
 
+class LoraConfig(Section):
+    """Low-rank adapters: what is trained in place of the weights."""
+
+    rank: Annotated[int, Field(ge=0)] = Field(
+        0, description="Columns of an adapter's matrices; 0 trains all weights, without adapters."
+    )
+    alpha: PositiveFloat = Field(
+        16.0, description="An adapter's output is scaled by alpha / rank (no unit)."
+    )
+    dropout: Annotated[float, Field(ge=0.0, le=0.0)] = Field(
+        0.0,
+        description="Share of an adapter's inputs that is dropped; 0 only: with dropout, the ratio "
+        "of the first pass would not be 1.",
+    )
+    targets: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(tuple_from_list)] = (
+        Field(
+            ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+            description="Last names of the linear layers that get an adapter, in every block.",
+        )
+    )
+    init: str = Field(
+        "default",
+        min_length=1,
+        description="`default` (the start is the base), or a folder with an adapter saved by peft; "
+        "a KL term ties the policy to this start.",
+    )
+
+
 class PolicyConfig(Section):
     """The model that is trained."""
 
@@ -56,6 +84,9 @@ class PolicyConfig(Section):
     template: Literal["auto", "plain"] = Field(
         "auto",
         description="Chat markup: the model's own when it has one (auto), or none (plain).",
+    )
+    lora: LoraConfig = Field(
+        default_factory=LoraConfig, description="Adapters that are trained; all weights by default."
     )
 
 

@@ -5,8 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
-
 from rltune.errors import InputError
 from rltune.gate import (
     GateResult,
@@ -17,7 +15,7 @@ from rltune.gate import (
     ties,
     wilson_interval,
 )
-from rltune.policy.load import tensors_digest
+from rltune.policy.load import file_digest
 from rltune.store.files import read_json, sha256_file, write_json_atomic, write_text_atomic
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.origin import read_origin
@@ -143,7 +141,7 @@ def _checkpoint(folder: Path) -> dict[str, str] | None:
         return None
     return {
         "path": f"{folder.parent.name}/{folder.name}",
-        "weights_sha256": tensors_digest(load_file(path)),
+        "weights_sha256": file_digest(path),
         "file_sha256": sha256_file(path),
     }
 

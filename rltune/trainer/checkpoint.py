@@ -1,5 +1,7 @@
 """Checkpoints: safetensors plus JSON, written beside and renamed, never pickled.
 
+A file holds what is trained: with LoRA the adapter, and in its metadata the digest of the base.
+
 Random draws come from named streams (maths.streams), so no generator state needs saving: the step
 is the state of all of them.
 """
@@ -19,6 +21,8 @@ from safetensors.torch import load_file, save_file
 
 from rltune.errors import CheckpointError
 from rltune.gate import GateResult
+from rltune.policy.load import FROZEN, frozen_digest
+from rltune.policy.lora import trained_parameters
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
@@ -70,7 +74,9 @@ def save_checkpoint(
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for name, module in _modules(learner).items():
-        save_file(_tensors(module), part / f"{name}.safetensors")
+        frozen = frozen_digest(module)
+        metadata = {FROZEN: frozen} if frozen else None
+        save_file(_tensors(module), part / f"{name}.safetensors", metadata=metadata)
     for name, optimizer in _optimizers(learner).items():
         save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
     state = {
@@ -222,23 +228,24 @@ def _require_bytes(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def require_fit(path: Path, module: torch.nn.Module) -> None:
-    """Raise ValueError when a file holds other parameters than a module has."""
+    """Raise ValueError when a file holds other parameters than a module trains."""
     with safe_open(path, framework="pt") as file:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    if saved != {name: tuple(p.shape) for name, p in module.named_parameters()}:
+    if saved != {name: tuple(p.shape) for name, p in trained_parameters(module).items()}:
         raise ValueError(f"{path.name} does not hold the parameters of {type(module).__name__}")
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return each parameter once; a tied weight is stored under its first name."""
-    return {name: p.detach().cpu().contiguous() for name, p in module.named_parameters()}
+    """Return each trained parameter once; a tied weight is stored under its first name."""
+    trained = trained_parameters(module)
+    return {name: p.detach().cpu().contiguous() for name, p in trained.items()}
 
 
 @torch.no_grad()
 def restore_module(module: torch.nn.Module, path: Path) -> None:
-    """Copy the parameters of a file into a module."""
+    """Copy the parameters of a file into those that a module trains."""
     saved = load_file(path)
-    for name, parameter in module.named_parameters():
+    for name, parameter in trained_parameters(module).items():
         parameter.copy_(saved[name])
 
 

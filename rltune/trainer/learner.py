@@ -11,6 +11,7 @@ from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entr
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import KeysValues, action_hidden, head_weight, no_keys
+from rltune.policy.lora import trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.credit_checks import CRITIC_KINDS
@@ -25,7 +26,8 @@ class Learner:
 
     Attributes:
         policy: What is trained.
-        reference: Frozen copy of the policy at the trial's start; None when no KL term is on.
+        reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
+            when no KL term is on.
         critic: None when the advantage needs no values.
         actor_optimizer: AdamW over the policy.
         critic_optimizer: AdamW over the critic.
@@ -49,7 +51,10 @@ def make_learner(policy: Policy, config: TrialConfig) -> Learner:
 
     def adamw(module: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
-            module.parameters(), lr=lr, betas=optim.betas, weight_decay=optim.weight_decay
+            trained_parameters(module).values(),
+            lr=lr,
+            betas=optim.betas,
+            weight_decay=optim.weight_decay,
         )
 
     return Learner(

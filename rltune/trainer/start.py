@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from safetensors.torch import load_file
-
 from rltune.errors import CheckpointError
-from rltune.policy.load import Policy, policy_of, tensors_digest, weights_digest
+from rltune.policy.load import Policy, file_digest, policy_of, weights_digest
 from rltune.spec.schema import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
@@ -42,7 +40,7 @@ def checkpoint_digest(folder: Path) -> str:
     """
     path = folder / "policy.safetensors"
     try:
-        return tensors_digest(load_file(path))
+        return file_digest(path)
     except Exception as error:  # safetensors raises its own kinds for torn files
         raise CheckpointError(f"{path} cannot be read ({error})") from error
 

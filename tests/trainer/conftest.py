@@ -1,6 +1,6 @@
 """A small env in the tiny tokenizer's words, and trials of a second over it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
@@ -126,6 +126,17 @@ def config_of(**changes):
     return TrialConfig.model_validate(tree)
 
 
+def with_adapter(policy, config):
+    """Return a policy with the adapter of its config, as `policy_of` loads it."""
+    from rltune.policy.load import weights_digest
+    from rltune.policy.lora import add_adapter
+
+    if not config.policy.lora.rank:
+        return policy
+    add_adapter(policy.model, config.policy.lora, seed=config.seed)
+    return replace(policy, weights_sha256=weights_digest(policy.model))
+
+
 @dataclass
 class Trial:
     """A trial in a folder; `run` is one attempt with freshly loaded weights."""
@@ -150,7 +161,7 @@ class Trial:
         metric="heldout/reward_mean",
     ):
         """Train; stop politely before step `stop_at`, or die when step `die_at` is logged."""
-        self.policy = self.make_policy()
+        self.policy = with_adapter(self.make_policy(), self.config)
         make_engine = make_engine or (lambda policy: TorchEngine(policy.decoder()))
         job = Job(
             config=self.config,

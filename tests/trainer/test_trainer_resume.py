@@ -31,6 +31,14 @@ KINDS = {
         "rollout_filter": {"value": 0.5, "include_zero": False, "on_drop": "mask"},
         "optim__mini_batch_size": 2,
     },
+    "grpo-lora": {"policy__lora__rank": 2, **KL},
+    "gae-own-lora": {"advantage": {"kind": "gae"}, "policy__lora__rank": 2, **KL},
+    "gae-policy-lora": {
+        "advantage": {"kind": "gae"},
+        "critic__backbone": "policy",
+        "policy__lora__rank": 2,
+        **KL,
+    },
 }
 STEPS = {"budget__steps": 6, "checkpoint__every": 2, "gate__every": 3}
 
