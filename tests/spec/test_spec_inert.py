@@ -35,6 +35,10 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "advantage.ddof", {"advantage": {"kind": "grpo", "normalize_std": False}},
         "advantage.normalize_std is false", [{"advantage": "grpo"}],
     ),
+    (
+        "policy.lora.alpha policy.lora.dropout policy.lora.targets policy.lora.init",
+        {}, "policy.lora.rank is 0", [{"policy.lora.rank": 4}],
+    ),
     ("loss.kl_type", {}, "loss.use_kl_loss is false", [KL]),
     ("loss.kl_target", {}, "loss.use_kl_loss is false", [KL]),
     ("loss.kl_horizon", {}, "no KL is steered to", [{**KL, "loss.kl_target": 0.01}]),

@@ -141,7 +141,11 @@ def test_the_filter_of_several_keys_says_why_they_are_one():
 
 def test_paper_is_the_published_protocol():
     config = load_sweep(ROOT / "sweeps/kl.yaml", profile="paper").control.config
-    assert config["policy"] == {"model": "Qwen/Qwen2.5-3B", "dtype": "bfloat16", "template": "auto"}
+    full = TrialConfig(policy={"model": "x"}).model_dump(mode="json")["policy"]["lora"]
+    assert full["rank"] == 0
+    assert config["policy"] == {
+        "model": "Qwen/Qwen2.5-3B", "dtype": "bfloat16", "template": "auto", "lora": full,
+    }  # fmt: skip
     unshaped = TrialConfig(policy={"model": "x"}).model_dump(mode="json")["advantage"]["shaping"]
     assert (unshaped["gtpo_beta"], unshaped["hicra_alpha"]) == (0.0, 0.0)
     assert config["advantage"] == {"kind": "gae", "gamma": 1.0, "lam": 1.0, "shaping": unshaped}
