@@ -140,6 +140,7 @@ def _turn(policy: Policy, turn: Turn, credit: Sequence[float] | None) -> dict[st
     text, spans = token_spans(policy.tokenizer, ids)
     return {
         "observation": turn.observation[:MOST_CHARACTERS],
+        "given": turn.response.removesuffix(policy.renderer.decode(turn.sampled_ids)),
         "tokens": [text[start:end] for start, end in spans],
         "credit": None if credit is None else [round(value, 5) for value in credit[: len(ids)]],
         "n_tokens": len(turn.sampled_ids),
