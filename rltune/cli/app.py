@@ -16,6 +16,7 @@ from rltune.cli.lineage import register
 from rltune.cli.next import next_trial
 from rltune.cli.plan import plan
 from rltune.cli.play import play
+from rltune.cli.report import report
 from rltune.cli.rerun import continue_, rerun
 from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
@@ -74,6 +75,12 @@ app.command(
 app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
 app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
+app.command(
+    epilog=_examples(
+        "rltune report runs/kl-31966bc3",
+        "rltune report runs/kl-31966bc3 --out kl.html",
+    )
+)(report)
 app.command(
     epilog=_examples(
         "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",

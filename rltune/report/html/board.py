@@ -122,7 +122,9 @@ def in_words(board: Board) -> str:
         for column, tile in enumerate(tiles, start=1):
             if tile not in _QUIET:
                 places.setdefault(tile, []).append(f"row {row} column {column}")
-    said = "; ".join(f"{tile.value} at {', '.join(places[tile])}" for tile in Tile if tile in places)
+    said = "; ".join(
+        f"{tile.value} at {', '.join(places[tile])}" for tile in Tile if tile in places
+    )
     return f"{len(board)} rows, {len(board[0])} columns: {said or 'nothing on it'}."
 
 

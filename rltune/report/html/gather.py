@@ -91,8 +91,11 @@ def gather(folder: SweepFolder) -> Evidence:
     audit = judge_folder(folder, read)
     replays = replays_of(folder)
     files = input_files(folder)
-    files += [trial.replays for spec in folder.specs
-              if (trial := folder.run.trial(spec.trial_id)).replays.is_file()]  # fmt: skip
+    files += [
+        trial.replays
+        for spec in folder.specs
+        if (trial := folder.run.trial(spec.trial_id)).replays.is_file()
+    ]
     found = digests(folder.run, files)
     sweep = read_yaml(folder.run.sweep, kind="sweep file")
     plan = _object(folder.run.plan)

@@ -102,7 +102,9 @@ def table(
             else el("td", cell, class_="num" if i in right else None)
             for i, cell in enumerate(row)
         ]
-        body.append(el("tr", *cells, id=names[at] if names else None, tabindex=-1 if names else None))
+        body.append(
+            el("tr", *cells, id=names[at] if names else None, tabindex=-1 if names else None)
+        )
     whole = el(
         "table",
         el("caption", caption),

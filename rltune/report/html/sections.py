@@ -1,0 +1,290 @@
+"""The other sections of the page: question, warnings, results, replays, trials, provenance."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rltune.report.figures.data_comparison import comparison_data
+from rltune.report.figures.data_curves import curves_data
+from rltune.report.figures.notes import conditions_of, label_of
+from rltune.report.figures.records import Comparison, Comparisons, LeftOut
+from rltune.report.html.colours import swatch
+from rltune.report.html.curves import curves_figure, training_panels
+from rltune.report.html.gather import Evidence
+from rltune.report.html.markup import Child, Html, details, el, items, join, table
+from rltune.report.html.scale import rounded
+from rltune.report.html.seeds import Level, draw_strips, final_strips, paired_strips
+from rltune.report.render import duration, plural, quantity
+from rltune.report.render_run import counts
+from rltune.report.status import BAD
+from rltune.report.tables import TrialRow
+from rltune.spec.judged import judged_by_condition, judged_line
+
+MOST_WARNINGS = 40
+"""Warnings of one kind; more are counted."""
+
+
+def question_section(evidence: Evidence) -> Html:
+    """Return what was asked, and of how much."""
+    folder, specs = evidence.folder, evidence.folder.specs
+    shown = conditions_of(evidence.tables.trials)
+    seeds = sorted({spec.seed for spec in specs})
+    question = str(evidence.plan.get("question") or evidence.sweep.get("question") or "")
+    better = "more is better" if folder.metric_mode == "max" else "less is better"
+    facts: list[tuple[str, Child]] = [
+        ("Axis", el("code", specs[0].axis_key)),
+        ("Task", str(specs[0].config["env"]["kind"])),
+        (
+            "Conditions",
+            ", ".join(f"{one.short}{' (control)' if one.is_control else ''}" for one in shown),
+        ),
+        ("Seeds", ", ".join(map(str, seeds))),
+        ("Decided by", f"{label_of(folder.metric_name)}, {better}"),
+        ("Profile", str(evidence.plan.get("profile") or "not recorded")),
+        ("Trials", counts(evidence.state)),
+    ]
+    listed = [el("div", el("dt", name), el("dd", value)) for name, value in facts]
+    return join(
+        el("p", question or "The sweep file asks no question.", class_="question"),
+        el("dl", *listed, class_="facts"),
+    )
+
+
+def warnings_section(evidence: Evidence) -> Html:
+    """Return what stands against the sweep, and which trials failed and why."""
+    lines = list(_warnings(evidence))
+    parts: list[Html] = [el("h2", "Warnings")]
+    if lines:
+        parts.append(items(lines[:MOST_WARNINGS], class_="findings"))
+    else:
+        parts.append(el("p", "None."))
+    if len(lines) > MOST_WARNINGS:
+        parts.append(el("p", f"{len(lines) - MOST_WARNINGS} more not shown: `rltune status`."))
+    return el("section", *parts, id="warnings", aria_label="Warnings")
+
+
+def _warnings(evidence: Evidence) -> Iterator[Html]:
+    about = evidence.tables.about
+    if about.failed_rules:
+        rules = ", ".join(about.failed_rules)
+        yield _warning(
+            "audit failed", f"{rules} found errors; the section on rules has each.", "bad"
+        )
+    if about.confounded:
+        yield _warning(
+            "confounded", f"It ran although more than the axis differs: {about.confounded}", "bad"
+        )
+    for trial in evidence.state.trials:
+        if trial.status in BAD:
+            where = "" if trial.step is None else f" at step {trial.step} of {trial.steps}"
+            yield _warning(
+                trial.status.value,
+                f"{trial.condition}, seed {trial.seed}{where}: "
+                f"{trial.reason or 'no reason was recorded'}",
+                "bad",
+            )
+    if about.finished < about.planned:
+        yield _warning("incomplete", f"{about.finished} of {about.planned} trials have a result.")
+    for trial in evidence.state.trials:
+        if trial.status not in BAD and trial.reason:
+            yield _warning(
+                trial.status.value, f"{trial.condition}, seed {trial.seed}: {trial.reason}"
+            )
+        for warning in trial.warnings:
+            yield _warning("trial", f"{trial.condition}, seed {trial.seed}: {warning}")
+    yield from (_warning("hidden axis", text) for text in about.open_warnings)
+    yield from (_warning("audit", text) for text in about.warnings)
+    said = judged_line(judged_by_condition((t.condition, t.judged) for t in evidence.state.trials))
+    if said:
+        yield _warning("judge", said)
+    yield from (_warning("unreadable", str(problem)) for problem in evidence.read.problems)
+
+
+def _warning(word: str, text: str, kind: str = "warn") -> Html:
+    return join(el("span", word, class_=f"state {kind}"), f" {text}")
+
+
+def legend(evidence: Evidence) -> Html:
+    """Return the conditions as buttons that hide and show them in every figure."""
+    buttons = [
+        el(
+            "button",
+            swatch(index),
+            f" {one.short}",
+            el("span", " control", class_="tag") if one.is_control else None,
+            type="button",
+            data_toggle=index,
+            aria_pressed="true",
+        )
+        for index, one in enumerate(conditions_of(evidence.tables.trials))
+    ]
+    axis = evidence.folder.specs[0].axis_key
+    return el(
+        "div",
+        el("span", axis, class_="soft"),
+        *buttons,
+        class_="legend",
+        role="group",
+        aria_label="Conditions, shown or hidden in all figures",
+    )
+
+
+def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
+    """Return what came out: the comparison to the control, curves, seeds.
+
+    Args:
+        evidence: Of the sweep.
+        places: Trial id -> id of its row on the page.
+
+    """
+    compared = comparison_data(evidence.tables)
+    parts: list[Html] = [el("h2", "What came out?"), *_answers(compared)]
+    parts += [legend(evidence), el("div", *_figures(evidence, compared, places), class_="figures")]
+    panels = training_panels(evidence.tables)
+    if panels:
+        labels = [one.label for one in conditions_of(evidence.tables.trials)]
+        drawn = [curves_figure(p, labels, caption="in training", with_table=False) for p in panels]
+        parts += [el("h3", "What training looked like"), el("div", *drawn, class_="figures small")]
+    return el("section", *parts, id="results", aria_label="Results")
+
+
+def _answers(compared: Comparisons | LeftOut) -> Iterator[Html]:
+    """Yield what may be said of each condition, and the table behind it."""
+    if isinstance(compared, LeftOut):
+        yield el("p", f"No condition is compared: {compared.reason}.")
+        return
+    yield items(
+        (join(el("b", row.condition), f": {row.sentence}.") for row in compared.rows),
+        class_="answers",
+    )
+    rows = [_answer_row(row) for row in compared.rows]
+    headers = ["condition", "seeds", "difference", "95 % interval", "p", "p, Holm", "verdict"]
+    caption = f"{compared.label} at the last gate, minus the control {compared.control}"
+    yield table(caption, headers, rows, numeric=(1, 2, 3, 4, 5))
+
+
+def _answer_row(row: Comparison) -> list[Child]:
+    return [
+        row.condition,
+        len(row.pairs),
+        "–" if row.delta is None else f"{row.delta:+.3f}",
+        "–" if row.low is None else f"[{row.low:+.3f}, {row.high:+.3f}]",
+        _p(row.p),
+        _p(row.p_holm),
+        row.verdict,
+    ]
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _figures(
+    evidence: Evidence, compared: Comparisons | LeftOut, places: Mapping[str, str]
+) -> Iterator[Html]:
+    tables = evidence.tables
+    labels = [one.label for one in conditions_of(tables.trials)]
+    curves = curves_data(tables)
+    if isinstance(curves, LeftOut):
+        yield el("p", f"No learning curves: {curves.reason}.")
+        return
+    for panel in curves.panels:
+        yield curves_figure(panel, labels, caption=curves.head.caption, with_table=True)
+    levels = [Level(one.name, one.value) for one in curves.panels[0].references]
+    name = f"{label_of(tables.trials[0].metric)} at the last gate"
+    strips = final_strips(tables)
+    if any(strip.dots for strip in strips):
+        drawn = draw_strips(strips, tables, places, axis=name, levels=levels)
+        words = " Marks: seeds, each leads to its trial. Bar: mean, with its 95 % t interval."
+        yield el("figure", drawn, el("figcaption", el("b", "Where each seed ends."), words))
+    if isinstance(compared, Comparisons):
+        zero = [Level("control", 0.0)]
+        drawn = draw_strips(
+            paired_strips(compared),
+            tables,
+            places,
+            axis="difference to the control of the seed",
+            levels=zero,
+            is_signed=True,
+        )
+        words = compared.head.caption.replace("Points", "Marks").replace("Diamond", "Bar")
+        title = el("b", "Each seed against its control.")
+        yield el("figure", drawn, el("figcaption", title, f" {words}"))
+
+
+def trials_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
+    """Return every trial, so that a mark of a figure leads to its files and to its rerun."""
+    trials = evidence.tables.trials
+    caption = "Every trial. Its folder is trials/<trial id>; `rltune rerun ID --verify` repeats it."
+    headers = [
+        "trial id",
+        "condition",
+        "seed",
+        "status",
+        "step",
+        "start",
+        "best gate",
+        "final",
+        "time",
+    ]
+    ids = [places[row.trial_id] for row in trials]
+    found = table(caption, headers, map(_trial, trials), numeric=(2, 4, 5, 6, 7, 8), ids=ids)
+    return el("section", el("h2", "Trials"), found, id="trials", aria_label="Trials")
+
+
+def _trial(row: TrialRow) -> list[Child]:
+    chosen = rounded(row.selected)
+    return [
+        el("code", row.trial_id),
+        row.condition,
+        row.seed,
+        row.status,
+        f"{row.final_step if row.final_step is not None else '–'}/{row.planned_steps}",
+        rounded(row.base),
+        chosen if row.best_step is None else f"{chosen} (step {row.best_step})",
+        rounded(row.final),
+        duration(row.wall_s),
+    ]
+
+
+def source_section(evidence: Evidence) -> Html:
+    """Return what the page was made from, and how its numbers are made again."""
+    trials = evidence.tables.trials
+    run = trials[0].run
+    facts = [
+        ("Run folder", run),
+        ("Made from", f"{plural(evidence.inputs, 'file')}, sha256 {evidence.inputs_sha256[:16]}"),
+        ("Code of the trials", _each(row.code_rev for row in trials)),
+        ("Weights", _each(row.weights_sha256[:12] for row in trials)),
+        ("Held-out tasks", _each(row.tasks_sha256[:12] for row in trials)),
+        ("Device", _each(row.cpu_model or row.device for row in trials)),
+        ("Sampled tokens", quantity(sum(row.tokens or 0.0 for row in trials))),
+    ]
+    commands = [f"rltune report {run}", f"rltune export {run}", f"rltune audit {run}"]
+    listed = [el("div", el("dt", name), el("dd", el("code", value))) for name, value in facts]
+    return el(
+        "section",
+        el("h2", "What this page was made from"),
+        el("dl", *listed, class_="facts"),
+        el("p", "The same files give the same page, byte for byte. Its numbers again, as tables:"),
+        el("pre", "\n".join(commands)),
+        details("The sweep file", el("pre", _sweep_text(evidence))),
+        id="source",
+        aria_label="Provenance",
+    )
+
+
+def _each(values: Iterable[str]) -> str:
+    found = sorted({value for value in values if value})
+    return (
+        ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "") or "none"
+    )
+
+
+def _sweep_text(evidence: Evidence) -> str:
+    text = evidence.folder.run.sweep.read_text(encoding="utf-8", errors="replace")
+    most = 20_000
+    return text if len(text) <= most else f"{text[:most]}\n… cut at {most} characters"
+
+
+def trial_places(trials: Sequence[TrialRow]) -> dict[str, str]:
+    """Return trial id -> id of its row on the page."""
+    return {row.trial_id: f"trial-{at}" for at, row in enumerate(trials, start=1)}
