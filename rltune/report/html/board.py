@@ -1,7 +1,7 @@
 """Boards of the grid games as small drawings; any other observation stays text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from rltune.report.html.markup import Html, el
@@ -37,7 +37,8 @@ _LAKE = {
     lake.FROZEN: Tile.ICE, lake.HOLE: Tile.HOLE, lake.GOAL: Tile.GOAL, lake.PLAYER: Tile.PLAYER,
     lake.PLAYER_IN_HOLE: Tile.PLAYER_IN_HOLE, lake.PLAYER_ON_GOAL: Tile.PLAYER_ON_GOAL,
 }  # fmt: skip
-_QUIET = frozenset({Tile.WALL, Tile.FLOOR, Tile.ICE})
+_EMPTY = frozenset({Tile.FLOOR, Tile.ICE})
+_QUIET = _EMPTY | {Tile.WALL}
 
 Board = tuple[tuple[Tile, ...], ...]
 
@@ -95,7 +96,7 @@ def draw_board(board: Board, *, label: str) -> Html:
         el("use", href=f"#tile-{_name(tile)}", x=column * CELL, y=row * CELL)
         for row, tiles in enumerate(board)
         for column, tile in enumerate(tiles)
-        if tile not in (Tile.FLOOR, Tile.ICE)
+        if tile not in _EMPTY
     ]
     ground = "ice" if any(Tile.ICE in tiles for tiles in board) else "ground"
     return el(
@@ -143,6 +144,25 @@ def tile_symbols() -> Html:
         width=0,
         height=0,
     )  # fmt: skip
+
+
+def tile_key(tiles: Iterable[Tile]) -> Html:
+    """Return what the tiles mean, for readers."""
+    shown, parts = tuple(tiles), []
+    name = "ice" if Tile.ICE in shown else "ground"
+    for tile in shown:
+        ground = el("rect", class_=name, width=CELL, height=CELL)
+        drawn = None if tile in _EMPTY else el("use", href=f"#tile-{_name(tile)}")
+        picture = el(
+            "svg", ground, drawn, class_="tile", viewBox=f"0 0 {CELL} {CELL}", aria_hidden="true"
+        )
+        parts.append(el("li", picture, f" {tile.value}"))
+    return el("ul", *parts, class_="tiles", aria_label="What the tiles mean")
+
+
+def tiles_of(env: Mapping[str, object]) -> tuple[Tile, ...]:
+    """Return the tiles of a game; none of one without a board."""
+    return tuple(_tiles(env).values())
 
 
 def _drawings() -> dict[Tile, tuple[Html, ...]]:

@@ -40,22 +40,15 @@ def step_seconds(tables: Tables) -> dict[str, dict[str, float]]:
 def budget_section(tables: Tables) -> Html:
     """Return the section on time and budget."""
     seconds = step_seconds(tables)
-    parts: list[Html] = [el("h2", "Where did the time and the budget go?")]
-    if seconds:
-        parts.append(_time_figure(tables, seconds))
+    title = el("h2", "Where did the time and the budget go?")
+    parts: list[Html] = [_time_figure(tables, seconds)] if seconds else []
     budget = budget_data(tables)
     if isinstance(budget, LeftOut):
         parts.append(el("p", f"No budget yet: {budget.reason}."))
     else:
-        parts.append(_budget_table(budget.quantities, [c.label for c in budget.head.conditions]))
-        parts.append(
-            el(
-                "p",
-                budget.head.caption.replace("Points: trials. Bar: mean", "Means"),
-                class_="soft",
-            )
-        )
-    return el("section", *parts, id="budget", aria_label="Time and budget")
+        labels = [one.label for one in budget.head.conditions]
+        parts.append(_budget_table(budget.quantities, labels))
+    return el("section", title, *parts, id="budget", aria_label="Time and budget")
 
 
 def _parts(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -139,7 +132,7 @@ def _draw_time(
     return el(
         "svg",
         *drawn,
-        class_="chart",
+        class_="chart narrow",
         role="img",
         aria_label=f"Seconds a training step: {said}.",
         viewBox=f"0 0 {WIDTH} {height}",
@@ -153,6 +146,8 @@ def _budget_table(quantities: Sequence[Quantity], labels: Sequence[str]) -> Html
         [label, *(f"{own[label]:,.0f}" if label in own else "–" for own in means)]
         for label in labels
     ]
-    rows.append(["largest over smallest", *(spread_text(one.spread) or "–" for one in quantities)])
+    rows.append(
+        ["largest mean over smallest", *(spread_text(one.spread) or "–" for one in quantities)]
+    )
     caption = "Consumed a trial, mean over the trials that finished"
     return table(caption, ["condition", *names], rows, numeric=range(1, len(names) + 1))

@@ -1,7 +1,7 @@
 """Measures over training steps: estimates with intervals, seeds as thin lines, levels."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
@@ -52,20 +52,31 @@ def _moves(series: Sequence[Series]) -> bool:
     return len({value for one in series for line in one.seeds for value in line.values}) > 1
 
 
-def curves_figure(panel: Panel, labels: Sequence[str], *, caption: str, with_table: bool) -> Html:
-    """Return one measure as a figure, with its numbers as a table.
+def curves_figure(panel: Panel, labels: Sequence[str], *, caption: str) -> Html:
+    """Return the sweep's measure as a figure with its intervals and its numbers as a table.
 
     Args:
         panel: What to draw.
         labels: Of all conditions; the place of one decides its colour.
         caption: What the marks mean.
-        with_table: Whether the numbers follow as a table.
 
     """
-    drawn = [draw_panel(panel, labels), el("figcaption", el("b", panel.label), f" {caption}")]
-    if with_table:
-        drawn.append(details("Numbers of this figure", _numbers(panel)))
-    return el("figure", *drawn)
+    return el(
+        "figure",
+        draw_panel(panel, labels),
+        el("figcaption", el("b", f"{panel.label}."), f" {caption}"),
+        details("Numbers of this figure", _numbers(panel)),
+    )
+
+
+def training_figure(panel: Panel, labels: Sequence[str]) -> Html:
+    """Return a measure of training as a small figure: no claim is made from it, so no interval."""
+    series = tuple(
+        replace(one, means=tuple(replace(mean, low=None, high=None) for mean in one.means))
+        for one in panel.series
+    )
+    drawn = draw_panel(replace(panel, series=series), labels)
+    return el("figure", drawn, el("figcaption", el("code", panel.label)))
 
 
 def draw_panel(panel: Panel, labels: Sequence[str]) -> Html:

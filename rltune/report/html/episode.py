@@ -142,7 +142,7 @@ def _turn(replay: Replay, at: int, turn: ReplayTurn, credits: Credits) -> Html:
         el(
             "div",
             _seen(turn.observation, env, label=f"Board before turn {at}"),
-            el("div", _said(turn, credits), *_did(turn), class_="said"),
+            el("div", _said(turn, credits), *_did(replay, turn), class_="said"),
             class_="pair",
         ),
         class_="turn",
@@ -209,7 +209,7 @@ def _visible(text: str) -> str:
     return text.replace("\n", "⏎\n") if text.strip() else text.replace("\n", "⏎") or "∅"
 
 
-def _did(turn: ReplayTurn) -> list[Html]:
+def _did(replay: Replay, turn: ReplayTurn) -> list[Html]:
     """Return what the response did, what it earned, and the credit in numbers."""
     done = ", ".join(turn.actions) or "nothing was executed"
     said = [el("p", el("b", "Did: "), done)]
@@ -219,8 +219,8 @@ def _did(turn: ReplayTurn) -> list[Html]:
         )
     if turn.n_over_limit:
         said.append(el("p", f"{turn.n_over_limit} more not executed: over a limit."))
-    said.append(el("p", el("b", "Reward: "), f"{turn.reward:+g}"))
-    said.append(el("p", el("b", "Credit: "), *_credit_words(turn)))
+    said.append(el("p", el("b", "Reward: "), f"{turn.reward:+g}" if turn.reward else "0"))
+    said.append(el("p", el("b", "Credit: "), _credit_words(replay, turn)))
     is_long = turn.credit is not None and len(turn.tokens) > MOST_NUMBERS
     if is_long and len(set(turn.credit or ())) > 1:
         pairs = " · ".join(
@@ -231,15 +231,15 @@ def _did(turn: ReplayTurn) -> list[Html]:
     return said
 
 
-def _credit_words(turn: ReplayTurn) -> list[str]:
+def _credit_words(replay: Replay, turn: ReplayTurn) -> str:
     if turn.credit is None:
-        return ["none"]
+        return "not trained on" if replay.is_recorded else "not recorded"
     if not turn.credit:
-        return ["nothing was sampled"]
+        return "nothing was sampled"
     low, high, count = min(turn.credit), max(turn.credit), len(turn.credit)
     if low == high:
-        return [f"{low:+.3g} on each of {plural(count, 'token')}"]
-    return [f"{low:+.3g} to {high:+.3g} over {plural(count, 'token')}"]
+        return f"{low:+.3g} on each of {plural(count, 'token')}"
+    return f"{low:+.3g} to {high:+.3g} over {plural(count, 'token')}"
 
 
 def _end(replay: Replay) -> Html:

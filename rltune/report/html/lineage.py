@@ -7,7 +7,6 @@ from rltune.report.html.markup import Html, details, el, join, table
 from rltune.report.html.scale import rounded
 from rltune.report.markdown import cut
 from rltune.report.render import plural
-from rltune.store.lineage_noise import is_noise
 from rltune.store.lineage_query import best, chain, recent
 from rltune.store.lineage_read import ReadResult
 from rltune.store.lineage_row import LineageRow
@@ -86,10 +85,8 @@ def _chain(rows: Sequence[LineageRow], mode: str) -> list[Html]:
 
 
 def _link(row: LineageRow, *, is_best: bool) -> Html:
-    noise = " ≈ within the noise of its tasks" if is_noise(row) else ""
-    delta = (
-        "" if row.delta_vs_best is None else f" ({row.delta_vs_best:+.3f} on the best then{noise})"
-    )
+    against = f" ({row.delta_vs_best or 0.0:+.3f} on the best then)"
+    delta = "" if row.delta_vs_best is None else against
     return el(
         "li",
         el("code", row.exp_id),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 from rltune.report.figures.notes import conditions_of
-from rltune.report.html.board import tile_symbols
+from rltune.report.html.board import tile_key, tile_symbols, tiles_of
 from rltune.report.html.budget import budget_section
 from rltune.report.html.episode import Credits, replay_card, strongest_credit
 from rltune.report.html.gather import Evidence
@@ -120,7 +120,7 @@ def replays_section(evidence: Evidence) -> Html:
     if not evidence.replays:
         parts.append(el("p", "No training episode is recorded yet."))
         return el("section", *parts, id="replays", aria_label="Replays")
-    parts += _introduction(credits)
+    parts += _introduction(credits, evidence.replays[0])
     for at, one in enumerate(conditions_of(evidence.tables.trials)):
         cards = [card for replay, card in shown if replay.spec.condition == one.label]
         if cards:
@@ -155,7 +155,7 @@ def _that_fit(replays: Sequence[Replay], credits: Credits) -> tuple[list[tuple[R
     return [(replays[at], cards[at]) for at in sorted(cards)], len(replays) - len(cards)
 
 
-def _introduction(credits: Credits) -> list[Html]:
+def _introduction(credits: Credits, first: Replay) -> list[Html]:
     steps = [f"down{level}" for level in (5, 3, 1)] + [f"up{level}" for level in (1, 3, 5)]
     values = [-1.0, -0.6, -0.2, 0.2, 0.6, 1.0]
     samples = [
@@ -169,5 +169,7 @@ def _introduction(credits: Credits) -> list[Html]:
     said = [el("p", text)]
     if credits.strongest:
         said.append(el("p", "Less likely ", *samples, " more likely", class_="tokens"))
+    if tiles := tiles_of(first.spec.config["env"]):
+        said.append(tile_key(tiles))
     hint = "Step with the buttons, or with ← → Home End once a replay has the focus."
     return [*said, el("p", hint, class_="soft script-only")]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data
-from rltune.report.figures.notes import conditions_of, label_of
+from rltune.report.figures.notes import conditions_of, label_of, seed_notes
 from rltune.report.figures.records import Comparison, Comparisons, LeftOut
 from rltune.report.html.colours import swatch
-from rltune.report.html.curves import curves_figure, training_panels
+from rltune.report.html.curves import curves_figure, training_figure, training_panels
 from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.html.scale import rounded
@@ -17,6 +17,11 @@ from rltune.report.render_run import counts
 from rltune.report.status import BAD
 from rltune.report.tables import TrialRow
 from rltune.spec.judged import judged_by_condition, judged_line
+
+MOST_OPEN = 3
+"""Measures of training that are seen at once; the others open."""
+
+_TRAINING = "On training tasks, which decide nothing. Thick: mean over seeds. Thin: single seeds."
 
 MOST_WARNINGS = 40
 """Warnings of one kind; more are counted."""
@@ -141,8 +146,12 @@ def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
     panels = training_panels(evidence.tables)
     if panels:
         labels = [one.label for one in conditions_of(evidence.tables.trials)]
-        drawn = [curves_figure(p, labels, caption="in training", with_table=False) for p in panels]
-        parts += [el("h3", "What training looked like"), el("div", *drawn, class_="figures small")]
+        drawn = [training_figure(panel, labels) for panel in panels]
+        parts += [el("h3", "What training looked like"), el("p", _TRAINING, class_="soft small")]
+        parts.append(el("div", *drawn[:MOST_OPEN], class_="figures small"))
+        if more := drawn[MOST_OPEN:]:
+            summary = f"{plural(len(more), 'measure')} more of training"
+            parts.append(details(summary, el("div", *more, class_="figures small")))
     return el("section", *parts, id="results", aria_label="Results")
 
 
@@ -151,8 +160,10 @@ def _answers(compared: Comparisons | LeftOut) -> Iterator[Html]:
     if isinstance(compared, LeftOut):
         yield el("p", f"No condition is compared: {compared.reason}.")
         return
+    for note in seed_notes([len(row.pairs) for row in compared.rows]):
+        yield el("p", note, class_="banner warn")
     yield items(
-        (join(el("b", row.condition), f": {row.sentence}.") for row in compared.rows),
+        (join(el("b", row.condition), f": {unbroken(row.sentence)}.") for row in compared.rows),
         class_="answers",
     )
     rows = [_answer_row(row) for row in compared.rows]
@@ -187,33 +198,50 @@ def _figures(
         yield el("p", f"No learning curves: {curves.reason}.")
         return
     for panel in curves.panels:
-        yield curves_figure(panel, labels, caption=curves.head.caption, with_table=True)
+        yield curves_figure(panel, labels, caption=unbroken(curves.head.caption))
     levels = [Level(one.name, one.value) for one in curves.panels[0].references]
-    name = f"{label_of(tables.trials[0].metric)} at the last gate"
+    yield el("div", *_strips(evidence, compared, places, levels), class_="stack")
+
+
+def _strips(
+    evidence: Evidence,
+    compared: Comparisons | LeftOut,
+    places: Mapping[str, str],
+    levels: Sequence[Level],
+) -> Iterator[Html]:
+    """Yield the seeds of each condition, alone and against their controls."""
+    tables = evidence.tables
     strips = final_strips(tables)
     if any(strip.dots for strip in strips):
+        name = f"{label_of(tables.trials[0].metric)} at the last gate"
         drawn = draw_strips(strips, tables, places, axis=name, levels=levels)
-        words = " Marks: seeds, each leads to its trial. Bar: mean, with its 95 % t interval."
+        words = " Marks: seeds, each leads to its trial."
+        if any(strip.low is not None for strip in strips):
+            words += " Bar: mean, with its 95\u00a0% t interval."
         yield el("figure", drawn, el("figcaption", el("b", "Where each seed ends."), words))
     if isinstance(compared, Comparisons):
-        zero = [Level("control", 0.0)]
         drawn = draw_strips(
             paired_strips(compared),
             tables,
             places,
             axis="difference to the control of the seed",
-            levels=zero,
+            levels=[Level("control", 0.0)],
             is_signed=True,
         )
         words = compared.head.caption.replace("Points", "Marks").replace("Diamond", "Bar")
         title = el("b", "Each seed against its control.")
-        yield el("figure", drawn, el("figcaption", title, f" {words}"))
+        yield el("figure", drawn, el("figcaption", title, f" {unbroken(words)}"))
+
+
+def unbroken(text: str) -> str:
+    """Return a text whose numbers stay with their percent sign."""
+    return text.replace(" %", "\u00a0%")
 
 
 def trials_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
     """Return every trial, so that a mark of a figure leads to its files and to its rerun."""
     trials = evidence.tables.trials
-    caption = "Every trial. Its folder is trials/<trial id>; `rltune rerun ID --verify` repeats it."
+    caption = "Every trial. Its files are in trials/ID; rltune rerun ID --verify repeats it."
     headers = [
         "trial id",
         "condition",
@@ -258,7 +286,7 @@ def source_section(evidence: Evidence) -> Html:
         ("Device", _each(row.cpu_model or row.device for row in trials)),
         ("Sampled tokens", quantity(sum(row.tokens or 0.0 for row in trials))),
     ]
-    commands = [f"rltune report {run}", f"rltune export {run}", f"rltune audit {run}"]
+    commands = [f"rltune {name} runs/{run}" for name in ("report", "export", "audit")]
     listed = [el("div", el("dt", name), el("dd", el("code", value))) for name, value in facts]
     return el(
         "section",

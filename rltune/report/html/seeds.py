@@ -177,7 +177,7 @@ def _levels(levels: Sequence[Level], x: Scale, height: int) -> list[Html]:
     drawn, free = [], 0.0
     for level in sorted(levels, key=lambda one: one.value):
         at, text = x.at(level.value), f"{level.name} {level.value:.3g}"
-        half = 3.4 * len(text)
+        half = 4.0 * len(text)
         middle = min(max(at, free + half, half), WIDTH - half)
         free = middle + half + 6
         drawn.append(el("path", d=f"M{at} {TOP - 6}V{height - BOTTOM}", class_="level"))
@@ -201,7 +201,7 @@ def _row(strip: Strip, at: int, tables: Tables, places: Mapping[str, str], x: Sc
         parts.append(el("a", el("title", dot.words), shape, href=href, aria_label=dot.words))
     if strip.low is not None and strip.high is not None:
         parts.append(el("path", d=f"M{x.at(strip.low)} {y}H{x.at(strip.high)}", class_="around"))
-    if strip.value is not None and strip.dots:
+    if strip.value is not None and count > 1:
         middle = x.at(strip.value)
         parts.append(el("path", d=f"M{middle} {y - 13:g}v26", class_="estimate"))
     if not strip.dots:
