@@ -36,14 +36,11 @@ class Browser:
         flags += (
             " --no-first-run --disable-extensions --hide-scrollbars --disable-background-networking"
         )
-        self._process = subprocess.Popen(
-            # Chromium reads from 3 and writes to 4
-            ["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "bash", program,
-             *flags.split(), f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-            pass_fds=(to_read, to_write),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        to_3_and_4 = f'exec "$@" 3<&{to_read} 4>&{to_write}'  # where Chromium looks for its pipe
+        command = ["bash", "-c", to_3_and_4, "bash", program, *flags.split()]
+        command += [f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, pass_fds=(to_read, to_write), **quiet)
         os.close(to_read)
         os.close(to_write)
         self._buffer = b""
