@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from torch import Tensor
-
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
-from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
 from rltune.trainer.attribution import probes
 from rltune.trainer.card import write_card
@@ -23,7 +21,7 @@ from rltune.trainer.checkpoint import (
 from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
-from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
+from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.judging import Judged, make_judge
@@ -33,7 +31,7 @@ from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
-from rltune.trainer.replays import replay_steps, write_replays
+from rltune.trainer.replays import write_replays
 from rltune.types import Episode, TrialResult
 
 
@@ -209,7 +207,10 @@ class _Run:
         metrics |= {"rollout/task_hash": task_digest(tasks)}
         metrics |= {"rollout/empty_after_filter": float(chosen.is_empty)}
         metrics |= self._collapse(episodes, step)
-        keep = partial(self._keep_replays, episodes, chosen, step=step)
+        steps = config.budget.steps
+        keep = partial(
+            write_replays, job.trial, job.policy, episodes, chosen, step=step, steps=steps
+        )
         if chosen.is_empty and config.rollout_filter.on_drop == "drop":
             keep(None)
             controllers = without_batch(self.progress.controllers, metrics, config)
@@ -231,17 +232,6 @@ class _Run:
         keep((batch, learned.credit.advantages_NT))
         self.progress = replace(self.progress, controllers=learned.controllers)
         return metrics | learned.metrics, episodes
-
-    def _keep_replays(
-        self,
-        episodes: Sequence[Episode],
-        chosen: FilterResult,
-        learned: tuple[TokenBatch, Tensor] | None,
-        *,
-        step: int,
-    ) -> None:
-        if step in replay_steps(self.config.budget.steps):
-            write_replays(self.job.trial, self.job.policy, episodes, chosen, learned, step=step)
 
     def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
         if self.judge is None:

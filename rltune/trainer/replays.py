@@ -48,8 +48,9 @@ def write_replays(
     learned: tuple[TokenBatch, Tensor] | None,
     *,
     step: int,
+    steps: int,
 ) -> None:
-    """Append one success and one failure of a step.
+    """Append one success and one failure of a step, if it is one of which episodes are kept.
 
     Args:
         trial: Where to.
@@ -58,8 +59,11 @@ def write_replays(
         chosen: Which of them the filter kept.
         learned: The batch and its advantages, (N, T); None when nothing was trained on.
         step: Training step.
+        steps: Training steps of the budget.
 
     """
+    if step not in replay_steps(steps):
+        return
     rows = [
         _row(policy, episodes[index], _credit(index, episodes[index], learned), step)
         | {"kept": bool(chosen.keep_N[index])}

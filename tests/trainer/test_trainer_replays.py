@@ -67,7 +67,7 @@ def test_each_token_has_the_advantage_of_its_own_place(tmp_path):
     # Row 0: 3 prompt tokens, 4 sampled, 1 prompt token, 2 sampled. Each place counts its column.
     advantages = torch.arange(20, dtype=torch.float32).reshape(2, 10)
     write_replays(TrialDir(tmp_path), policy, [won, lost], chosen([True, True]),
-                  (batch, advantages), step=5)  # fmt: skip
+                  (batch, advantages), step=5, steps=5)  # fmt: skip
     one, two = rows_of(tmp_path)
     assert [turn["credit"] for turn in one["turns"]] == [[3, 4, 5, 6], [8, 9]]
     assert [turn["credit"] for turn in two["turns"]] == [[11, 12]]  # row 1 starts at 10
@@ -81,8 +81,10 @@ def test_what_was_not_trained_on_has_no_credit(tmp_path):
     step = [episode(0, True), episode(0, False)]
     batch = batch_of(step).rows(np.array([1]))  # the filter took the first one out
     learned = (batch, torch.ones(batch.ids_NT.shape))
-    write_replays(TrialDir(tmp_path), policy, step, chosen([False, False]), learned, step=1)
-    write_replays(TrialDir(tmp_path), policy, step, chosen([False, False]), None, step=2)
+    write_replays(
+        TrialDir(tmp_path), policy, step, chosen([False, False]), learned, step=1, steps=5
+    )
+    write_replays(TrialDir(tmp_path), policy, step, chosen([False, False]), None, step=4, steps=5)
     assert [row["turns"][0]["credit"] for row in rows_of(tmp_path)] == [None, [1], None, None]
     assert [row["kept"] for row in rows_of(tmp_path)] == [False] * 4
 
@@ -93,7 +95,7 @@ def test_a_long_turn_is_cut_and_counted(tmp_path):
     long = make_episode([make_turn([word] * (MOST_TOKENS + 9))])
     batch = batch_of([long])
     learned = (batch, torch.zeros(batch.ids_NT.shape))
-    write_replays(TrialDir(tmp_path), policy, [long], chosen([True]), learned, step=1)
+    write_replays(TrialDir(tmp_path), policy, [long], chosen([True]), learned, step=1, steps=5)
     (turn,) = rows_of(tmp_path)[0]["turns"]
     assert (len(turn["tokens"]), len(turn["credit"])) == (MOST_TOKENS, MOST_TOKENS)
     assert turn["n_tokens"] == MOST_TOKENS + 9
