@@ -52,7 +52,7 @@ def export(
         _rebuild(folder, runs_dir, as_json=as_json)
         return
     from rltune.report.audit import audit_folder
-    from rltune.report.curves import points_of, to_csv
+    from rltune.report.curves import Point, points_of, to_csv
     from rltune.report.export import write_tables
     from rltune.report.folder import find_run, read_folder, read_records
     from rltune.report.manifest import digests, input_files
@@ -66,7 +66,7 @@ def export(
     out = found.run.path / "figures"
     out.mkdir(exist_ok=True)
     tables = write_tables(found, read, audited, out)
-    write_text_atomic(out / "curves.csv", to_csv(points))
+    write_text_atomic(out / "curves.csv", to_csv(points, Point))
     content = _manifest(found, read, audited, inputs, estimator or "mean")
     figures = _write_figures(out, tables, content)
     for problem in read.problems:
