@@ -1,28 +1,36 @@
 """How a condition looks on the whole page: a colour, a dash, a mark. Classes of report.css."""
 
+from collections.abc import Iterable
+
+from rltune.report.figures.records import Condition
 from rltune.report.html.markup import Html, el
 
-COLOURS = 7
-"""Colours of report.css; the first is the control's where it is planned first."""
+COLOURS = 6
+"""Colours of report.css beside the control's: the hues and their order are the figures' own."""
 
-_DASHES = ("", "7 3", "9 3 2 3", "4 3")  # even, odd; then those whose colours come again
-_MARKS = ("circle", "square", "diamond", "up", "down", "cross", "bar")
+_DASHES = ("7 3", "9 3 2 3", "4 3", "")
+_MARKS = ("square", "up", "diamond", "down", "cross", "bar")
 
 
-def colour(index: int) -> str:
+def ordered(conditions: Iterable[Condition]) -> list[Condition]:
+    """Return conditions with the control first; the place of one decides how it looks."""
+    return sorted(conditions, key=lambda one: not one.is_control)
+
+
+def colour(place: int) -> str:
     """Return the class of a condition's colour."""
-    return f"c{index % COLOURS}"
+    return f"c{1 + (place - 1) % COLOURS}" if place else "c0"
 
 
-def dash(index: int) -> str | None:
+def dash(place: int) -> str | None:
     """Return the dashes of a condition's line, which tell it apart without colour."""
-    return _DASHES[index % 2 + 2 * (index // COLOURS % 2)] or None
+    return _DASHES[(place - 1) % len(_DASHES)] or None if place else None
 
 
-def mark(index: int, x: float, y: float, *, size: float = 4.0) -> Html:
+def mark(place: int, x: float, y: float, *, size: float = 4.0) -> Html:
     """Return the mark of a condition, centred on a place."""
-    kind, s = _MARKS[index % len(_MARKS)], size
-    if kind == "circle":
+    kind, s = _MARKS[(place - 1) % len(_MARKS)], size
+    if not place:
         return el("circle", cx=x, cy=y, r=s)
     paths = {
         "square": f"M{x - s:g} {y - s:g}h{2 * s:g}v{2 * s:g}h{-2 * s:g}z",
@@ -38,12 +46,12 @@ def mark(index: int, x: float, y: float, *, size: float = 4.0) -> Html:
     return el("path", d=paths[kind])
 
 
-def swatch(index: int) -> Html:
+def swatch(place: int) -> Html:
     """Return the sample of a condition for a legend; its label stands beside it."""
-    line = el("path", d="M1 8h28", class_="mean", stroke_dasharray=dash(index))
+    line = el("path", d="M1 8h28", class_="mean", stroke_dasharray=dash(place))
     return el(
         "svg",
-        el("g", line, mark(index, 15, 8), class_=colour(index)),
+        el("g", line, mark(place, 15, 8), class_=colour(place)),
         class_="swatch",
         viewBox="0 0 30 16",
         aria_hidden="true",

@@ -1,18 +1,16 @@
 """Everything the page says, read from a run folder; nothing is written and no clock is read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rltune.errors import InputError, Problem, StoreError
 from rltune.report.audit import Audit, judge_folder
 from rltune.report.export import lineage_ids
-from rltune.report.figures.source import About, Tables
+from rltune.report.figures.source import Tables, about_folder
 from rltune.report.folder import (
     RecordsRead,
     SweepFolder,
-    confounded_reason,
-    open_warnings,
     read_records,
 )
 from rltune.report.html.replays import Replay, replays_of
@@ -135,7 +133,7 @@ def _tables(folder: SweepFolder, read: RecordsRead, audit: Audit) -> Tables:
     trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
     gates = gate_rows(eval_rows(records, task_ids(folder.run, records), mark=mark))
     return Tables(
-        _about(folder, audit),
+        about_folder(folder, audit),
         tuple(trials),
         tuple(_drawn(history_rows(records, mark=mark), folder.metric_name)),
         tuple(summary_rows(trials, gates)),
@@ -147,23 +145,3 @@ def _drawn(history: Iterator[HistoryRow], metric: str) -> Iterator[HistoryRow]:
     for row in history:
         if row.metric in wanted or row.metric.startswith(TIMINGS):
             yield row
-
-
-def _about(folder: SweepFolder, audit: Audit) -> About:
-    report = audit.report
-    return About(
-        title=folder.title or folder.name,
-        verdict=audit.verdict.value,
-        failed_rules=tuple(sorted({item.rule for item in report.errors})),
-        confounded=confounded_reason(folder.run),
-        warnings=tuple(f"{item.rule} warning: {item.message}" for item in report.warnings),
-        open_warnings=open_warnings(folder.run),
-        planned=audit.trials,
-        finished=audit.finished,
-        estimator="mean",
-    )
-
-
-def conditions(trials: Sequence[Any]) -> list[str]:
-    """Return the labels of the conditions in the order of the plan."""
-    return list(dict.fromkeys(row.condition for row in trials))

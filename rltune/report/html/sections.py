@@ -6,7 +6,7 @@ from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data
 from rltune.report.figures.notes import conditions_of, label_of, seed_notes
 from rltune.report.figures.records import Comparison, Comparisons, LeftOut
-from rltune.report.html.colours import swatch
+from rltune.report.html.colours import ordered, swatch
 from rltune.report.html.curves import curves_figure, training_figure, training_panels
 from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
@@ -119,7 +119,7 @@ def legend(evidence: Evidence) -> Html:
             data_toggle=index,
             aria_pressed="true",
         )
-        for index, one in enumerate(conditions_of(evidence.tables.trials))
+        for index, one in enumerate(ordered(conditions_of(evidence.tables.trials)))
     ]
     axis = evidence.folder.specs[0].axis_key
     return el(
@@ -145,7 +145,7 @@ def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
     parts += [legend(evidence), el("div", *_figures(evidence, compared, places), class_="figures")]
     panels = training_panels(evidence.tables)
     if panels:
-        labels = [one.label for one in conditions_of(evidence.tables.trials)]
+        labels = [one.label for one in ordered(conditions_of(evidence.tables.trials))]
         drawn = [training_figure(panel, labels) for panel in panels]
         parts += [el("h3", "What training looked like"), el("p", _TRAINING, class_="soft small")]
         parts.append(el("div", *drawn[:MOST_OPEN], class_="figures small"))
@@ -192,7 +192,7 @@ def _figures(
     evidence: Evidence, compared: Comparisons | LeftOut, places: Mapping[str, str]
 ) -> Iterator[Html]:
     tables = evidence.tables
-    labels = [one.label for one in conditions_of(tables.trials)]
+    labels = [one.label for one in ordered(conditions_of(tables.trials))]
     curves = curves_data(tables)
     if isinstance(curves, LeftOut):
         yield el("p", f"No learning curves: {curves.reason}.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rltune.report.figures.notes import conditions_of
 from rltune.report.figures.records import Comparisons
 from rltune.report.figures.source import Tables
-from rltune.report.html.colours import colour, mark
+from rltune.report.html.colours import colour, mark, ordered
 from rltune.report.html.markup import Html, el, join
 from rltune.report.html.scale import Scale, plain, rounded, scale_over, ticks
 from rltune.report.summary import RATES
@@ -186,7 +186,7 @@ def _levels(levels: Sequence[Level], x: Scale, height: int) -> list[Html]:
 
 
 def _row(strip: Strip, at: int, tables: Tables, places: Mapping[str, str], x: Scale) -> Html:
-    conditions = conditions_of(tables.trials)
+    conditions = ordered(conditions_of(tables.trials))
     index = next(i for i, one in enumerate(conditions) if one.label == strip.condition)
     y = TOP + ROW * at + ROW / 2
     one = conditions[index]
