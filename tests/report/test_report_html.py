@@ -221,6 +221,7 @@ def test_what_failed_and_what_is_missing_is_said(tmp_path):
     assert "Not finished: there is not yet a comparison to judge. 1 of 6 trials finished." in said
     assert f"{TREATED}, seed 0 at step 3 of 20: out of memory" in said
     assert "1 of 6 trials have a result." in said
+    assert "Warnings (2) " in said  # the failure, and that the sweep is incomplete
     assert "No condition is compared: no condition has a seed that the control" in said
     assert "No training episode is recorded yet." in said
 

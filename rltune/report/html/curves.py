@@ -20,6 +20,9 @@ LEFT, RIGHT, TOP, BOTTOM = 54, 14, 12, 44
 MOST_POINTS = 120
 """Points of one line; of a longer one every n-th and the last are drawn."""
 
+MOST_BANDS = 4
+"""Conditions whose intervals are drawn as bands; more would hide each other."""
+
 _RATES = frozenset({"rollout/success_rate", "rollout/filter_kept_ratio"})
 
 
@@ -61,22 +64,29 @@ def curves_figure(panel: Panel, labels: Sequence[str], *, caption: str) -> Html:
         caption: What the marks mean.
 
     """
+    is_crowded = len(panel.series) > MOST_BANDS
+    drawn = draw_panel(_without_bands(panel) if is_crowded else panel, labels)
+    more = " So many bands would hide each other: the numbers have them." if is_crowded else ""
     return el(
         "figure",
-        draw_panel(panel, labels),
-        el("figcaption", el("b", f"{panel.label}."), f" {caption}"),
+        drawn,
+        el("figcaption", el("b", f"{panel.label}."), f" {caption}{more}"),
         details("Numbers of this figure", _numbers(panel)),
     )
 
 
 def training_figure(panel: Panel, labels: Sequence[str]) -> Html:
     """Return a measure of training as a small figure: no claim is made from it, so no interval."""
+    drawn = draw_panel(_without_bands(panel), labels)
+    return el("figure", drawn, el("figcaption", el("code", panel.label)))
+
+
+def _without_bands(panel: Panel) -> Panel:
     series = tuple(
         replace(one, means=tuple(replace(mean, low=None, high=None) for mean in one.means))
         for one in panel.series
     )
-    drawn = draw_panel(replace(panel, series=series), labels)
-    return el("figure", drawn, el("figcaption", el("code", panel.label)))
+    return replace(panel, series=series)
 
 
 def draw_panel(panel: Panel, labels: Sequence[str]) -> Html:

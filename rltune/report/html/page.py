@@ -14,12 +14,13 @@ from rltune.report.html.lineage import lineage_section
 from rltune.report.html.markup import Html, details, el
 from rltune.report.html.proof import proof_section, verdict_banner
 from rltune.report.html.replays import Replay
+from rltune.report.html.results import results_section
 from rltune.report.html.sections import (
     question_section,
-    results_section,
     source_section,
     trial_places,
     trials_section,
+    warnings_of,
     warnings_section,
 )
 from rltune.report.render import plural
@@ -43,6 +44,7 @@ def page(evidence: Evidence) -> str:
     """Return the page: a function of the run folder's files alone."""
     style, script = _package_text("report.css"), _package_text("report.js")
     title = evidence.folder.title or evidence.folder.name
+    warnings = list(warnings_of(evidence))
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -58,8 +60,8 @@ def page(evidence: Evidence) -> str:
         "body",
         el("a", "Skip to the results", href="#results", class_="skip"),
         tile_symbols(),
-        _head(evidence, title),
-        _body(evidence),
+        _head(evidence, title, n_warnings=len(warnings)),
+        _body(evidence, warnings),
         el("script", Html(script)),
     )
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
@@ -81,8 +83,11 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _head(evidence: Evidence, title: str) -> Html:
-    links = [el("li", el("a", name, href=f"#{place}")) for place, name in _SECTIONS]
+def _head(evidence: Evidence, title: str, *, n_warnings: int) -> Html:
+    names = dict(_SECTIONS)
+    if n_warnings:
+        names["warnings"] = f"Warnings ({n_warnings})"
+    links = [el("li", el("a", name, href=f"#{place}")) for place, name in names.items()]
     return el(
         "header",
         el("p", "rltune report", class_="brand"),
@@ -93,9 +98,8 @@ def _head(evidence: Evidence, title: str) -> Html:
     )
 
 
-def _body(evidence: Evidence) -> Html:
+def _body(evidence: Evidence, warnings: Sequence[Html]) -> Html:
     places = trial_places(evidence.tables.trials)
-    warnings = warnings_section(evidence)
     return el(
         "main",
         results_section(evidence, places),
@@ -106,7 +110,7 @@ def _body(evidence: Evidence) -> Html:
             evidence.lineage, mode=evidence.folder.metric_mode, path=evidence.folder.run.results
         ),
         trials_section(evidence, places),
-        warnings,
+        warnings_section(warnings),
         source_section(evidence),
         id="main",
     )
