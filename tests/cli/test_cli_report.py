@@ -6,8 +6,9 @@ import os
 import pytest
 from replay_rows import add_usual
 from run_folders import CONTROL, FolderWriter, finished_sweep
+from trained_folder import trained_folder
 
-from rltune.store.jsonl import append_jsonl
+from rltune.store.jsonl import append_jsonl, read_jsonl
 
 
 @pytest.fixture
@@ -86,3 +87,16 @@ def test_a_place_that_cannot_be_written_is_refused(rltune, finished, tmp_path):
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("error: file/report.html: the page cannot be written: ")
     assert result.err.endswith("Give --out FILE in a folder that can be written.\n")
+
+
+def test_a_real_trial_shows_what_each_token_was_credited(rltune, tmp_path):
+    run, spec = trained_folder(tmp_path, which=0)
+    rows = read_jsonl(run.trial(spec.trial_id).replays).rows
+    assert {row["step"] for row in rows} == {1, 2}
+    told = json.loads(rltune("report", str(run.path), "--json").out)
+    assert told["replays"] == len(rows)
+    text = (run.path / "figures" / "report.html").read_text()
+    turn = rows[0]["turns"][0]
+    assert f"{turn['credit'][0]:+.3g} " in text
+    assert f"over {turn['n_tokens']} tokens" in text or f"each of {turn['n_tokens']} tokens" in text
+    assert "Board before turn 1. 4 rows, 4 columns: " in text

@@ -101,9 +101,10 @@ def draw_panel(panel: Panel, labels: Sequence[str]) -> Html:
             limits=(0.0, 1.0) if panel.is_rate else None,
         ),
     )
-    parts = [_axes(frame, last), *_levels(panel, frame)]
+    parts = [_axes(frame, last)]
     for layer in (_band, _seeds, _means):
         parts += [_of(layer(one, frame, labels), one, labels) for one in panel.series]
+    parts += _levels(panel, frame)  # last: their names stay readable over the lines
     return el(
         "svg",
         *parts,

@@ -201,7 +201,7 @@ def _token(text: str, credit: float, credits: Credits, *, has_number: bool) -> H
     name = f"t {credits.name(credit)}"
     if has_number:
         return el("span", el("span", words), el("small", f"{credit:+.2f}"), class_=name)
-    return el("span", words, class_=name)
+    return join(el("wbr"), el("span", words, class_=name))  # a line breaks between tokens
 
 
 def _visible(text: str) -> str:

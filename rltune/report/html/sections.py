@@ -8,7 +8,7 @@ from rltune.report.html.markup import Child, Html, details, el, items, join, tab
 from rltune.report.html.scale import rounded
 from rltune.report.render import duration, plural, quantity
 from rltune.report.render_run import counts
-from rltune.report.status import BAD
+from rltune.report.status import BAD, TrialState
 from rltune.report.tables import TrialRow
 from rltune.spec.judged import judged_by_condition, judged_line
 
@@ -56,42 +56,44 @@ def warnings_section(lines: Sequence[Html]) -> Html:
 
 def warnings_of(evidence: Evidence) -> Iterator[Html]:
     """Yield what stands against the sweep, the worst first, one line each."""
-    about = evidence.tables.about
+    about, trials = evidence.tables.about, evidence.state.trials
     if about.failed_rules:
-        rules = ", ".join(about.failed_rules)
         yield _warning(
-            "audit failed", f"{rules} found errors; the section on rules has each.", "bad"
+            "audit failed", f"{', '.join(about.failed_rules)} found errors; see the rules.", "bad"
         )
     if about.confounded:
-        yield _warning(
-            "confounded", f"It ran although more than the axis differs: {about.confounded}", "bad"
-        )
-    for trial in evidence.state.trials:
-        if trial.status in BAD:
-            where = "" if trial.step is None else f" at step {trial.step} of {trial.steps}"
-            yield _warning(
-                trial.status.value,
-                f"{trial.condition}, seed {trial.seed}{where}: "
-                f"{trial.reason or 'no reason was recorded'}",
-                "bad",
-            )
+        why = f"It ran although more than the axis differs: {about.confounded}"
+        yield _warning("confounded", why, "bad")
+    yield from (_bad_end(trial) for trial in trials if trial.status in BAD)
     if about.finished < about.planned:
         yield _warning("incomplete", f"{about.finished} of {about.planned} trials have a result.")
-    for trial in evidence.state.trials:
-        if trial.status not in BAD and trial.reason:
-            yield _warning(
-                trial.status.value, f"{trial.condition}, seed {trial.seed}: {trial.reason}"
-            )
-        for warning in trial.warnings:
-            yield _warning("trial", f"{trial.condition}, seed {trial.seed}: {warning}")
+    for trial in trials:
+        yield from _of_trial(trial)
     yield from (_warning("hidden axis", text) for text in about.open_warnings)
     for item in evidence.audit.report.warnings:
         if item.rule != "A4":  # which says again which trials did not end
             yield _warning("audit", str(item))
-    said = judged_line(judged_by_condition((t.condition, t.judged) for t in evidence.state.trials))
+    said = judged_line(judged_by_condition((one.condition, one.judged) for one in trials))
     if said:
         yield _warning("judge", said)
     yield from (_warning("unreadable", str(problem)) for problem in evidence.read.problems)
+
+
+def _bad_end(trial: TrialState) -> Html:
+    where = "" if trial.step is None else f" at step {trial.step} of {trial.steps}"
+    why = trial.reason or "no reason was recorded"
+    return _warning(trial.status.value, f"{_name(trial)}{where}: {why}", "bad")
+
+
+def _of_trial(trial: TrialState) -> Iterator[Html]:
+    """Yield why a trial that did not fail ended early, and what its card warns of."""
+    if trial.status not in BAD and trial.reason:
+        yield _warning(trial.status.value, f"{_name(trial)}: {trial.reason}")
+    yield from (_warning("trial", f"{_name(trial)}: {text}") for text in trial.warnings)
+
+
+def _name(trial: TrialState) -> str:
+    return f"{trial.condition}, seed {trial.seed}"
 
 
 def _warning(word: str, text: str, kind: str = "warn") -> Html:
