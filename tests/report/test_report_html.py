@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
@@ -137,6 +138,9 @@ def test_the_page_is_well_formed_and_leads_nowhere_else(text):
     assert len(reader.ids) == len(set(reader.ids))
     assert set(reader.links) <= set(reader.ids)
     assert reader.unnamed == []
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))  # no heading skips a level
     assert not re.search(r"https?://", text)
     assert not [
         tag for tag, attributes in reader.tags if "src" in attributes or "style" in attributes

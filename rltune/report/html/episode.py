@@ -67,7 +67,7 @@ def replay_card(replay: Replay, credits: Credits, *, number: int) -> Html:
     return el(
         "article",
         el(
-            "h4",
+            "h3",
             el("span", outcome, class_=f"state {'ok' if replay.success else 'bad'}"),
             f" step {replay.step}, seed {replay.spec.seed}",
             id=f"{name}-title",
@@ -138,7 +138,7 @@ def _turn(replay: Replay, at: int, turn: ReplayTurn, credits: Credits) -> Html:
     title = f"Turn {at}"
     return el(
         "li",
-        el("h5", title),
+        el("h4", title),
         el(
             "div",
             _seen(turn.observation, env, label=f"Board before turn {at}"),
@@ -257,8 +257,8 @@ def _end(replay: Replay) -> Html:
         seen = _seen(replay.closing, env, label="Board at the end")
         return el(
             "li",
-            el("h5", "End"),
+            el("h4", "End"),
             el("div", seen, el("div", *parts, class_="said"), class_="pair"),
             class_="turn",
         )
-    return el("li", el("h5", "End"), *parts, class_="turn")
+    return el("li", el("h4", "End"), *parts, class_="turn")
