@@ -260,11 +260,11 @@ def _draw_references(
 def _apart(names: Sequence[tuple[str, float]], line: float) -> list[float]:
     """Return where names stand beside the axis, from below, so that none covers another."""
     places: list[float] = []
-    top = -1.0
+    least = 0.0
     for name, y in names:
         half = (name.count("\n") + 1) * line / 2
-        places.append(max(y, top + half))
-        top = places[-1] + half
+        places.append(max(min(y, 1.0 - half), least + half))
+        least = places[-1] + half
     return places
 
 
