@@ -227,13 +227,13 @@ class Watcher:
         """Say what is going to run, once the run folder is written."""
         from rltune.report.folder import read_folder
         from rltune.report.render import short_path
-        from rltune.report.render_run import counts
+        from rltune.report.render_status import counts
         from rltune.report.status import StatusReader
 
         self._reader = StatusReader(read_folder(run))
         self._console.print()
         self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
-        self._console.print(f"{len(specs)} trials: {counts(self._reader.read())}")
+        self._console.print(f"{len(specs)} trials: {counts(self._reader.read().trials)}")
         self._say_budget(run, specs)
         self.tick()
 
@@ -274,7 +274,8 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     from rltune.report.audit import audit_folder
     from rltune.report.folder import read_folder, read_records
     from rltune.report.render import short_path
-    from rltune.report.render_run import audit_view, bad_lines, closing_view, paths_view
+    from rltune.report.render_run import audit_view, closing_view, paths_view
+    from rltune.report.render_status import bad_lines
     from rltune.report.status import read_state
     from rltune.report.summary import close_sweep
 

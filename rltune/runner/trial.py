@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rltune.policy.load import Policy
     from rltune.rollout.engine import Engine
 
-TRIAL_LOCK = "lock"  # held by the process that runs the trial
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
 
@@ -79,7 +78,7 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
     that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
-    with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
+    with file_lock(trial.lock, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
             return trial_status(trial)
         run = RunDir(payload.folder.parents[1])

@@ -8,7 +8,7 @@ from run_folders import CONTROL, START, TREATED, FolderWriter, finished_sweep
 
 from rltune.report.folder import read_folder
 from rltune.report.live import LiveProgress, PlainProgress, events, live_view
-from rltune.report.render_run import status_view
+from rltune.report.render_status import status_view
 from rltune.report.status import StatusReader, read_state
 from rltune.store.cleaning import size_of
 from rltune.store.failure import TrialFailure
