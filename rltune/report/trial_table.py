@@ -69,7 +69,7 @@ class TrialTable:
             whole=range(len(columns)),
             gap=1,
         )
-            table.width = _width(columns)
+        table.width = _width(columns)
         for row in zip(*(column.cells for column in columns), strict=True):
             table.add_row(*(Text(cell, style=_STATUSES.get(cell, "")) for cell in row))
         yield table
