@@ -10,21 +10,13 @@ from rich.control import Control
 from rich.live import Live
 
 from rltune.report.render import duration, line, rate, short_path
-from rltune.report.render_status import counts, failure_view, notes, spent, summary
+from rltune.report.render_status import SHOWN_FIRST, counts, failure_view, notes, spent, summary
 from rltune.report.states import BAD, ENDED, SweepState, TrialState
 from rltune.report.trial_table import TrialTable
 from rltune.types import TrialStatus
 
 _FEW_ROWS = 3  # trials that a low terminal shows before it shows anything else
-_SHOWN_FIRST = (
-    TrialStatus.RUNNING,
-    TrialStatus.INTERRUPTED,
-    TrialStatus.FAILED,
-    TrialStatus.DIVERGED,
-    TrialStatus.STOPPED_EARLY,
-    TrialStatus.DONE,
-    TrialStatus.PENDING,
-)
+_ROOMY = 16  # height from which blank lines set the table off
 _KEPT = 50  # lines above the table that are drawn again when the terminal's size changes
 
 
@@ -207,6 +199,8 @@ class LiveView:
         """Draw what fits."""
         state = self.state
         head: list[RenderableType] = [line(f"{state.name}: {summary(state)}", "bold")]
+        if console.size.height >= _ROOMY:
+            head = [line(), *head, line()]
         foot = list(notes(state))
         room = console.size.height - 1 - _lines(head, console, options) - 1  # one: the table's head
         least = min(_FEW_ROWS, len(state.trials))
@@ -232,7 +226,7 @@ def first_trials(trials: Sequence[TrialState], room: int) -> tuple[TrialState, .
     """Return the trials that fit so many lines, in their own order; one line is for the rest."""
     if len(trials) <= room:
         return tuple(trials)
-    ranked = sorted(trials, key=lambda trial: _SHOWN_FIRST.index(trial.status))
+    ranked = sorted(trials, key=lambda trial: SHOWN_FIRST.index(trial.status))
     kept = {trial.trial_id for trial in ranked[: max(1, room - 1)]}
     return tuple(trial for trial in trials if trial.trial_id in kept)
 

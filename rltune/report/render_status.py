@@ -23,13 +23,23 @@ from rltune.report.trial_table import TrialTable
 from rltune.spec.judged import judged_by_condition, judged_line
 from rltune.types import TrialStatus
 
+SHOWN_FIRST = (
+    TrialStatus.RUNNING,
+    TrialStatus.INTERRUPTED,
+    TrialStatus.FAILED,
+    TrialStatus.DIVERGED,
+    TrialStatus.STOPPED_EARLY,
+    TrialStatus.DONE,
+    TrialStatus.PENDING,
+)
+"""What needs a look first."""
 _LEAST_SILENCE_S = 60.0
 _SILENT_STEPS = 10.0  # a trial is silent after so many steps' time without a new line
 
 
 def counts(trials: Sequence[TrialState]) -> str:
-    """Return `2 done, 1 running, 3 pending`."""
-    shown = ((status, sum(t.status is status for t in trials)) for status in TrialStatus)
+    """Return `1 running, 2 done, 3 pending`."""
+    shown = ((status, sum(t.status is status for t in trials)) for status in SHOWN_FIRST)
     return ", ".join(f"{n} {status.value}" for status, n in shown if n)
 
 
@@ -54,8 +64,14 @@ def status_view(state: SweepState) -> RenderableType:
 
 def summary(state: SweepState) -> str:
     """Return how many trials are where, and how long the rest takes."""
-    left = f", about {duration(state.eta_s)} left" if state.eta_s is not None else ""
+    left = f", about {duration(rounded(state.eta_s))} left" if state.eta_s is not None else ""
     return f"{counts(state.trials)}{left}"
+
+
+def rounded(seconds: float) -> float:
+    """Return an estimate without digits that it does not have: 10 s steps, minutes from 10 on."""
+    unit = 60 if seconds >= 600 else 10 if seconds >= 60 else 1
+    return round(seconds / unit) * unit
 
 
 def notes(state: SweepState) -> Iterator[RenderableType]:
@@ -135,17 +151,17 @@ def derived_lines(derived: Sequence[DerivedState]) -> Iterator[RenderableType]:
         return
     yield line()
     yield line("Children and repetitions, outside the comparison", "bold")
-    table = grid(("of", "", "status", "step", "start", "now", ""), right=(3, 4, 5), gap=1)
+    table = grid(("trial", "status", "step", "start", "now", ""), right=(2, 3, 4), gap=2)
     for one in derived:
         trial = one.trial
+        what = f"child of {one.parent}" if one.kind == "child" else "repetition"
         table.add_row(
-            one.parent,
-            f"{one.kind}",
+            trial.trial_id,
             Text(trial.status.value, style=STATUS_STYLE[trial.status]),
             f"{'-' if trial.step is None else trial.step}/{trial.steps}",
             rate(trial.base),
             rate(trial.last),
-            one.said,
+            f"{what}: {one.said}" if one.said else what,
         )
     yield table
     yield from bad_lines(one.trial for one in derived)

@@ -15,6 +15,8 @@ from rltune.types import TrialStatus
 SPARK_WIDTH = 10
 """Most gates that a spark line shows."""
 _CONDITION_SHARE = 3  # on a terminal, the longest condition takes one part in so many of the width
+_LEAST_CONDITION = 6  # least width of one that is cut
+_WIDE_GAP = 2  # blanks between columns where there is room
 _CUT = ".."  # stands for the middle of a condition that is too long; ASCII, for every console
 _STATUSES = {str(status): STATUS_STYLE[status] for status in TrialStatus}
 
@@ -60,16 +62,17 @@ class TrialTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw what fits."""
         heights = heights_for(options.encoding)
-        columns = trial_columns(self.trials, self.scale, heights=heights)
+        columns, gap = trial_columns(self.trials, self.scale, heights=heights), _WIDE_GAP
         if console.is_terminal:
             columns = fitting(columns, options.max_width)
+            gap = _WIDE_GAP if _width(columns, _WIDE_GAP) <= options.max_width else 1
         table = grid(
             [column.header for column in columns],
             right=[i for i, column in enumerate(columns) if column.is_number],
             whole=range(len(columns)),
-            gap=1,
+            gap=gap,
         )
-        table.width = _width(columns)
+        table.width = _width(columns, gap)
         for row in zip(*(column.cells for column in columns), strict=True):
             table.add_row(*(Text(cell, style=_STATUSES.get(cell, "")) for cell in row))
         yield table
@@ -113,16 +116,17 @@ def common_key(conditions: Iterable[str]) -> str:
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     """Return the columns that fit a width; what must stay is cut where even that does not."""
-    kept = [_cut(columns[0], max(_STARTS, width // _CONDITION_SHARE)), *columns[1:]]
+    kept = [_cut(columns[0], max(_LEAST_CONDITION, width // _CONDITION_SHARE)), *columns[1:]]
     for rank in sorted({column.rank for column in columns if column.rank}, reverse=True):
         if _width(kept) <= width:
             break
         kept = [column for column in kept if column.rank != rank]
     over = _width(kept) - width
-    return [_cut(kept[0], max(_STARTS, kept[0].width - over)), *kept[1:]] if over > 0 else kept
-
-
-_STARTS = 6  # least width of a condition that is cut
+    return (
+        [_cut(kept[0], max(_LEAST_CONDITION, kept[0].width - over)), *kept[1:]]
+        if over > 0
+        else kept
+    )
 
 
 def _cut(column: Column, width: int) -> Column:
@@ -138,5 +142,5 @@ def middle_cut(text: str, width: int) -> str:
     return text[: width - len(_CUT) - tail] + _CUT + text[len(text) - tail :]
 
 
-def _width(columns: Sequence[Column]) -> int:
-    return sum(column.width for column in columns) + len(columns) - 1
+def _width(columns: Sequence[Column], gap: int = 1) -> int:
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)

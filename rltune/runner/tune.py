@@ -281,5 +281,13 @@ def _death_reason(trial: Trial) -> str:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
     except (OSError, TypeError):  # the reason is a help; the death itself must be booked
         text = ""
-    text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
-    return f"its process died: {text[:700] or 'Ray gave no reason'}"
+    return death_text(text)
+
+
+def death_text(report: str) -> str:
+    """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
+    text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
+    text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")
+    if guesses:
+        text += " It was killed, ran out of memory (see `dmesg`) or crashed"
+    return f"its process died: {text[:700].rstrip('.') or 'Ray gave no reason'}"
