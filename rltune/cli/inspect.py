@@ -12,7 +12,7 @@ from rltune.errors import InputError, Problem
 if TYPE_CHECKING:
     from rltune.report.status import StatusReader
 
-_WATCH_S = 2.0
+_WATCH_S = 1.0
 
 
 def status(

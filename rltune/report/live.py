@@ -199,13 +199,13 @@ class LiveView:
         """Draw what fits."""
         state = self.state
         head: list[RenderableType] = [line(f"{state.name}: {summary(state)}", "bold")]
-        if console.size.height >= _ROOMY:
-            head = [line(), *head, line()]
         foot = list(notes(state))
+        if console.size.height >= _ROOMY:
+            head, foot = [line(), *head, line()], [line(), *foot]
         room = console.size.height - 1 - _lines(head, console, options) - 1  # one: the table's head
         least = min(_FEW_ROWS, len(state.trials))
         while foot and room - _lines(foot, console, options) < least:
-            foot.pop()
+            foot.pop(0)  # the last ones say who is silent
         room = max(1, room - _lines(foot, console, options))
         shown = first_trials(state.trials, room)
         yield from head

@@ -80,7 +80,7 @@ def notes(state: SweepState) -> Iterator[RenderableType]:
         yield ScaleLine(state.metric_name, *state.scale)
     if state.cost.wall_s:
         elapsed = state.elapsed_s
-        since = f"; {duration(elapsed)} since its driver started" if elapsed is not None else ""
+        since = f"; started {duration(elapsed)} ago" if elapsed is not None else ""
         yield line(f"so far {spent(state.cost)}{since}", "dim")
     judged = judged_line(judged_by_condition((t.condition, t.judged) for t in state.trials))
     if judged:

@@ -7,8 +7,8 @@ The actor died unexpectedly before finishing this task.
 \tactor_id: de003157033537e14cba792a01000000
 The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit \
 detail: Worker unexpectedly exits with a connection error code 2. End of file. Some common causes \
-include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop --force \
-was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another unexpected error.
+include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop \
+--force was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another error.
 """
 
 
