@@ -22,6 +22,7 @@ def drawing(screen: str, title: str) -> str:
     for line in lines:
         line.rstrip()
         console.print(line, no_wrap=True, overflow="ignore")
+    console.print()
     return console.export_svg(title=title, code_format=ONLINE_FONTS.sub("", CONSOLE_SVG_FORMAT))
 
 

@@ -21,8 +21,7 @@ def test_a_gate_is_no_part_of_a_step():
     rows = [
         row(0, 100.0, **{"timing_s/eval": 4.0}),
         row(1, 102.0),
-        row(2, 104.0),
-        row(3, 110.0, **{"timing_s/eval": 4.0}),  # 6 s, 4 of them its gate
+        row(2, 108.0, **{"timing_s/eval": 4.0}),  # 6 s, 4 of them its gate
     ]
     assert pace_of(rows, started=93.0) == PACE
     assert pace_of(rows, started=None).start_s is None
@@ -107,14 +106,13 @@ def entry(time, event, trial, launch="launch-0002"):
 
 def test_the_ledger_tells_how_many_ran_at_once():
     first = [entry("1", "started", name, "launch-0001") for name in "abc"]
-    later = [
+    turns = [
         entry("2", "planned", "d"),
         entry("3", "started", "a"),
         entry("4", "started", "c"),  # the same second as the end of a: they took turns
         entry("4", "done", "a"),
-        entry("5", "started", "b"),
     ]
     assert most_at_once(first) == 3
-    assert most_at_once([*first, *later]) == 2
-    assert most_at_once(later[:2]) == 1
+    assert most_at_once([*first, *turns]) == 1  # the newest launch alone
+    assert most_at_once([*first, *turns, entry("5", "started", "b")]) == 2
     assert most_at_once([{"odd": 1}]) == 1
