@@ -15,7 +15,8 @@ from rltune.report.states import BAD, ENDED, SweepState, TrialState
 from rltune.report.trial_table import TrialTable
 from rltune.types import TrialStatus
 
-_FEW_ROWS = 3  # trials that a low terminal shows before it shows anything else
+_FEW_ROWS = 3  # trials that a low terminal shows before it shows notes
+_ROWS_SHARE = 0.75  # share of the lines that trials have, when there are enough of them
 _ROOMY = 16  # height from which blank lines set the table off
 _KEPT = 50  # lines above the table that are drawn again when the terminal's size changes
 
@@ -203,7 +204,7 @@ class LiveView:
         if console.size.height >= _ROOMY:
             head, foot = [line(), *head, line()], [line(), *foot]
         room = console.size.height - 1 - _lines(head, console, options) - 1  # one: the table's head
-        least = min(_FEW_ROWS, len(state.trials))
+        least = min(len(state.trials), max(_FEW_ROWS, int(room * _ROWS_SHARE)))
         while foot and room - _lines(foot, console, options) < least:
             foot.pop(0)  # the last ones say who is silent
         room = max(1, room - _lines(foot, console, options))

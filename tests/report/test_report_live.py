@@ -146,6 +146,14 @@ def test_more_trials_than_lines(tmp_path):
     assert rows == ["3", "30"]  # in the order of the plan
 
 
+def test_trials_go_before_notes_on_a_low_terminal(running):
+    """Height 12 leaves 9 lines below the heads; six trials need 6, so the notes have 3 of 4."""
+    lines = screen(running, width=46, height=12)
+    assert sum("/20" in line for line in lines) == 6
+    assert not any("one scale" in line for line in lines)
+    assert any(line.startswith("so far 240 rollouts") for line in lines)
+
+
 def test_every_status_has_its_place_on_a_low_terminal():
     assert sorted(SHOWN_FIRST) == sorted(TrialStatus)
 
