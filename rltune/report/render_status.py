@@ -8,7 +8,7 @@ from rich.text import Text
 from rltune.report.render import (
     STATUS_STYLE,
     duration,
-    grid,
+    indent,
     line,
     quantity,
     rate,
@@ -151,17 +151,23 @@ def derived_lines(derived: Sequence[DerivedState]) -> Iterator[RenderableType]:
         return
     yield line()
     yield line("Children and repetitions, outside the comparison", "bold")
-    table = grid(("trial", "status", "step", "start", "now", ""), right=(2, 3, 4), gap=2)
     for one in derived:
-        trial = one.trial
-        what = f"child of {one.parent}" if one.kind == "child" else "repetition"
-        table.add_row(
-            trial.trial_id,
-            Text(trial.status.value, style=STATUS_STYLE[trial.status]),
-            f"{'-' if trial.step is None else trial.step}/{trial.steps}",
-            rate(trial.base),
-            rate(trial.last),
-            f"{what}: {one.said}" if one.said else what,
-        )
-    yield table
+        yield from derived_view(one)
     yield from bad_lines(one.trial for one in derived)
+
+
+def derived_view(derived: DerivedState) -> Iterator[RenderableType]:
+    """Yield where a child or a repetition is, its id whole, and below it what it is."""
+    trial = derived.trial
+    step = f"{'-' if trial.step is None else trial.step}/{trial.steps}"
+    ends = [trial.gates[0], trial.gates[-1]] if len(trial.gates) > 1 else trial.gates
+    rates = " -> ".join(rate(gate.value) for gate in ends)
+    yield Text.assemble(
+        f"{trial.trial_id}  ",
+        (trial.status.value, STATUS_STYLE[trial.status]),
+        f", step {step}" + (f", held-out {rates}" if rates else ""),
+        no_wrap=True,
+        overflow="ignore",
+    )
+    what = f"child of {derived.parent}" if derived.kind == "child" else "repetition"
+    yield indent(line(f"{what}: {derived.said}" if derived.said else what))

@@ -28,7 +28,7 @@ from rltune.store.lock import DriverInfo, read_driver
 from rltune.store.origin import Origin, read_origin
 from rltune.store.rundir import TrialDir, trial_status
 from rltune.store.speed import speed_key
-from rltune.types import TrialSpec, TrialStatus
+from rltune.types import RowStatus, TrialSpec, TrialStatus
 
 Stamp = tuple[int, int]  # time and size of a metrics file
 
@@ -137,6 +137,9 @@ class StatusReader:
                 metric=self.folder.metric_name, now=now,
                 is_driven=read_driver(trial.lock) is not None,
             )  # fmt: skip
+            failure = trial.read_failed()
+            if failure is not None and failure.kind is RowStatus.HARNESS_ABORT:
+                state = replace(state, status=TrialStatus.STOPPED_EARLY)  # only a prefix was asked
             yield DerivedState(origin.kind, origin.parent, _said(trial, origin), state)
 
 

@@ -11,10 +11,11 @@ from rltune.report.states import Gate, state_json
 from rltune.report.status import read_state
 from rltune.store.cleaning import size_of
 from rltune.store.derived import new_rerun
+from rltune.store.failure import TrialFailure
 from rltune.store.files import dumps, loads, write_json_atomic
 from rltune.store.lock import file_lock, take_driver_lock
 from rltune.store.origin import Origin, write_origin
-from rltune.types import TrialStatus
+from rltune.types import RowStatus, TrialStatus
 
 NOW = START + 25.0
 
@@ -119,6 +120,10 @@ def test_trials_outside_the_comparison_are_listed(mixed):
     repeated.done.write_bytes((origin / "DONE").read_bytes())
     write_origin(repeated, Origin(kind="rerun", parent=parent.trial_id, folder="x"))
     write_json_atomic(repeated.verdict, {"verdict": "reproduced"})
+    prefix = new_rerun(mixed.run, parent.trial_id)
+    prefix.write_spec(parent)
+    write_origin(prefix, Origin(kind="rerun", parent=parent.trial_id, folder="x"))
+    prefix.write_failed(TrialFailure(RowStatus.HARNESS_ABORT, "as asked", "", 1, 1))
     with file_lock(mixed.run.child("child-a").lock):
         state = read_state(read_folder(mixed.run), now=NOW)
     assert [(d.kind, d.said, d.trial.status, d.trial.last) for d in state.derived] == [
@@ -130,6 +135,7 @@ def test_trials_outside_the_comparison_are_listed(mixed):
         ),
         ("child", "loss.kl_loss_coef 0.0 -> 0.02", TrialStatus.FAILED, None),
         ("rerun", "reproduced", TrialStatus.DONE, 0.6),
+        ("rerun", "", TrialStatus.STOPPED_EARLY, None),  # a prefix was asked for
     ]
     assert len(state.trials) == 6
     assert state.cost.wall_s == 64.0  # none of theirs
