@@ -53,7 +53,11 @@ def events(old: SweepState | None, new: SweepState) -> Iterator[tuple[TrialState
             continue
         if trial.last_gate is not None and trial.last_gate != earlier.last_gate:
             yield trial, _gate_sentence(trial)
-        if trial.status is not earlier.status:
+        if trial.status is TrialStatus.RUNNING and earlier.step is not None:
+            if earlier.status is not TrialStatus.RUNNING:
+                reached = f"its last attempt reached step {earlier.step}/{earlier.steps}"
+                yield trial, f"{_name(trial)}: started again; {reached}"
+        elif trial.status is not earlier.status:
             yield trial, _status_sentence(trial)
 
 

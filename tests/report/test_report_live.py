@@ -50,6 +50,17 @@ def test_events_tell_gates_and_changes_once(mixed):
     ]
 
 
+def test_a_trial_that_starts_again_does_not_claim_to_go_on(mixed):
+    """Whether there is a checkpoint to go on from shows only at its next line of metrics."""
+    folder = read_folder(mixed.run)
+    stopped = read_state(folder, now=NOW)  # nobody drives it
+    with take_driver_lock(mixed.run.lock, argv=["rltune"]):
+        again = read_state(folder, now=NOW)
+    assert [said for _, said in events(stopped, again)] == [
+        "kl_loss_coef=0.0, seed 1: started again; its last attempt reached step 10/20"
+    ]
+
+
 def test_first_state_does_not_tell_old_news(mixed):
     assert list(events(None, read_state(read_folder(mixed.run), now=NOW))) == []
 
