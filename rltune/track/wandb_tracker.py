@@ -12,13 +12,14 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 from rltune.track.base import Artifact, Histogram, Media, Metrics, Table, Warn, require_step
+from rltune.track.sync import OFFLINE, offline_problem
 from rltune.types import TrialStatus
 
 _ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9._=+-]")
@@ -80,7 +81,7 @@ class WandbTracker:
 
     def __init__(self, run: WandbRun, warn: Warn) -> None:
         self.run_id = wandb_run_id(run.trial_id)
-        self._mode = run.mode
+        self._mode: Literal["offline", "online"] = run.mode
         self._warn = warn
         self._run: Any = None
         self._has_failed = False
@@ -147,7 +148,21 @@ class WandbTracker:
         return self._run is not None and not self._has_failed
 
     def _start(self, run: WandbRun) -> None:
-        self._run = _init(run, self.run_id)
+        if run.mode == "online" and (problem := offline_problem()) is not None:
+            self._go_offline(f"{problem.where}: {problem.what}")
+        try:
+            self._run = _init(replace(run, mode=self._mode), self.run_id)
+        except Exception as error:
+            if self._mode == "offline":
+                raise
+            self._go_offline(f"{type(error).__name__}: {error}")
+            _forget_sessions()  # the service of this process still holds the id
+            self._run = _init(replace(run, mode="offline"), self.run_id)
+
+    def _go_offline(self, why: str) -> None:
+        """Write files instead: nothing is lost, and `rltune sync` uploads them later."""
+        self._mode = "offline"
+        self._warn(f"W&B cannot be used online. {why} {OFFLINE}")
 
     def _guard(self, doing: str, call: Callable[[], object]) -> None:
         """Run `call`; warn of the first error and stop mirroring."""
@@ -233,6 +248,12 @@ def _init(run: WandbRun, run_id: str) -> Any:
     started.define_metric("step")
     started.define_metric("*", step_metric="step")
     return started
+
+
+def _forget_sessions() -> None:
+    import wandb
+
+    wandb.teardown(exit_code=1)
 
 
 def _finish(run: Any, status: TrialStatus) -> None:

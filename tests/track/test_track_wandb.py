@@ -1,5 +1,6 @@
 import json
 import math
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -115,7 +116,15 @@ def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
     ]
 
 
-def test_online_without_a_key_warns_once_and_the_trial_goes_on(tmp_path, no_credentials):
+@pytest.mark.parametrize("has_key", [False, True])
+def test_online_without_a_server_writes_offline_runs_and_says_so_once(
+    tmp_path, no_credentials, monkeypatch, has_key
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"  # closed by the time it is used
+    monkeypatch.setenv("WANDB_BASE_URL", url)
+    if has_key:
+        monkeypatch.setenv("WANDB_API_KEY", "local" + "0" * 40)
     warnings, rows = [], []
     tracker = make_trackers(
         SPEC, tmp_path, append=rows.append, wandb="online", project=None, warn=warnings.append
@@ -125,11 +134,25 @@ def test_online_without_a_key_warns_once_and_the_trial_goes_on(tmp_path, no_cred
     tracker.close(TrialStatus.DONE)
     assert rows == [{"step": 0, "x": 1.0}]
     (warning,) = warnings
-    assert warning.startswith("W&B could not start: UsageError: No API key configured.")
-    assert warning.endswith(
-        "The trial goes on without it and metrics.jsonl has everything; "
-        "`tracking.wandb: disabled` leaves W&B out."
-    )
+    why = f"WANDB_BASE_URL: {url} cannot be reached" if has_key else "WANDB_API_KEY: no W&B key"
+    assert warning.startswith(f"W&B cannot be used online. {why}")
+    assert warning.endswith("Offline runs are written instead; `rltune sync` uploads them later.")
+    assert [item["x"] for item in history(tmp_path)] == [1]
+
+
+def test_a_server_that_never_answers_holds_no_trial_up(tmp_path, no_credentials, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "local" + "0" * 40)
+    warnings = []
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        run = wandb_run(SPEC, tmp_path, mode="online", project=None)
+        run = replace(run, init_timeout_s=3.0, finish_timeout_s=3.0)
+        tracker = WandbTracker(run, warnings.append)
+        tracker.log(0, {"x": 1.0})
+        tracker.close(TrialStatus.DONE)
+    (warning,) = warnings
+    assert warning.startswith("W&B cannot be used online. CommError")
+    assert [item["x"] for item in history(tmp_path)] == [1]
 
 
 class BrokenRun:
@@ -209,7 +232,7 @@ def test_tables_histograms_and_artifacts_lie_in_the_run(tmp_path, no_credentials
     records = [json.loads(line) for line in inspect(tmp_path).splitlines()]
     found = {r["artifact"]["name"]: r["artifact"] for r in records if r["type"] == "artifact"}
     assert {"policy-00", "policy-ff"} <= set(found)
-    assert found["policy-ff"]["aliases"] == ["selected", "latest"]
+    assert set(found["policy-ff"]["aliases"]) == {"selected", "latest"}
     summary = json.loads(inspect(tmp_path, "--summary"))
     assert summary["config"]["input_model"] == "policy-00"
     (run,) = (tmp_path / "wandb").glob("offline-run-*")
