@@ -22,6 +22,7 @@ from rltune.cli.options import (
     parse_seeds,
     require_runs_dir,
 )
+from rltune.cli.sync import warn_of_offline
 from rltune.errors import ConfoundedError, InputError, Problem, StoreError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def sweep(
         return
     from rltune.runner.sweep import SweepRequest
 
+    warn_of_offline(loaded.control.config)
     request = SweepRequest(
         loaded=loaded,
         runs_dir=runs_dir,
@@ -291,7 +293,7 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     console.print()
     console.print(paths_view(written(run)))
     if any(run.trials.glob("*/wandb/offline-run-*")):
-        said = f"  to W&B when you like: wandb sync {short_path(run.trials)}/*/wandb/offline-run-*"
+        said = f"  to W&B when you like: rltune sync {short_path(run.path)}"
         console.print(said, soft_wrap=True)
     console.print()
     console.print(audit_view(audit))

@@ -183,6 +183,7 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
+    from rltune.trainer.artifacts import start_artifact, tasks_artifact
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
 
@@ -197,6 +198,9 @@ def _run_job(
     engine = _engine(policy)
     status = TrialStatus.FAILED
     try:
+        if tracker.shows_media:
+            tracker.use(tasks_artifact(manifest, payload.manifest))
+            tracker.use(start_artifact(trial, policy, model=config.policy.model))
         result = train(
             Job(
                 config=config,

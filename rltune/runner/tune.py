@@ -136,6 +136,8 @@ class TuneLaunch:
             options["include_dashboard"] = False
             folder = str(make_ray_folder(self._folder / self._name))
             options["_temp_dir"] = folder
+            # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
+            options["runtime_env"]["env_vars"]["TMPDIR"] = folder
             self._reaper = Reaper(folder)
         try:
             ray.init(**options)
