@@ -54,7 +54,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     path = os.pathsep.join([str(ROOT), str(ROOT / "envs"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
