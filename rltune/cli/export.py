@@ -80,8 +80,8 @@ def _write_manifest(
     state = code_state()
     command = ["rltune", *(masked(word) for word in sys.argv[1:])]
     code = Code(command, versions(), state.label, state.source_sha256)
-    outputs = outputs_of(tables, wrote)
-    content = manifest(found, read, audited, code, inputs=inputs, outputs=outputs)
+    content = manifest(found, read, audited, code, inputs=inputs, estimator="mean")
+    content["outputs"] = outputs_of(tables, wrote)
     path = found.run.path / "figures" / "manifest.json"
     write_json_atomic(path, content)
     wrote.append(path)
