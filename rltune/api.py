@@ -16,7 +16,10 @@ from rltune.report.audit import Audit, judge_folder
 from rltune.report.compare import Compared
 from rltune.report.compare_text import compare_and_say
 from rltune.report.curves import Band, bands_of, points_of
-from rltune.report.export import lineage_ids
+from rltune.report.export import lineage_ids, tables_of
+from rltune.report.figures.make import FIGURES
+from rltune.report.figures.records import MEAN, Figure, LeftOut
+from rltune.report.figures.source import ESTIMATORS
 from rltune.report.find import find_side, find_trial
 from rltune.report.folder import (
     RecordsRead,
@@ -167,6 +170,25 @@ class Sweep:
         self._require_logged(names, (point.metric for point in points))
         return bands_of(points, names, resolutions={self.metric: self._resolution()})
 
+    def figure(self, name: str, *, estimator: str = MEAN) -> Figure:
+        """Return the data of a figure as `rltune export` has it; every point names its trial.
+
+        Args:
+            name: `learning_curves`, `comparison`, `dynamics`, `heatmap` or `budget`.
+            estimator: Over seeds: `mean`, or `iqm`, the interquartile mean.
+
+        Raises:
+            RltuneError: There is no such figure, or the sweep has no data for it, and why.
+
+        """
+        _require_choice("figure", name, tuple(FIGURES))
+        _require_choice("estimator", estimator, ESTIMATORS)
+        tables = tables_of(self._folder, self._read, self._audit, estimator=estimator)
+        found = FIGURES[name](tables)
+        if isinstance(found, LeftOut):
+            raise StoreError(Problem(str(self.path), f"no figure {name!r}: {found.reason}."))
+        return found
+
     def compare(self, a: str, b: str) -> Compared:
         """Compare the last gates of two conditions (`0.01`) or trials (`0.01@0`).
 
@@ -202,6 +224,12 @@ class Sweep:
             what = f"no trial logged {', '.join(map(repr, missing))}."
             allowed = f"Logged are {', '.join(sorted(known)) or 'no metrics yet'}."
             raise StoreError(Problem(str(self.path), what, allowed))
+
+
+def _require_choice(what: str, given: str, choices: Sequence[str]) -> None:
+    if given not in choices:
+        problem = Problem(what, f"{given!r} is no {what}.", f"Choose one of {', '.join(choices)}.")
+        raise InputError(problem)
 
 
 def read_table(path: str | Path) -> list[Row]:

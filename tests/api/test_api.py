@@ -114,6 +114,19 @@ def test_bands_are_means_over_seeds_with_t_intervals(sweep):
     assert sweep.bands("budget/rollouts")[-1].mean == 160.0  # 8 a step, 20 steps
 
 
+def test_a_figure_is_data_and_every_point_names_its_trial(sweep):
+    figure = sweep.figure("learning_curves")
+    (panel,) = figure.panels
+    assert [series.condition for series in panel.series] == [CONTROL, TREATED]
+    last = panel.series[1].means[-1]
+    assert (last.step, last.n_seeds, last.value) == (20, 3, pytest.approx(8 / 30))
+    ids = {seed.trial_id for series in panel.series for seed in series.seeds}
+    assert ids == {row.trial_id for row in sweep.trials()}
+    assert all(sweep.trial_path(trial_id).is_dir() for trial_id in ids)
+    iqm = sweep.figure("comparison", estimator="iqm")
+    assert (iqm.estimator, iqm.rows[0].delta) == ("iqm", pytest.approx(-13 / 30))
+
+
 def test_compare_conditions_and_trials(sweep):
     found = sweep.compare("0.1", "0.0")
     assert (found.unit, found.n, found.verdict) == ("paired seeds", 3, "below")
@@ -152,6 +165,9 @@ ERRORS = [
     (lambda s: s.compare("0.1", "0.1"), "a trial cannot be compared with itself. Name two."),
     (lambda s: s.history("loss"), "no trial logged 'loss'. Logged are budget/generated_tokens, "),
     (lambda s: s.bands("loss", "kl"), "no trial logged 'loss', 'kl'. Logged are budget/"),
+    (lambda s: s.figure("pie"), "figure: 'pie' is no figure. Choose one of learning_curves, "),
+    (lambda s: s.figure("budget", estimator="best"), "estimator: 'best' is no estimator. Choose"),
+    (lambda s: s.figure("dynamics"), "no figure 'dynamics': no trial measured collapse; run with "),
     (lambda s: s.trial_path("0.1"), "'0.1' is no trial here. Choose one of "),
     (lambda s: read_table(s.path / "plan.json"), f"plan.json: is no exported table. {NO_TABLE}"),
     (lambda s: read_table("no/evals.csv"), "evals.csv: there is no such file. Run `rltune export"),
