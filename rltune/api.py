@@ -17,9 +17,11 @@ from rltune.report.compare import Compared
 from rltune.report.compare_text import compare_and_say
 from rltune.report.curves import Band, bands_of, points_of
 from rltune.report.export import lineage_ids, tables_of
+from rltune.report.figures.draw import draw as draw_figure
 from rltune.report.figures.make import FIGURES
 from rltune.report.figures.records import MEAN, Figure, LeftOut
 from rltune.report.figures.source import ESTIMATORS
+from rltune.report.figures.style import KINDS
 from rltune.report.find import find_side, find_trial
 from rltune.report.folder import (
     RecordsRead,
@@ -51,12 +53,14 @@ __all__ = [
     "Band",
     "Compared",
     "EvalRow",
+    "Figure",
     "GateRow",
     "HistoryRow",
     "RltuneError",
     "SummaryRow",
     "Sweep",
     "TrialRow",
+    "draw",
     "frame",
     "load_sweep",
     "read_table",
@@ -249,6 +253,26 @@ def read_table(path: str | Path) -> list[Row]:
         action = "Run `rltune export DIR` first."
         raise StoreError(Problem(str(file), "there is no such file.", action=action))
     return read_csv(file, kind) if file.suffix == ".csv" else list(read_parquet(file, kind))
+
+
+def draw(figure: Figure, kind: str = "png") -> bytes:
+    """Return a figure as a file: the same bytes as those of `rltune export`.
+
+    Args:
+        figure: Of `Sweep.figure`.
+        kind: `png`, `svg` or `pdf`.
+
+    Raises:
+        RltuneError: Another kind is asked for, or matplotlib is not installed.
+
+    """
+    _require_choice("kind", kind, KINDS)
+    try:
+        return draw_figure(figure, kind=kind)
+    except ModuleNotFoundError as error:
+        action = "Run `pip install 'rltune[figures]'`; the data of the figure is there without it."
+        what = f"needs {error.name or 'matplotlib'}, which is not installed."
+        raise InputError(Problem("draw", what, action=action)) from error
 
 
 def frame(rows: Iterable[Row | Band]) -> "DataFrame":

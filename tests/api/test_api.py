@@ -127,6 +127,13 @@ def test_a_figure_is_data_and_every_point_names_its_trial(sweep):
     assert (iqm.estimator, iqm.rows[0].delta) == ("iqm", pytest.approx(-13 / 30))
 
 
+@pytest.mark.parametrize(("kind", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_figure_is_drawn(sweep, kind, head):
+    drawn = rltune.draw(sweep.figure("heatmap"), kind)
+    assert drawn.startswith(head)
+    assert len(drawn) > 5000
+
+
 def test_compare_conditions_and_trials(sweep):
     found = sweep.compare("0.1", "0.0")
     assert (found.unit, found.n, found.verdict) == ("paired seeds", 3, "below")
@@ -168,6 +175,7 @@ ERRORS = [
     (lambda s: s.figure("pie"), "figure: 'pie' is no figure. Choose one of learning_curves, "),
     (lambda s: s.figure("budget", estimator="best"), "estimator: 'best' is no estimator. Choose"),
     (lambda s: s.figure("dynamics"), "no figure 'dynamics': no trial measured collapse; run with "),
+    (lambda s: rltune.draw(s.figure("budget"), "gif"), "kind: 'gif' is no kind. Choose one of "),
     (lambda s: s.trial_path("0.1"), "'0.1' is no trial here. Choose one of "),
     (lambda s: read_table(s.path / "plan.json"), f"plan.json: is no exported table. {NO_TABLE}"),
     (lambda s: read_table("no/evals.csv"), "evals.csv: there is no such file. Run `rltune export"),

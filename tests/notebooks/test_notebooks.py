@@ -1,13 +1,14 @@
 """Every notebook runs from top to bottom, where a reader would start it, and is kept stripped."""
 
-import sys
 from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
+from run_folders import finished_sweep
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
+from rltune.store.jsonl import append_jsonl_many, read_metrics
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 QUICK = "STEPS, SEEDS, HELDOUT_TASKS, RUNS = 2, [0], 16, {runs!r}"
 
@@ -64,6 +65,28 @@ def test_the_quickstart_runs_a_sweep_and_reads_it(tmp_path):
     assert "are not distinguishable on 16 held-out tasks" in said or " ends " in said
     assert "checkpoints" in said
     assert "Shipped: **step" in said
+
+
+def measured_run(root):
+    """Return a finished run folder, small and hand-made, whose trials have collapse signals."""
+    writer = finished_sweep(root)
+    for trial in writer.run.trial_dirs():
+        rows = read_metrics(trial.metrics).rows
+        signals = {"retrieval_accuracy": 0.75, "retrieval_chance": 0.125, "reasoning_entropy": 3.0}
+        named = {f"collapse/{name}": value for name, value in signals.items()}
+        trial.metrics.unlink()
+        append_jsonl_many(trial.metrics, [{**row, **named} for row in rows])
+    return writer.run.path
+
+
+@pytest.mark.slow
+def test_a_finished_sweep_becomes_the_figure(tmp_path):
+    run = measured_run(tmp_path)
+    outputs = execute("02_figure3", f"RUN, RUNS = {str(run)!r}, None")
+    assert pictures(outputs) == 2
+    said = texts(outputs)
+    assert "6 of 6 trials finished, ok>" in said
+    assert f"{run}/trials/kl_loss_coef=0.1-s0-" in said
 
 
 @pytest.mark.slow
