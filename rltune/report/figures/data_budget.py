@@ -11,7 +11,7 @@ from rltune.report.tables import TrialRow
 BUDGET = "budget"
 _QUANTITIES = (  # column of `trials`, name, unit
     ("rollouts", "rollouts", ""),
-    ("tokens", "sampled tokens", ""),
+    ("tokens", "tokens", ""),
     ("optimizer_steps", "optimiser steps", ""),
     ("wall_s", "wall time", "s"),
 )
@@ -27,7 +27,7 @@ def budget_data(tables: Tables) -> Budget | LeftOut:
     uses = [use for one in quantities for use in one.uses]
     counts = [sum(row.condition == c for row in tables.trials if row.final is not None)
               for c in dict.fromkeys(row.condition for row in tables.trials)]  # fmt: skip
-    caption = f"Points: trials. Bar: mean over {n_text(counts)} that finished"
+    caption = f"Points: trials. Bar: mean of those that finished, {n_text(counts)}"
     if any(not use.is_finished for use in uses):
         caption += "; open: not finished, so far"
     caption += ". Ratio: largest mean over smallest."

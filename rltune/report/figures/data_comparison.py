@@ -19,7 +19,7 @@ from rltune.report.tables import SummaryRow, TrialRow
 from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 COMPARISON = "comparison"
-_POWER = "80 % power"
+_POWER = "for 80 % power"
 
 
 def comparison_data(tables: Tables) -> Comparisons | LeftOut:
@@ -83,16 +83,16 @@ def _sentence(row: SummaryRow, n: int) -> str:
     """Return a verdict for readers, with n and p, and with the seeds that a null would need."""
     if n == 0:
         return "no claim: no seed that the control finished too"
-    counted = f"n = {n}" if row.p_holm is None else f"n = {n}, p = {p_text(row.p_holm)}"
+    counted = f"n = {n}" if row.p_holm is None else f"n = {n}, {p_text(row.p_holm)}"
     said = f"{row.verdict} the control" if row.verdict in (ABOVE, BELOW) else row.verdict
     if row.verdict != SAME or row.seeds_for_80 is None or row.seeds_for_80 <= n:
         return f"{said} ({counted})"
-    return f"{said} ({counted}; {_POWER} at {row.seeds_for_80:,} seeds)"
+    return f"{said} ({counted}; {row.seeds_for_80:,} seeds {_POWER})"
 
 
 def p_text(p: float) -> str:
     """Return a p value to two digits; below 0.001 only that."""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def _comparisons(
@@ -100,21 +100,14 @@ def _comparisons(
 ) -> Comparisons:
     counts = [len(row.pairs) for row in rows]
     notes = [*seed_notes(counts), *narrow_notes(how.method, counts, enough=BOOTSTRAP_FROM)]
-    is_drawn = any(row.low is not None for row in rows)
-    caption = (
-        f"Points: seeds, each paired with its control. Diamond: {estimate_text(how.estimator)}"
-    )
-    caption += f" over {n_text(counts)}"
-    if is_drawn:
-        caption += f", with its {interval_text(how.method, how.level)}"
-    if any(row.p_holm is not None for row in rows):
-        caption += f". p: paired t, Holm-adjusted over {len(rows)}"
     label = label_of(control.metric)
     alt = f"Differences in {label} to {control.condition} at the last gate: " + "; ".join(
         f"{row.condition} {_delta(row)}, {row.sentence}" for row in rows
     )
     return Comparisons(
-        head=head_of(tables, COMPARISON, notes=notes, caption=f"{caption}.", alt=f"{alt}."),
+        head=head_of(
+            tables, COMPARISON, notes=notes, caption=_caption(rows, how, counts), alt=f"{alt}."
+        ),
         metric=control.metric,
         label=label,
         is_less_better=control.mode == "min",
@@ -124,6 +117,23 @@ def _comparisons(
         level=how.level,
         rows=tuple(rows),
     )
+
+
+def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int]) -> str:
+    said = "Points: seeds, each paired with its control."
+    if max(counts) > 1:
+        is_claim = any(row.verdict in (ABOVE, BELOW) for row in rows)
+        filled = ", filled where distinguishable," if is_claim else ""
+        said += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
+        is_drawn = any(row.low is not None for row in rows)
+        said += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."
+    if any(row.p_holm is not None for row in rows):
+        said += f" p: paired t, Holm-adjusted over {_conditions_text(len(rows))}."
+    return said
+
+
+def _conditions_text(n: int) -> str:
+    return f"{n} condition{'' if n == 1 else 's'}"
 
 
 def _delta(row: Comparison) -> str:

@@ -17,6 +17,7 @@ from rltune.report.figures.estimates import (
     means_of,
 )
 from rltune.report.figures.notes import (
+    BAD_ENDS,
     estimate_text,
     head_of,
     interval_text,
@@ -137,7 +138,7 @@ def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation)
         tables,
         name,
         notes=notes,
-        caption=_caption(how, counts, means),
+        caption=_caption(how, counts, means) + _ends_text(panels),
         alt=" ".join(_panel_alt(panel) for panel in panels),
     )
     return Curves(head, how.estimator, how.method, how.level, tuple(panels))
@@ -146,10 +147,16 @@ def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation)
 def _caption(how: Estimation, counts: Sequence[int], means: Sequence[Mean]) -> str:
     if max(counts) == 1:
         return "One seed a condition."
-    said = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}. Thin: single seeds."
+    said = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}"
     if any(mean.low is not None for mean in means):
-        said += f" Band: {interval_text(how.method, how.level)}."
-    return said
+        said += f", with its {interval_text(how.method, how.level)}"
+    return f"{said}. Thin: single seeds."
+
+
+def _ends_text(panels: Sequence[Panel]) -> str:
+    """Return what a cross is, where there is one."""
+    lines = [line for panel in panels for one in panel.series for line in one.seeds]
+    return " Cross: failed or diverged." if any(line.status in BAD_ENDS for line in lines) else ""
 
 
 def _panel_alt(panel: Panel) -> str:

@@ -41,10 +41,11 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
             else:
                 cells.append(Cell(label, step, at.value, at.n_seeds, at.is_partial, ids))
     counts = [len(own) for own in lines.values()]
-    notes = [note.replace("Dotted, open", "In brackets") for note in partial_notes(means)]
+    notes = [note.replace("Dotted, open", "Hatched") for note in partial_notes(means)]
     label = label_of(metric)
-    caption = f"Cell: {estimate_text(how.estimator)} over {n_text(counts)}"
-    caption += "; hatched: no value." if any(cell.value is None for cell in cells) else "."
+    mean = f"{estimate_text(how.estimator)} over {n_text(counts)}"
+    caption = f"Cell: {mean if max(counts) > 1 else 'one seed'}"
+    caption += "; dash: no value." if any(cell.value is None for cell in cells) else "."
     head = head_of(tables, HEATMAP, notes=notes, caption=caption, alt=_alt(label, steps, cells))
     return HeatMap(head, metric, label, metric in RATES, how.estimator, tuple(steps), tuple(cells))
 

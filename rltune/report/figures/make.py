@@ -21,4 +21,6 @@ FIGURES: dict[str, Callable[[Tables], Figure | LeftOut]] = {
 
 def figure_data(tables: Tables) -> dict[str, Figure | LeftOut]:
     """Return the data of every figure, or why the tables cannot give it."""
+    if not tables.trials:
+        return {name: LeftOut(name, "the sweep has no trial") for name in FIGURES}
     return {name: make(tables) for name, make in FIGURES.items()}

@@ -10,7 +10,9 @@ from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.types import TrialStatus
 
 MOST = 3  # of the audit's warnings, and of the trials that ended badly, on one figure
-_BAD_ENDS = (TrialStatus.FAILED, TrialStatus.DIVERGED)
+BAD_ENDS = (TrialStatus.FAILED, TrialStatus.DIVERGED)
+"""How a trial ends that has no result of its own fault."""
+
 _LABELS = {
     SUCCESS: "held-out success",
     "heldout/em": "held-out exact match",
@@ -88,7 +90,7 @@ def verdict_notes(about: About) -> list[str]:
 def bad_end_notes(trials: Sequence[TrialRow]) -> list[str]:
     """Return which trials failed or diverged; of many the first ones, and how many more."""
     found = []
-    for status in _BAD_ENDS:
+    for status in BAD_ENDS:
         bad = [f"{row.condition}@{row.seed}" for row in trials if row.status == status]
         more = f" and {len(bad) - MOST} more" if len(bad) > MOST else ""
         if bad:

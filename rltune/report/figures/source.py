@@ -10,14 +10,14 @@ from rltune.report.audit import Audit
 from rltune.report.figures.records import IQM, MEAN
 from rltune.report.folder import SweepFolder, open_warnings
 from rltune.report.table_files import read_csv, read_parquet
-from rltune.report.tables import TABLES, HistoryRow, Row, SummaryRow, TrialRow
+from rltune.report.tables import HistoryRow, Row, SummaryRow, TrialRow
 from rltune.store.files import read_json
 
 READ = ("trials", "history", "summary")
 """The tables that figures come from."""
 
 ESTIMATORS = (MEAN, IQM)
-_AGAIN = "Export the run folder again."
+AGAIN = "Export the run folder again."
 R = TypeVar("R", bound=Row)
 
 
@@ -55,7 +55,7 @@ class Tables:
 
     Attributes:
         about: Of the sweep.
-        trials: One row a planned trial, in the order of the plan; at least one.
+        trials: One row a planned trial, in the order of the plan.
         history: Every number of every trial.
         summary: Estimates, differences and tests over seeds.
 
@@ -119,7 +119,7 @@ def read_about(folder: Path) -> About:
         return about_of(read_json(path))
     except (KeyError, TypeError, ValueError) as error:
         what = f"is not the manifest of this version of rltune ({error!r})."
-        raise StoreError(Problem(str(path), what, action=_AGAIN)) from error
+        raise StoreError(Problem(str(path), what, action=AGAIN)) from error
 
 
 def read_tables(folder: Path, about: About, *, kind: str = "csv") -> Tables:
@@ -131,22 +131,21 @@ def read_tables(folder: Path, about: About, *, kind: str = "csv") -> Tables:
         kind: `csv` or `parquet`; both give the same.
 
     Raises:
-        StoreError: A table is missing, is another version's, or has no trial.
+        StoreError: A table is missing, or is another version's.
 
     """
-    trials = tuple(_rows(folder, "trials", TrialRow, kind))
-    if not trials:
-        raise StoreError(Problem(str(folder / f"trials.{kind}"), "has no trial.", action=_AGAIN))
-    history = tuple(_rows(folder, "history", HistoryRow, kind))
-    summary = tuple(_rows(folder, "summary", SummaryRow, kind))
-    return Tables(about, trials, history, summary)
+    return Tables(
+        about,
+        tuple(_rows(folder, "trials", TrialRow, kind)),
+        tuple(_rows(folder, "history", HistoryRow, kind)),
+        tuple(_rows(folder, "summary", SummaryRow, kind)),
+    )
 
 
 def _rows(folder: Path, name: str, row: type[R], kind: str) -> Iterable[R]:
     path = folder / f"{name}.{kind}"
     if not path.is_file():
-        raise StoreError(Problem(str(path), "is missing.", action=_AGAIN))
-    assert TABLES[name] is row
+        raise StoreError(Problem(str(path), "is missing.", action=AGAIN))
     if kind == "csv":
         return read_csv(path, row)
     return read_parquet(path, row)
