@@ -127,7 +127,10 @@ def test_a_figure_is_data_and_every_point_names_its_trial(sweep):
     assert (iqm.estimator, iqm.rows[0].delta) == ("iqm", pytest.approx(-13 / 30))
 
 
-@pytest.mark.parametrize(("kind", "head"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize(("kind", "head"), HEADS.items(), ids=HEADS)
 def test_a_figure_is_drawn(sweep, kind, head):
     drawn = rltune.draw(sweep.figure("heatmap"), kind)
     assert drawn.startswith(head)
