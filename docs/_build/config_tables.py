@@ -196,7 +196,7 @@ def _bounds(schema: Schema) -> str:
 def _table(keys: Sequence[Key]) -> str:
     head = "| key | allowed | default | meaning |\n|---|---|---|---|"
     rows = "\n".join([head, *(_row(key) for key in keys)])
-    return f'<div class="keys" markdown>\n\n{rows}\n\n</div>'  # cards on a phone: site.css
+    return f'<div class="cards keys" markdown>\n\n{rows}\n\n</div>'  # cards on a phone: site.css
 
 
 def _row(key: Key) -> str:

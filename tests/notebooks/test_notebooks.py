@@ -22,7 +22,7 @@ def execute(name, parameters=None):
         assert len(tagged) == 1
         tagged[0].source = parameters
     client = nbclient.NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}
+        notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}
     )
     client.execute()
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
