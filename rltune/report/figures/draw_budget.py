@@ -24,12 +24,12 @@ def draw_budget(sheet: Sheet, data: Budget) -> None:
     row = max(_ROW, lines * TEXT * 1.2 / 72 + 0.04)
     rows = -(-len(data.quantities) // 2)
     widest = max(sheet.width(text) for name in names for text in name.split("\n"))
-    room = (WIDTH - widest - 0.35) / 2 - 0.1
+    titles = _titles(sheet, data, (WIDTH - widest - 0.35) / 2 - 0.1)
 
     def panels(figure: "Figure") -> None:
         grid = figure.subplots(rows, 2, sharey=True, squeeze=False)
-        for axes, one in zip(grid.flat, data.quantities, strict=False):
-            _draw_quantity(sheet, axes, one, data, room)
+        for axes, one, title in zip(grid.flat, data.quantities, titles, strict=False):
+            _draw_quantity(sheet, axes, one, data, title)
         for axes in grid.flat[len(data.quantities) :]:
             axes.set_visible(False)
         grid[0, 0].set_yticks(range(len(conditions)), names)
@@ -37,17 +37,18 @@ def draw_budget(sheet: Sheet, data: Budget) -> None:
         for axes in grid[:, 0]:
             axes.set_ylabel(sheet.wrap(data.head.axis, width=row * len(conditions) + 0.4))
 
-    sheet.finish(body=rows * (row * len(conditions) + 0.55 + 0.15 * (room < 1.15)), panels=panels)
+    sheet.finish(
+        body=rows * (row * len(conditions) + 0.55 + 0.12 * ("\n" in titles[0])), panels=panels
+    )
 
 
-def _draw_quantity(sheet: Sheet, axes: "Axes", one: Quantity, data: Budget, room: float) -> None:
+def _draw_quantity(sheet: Sheet, axes: "Axes", one: Quantity, data: Budget, title: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     looks = looks_of(data.head.conditions)
     places = {condition.label: i for i, condition in enumerate(data.head.conditions)}
     most = max(use.value for use in one.uses)
-    scale, unit = next(((s, u) for s, u in _UNITS if most >= 2 * s), _UNITS[-1])
-    scale, unit = (scale, unit) if one.unit == "s" else (1.0, "")
+    scale, _ = _unit(one)
     for use in one.uses:
         colour = looks[use.condition].colour
         (point,) = axes.plot(
@@ -58,16 +59,32 @@ def _draw_quantity(sheet: Sheet, axes: "Axes", one: Quantity, data: Budget, room
     for label, mean in one.means:
         y, x = places[label], mean / scale
         axes.plot([x, x], [y - 0.32, y + 0.32], color=looks[label].colour, linewidth=1.4)
-    axes.set_xlim(0.0, most / scale * 1.08)
+    axes.set_xlim(0.0, (most or 1.0) / scale * 1.08)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=3))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.grid(axis="x", color=GRID, linewidth=0.5)
     axes.set_axisbelow(True)
-    said = spread_text(one.spread)
-    name = f"{one.label}, {unit}" if unit else one.label
-    axes.set_title(
-        sheet.wrap(f"{name} ({said})" if said else name, width=room), loc="left", pad=3.0
-    )
+    axes.set_title(title, loc="left", pad=3.0)
+
+
+def _unit(one: Quantity) -> tuple[float, str]:
+    """Return the size and the name of the unit that a quantity is drawn in."""
+    if one.unit != "s":
+        return 1.0, one.unit
+    most = max(use.value for use in one.uses)
+    return next(((size, name) for size, name in _UNITS if most >= 2 * size), _UNITS[-1])
+
+
+def _titles(sheet: Sheet, data: Budget, room: float) -> list[str]:
+    """Return the title of each panel: all on one line, or all on two."""
+    names = [
+        ", ".join(part for part in (one.label, _unit(one)[1]) if part) for one in data.quantities
+    ]
+    said = [f"({text})" if (text := spread_text(one.spread)) else "" for one in data.quantities]
+    joined = [f"{name} {text}".strip() for name, text in zip(names, said, strict=True)]
+    if all(sheet.width(text) <= room for text in joined):
+        return joined
+    return [f"{name}\n{text}".strip() for name, text in zip(names, said, strict=True)]
 
 
 def short(value: float) -> str:

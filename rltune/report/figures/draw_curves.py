@@ -171,7 +171,7 @@ def _draw_series(
         if seed.status in BAD_ENDS:
             end = ([seed.steps[-1] + shift], seed.values[-1:])
             axes.plot(
-                *end, color=look.colour, marker="x", markersize=6, markeredgewidth=1.5, zorder=5
+                *end, color=look.colour, marker="x", markersize=8, markeredgewidth=1.5, zorder=5
             )
     whole = [mean for mean in one.means if not mean.is_partial]
     parts = [mean for mean in one.means if mean.is_partial]

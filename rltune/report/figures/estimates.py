@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rltune.maths.difference import Span
 from rltune.report.figures.records import BOOTSTRAP, IQM, Mean, SeedLine, T
 from rltune.report.table_summary import LEVEL, estimate_of
 from rltune.report.tables import HistoryRow, TrialRow
@@ -10,6 +11,9 @@ from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 BOOTSTRAP_FROM = 10
 """Seeds from which on a bootstrap covers what it says; below, the t interval does (coverage.py)."""
+
+
+_ROUNDING = 1e-9  # relative: what differs by less is equal
 
 
 class Estimation(NamedTuple):
@@ -88,9 +92,14 @@ def _mean(
     )
     assert value is not None  # a step is here because a value is
     is_partial = len(values) < n_began
-    if span is None or is_partial or len(values) < SEEDS_FOR_A_CLAIM:
+    if span is None or is_partial or len(values) < SEEDS_FOR_A_CLAIM or _is_flat(span):
         return Mean(step, len(values), value, None, None, is_partial)
     return Mean(step, len(values), value, span.low, span.high, is_partial)
+
+
+def _is_flat(span: Span) -> bool:
+    """Tell whether an interval has no width: the seeds did not differ, so nothing bounds them."""
+    return span.high - span.low <= _ROUNDING * max(abs(span.low), abs(span.high))
 
 
 def counts_of(lines: Mapping[str, Sequence[SeedLine]]) -> list[int]:
