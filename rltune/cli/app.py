@@ -79,7 +79,12 @@ app.command(epilog=_examples("rltune dashboard runs/kl-31966bc3", "rltune dashbo
 )
 app.command(epilog=_examples("rltune sync runs/kl-31966bc3", "rltune sync --dry-run"))(sync)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
-app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
+app.command(
+    epilog=_examples(
+        "rltune export runs/kl-31966bc3",
+        "rltune export runs/kl-31966bc3/figures --from-tables",
+    )
+)(export)
 app.command(
     epilog=_examples(
         "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",

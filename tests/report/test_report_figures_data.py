@@ -83,7 +83,8 @@ def test_few_seeds_have_no_interval_and_a_sentence():
         found = curves_data(tables(curves(control=[0.6] * n, other=[0.2] * n)))
         assert all(mean.low is None for mean in series(found, OTHER).means)
         assert found.head.notes == (f"{said}: no claim can be made, and no interval is drawn.",)
-    assert seed_notes([3, 2])[0].startswith("Only 2 seeds in a condition:")
+    (said,) = seed_notes([3, 2])
+    assert said == "Only 2 seeds in a condition: it allows no claim and has no interval."
     assert seed_notes([3, 3]) == []
 
 

@@ -15,7 +15,7 @@ _QUANTITIES = (  # column of `trials`, name, unit
     ("optimizer_steps", "optimiser steps", ""),
     ("wall_s", "wall time", "s"),
 )
-_DIGITS = 1.0005  # a ratio that reads 1.00 is one
+_EQUAL = 1.0 + 1e-9  # but for rounding
 
 
 def budget_data(tables: Tables) -> Budget | LeftOut:
@@ -59,7 +59,7 @@ def spread_text(spread: float | None) -> str:
     """Return how far the conditions are apart, for readers; empty where that is unknown."""
     if spread is None:
         return ""
-    return "equal" if spread < _DIGITS else f"ratio {spread:.3g}"
+    return "equal" if spread < _EQUAL else f"ratio {spread:.2f}"
 
 
 def _alt(one: Quantity) -> str:

@@ -3,6 +3,7 @@
 import io
 import re
 import warnings
+from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -12,7 +13,7 @@ from rltune.report.figures.draw_curves import draw_curves
 from rltune.report.figures.draw_heatmap import draw_heatmap
 from rltune.report.figures.records import Budget, Comparisons, Curves, Figure, Head
 from rltune.report.figures.sheet import Sheet
-from rltune.report.figures.style import DPI, RC
+from rltune.report.figures.style import DPI, KINDS, RC
 
 
 def has_matplotlib() -> bool:
@@ -35,18 +36,29 @@ def draw(data: Figure, *, kind: str) -> bytes:
         ModuleNotFoundError: matplotlib is not installed.
 
     """
+    return draw_kinds(data, (kind,))[kind]
+
+
+def draw_kinds(data: Figure, kinds: Iterable[str] = KINDS) -> dict[str, bytes]:
+    """Return a figure as a file of each kind, as `draw` gives them one by one."""
     import matplotlib as mpl
 
-    out = io.BytesIO()
     with mpl.rc_context({**mpl.rcParamsDefault, **RC}), warnings.catch_warnings():
         # A character that the font lacks is a box, in PNG and PDF alone.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         sheet = Sheet(data.head)
         _draw(sheet, data)
-        sheet.figure.savefig(out, format=kind, dpi=DPI, metadata=_metadata(data.head, kind))
+        sheet.figure.draw_without_rendering()  # lays out, once for all kinds
+        sheet.figure.set_layout_engine("none")
+        return {kind: _saved(sheet, data.head, kind) for kind in kinds}
+
+
+def _saved(sheet: Sheet, head: Head, kind: str) -> bytes:
+    out = io.BytesIO()
+    sheet.figure.savefig(out, format=kind, dpi=DPI, metadata=_metadata(head, kind))
     if kind != "svg":
         return out.getvalue()
-    return _accessible(out.getvalue().decode(), data.head, sheet.tips).encode()
+    return _accessible(out.getvalue().decode(), head, sheet.tips).encode()
 
 
 def _draw(sheet: Sheet, data: Figure) -> None:

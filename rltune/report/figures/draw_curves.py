@@ -145,9 +145,10 @@ def _label_cells(sheet: Sheet, figure: "Figure", grid: Any, data: Curves) -> Non
 
 def _shift(one: Series, data: Curves, look: Look, looks: dict[str, Look]) -> float:
     """Return how far a condition stands beside its steps, where bars would hide each other."""
-    if len(one.means) > _FEW_STEPS:
+    means = [m for panel in data.panels for s in panel.series for m in s.means]
+    if len(one.means) > _FEW_STEPS or all(m.low is None for m in means):
         return 0.0
-    span = max(m.step for panel in data.panels for s in panel.series for m in s.means) or 4
+    span = max(m.step for m in means) or 4
     place = list(looks.values()).index(look) - (len(looks) - 1) / 2
     return 0.018 * span * place
 
@@ -260,11 +261,12 @@ def _draw_references(
 def _apart(names: Sequence[tuple[str, float]], line: float) -> list[float]:
     """Return where names stand beside the axis, from below, so that none covers another."""
     places: list[float] = []
-    top = -1.0
+    least = -1.0
     for name, y in names:
         half = (name.count("\n") + 1) * line / 2
-        places.append(max(y, top + half))
-        top = places[-1] + half
+        y = line / 2 - half if name.endswith("↓") else min(y, 1.0 - half)
+        places.append(max(y, least + half))
+        least = places[-1] + half
     return places
 
 

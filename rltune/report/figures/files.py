@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rltune.report.figures.draw import draw, has_matplotlib
+from rltune.report.figures.draw import draw_kinds, has_matplotlib
 from rltune.report.figures.make import figure_data
 from rltune.report.figures.records import LeftOut
 from rltune.report.figures.source import Tables
@@ -44,8 +44,8 @@ def write_figures(tables: Tables, out: Path) -> Written:
         notes |= dict.fromkeys(data.head.notes)
         files.append(out / f"{name}.json")
         write_json_atomic(files[-1], data)
-        for kind in KINDS if is_drawn else ():
+        for kind, drawn in draw_kinds(data, KINDS).items() if is_drawn else ():
             files.append(out / f"{name}.{kind}")
             with replacing(files[-1]) as file:
-                file.write(draw(data, kind=kind))
+                file.write(drawn)
     return Written(tuple(files), tuple(left_out), tuple(notes), is_drawn)

@@ -119,8 +119,8 @@ def seed_notes(counts: Sequence[int]) -> list[str]:
     if fewest >= SEEDS_FOR_A_CLAIM:
         return []
     said = f"{fewest} seed{'' if fewest == 1 else 's'}"
-    if max(counts) > fewest:
-        said = f"Only {said} in a condition"
+    if max(counts) >= SEEDS_FOR_A_CLAIM:
+        return [f"Only {said} in a condition: it allows no claim and has no interval."]
     return [f"{said}: no claim can be made, and no interval is drawn."]
 
 
