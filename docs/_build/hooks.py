@@ -26,23 +26,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "rules": rule_table,
     "sweep-file": sweep_file_tables,
 }
-_AWAITED = ("live.md", "report.md", "figures.md", "wandb.md")
 _MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 _OUTSIDE = re.compile(r"(?<=\]\()\.\./(?P<path>[^)#\s]+)(?=\))")
 _log = logging.getLogger("mkdocs.hooks.rltune")
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out of the nav the pages that are not there yet."""
-    for section in config.nav or []:
-        for title, entries in section.items():
-            if isinstance(entries, list):
-                section[title] = [e for e in entries if not _is_awaited(next(iter(e.values())))]
-    return config
-
-
-def _is_awaited(page: str) -> bool:
-    return page in _AWAITED and not (ROOT / "docs" / page).is_file()
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -17,6 +17,7 @@ from rltune.cli.lineage import register
 from rltune.cli.next import next_trial
 from rltune.cli.plan import plan
 from rltune.cli.play import play
+from rltune.cli.report import report
 from rltune.cli.rerun import continue_, rerun
 from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
@@ -85,6 +86,12 @@ app.command(
         "rltune export runs/kl-31966bc3/figures --from-tables",
     )
 )(export)
+app.command(
+    epilog=_examples(
+        "rltune report runs/kl-31966bc3",
+        "rltune report runs/kl-31966bc3 --out kl.html",
+    )
+)(report)
 app.command(
     epilog=_examples(
         "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",

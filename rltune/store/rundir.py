@@ -77,6 +77,11 @@ class TrialDir:
         return self.path / "episodes.jsonl"
 
     @property
+    def replays(self) -> Path:
+        """A few training episodes in full, with the credit of every sampled token."""
+        return self.path / "replays.jsonl"
+
+    @property
     def judge_log(self) -> Path:
         """Every call to a language-model judge, with what it cost; never cut back."""
         return self.path / "judge.jsonl"

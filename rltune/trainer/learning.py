@@ -20,6 +20,7 @@ from rltune.trainer.controllers import (
     sepa_strength,
     spread_after,
 )
+from rltune.trainer.credit import Credit
 from rltune.trainer.learner import Learner, score_batch
 from rltune.trainer.measures import Metrics, training_metrics
 from rltune.trainer.objective import MiniBatch, update
@@ -34,11 +35,13 @@ class Learned:
     Attributes:
         metrics: Of the batch, the credit and the update.
         controllers: State of everything that adapts, after the step.
+        credit: What the objective learned from.
 
     """
 
     metrics: Metrics
     controllers: Controllers
+    credit: Credit
 
 
 def learn(
@@ -105,7 +108,8 @@ def learn(
         metrics |= {"actor/kl_coef": coef}
     if shaping.sepa.schedule != "none":
         metrics |= {"sepa/lambda": strength}
-    return Learned(metrics, _adapt(controllers, seen | metrics, assigned, config))
+    controllers = _adapt(controllers, seen | metrics, assigned, config)
+    return Learned(metrics, controllers, assigned.credit)
 
 
 def _adapt(

@@ -42,6 +42,7 @@ from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
+from rltune.trainer.replays import write_replays
 from rltune.types import Episode, TrialResult
 
 
@@ -223,7 +224,12 @@ class _Run:
         metrics |= {"rollout/task_hash": task_digest(tasks)}
         metrics |= {"rollout/empty_after_filter": float(chosen.is_empty)}
         metrics |= self._collapse(episodes, step)
+        steps = config.budget.steps
+        keep = partial(
+            write_replays, job.trial, job.policy, episodes, chosen, step=step, steps=steps
+        )
         if chosen.is_empty and config.rollout_filter.on_drop == "drop":
+            keep(None)
             controllers = without_batch(self.progress.controllers, metrics, config)
             self.progress = replace(self.progress, controllers=controllers)
             return metrics | {"budget/optimizer_steps": 0.0}, episodes
@@ -245,6 +251,7 @@ class _Run:
             timed=self._timed,
             on_entropy=entropies.append if is_shown else None,
         )
+        keep((batch, learned.credit.advantages_NT))
         self.progress = replace(self.progress, controllers=learned.controllers)
         if is_shown:
             self._show(step, entropies, filter_table(episodes, chosen))
