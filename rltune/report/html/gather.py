@@ -15,7 +15,8 @@ from rltune.report.folder import (
 )
 from rltune.report.html.replays import Replay, replays_of
 from rltune.report.manifest import digests, input_files
-from rltune.report.status import SweepState, read_state
+from rltune.report.states import SweepState
+from rltune.report.status import read_state
 from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.report.table_summary import summary_rows
 from rltune.report.tables import HistoryRow, mark_of

@@ -7,8 +7,8 @@ from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.html.scale import rounded
 from rltune.report.render import duration, plural, quantity
-from rltune.report.render_run import counts
-from rltune.report.status import BAD, TrialState
+from rltune.report.render_status import counts
+from rltune.report.states import BAD, TrialState
 from rltune.report.tables import TrialRow
 from rltune.spec.judged import judged_by_condition, judged_line
 
@@ -33,7 +33,7 @@ def question_section(evidence: Evidence) -> Html:
         ("Seeds", ", ".join(map(str, seeds))),
         ("Decided by", f"{label_of(folder.metric_name)}, {better}"),
         ("Profile", str(evidence.plan.get("profile") or "not recorded")),
-        ("Trials", counts(evidence.state)),
+        ("Trials", counts(evidence.state.trials)),
     ]
     listed = [el("div", el("dt", name), el("dd", value)) for name, value in facts]
     return join(
