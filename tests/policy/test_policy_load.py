@@ -106,7 +106,7 @@ def test_bfloat16_computes_in_it_and_keeps_weights_and_scores_in_float32(small_p
 
 
 def test_a_missing_model_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"^policy\.model: '.*nowhere' cannot be loaded: .*Check"):
+    with pytest.raises(InputError, match=r"^policy\.model: '.*nowhere' is not a folder\. .*Check"):
         load(tmp_path / "nowhere")
 
 

@@ -1,0 +1,124 @@
+"""Where a model is: shipped, in a folder, or on the hub; and reading it from there.
+
+Nothing is unpickled and no code of the model's folder runs. What is in the Hugging Face cache is
+used as it is and not looked up again: a model that is updated on the hub must not part the trials
+of a sweep.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from rltune.errors import InputError, Problem
+from rltune.policy.tiny import SHIPPED
+
+_ALLOWED = "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id."
+_PROBE_S = 10  # seconds that the hub has for an answer
+
+
+def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
+    """Return the network in float32, on the CPU, and its tokenizer.
+
+    Args:
+        model: `tiny`, a folder in transformers' format, or a hub id.
+        env_kind: Chooses among the shipped tiny policies.
+
+    Raises:
+        InputError: There is no such model, or it cannot be loaded.
+
+    """
+    source = str(SHIPPED / env_kind) if model == "tiny" else model
+    if not Path(source).is_dir():
+        require_name(model)
+    try:
+        return _read(source, is_local=True)
+    except (OSError, ValueError, ImportError) as error:
+        if Path(source).is_dir():
+            raise _not_loaded(model, error) from error
+    _require_hub(model)
+    try:
+        return _read(source, is_local=False)
+    except (OSError, ValueError, ImportError) as error:
+        raise _not_loaded(model, error) from error
+
+
+def require_name(model: str) -> None:
+    """Raise when a name that is no folder cannot be a hub id either.
+
+    Raises:
+        InputError: It is a GGUF file, or the path of a folder that does not exist.
+
+    """
+    if model.lower().endswith(".gguf"):
+        what = f"{model!r} is a GGUF file, whose weights are rounded and cannot be trained."
+        action = f"rltune convert {model} --out FOLDER, and give the folder."
+        raise InputError(Problem("policy.model", what, action=action))
+    if model.startswith(("/", ".", "~")) or model.count("/") > 1 or model.endswith("/"):
+        what = f"{model!r} is not a folder."
+        raise InputError(Problem("policy.model", what, _ALLOWED, "Check the path."))
+
+
+def _read(source: str, *, is_local: bool) -> tuple[PreTrainedModel, Tokenizer]:
+    tokenizer = _read_tokenizer(source, is_local=is_local)
+    network = AutoModelForCausalLM.from_pretrained(
+        source,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        local_files_only=is_local,
+    )
+    return network, tokenizer
+
+
+def _read_tokenizer(source: str, *, is_local: bool) -> Tokenizer:
+    """Load the tokenizer as it was saved.
+
+    AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
+    splitting rules in place of those in tokenizer.json. A folder that names the general class means
+    it.
+    """
+    config = Path(source) / "tokenizer_config.json"
+    if config.is_file():
+        named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
+        if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
+            return PreTrainedTokenizerFast.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=is_local)
+
+
+def _require_hub(model: str) -> None:
+    """Ask the hub once whether it has a model; its own loader would ask for a minute."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().model_info(model, timeout=_PROBE_S)
+    except Exception as error:  # no network, no such model, no permission: each its own kind
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            Problem(
+                "policy.model",
+                f"{model!r} is no folder here and not in the Hugging Face cache, and the hub does "
+                f"not give it ({why}).",
+                _ALLOWED,
+                f"Check the name; without network, run `hf download {model}` where there is one "
+                "and give the folder.",
+            )
+        ) from error
+
+
+def _not_loaded(model: str, error: Exception) -> InputError:
+    return InputError(
+        Problem(
+            "policy.model",
+            f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
+            _ALLOWED,
+            "Check the path; without network, download the model first and give its folder.",
+        )
+    )
