@@ -18,10 +18,9 @@ from transformers import (
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
+from rltune.policy.hub import require_hub
 from rltune.policy.tiny import SHIPPED
-
-_ALLOWED = "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id."
-_PROBE_S = 10  # seconds that the hub has for an answer
+from rltune.spec.model_name import ALLOWED, name_problem
 
 
 def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
@@ -36,34 +35,19 @@ def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
 
     """
     source = str(SHIPPED / env_kind) if model == "tiny" else model
-    if not Path(source).is_dir():
-        require_name(model)
+    is_folder = Path(source).is_dir()
+    if not is_folder and (problem := name_problem(model)):
+        raise InputError(problem)
     try:
         return _read(source, is_local=True)
     except (OSError, ValueError, ImportError) as error:
-        if Path(source).is_dir():
+        if is_folder:
             raise _not_loaded(model, error) from error
-    _require_hub(model)
+    require_hub(model)
     try:
         return _read(source, is_local=False)
     except (OSError, ValueError, ImportError) as error:
         raise _not_loaded(model, error) from error
-
-
-def require_name(model: str) -> None:
-    """Raise when a name that is no folder cannot be a hub id either.
-
-    Raises:
-        InputError: It is a GGUF file, or the path of a folder that does not exist.
-
-    """
-    if model.lower().endswith(".gguf"):
-        what = f"{model!r} is a GGUF file, whose weights are rounded and cannot be trained."
-        action = f"rltune convert {model} --out FOLDER, and give the folder."
-        raise InputError(Problem("policy.model", what, action=action))
-    if model.startswith(("/", ".", "~")) or model.count("/") > 1 or model.endswith("/"):
-        what = f"{model!r} is not a folder."
-        raise InputError(Problem("policy.model", what, _ALLOWED, "Check the path."))
 
 
 def _read(source: str, *, is_local: bool) -> tuple[PreTrainedModel, Tokenizer]:
@@ -93,32 +77,12 @@ def _read_tokenizer(source: str, *, is_local: bool) -> Tokenizer:
     return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=is_local)
 
 
-def _require_hub(model: str) -> None:
-    """Ask the hub once whether it has a model; its own loader would ask for a minute."""
-    from huggingface_hub import HfApi
-
-    try:
-        HfApi().model_info(model, timeout=_PROBE_S)
-    except Exception as error:  # no network, no such model, no permission: each its own kind
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            Problem(
-                "policy.model",
-                f"{model!r} is no folder here and not in the Hugging Face cache, and the hub does "
-                f"not give it ({why}).",
-                _ALLOWED,
-                f"Check the name; without network, run `hf download {model}` where there is one "
-                "and give the folder.",
-            )
-        ) from error
-
-
 def _not_loaded(model: str, error: Exception) -> InputError:
     return InputError(
         Problem(
             "policy.model",
             f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
-            _ALLOWED,
+            ALLOWED,
             "Check the path; without network, download the model first and give its folder.",
         )
     )
