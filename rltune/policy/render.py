@@ -6,7 +6,6 @@ model another conversation; it is refused, unless its frames alone are asked for
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -17,7 +16,17 @@ _MARK = "<answer>Up</answer>"
 _KEPT = (_MARK, f"<think>first thoughts</think> {_MARK}", "no tags")
 """Responses that a template must leave alone; thoughts are what most of them take out."""
 
-_TODAY = datetime(2024, 7, 26)  # for templates that write the date: the fallback of Llama 3's
+_DATE = (  # 26 July 2024, the fallback of Llama 3's template, in place of a template's clock
+    "{% macro strftime_now(form) %}{{ form"
+    + "".join(
+        f" | replace('%{letter}', '{text}')"
+        for letter, text in {
+            **{"d": "26", "m": "07", "b": "Jul", "B": "July", "Y": "2024", "y": "24"},
+            **{"a": "Fri", "A": "Friday", "H": "12", "M": "00", "S": "00"},
+        }.items()
+    )
+    + " }}{% endmacro +%}"
+)
 _RENDERINGS = 4  # of one conversation, which a template with chance in it would not write alike
 
 
@@ -138,28 +147,22 @@ class ChatRenderer:
 
     def _fault(self, *, is_appended: bool) -> Problem | None:
         """Return why the template cannot be used."""
+        action = "Set policy.template: plain, or use another model."
         if len({self._render("S", "A", _MARK, "B") for _ in range(_RENDERINGS)}) > 1:
             what = "the chat template writes one conversation in several ways: there is chance in "
             what += "it, so prompts would differ from trial to trial."
-        elif is_appended:
-            if self._render("S", "A", _MARK, "B").count(_MARK) == 1 and self._has_one_frame():
-                return None
-            what = "the chat template does not write a response between two frames that are the "
-            what += "same in every turn, so it cannot be appended to."
-        elif all(self._keeps(response) for response in _KEPT):
+        elif not self._has_one_frame():
+            what = "the chat template does not write every response between the same two frames, "
+            what += "so a conversation cannot be appended to."
+        elif is_appended or all(self._keeps(response) for response in _KEPT):
             return None
         else:
-            return Problem(
-                "policy.template",
-                "the tokenizer's chat template is not prefix-preserving: it rewrites an earlier "
-                "message when the conversation goes on, so trained tokens would differ from "
-                "sampled ones.",
-                action="Set policy.template: append to use its frames around responses that stay "
-                "as sampled, plain for no template, or use a model that only appends.",
-            )
-        return Problem(
-            "policy.template", what, action="Set policy.template: plain, or use another model."
-        )
+            what = "the tokenizer's chat template is not prefix-preserving: it rewrites an "
+            what += "earlier message when the conversation goes on, so trained tokens would differ "
+            what += "from sampled ones."
+            action = "Set policy.template: append to use its frames around responses that stay as "
+            action += "sampled, plain for no template, or use a model that only appends."
+        return Problem("policy.template", what, action=action)
 
     def _keeps(self, response: str) -> bool:
         """Return whether all that was written stays as it is over two more turns."""
@@ -169,8 +172,10 @@ class ChatRenderer:
         return second.startswith(opened + response) and third.startswith(second + response)
 
     def _has_one_frame(self) -> bool:
-        later = self._render("S", "A", "1", "B", _MARK, "C").partition(_MARK)[2]
-        return later == self._between("C")
+        """Return whether what stands between two messages is the same in the second turn."""
+        once = self._render("S", "A", _MARK, "C").count(_MARK) == 1
+        later = self._render("S", "A", "first", "B", _MARK, "C").partition(_MARK)[2]
+        return once and later == self._between("C")
 
     def _between(self, observation: str) -> str:
         """Return what the template writes from the end of a response to the start of the next."""
@@ -191,9 +196,12 @@ class ChatRenderer:
         messages += [
             {"role": roles[index % 2], "content": content} for index, content in enumerate(contents)
         ]
+        template = self._tokenizer.get_chat_template()
+        if "strftime_now" in template:
+            template = _DATE + template
         return str(
             self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, strftime_now=_TODAY.strftime
+                messages, chat_template=template, tokenize=False, add_generation_prompt=True
             )
         )
 
