@@ -21,13 +21,16 @@ def require_hub(model: str, where: str = "policy.model") -> None:
         HfApi().model_info(model, timeout=_PROBE_S)
     except Exception as error:  # no network, no such model, no permission: each its own kind
         why = " ".join(str(error).split()) or type(error).__name__
+        action = f"Check the name; without network, run `hf download {model}` where there is one "
+        action += "and give the folder."
+        if model == "smollm2":
+            action = "Make it: rltune convert smollm2 --out smollm2"
         raise InputError(
             Problem(
                 where,
                 f"{model!r} is no folder here and not in the Hugging Face cache, and the hub does "
                 f"not give it ({why}).",
                 ALLOWED,
-                f"Check the name; without network, run `hf download {model}` where there is one "
-                "and give the folder.",
+                action,
             )
         ) from error

@@ -53,8 +53,13 @@ def no_keys(model: PreTrainedModel) -> KeysValues:
 
 
 def head_chunk(model: PreTrainedModel) -> int:
+    """Return how many tokens' logits of a model may be held at once."""
+    return chunk_of(len(head_weight(model)))
+
+
+def chunk_of(vocabulary: int) -> int:
     """Return how many tokens' logits may be held at once: fewer, the larger the vocabulary."""
-    return min(_CHUNK, max(1, _LOGITS // len(head_weight(model))))
+    return min(_CHUNK, max(1, _LOGITS // vocabulary))
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

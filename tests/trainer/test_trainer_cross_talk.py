@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rltune.policy.logprobs import head_chunk
+from rltune.policy.logprobs import chunk_of
 from rltune.trainer.learner import by_length, make_learner, score_actions
 
 
@@ -66,14 +66,6 @@ def test_buckets_are_made_by_length_and_lose_no_row(learner_and_batch):
     assert [batch.rows(part).ids_NT.shape[1] for part in parts] == [n.max() for n in lengths]
 
 
-class Sized:
-    def __init__(self, vocabulary):
-        self.weight, self.bias = torch.empty(vocabulary, 0), None
-
-    def get_output_embeddings(self):
-        return self
-
-
 @pytest.mark.parametrize(
     ("vocabulary", "chunk"),
     [
@@ -85,7 +77,7 @@ class Sized:
     ],
 )
 def test_fewer_logits_rows_are_held_the_larger_the_vocabulary(vocabulary, chunk):
-    assert head_chunk(Sized(vocabulary)) == chunk
+    assert chunk_of(vocabulary) == chunk
 
 
 @pytest.mark.parametrize("entropy", ["value", "gradient"])
