@@ -211,7 +211,7 @@ def test_a_model_that_cannot_be_loaded_fails_before_the_first_step(small, make_p
     failure = TrialDir(payload.folder).read_failed()
     assert failure is not None
     assert failure.kind is RowStatus.PREFLIGHT_CRASH
-    assert "'./nowhere' cannot be loaded" in failure.reason
+    assert "'./nowhere' is not a folder" in failure.reason
 
 
 @pytest.mark.parametrize(
