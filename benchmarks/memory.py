@@ -2,10 +2,10 @@
 
     python benchmarks/memory.py [--model FOLDER]
 
-Every number is of a process of its own: its peak resident memory less that before the pass. The
-first table is one forward and backward pass over the head, logprobs and entropy, with Qwen2.5's
-vocabulary and the hidden size of its 0.5 B model. The second, with --model, is a whole pass of a
-policy in float32, with and without optim.gradient_checkpointing.
+Every number is of a process of its own: its peak resident memory less that before the pass. Without
+a model it is a forward and backward pass over the head, logprobs and entropy, with Qwen2.5's
+vocabulary and the hidden size of its 0.5 B model. With one it is a whole pass of that policy in
+float32, with and without optim.gradient_checkpointing.
 """
 
 import argparse
@@ -30,6 +30,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="")
     args = parser.parse_args()
+    if args.model:
+        of_policy(args.model)
+    else:
+        of_head()
+
+
+def of_head() -> None:
     print(f"head of {VOCABULARY:,} x {HIDDEN}, float32: logprobs, entropy and their gradients")
     print(f"{'tokens':>8}{'whole':>12}{'in chunks':>12}{'largest difference':>22}")
     for tokens in TOKENS:
@@ -37,15 +44,14 @@ def main() -> None:
         print(
             f"{tokens:>8}{whole:>8,} MiB{chunks:>8,} MiB{float((one - other).abs().max()):>22.1e}"
         )
-    if not args.model:
-        return
-    print(
-        f"\n{args.model}, {ROWS} rows x {LENGTH} tokens, {SAMPLED} sampled each, forward + backward"
-    )
-    print(f"{'':>22}{'all activations':>24}{'computed again':>24}")
+
+
+def of_policy(model: str) -> None:
+    print(f"{model}, {ROWS} rows x {LENGTH} tokens, {SAMPLED} sampled each, forward + backward")
+    print(f"{'':>16}{'activations kept':>24}{'computed again':>24}")
     for name, rank in (("all weights", 0), ("LoRA, rank 16", 16)):
-        cells = [measure(policy, args.model, rank, again) for again in (False, True)]
-        print(f"{name:>22}", *(f"{peak:>12,} MiB {s:>5.1f} s" for peak, s, _ in cells))
+        cells = [measure(policy, model, rank, again) for again in (False, True)]
+        print(f"{name:>16}", *(f"{peak:>13,} MiB {s:>5.1f} s" for peak, s, _ in cells))
 
 
 def measure(run: Callable[..., None], *arguments: object) -> tuple[int, float, torch.Tensor]:
