@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from cases import CASES, Finding, Skipped
+from cases import CASES
+from finding import Finding, Skipped
 from lab import Lab
 
 HEAD = "| fault | outcome | lost work | orphans | holds |\n|---|---|---|---|---|\n"

@@ -6,6 +6,7 @@ from typing import Any
 from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import flatten
+from rltune.spec.knobs import updates_per_step
 
 Rule = tuple[bool, Sequence[str], str]
 """Whether some keys do nothing, the keys, and why."""
@@ -16,6 +17,8 @@ FILTER_KEYS = tuple(
     f"rollout_filter.{key}"
     for key in ("mode", "ddof", "type", "on_drop", "loss_scaling", "empty_stop_steps")
 )
+
+RATIO_KEYS = ("loss.clip_low", "loss.clip_high", "loss.dual_clip", "loss.turn_clip_beta")
 
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
@@ -107,8 +110,17 @@ def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:
     yield not is_normed, ("loss.sum_norm",), "loss.aggregation is not seq-mean-token-sum-norm"
     yield kind != "ppo", ("loss.dual_clip",), f"loss.kind is {kind}"
     yield kind == "reinforce", _below("loss", "clip_low", "clip_high"), "loss.kind has no ratio"
+    yield _ratio_is_one(flat), RATIO_KEYS, "the ratio is 1 where a batch has one optimiser step"
     is_clipped = kind == "turn" and has_gain
     yield not is_clipped, ("loss.turn_clip_beta",), "no turn has a gain and clip bounds"
+
+
+def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
+    """Return whether the policy that learns is the one that sampled, in every optimiser step.
+
+    In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel.
+    """
+    return updates_per_step(flat) == 1 and flat["policy.dtype"] == "float32"
 
 
 def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:

@@ -96,7 +96,7 @@ def checkpoint_step(trial: TrialDir, which: str) -> int:
     links = {BEST: trial.best_heldout, LATEST: trial.latest}
     if which not in links and not (which.isascii() and which.isdigit()):
         allowed = f"Choose {BEST}, {LATEST}, or one of the steps {_steps_kept(trial)}."
-        raise StoreError(Problem("--checkpoint", f"{which!r} names no checkpoint.", allowed))
+        raise StoreError(Problem(str(trial.path), f"{which!r} names no checkpoint.", allowed))
     folder = links[which].resolve() if which in links else trial.checkpoint(int(which))
     if not folder.is_dir() or not folder.name.startswith("step-"):
         allowed = f"There are those of steps {_steps_kept(trial)}."

@@ -9,7 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "faults"))
 
-from cases import flip, half, interrupt
+from files import flip, half
+from finding import interrupt
 from lab import Lab, steps_of
 
 pytestmark = pytest.mark.slow

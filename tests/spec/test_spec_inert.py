@@ -23,6 +23,8 @@ FILTER = {"rollout_filter.value": 0.9}
 ZEROS = {"rollout_filter.include_zero": False}
 NO_WEIGHT = {**LLM, **COSINE, "attribution.alpha": 0.0, "attribution.alpha_min": 0.0}
 FREE_GAIN = {**GAIN, "attribution.ig_coef": 0.0}
+WHOLE = {"optim.mini_batch_size": 128}  # 8 groups x 16 rollouts are one optimiser step
+RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 SEPA = "advantage.shaping.sepa."
 
 CASES = [  # keys, a config in which they do nothing and why, configs in which they do something
@@ -51,6 +53,14 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     (
         "loss.clip_low loss.clip_high", {"loss.kind": "reinforce"}, "loss.kind has no ratio",
         [{"loss.kind": kind} for kind in ("ppo", "gspo", "cispo", "turn")],
+    ),
+    (
+        "loss.clip_low loss.clip_high loss.dual_clip", WHOLE, RATIO_ONE,
+        [{**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"}],
+    ),
+    (
+        "loss.turn_clip_beta", {**GAIN, **WHOLE, "loss.kind": "turn"}, RATIO_ONE,
+        [{**GAIN, **WHOLE, "loss.kind": "turn", "optim.epochs": 2}],
     ),
     ("loss.turn_clip_beta", GAIN, "no turn has a gain and clip bounds", []),
     (

@@ -206,9 +206,9 @@ def test_best_is_what_the_gate_chose(trained):
     ("which", "line"),
     [
         ("9", "{0}: checkpoint '9' is missing. There are those of steps 0, 1, 2."),
-        ("last", "--checkpoint: 'last' names no checkpoint. Choose best, latest, or one of the "
+        ("last", "{0}: 'last' names no checkpoint. Choose best, latest, or one of the "
          "steps 0, 1, 2."),
-        ("²", "--checkpoint: '²' names no checkpoint. Choose best, latest, or one of the "
+        ("²", "{0}: '²' names no checkpoint. Choose best, latest, or one of the "
          "steps 0, 1, 2."),
     ],
 )  # fmt: skip

@@ -1,0 +1,79 @@
+"""Faults of the disk: full, read-only."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from finding import Finding, Skipped
+from lab import Lab
+
+
+def disk_full(lab: Lab) -> Finding:
+    """The disk of the run folder fills up during a trial."""
+    with _OwnDisk(lab, size="6m") as disk:
+        ended = lab.sweep_on()
+        status = lab.do("status", str(lab.run.path))
+        _mount("remount,size=200m", disk)
+        again = lab.sweep_on()
+        finding = Finding(
+            "the trials that could not write are booked with that reason; exit 1",
+            "what followed the last checkpoint",
+            {
+                "exit code 1": ended.code == 1,
+                "says that no space is left": ended.says("No space left") or ended.says("fitted"),
+                "no traceback": "Traceback" not in ended.text,
+                "status can be read": status.code == 1 and status.says("failed"),
+                "the same command ends it": again.code == 0,
+                **_finished(lab),
+            },
+            is_whole=False,
+            is_equal=False,
+        )
+    return finding
+
+
+def _finished(lab: Lab) -> dict[str, bool]:
+    """Return the checks that need the disk that is about to go."""
+    reference = lab.folder.parent / "reference.json"
+    equal = json.loads(reference.read_text()) == lab.digests() if reference.exists() else False
+    return {"books in order": not lab.books(most_ends=1), "numbers of an undisturbed sweep": equal}
+
+
+def read_only(lab: Lab) -> Finding:
+    """The run folder cannot be written."""
+    with _OwnDisk(lab, size="64m") as disk:
+        _mount("remount,ro", disk)
+        ended = lab.sweep_on()
+        _mount("remount,rw", disk)
+    return Finding(
+        "nothing starts; the error names the folder",
+        checks={
+            "refused": ended.code in (1, 2),
+            "names the folder": ended.says("Read-only file system", str(lab.runs)),
+            "no traceback": "Traceback" not in ended.text,
+        },
+        is_whole=False,
+        is_equal=False,
+    )
+
+
+class _OwnDisk:
+    """A small disk in memory below the lab's `runs`."""
+
+    def __init__(self, lab: Lab, *, size: str) -> None:
+        self._path, self._size = lab.runs, size
+
+    def __enter__(self) -> Path:
+        self._path.mkdir(exist_ok=True)
+        _mount(f"size={self._size}", self._path)
+        return self._path
+
+    def __exit__(self, *error: object) -> None:
+        subprocess.run(["umount", "-l", str(self._path)], check=True)
+
+
+def _mount(options: str, path: Path) -> None:
+    command = ["mount", "-t", "tmpfs", "-o", options, "rltune-faults", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skipped(f"a disk of its own needs root: {done.stderr.strip()}")

@@ -1,0 +1,49 @@
+"""What a fault came to, and the clean stop that many faults begin with."""
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab import STEPS, Ended, Lab
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of a fault.
+
+    Attributes:
+        outcome: What a person sees, in a few words.
+        lost: Work that was lost, in a few words.
+        checks: What must be true -> whether it is.
+        most_ends: How often a trial may have ended.
+        is_whole: Whether the same command must now have ended the sweep.
+        is_equal: Whether every number must be that of an undisturbed sweep.
+
+    """
+
+    outcome: str
+    lost: str = "none"
+    checks: Mapping[str, bool] = field(default_factory=dict)
+    most_ends: int = 1
+    is_whole: bool = True
+    is_equal: bool = True
+
+
+class Skipped(Exception):
+    """This machine cannot make the fault."""
+
+
+def interrupt(lab: Lab) -> Ended:
+    """Stop the sweep cleanly while its second trial trains."""
+    process = lab.launch()
+    lab.wait(process, lab.second_trains)
+    os.killpg(process.pid, signal.SIGINT)
+    return lab.end(process)
+
+
+def steps_again(before: int, lab: Lab) -> str:
+    log = lab.trials[1].log.read_text()
+    resumed = int(log.rpartition("resumed from step ")[2].split()[0]) if "resumed" in log else 0
+    again = before - resumed
+    return f"{again} of {STEPS} steps made again" if again else "none"
