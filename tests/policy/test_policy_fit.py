@@ -72,3 +72,27 @@ def test_a_context_that_a_model_cannot_read_is_refused(name, limit, why):
 def test_a_window_binds_the_engine_torch_alone():
     require_context(foreign("mistral"), 65, engine="other")
     require_context(foreign("llama"), 10**6, engine="torch")
+
+
+@pytest.mark.parametrize("width", [1, 7, 64])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])  # rotary and absolute positions
+def test_padding_on_the_left_changes_no_logprob(name, width):
+    """D5: as an engine decodes, with positions that count tokens and not columns."""
+    model = foreign(name)
+    decoder = TransformersDecoder(model, pad_id=3, end_ids=(3,))
+    ids = torch.randint(4, 16, (1, 12), generator=torch.Generator().manual_seed(0))
+    found = []
+    for n in (0, width):
+        columns = torch.arange(n + 12)
+        visible = (columns[:, None] >= columns) & (columns >= n)
+        visible[:n, :n] = torch.eye(n, dtype=torch.bool)  # a place must see something
+        padded = torch.cat([torch.full((1, n), 3), ids], 1)
+        positions = (columns - n).clamp(min=0)[None]
+        last = torch.tensor([n + 11])
+        logits = decoder.extend(decoder.empty_cache(), padded, positions, visible[None], last)
+        found.append(logits)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    wrong = torch.arange(width + 12)[None] % 96
+    off = decoder.extend(decoder.empty_cache(), padded, wrong, visible[None], last)
+    is_moved = (off - found[0]).abs().max() > 1e-3
+    assert is_moved == (name == "gpt2")  # rotary positions count distances alone
