@@ -18,7 +18,7 @@ from transformers import (
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
-from rltune.policy.hub import require_hub
+from rltune.policy.hub import hub_folder
 from rltune.policy.tiny import SHIPPED
 from rltune.spec.model_name import ALLOWED, name_problem
 
@@ -34,35 +34,37 @@ def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
         InputError: There is no such model, or it cannot be loaded.
 
     """
-    source = str(SHIPPED / env_kind) if model == "tiny" else model
-    is_folder = Path(source).is_dir()
-    if not is_folder and (problem := name_problem(model)):
-        raise InputError(problem)
+    folder = SHIPPED / env_kind if model == "tiny" else Path(model)
+    if not folder.is_dir():
+        if problem := name_problem(model):
+            raise InputError(problem)
+        folder = hub_folder(model)
     try:
-        return _read(source, is_local=True)
+        return _read(str(folder))
     except (OSError, ValueError, ImportError) as error:
-        if is_folder:
-            raise _not_loaded(model, error) from error
-    require_hub(model)
-    try:
-        return _read(source, is_local=False)
-    except (OSError, ValueError, ImportError) as error:
-        raise _not_loaded(model, error) from error
+        raise InputError(
+            Problem(
+                "policy.model",
+                f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
+                ALLOWED,
+                "Save it with transformers' save_pretrained, model and tokenizer.",
+            )
+        ) from error
 
 
-def _read(source: str, *, is_local: bool) -> tuple[PreTrainedModel, Tokenizer]:
-    tokenizer = _read_tokenizer(source, is_local=is_local)
+def _read(source: str) -> tuple[PreTrainedModel, Tokenizer]:
+    tokenizer = _read_tokenizer(source)
     network = AutoModelForCausalLM.from_pretrained(
         source,
         dtype=torch.float32,
         use_safetensors=True,
         trust_remote_code=False,
-        local_files_only=is_local,
+        local_files_only=True,
     )
     return network, tokenizer
 
 
-def _read_tokenizer(source: str, *, is_local: bool) -> Tokenizer:
+def _read_tokenizer(source: str) -> Tokenizer:
     """Load the tokenizer as it was saved.
 
     AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
@@ -74,15 +76,4 @@ def _read_tokenizer(source: str, *, is_local: bool) -> Tokenizer:
         named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
             return PreTrainedTokenizerFast.from_pretrained(source)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=is_local)
-
-
-def _not_loaded(model: str, error: Exception) -> InputError:
-    return InputError(
-        Problem(
-            "policy.model",
-            f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
-            ALLOWED,
-            "Check the path; without network, download the model first and give its folder.",
-        )
-    )
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
