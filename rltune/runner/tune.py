@@ -136,6 +136,8 @@ class TuneLaunch:
             options["include_dashboard"] = False
             folder = str(make_ray_folder(self._folder / self._name))
             options["_temp_dir"] = folder
+            # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
+            options["runtime_env"]["env_vars"]["TMPDIR"] = folder
             self._reaper = Reaper(folder)
         try:
             ray.init(**options)
@@ -281,5 +283,13 @@ def _death_reason(trial: Trial) -> str:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
     except (OSError, TypeError):  # the reason is a help; the death itself must be booked
         text = ""
-    text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
-    return f"its process died: {text[:700] or 'Ray gave no reason'}"
+    return death_text(text)
+
+
+def death_text(report: str) -> str:
+    """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
+    text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
+    text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")
+    if guesses:
+        text += " It was killed, ran out of memory (see `dmesg`) or crashed"
+    return f"its process died: {text[:700].rstrip('.') or 'Ray gave no reason'}"
