@@ -7,6 +7,7 @@ import typer
 from rltune.cli.check import check
 from rltune.cli.clean import clean
 from rltune.cli.compare import compare
+from rltune.cli.convert import convert
 from rltune.cli.dashboard import dashboard
 from rltune.cli.doctor import doctor
 from rltune.cli.export import export
@@ -136,6 +137,12 @@ app.command(
         "rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban",
     )
 )(warmstart)
+app.command(
+    epilog=_examples(
+        "rltune convert smollm2 --out smollm2",
+        "rltune convert model.Q8_0.gguf --out my-model",
+    )
+)(convert)
 app.command(
     "serve-retriever",
     epilog=_examples(

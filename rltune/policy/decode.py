@@ -29,7 +29,14 @@ class TransformersDecoder:
         return torch.device(self._model.device)
 
     def empty_cache(self) -> DynamicCache:
-        """Return a cache that holds no tokens."""
+        """Return a cache that holds no tokens.
+
+        Layers with a sliding window get no window: holes between the columns of a row would push
+        its own tokens out. `fit.require_context` keeps rows shorter than it.
+        """
+        kinds = set(getattr(self._model.config, "layer_types", None) or ["full_attention"])
+        if kinds <= {"full_attention", "sliding_attention"}:
+            return DynamicCache()
         return DynamicCache(config=self._model.config)
 
     def extend(

@@ -8,6 +8,10 @@ from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.precision import computing
+from rltune.policy.recompute import recomputing
+
+_CHUNK = 4096  # sampled tokens whose logits are held at once, at most
+_LOGITS = 2**26  # logits that are held at once: 256 MiB, and a few times that while they are used
 
 KeysValues: TypeAlias = DynamicCache
 """Keys and values of rows that a policy has read."""
@@ -35,7 +39,7 @@ def action_hidden(
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
-    with computing(backbone):
+    with computing(backbone), recomputing(backbone):
         hidden_BTD: Tensor = backbone(
             input_ids=ids_BT[:, :-1], cache=cache, use_cache=cache is not None
         ).last_hidden_state
@@ -46,6 +50,16 @@ def action_hidden(
 def no_keys(model: PreTrainedModel) -> KeysValues:
     """Return the keys and values of nothing, to be filled by a forward pass."""
     return DynamicCache(config=model.config)
+
+
+def head_chunk(model: PreTrainedModel) -> int:
+    """Return how many tokens' logits of a model may be held at once."""
+    return chunk_of(len(head_weight(model)))
+
+
+def chunk_of(vocabulary: int) -> int:
+    """Return how many tokens' logits may be held at once: fewer, the larger the vocabulary."""
+    return min(_CHUNK, max(1, _LOGITS // vocabulary))
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

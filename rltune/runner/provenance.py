@@ -21,11 +21,11 @@ import rltune_envs
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
-PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
+PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 EARLIER = (
     *("attempt", "host", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
     *("device", "dtype", "engine", "threads"),
-    *("weights_sha256", "tokenizer_sha256", "manifest_sha256", "user_sources"),
+    *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "user_sources"),
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
@@ -126,6 +126,7 @@ def trial_provenance(
     user_sources: Mapping[str, str],
     weights_sha256: str = "",
     tokenizer_sha256: str = "",
+    prompt_sha256: str = "",
 ) -> dict[str, Any]:
     """Return the content of provenance.json, collected in the process that trains.
 
@@ -140,6 +141,7 @@ def trial_provenance(
         user_sources: Module of a person's own env or reward -> sha256 of its file.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
         tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
+        prompt_sha256: Digest of what the policy is shown; likewise.
 
     """
     code = code_of_worker(driver.code)
@@ -155,6 +157,7 @@ def trial_provenance(
         "threads": threads,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": tokenizer_sha256,
+        "prompt_sha256": prompt_sha256,
         "manifest_sha256": manifest_sha256,
         "user_sources": dict(user_sources),
         "argv": list(driver.argv),

@@ -164,12 +164,17 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.trainer.start import policy_at_start  # torch: only now that its threads are set
+    from rltune.trainer.prompt import prompt_of  # torch: only now that its threads are set
+    from rltune.trainer.start import policy_at_start
 
     policy = policy_at_start(trial, config, payload.base, device=device)
+    env = env_maker(config.env, config.reward, payload.base)()
+    prompt = prompt_of(policy, manifest.heldout[0], env)
+    write_text_atomic(trial.prompt, prompt.text)
     start = {
         "weights_sha256": policy.weights_sha256,
         "tokenizer_sha256": policy.tokenizer_sha256,
+        "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
     _run_job(payload, trial, config, manifest, policy, log)

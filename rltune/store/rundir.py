@@ -62,6 +62,11 @@ class TrialDir:
         return self.path / "provenance.json"
 
     @property
+    def prompt(self) -> Path:
+        """What the policy is shown of the first held-out task, up to its second response."""
+        return self.path / "prompt.txt"
+
+    @property
     def metrics(self) -> Path:
         """One object per training step."""
         return self.path / "metrics.jsonl"

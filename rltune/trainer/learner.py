@@ -10,14 +10,18 @@ from torch import Tensor
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import KeysValues, action_hidden, head_weight, no_keys
+from rltune.policy.logprobs import (
+    KeysValues,
+    action_hidden,
+    head_chunk,
+    head_weight,
+    no_keys,
+)
 from rltune.policy.lora import trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.schema import TrialConfig
-
-HEAD_CHUNK = 4096  # sampled tokens whose logits are held at once
 
 
 @dataclass
@@ -96,7 +100,7 @@ def score_actions(
         head_weight(model),
         ids_BT[action_mask_BT],
         temperature=temperature,
-        chunk=HEAD_CHUNK,
+        chunk=head_chunk(model),
         entropy=entropy,
     )
     return ActionScores(hidden_MD, tokens)

@@ -35,12 +35,13 @@ EXPECTED_WARNINGS = {
     "rv_filter": FILTERED,
     "rv_filter_mode": ["S8.softmax_scale"],
     "sepa_schedule": [],
+    "smollm2": [],
     "textpolicy_pipeline": [],
     "turn_clip_beta": [],
 }
 ACCEPTED = {"frozenlake_slip": {"S8.tasks"}, "rv_filter_mode": {"S8.softmax_scale"}}
 KINDS = ("sokoban", "frozen_lake", "multihop_qa")
-PROFILE_COUNT = {"quickstart": 1}  # the others: laptop, gpu, paper
+PROFILE_COUNT = {"quickstart": 1, "smollm2": 1}  # the others: laptop, gpu, paper
 
 
 def test_nothing_is_missing_or_unknown():
