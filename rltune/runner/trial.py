@@ -33,7 +33,6 @@ from rltune_envs.splits import Manifest
 
 if TYPE_CHECKING:
     from rltune.policy.load import Policy
-    from rltune.rollout.engine import Engine
 
 TRIAL_LOCK = "lock"  # held by the process that runs the trial
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
@@ -184,6 +183,7 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
+    from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
 
@@ -195,7 +195,7 @@ def _run_job(
         project=config.tracking.project,
         warn=log.warning,
     )
-    engine = _engine(policy)
+    engine = make_engine(config, policy)
     status = TrialStatus.FAILED
     try:
         result = train(
@@ -228,12 +228,6 @@ def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:
     if payload.stop_after is not None and (steps_done(trial) or 0) >= payload.stop_after:
         return True
     return payload.stop_file.exists()
-
-
-def _engine(policy: "Policy") -> "Engine":
-    from rltune.rollout.torch_engine import TorchEngine
-
-    return TorchEngine(policy.decoder())
 
 
 def _yaml(config: Mapping[str, Any]) -> str:

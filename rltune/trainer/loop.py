@@ -196,6 +196,7 @@ class _Run:
                 make_env=job.make_env,
                 probes=probes(config.attribution, step),
             )
+        job.engine.rest()
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
         chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)
         write_episodes(job.trial, episodes, chosen, step=step)
