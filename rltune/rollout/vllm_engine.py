@@ -15,6 +15,10 @@ from rltune.rollout.engine import Completion, Request, SamplingParams
 from rltune.rollout.vllm_start import ServableModel, VllmSettings, start_vllm, undisturbed
 from rltune.types import StopReason
 
+# A shutdown ends the process group that all engines of a process share: the last one does it.
+_ALIVE: set[int] = set()
+_ENDED: list[Any] = []
+
 
 class VllmEngine:
     """Engine over vLLM's own copy of the weights.
@@ -41,6 +45,7 @@ class VllmEngine:
         self._said: dict[int, list[int]] = {}
         self._asleep = False
         self._llm: Any = None
+        _ALIVE.add(id(self))
         try:
             with undisturbed():
                 self._llm = start_vllm(model, settings, self._folder)
@@ -102,8 +107,12 @@ class VllmEngine:
     def close(self) -> None:
         """End vLLM and remove its files; may be called twice."""
         if self._llm is not None:
-            self._llm.llm_engine.engine_core.shutdown()
+            _ENDED.append(self._llm)
             self._llm = None
+        _ALIVE.discard(id(self))
+        if not _ALIVE:
+            while _ENDED:
+                _ENDED.pop().llm_engine.engine_core.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _load_weights(self) -> None:

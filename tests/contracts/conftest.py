@@ -1,4 +1,4 @@
-"""vLLM for the tests that need it: imported once, two engines, skipped where it is not installed."""
+"""vLLM for the tests that need it; skipped where it is not installed."""
 
 import pytest
 

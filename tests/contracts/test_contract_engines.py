@@ -27,13 +27,7 @@ def torch_engine(small_policy):
     return lambda: TorchEngine(small_policy(hidden_size=HIDDEN).decoder())
 
 
-@pytest.fixture(
-    params=[
-        "scripted",
-        "torch",
-        pytest.param("vllm", marks=pytest.mark.vllm),
-    ]
-)
+@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
 def make_engine(request, small_policy):
     """Return a maker of engines over one policy; what an engine computed before is forgotten."""
     if request.param == "vllm":
@@ -44,6 +38,14 @@ def make_engine(request, small_policy):
 @pytest.fixture
 def engine(make_engine):
     return make_engine()
+
+
+@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
+def own_engine(request, small_policy):
+    """Return an engine that no other test uses."""
+    if request.param == "vllm":
+        return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
+    return {"scripted": scripted, "torch": torch_engine}[request.param](small_policy)()
 
 
 def requests(n=24, *, seed=0):
@@ -205,12 +207,6 @@ def test_two_requests_may_continue_one_conversation(make_engine):
     assert_same(engine.generate(twice, FREE), make_engine().generate(twice, FREE))
 
 
-def test_close_may_be_called_twice(engine):
-    engine.generate(requests(2), FREE)
-    engine.close()
-    engine.close()
-
-
 def test_rest_changes_nothing(make_engine):
     engine = make_engine()
     asked = requests(6)
@@ -286,3 +282,10 @@ def _inner_step(engine):
     if isinstance(engine, TorchEngine):
         return engine._model, "extend"
     return engine._llm.llm_engine, "step"
+
+
+def test_close_may_be_called_twice(own_engine):
+    engine = own_engine
+    engine.generate(requests(2), FREE)
+    engine.close()
+    engine.close()
