@@ -128,7 +128,8 @@ def _of_engine(flat: Mapping[str, Any]) -> Iterator[Rule]:
     engine = flat["rollout.engine"]
     keys = _below("rollout.vllm", "kv_cache_gib", "eager", "sleep")
     yield engine != "vllm", keys, f"rollout.engine is {engine}"
-    yield flat["resources.gpus"] == 0, keys[2:], "resources.gpus is 0"
+    has_no_gpu = engine == "vllm" and flat["resources.gpus"] == 0
+    yield has_no_gpu, keys[2:], "resources.gpus is 0"
 
 
 def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:
