@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rltune.cli.console import emit_json, show
+from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
 from rltune.errors import Problem, SpecError
 
@@ -82,11 +82,14 @@ def _load_all(
 def _show_all(sweeps: "Sequence[LoadedSweep]") -> None:
     from rltune.report.render_check import proof_view, protocol_view
     from rltune.spec.comparability import check_sweep
+    from rltune.trainer.engine_check import engine_problem
 
     for i, sweep in enumerate(sweeps):
         if i:
             show("")
         show(proof_view(sweep, check_sweep(sweep)))
+        if missing := engine_problem(sweep):
+            warn(f"{missing} A sweep would be refused here.")
     if len(sweeps) > 1:
         show("")
         show(protocol_view(sweeps))

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rltune.cli.options import RUNS_VARIABLE, why_not_writable
 from rltune.report.render import size
+from rltune.rollout.vllm_setup import INSTALL, vllm_version
 
 PYTHON = (3, 11)
 PACKAGES = (
     "numpy", "omegaconf", "psutil", "pydantic", "ray", "rich", "safetensors", "scipy", "tokenizers",
     "torch", "transformers", "typer", "wandb",
 )  # fmt: skip
-OPTIONAL = ("vllm",)
 SOCKET_LIMIT = 107  # bytes of a Unix socket's path
 _SOCKET = "/rltune-ray-abcdefgh/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store"
 _MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
@@ -49,6 +49,7 @@ def diagnose(runs_dir: Path) -> Iterator[Check]:
     """Yield every check as it is done; the slow ones import torch and come last."""
     yield python()
     yield packages()
+    yield engines()
     yield cores()
     yield memory()
     yield disk(runs_dir)
@@ -69,13 +70,22 @@ def python() -> Check:
 
 def packages() -> Check:
     """Check that the packages rltune depends on are installed."""
-    found = {name: _version(name) for name in (*PACKAGES, *OPTIONAL)}
+    found = {name: _version(name) for name in PACKAGES}
     absent = [name for name in PACKAGES if found[name] is None]
     detail = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     if not absent:
         return Check("packages", State.OK, detail)
     action = f"pip install {' '.join(absent)}"
     return Check("packages", State.MISSING, f"{', '.join(absent)} not installed; {detail}", action)
+
+
+def engines() -> Check:
+    """Say which rollout engines can be asked for; vLLM is optional, and is not loaded here."""
+    found = vllm_version()
+    if found is not None:
+        return Check("rollout engines", State.OK, f"torch, vllm {found}")
+    detail = f"torch; vllm is not installed, and only `rollout.engine: vllm` needs it: {INSTALL}"
+    return Check("rollout engines", State.OK, detail)
 
 
 def _version(name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,9 +110,9 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
 
     Relative paths of its config refer to the folder that the command is called in, as in a sweep.
     """
-    from rltune.rollout.torch_engine import TorchEngine
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
+    from rltune.trainer.engines import make_engine
     from rltune.trainer.final_test import TestJob, read_manifest
     from rltune.trainer.start import policy_at_start
     from rltune.trainer.tasks import env_maker, user_sources
@@ -129,7 +130,7 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
         manifest=manifest,
         make_env=env_maker(config.env, config.reward, base),
         policy=policy_at_start(trial, config, base, device=device),
-        make_engine=lambda policy: TorchEngine(policy.decoder()),
+        make_engine=partial(make_engine, config),
         code=_code(origin, device=device, own=user_sources(config, base)),
     )
 

@@ -5,6 +5,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
+from rltune.policy.keys_values import KeysValues, keeping, no_keys
 from rltune.policy.precision import computing
 
 
@@ -28,7 +29,7 @@ class TransformersDecoder:
         """Where the weights are."""
         return torch.device(self._model.device)
 
-    def empty_cache(self) -> DynamicCache:
+    def empty_cache(self) -> KeysValues:
         """Return a cache that holds no tokens.
 
         Layers with a sliding window get no window: holes between the columns of a row would push
@@ -37,11 +38,11 @@ class TransformersDecoder:
         kinds = set(getattr(self._model.config, "layer_types", None) or ["full_attention"])
         if kinds <= {"full_attention", "sliding_attention"}:
             return DynamicCache()
-        return DynamicCache(config=self._model.config)
+        return no_keys(self._model)
 
     def extend(
         self,
-        cache: DynamicCache,
+        cache: KeysValues,
         ids_BT: Tensor,
         positions_BT: Tensor,
         visible_BTS: Tensor,
@@ -54,15 +55,14 @@ class TransformersDecoder:
                 input_ids=ids_BT,
                 attention_mask=visible_BTS[:, None],
                 position_ids=positions_BT,
-                cache=cache,
-                use_cache=True,
+                **keeping(cache),
             ).last_hidden_state
         rows_B = torch.arange(len(last_B), device=last_B.device)
         head = self._model.get_output_embeddings()
         logits_BV: Tensor = head(at_least_float32(hidden_BTD[rows_B, last_B]))
         return logits_BV
 
-    def select(self, cache: DynamicCache, rows: Tensor) -> DynamicCache:
+    def select(self, cache: KeysValues, rows: Tensor) -> KeysValues:
         """Keep the given rows, in their order; a row may be taken several times."""
         cache.batch_select_indices(rows)
         return cache

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
-from rltune.policy.logprobs import KeysValues, no_keys
+from rltune.policy.keys_values import KeysValues, keeping, no_keys
 from rltune.policy.precision import computing
 
 
@@ -59,7 +59,7 @@ def gold_logprobs(
         if past is None:
             past = no_keys(model)
             if width:
-                backbone(input_ids=ids_BT[:, :width], cache=past, use_cache=True)
+                backbone(input_ids=ids_BT[:, :width], **keeping(past))
         if past.get_seq_length() < width:
             raise ValueError(
                 f"the prefix holds {past.get_seq_length()} tokens of each row; the longest context "
@@ -69,8 +69,7 @@ def gold_logprobs(
             input_ids=layout.ids_BP,
             attention_mask=_attention_mask(model, layout, width=past.get_seq_length()),
             position_ids=layout.positions_BP,
-            cache=past,
-            use_cache=True,
+            **keeping(past),
         ).last_hidden_state
     hidden_MD = at_least_float32(hidden_BPD[layout.is_scored_BP])
     target_M = layout.targets_BP[layout.is_scored_BP]

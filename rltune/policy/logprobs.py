@@ -1,20 +1,16 @@
 """Hidden states at the places that predict sampled tokens."""
 
-from typing import TypeAlias
-
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
+from rltune.policy.keys_values import KeysValues, keeping
 from rltune.policy.precision import computing
 from rltune.policy.recompute import recomputing
 
 _CHUNK = 4096  # sampled tokens whose logits are held at once, at most
 _LOGITS = 2**26  # logits that are held at once: 256 MiB, and a few times that while they are used
-
-KeysValues: TypeAlias = DynamicCache
-"""Keys and values of rows that a policy has read."""
 
 
 def action_hidden(
@@ -40,16 +36,9 @@ def action_hidden(
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
     with computing(backbone), recomputing(backbone):
-        hidden_BTD: Tensor = backbone(
-            input_ids=ids_BT[:, :-1], cache=cache, use_cache=cache is not None
-        ).last_hidden_state
+        hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], **keeping(cache)).last_hidden_state
     hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
     return at_least_float32(hidden_MD)
-
-
-def no_keys(model: PreTrainedModel) -> KeysValues:
-    """Return the keys and values of nothing, to be filled by a forward pass."""
-    return DynamicCache(config=model.config)
 
 
 def head_chunk(model: PreTrainedModel) -> int:

@@ -71,5 +71,8 @@ class Engine(Protocol):
     def sync(self) -> None:
         """Serve the trainer's current weights from now on; nothing computed before is reused."""
 
+    def rest(self) -> None:
+        """Free what is not needed until the next call; that call wakes the engine again."""
+
     def close(self) -> None:
         """Free what the engine holds."""

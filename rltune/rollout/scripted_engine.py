@@ -30,6 +30,9 @@ class ScriptedEngine:
     def sync(self) -> None:
         """Do nothing: a script has no weights."""
 
+    def rest(self) -> None:
+        """Do nothing: a script holds nothing."""
+
     def close(self) -> None:
         """Do nothing: a script holds nothing."""
 

@@ -135,6 +135,10 @@ class TorchEngine:
         """Forget all cached prefixes."""
         self._rows = _Rows(self._model)
 
+    def rest(self) -> None:
+        """Free the cache."""
+        self.sync()
+
     def close(self) -> None:
         """Free the cache."""
         self.sync()

@@ -18,6 +18,7 @@ from typing import Any
 
 import rltune
 import rltune_envs
+from rltune.rollout.vllm_setup import vllm_version
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
@@ -106,6 +107,8 @@ def source_digest() -> str:
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
     found = {name: _version(name) for name in PACKAGES}
+    if vllm := vllm_version():
+        found["vllm"] = vllm
     return {"python": platform.python_version(), **found, "rltune": rltune_version()}
 
 

@@ -23,6 +23,7 @@ from rltune.spec.load import LoadedSweep
 from rltune.store.lineage_record import domain_of
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
+from rltune.trainer.engine_check import require_engine
 from rltune.trainer.preflight import require_judge, require_models, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
@@ -113,6 +114,7 @@ def run_sweep(
     base = Path.cwd()
     require_usable(request.loaded, base)
     require_judge(request.loaded)
+    require_engine(request.loaded)
     specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
     with take_driver_lock(run.lock, argv=request.argv):

@@ -33,7 +33,6 @@ from rltune_envs.splits import Manifest
 
 if TYPE_CHECKING:
     from rltune.policy.load import Policy
-    from rltune.rollout.engine import Engine
 
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
@@ -189,6 +188,7 @@ def _run_job(
     log: logging.Logger,
 ) -> None:
     from rltune.trainer.artifacts import start_artifact, tasks_artifact
+    from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
 
@@ -200,7 +200,7 @@ def _run_job(
         project=config.tracking.project,
         warn=log.warning,
     )
-    engine = _engine(policy)
+    engine = make_engine(config, policy)
     status = TrialStatus.FAILED
     try:
         if tracker.shows_media:
@@ -236,12 +236,6 @@ def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:
     if payload.stop_after is not None and (steps_done(trial) or 0) >= payload.stop_after:
         return True
     return payload.stop_file.exists()
-
-
-def _engine(policy: "Policy") -> "Engine":
-    from rltune.rollout.torch_engine import TorchEngine
-
-    return TorchEngine(policy.decoder())
 
 
 def _yaml(config: Mapping[str, Any]) -> str:

@@ -45,6 +45,7 @@ def inert_keys(config: Mapping[str, Any]) -> dict[str, str]:
         *_of_estimator(flat),
         *_of_adapters(flat),
         *_of_loss(flat),
+        *_of_engine(flat),
         *_of_rollouts(flat),
         *_of_info_gain(flat),
         *_of_adca(flat),
@@ -121,6 +122,14 @@ def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
     In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel.
     """
     return updates_per_step(flat) == 1 and flat["policy.dtype"] == "float32"
+
+
+def _of_engine(flat: Mapping[str, Any]) -> Iterator[Rule]:
+    engine = flat["rollout.engine"]
+    keys = _below("rollout.vllm", "kv_cache_gib", "eager", "sleep")
+    yield engine != "vllm", keys, f"rollout.engine is {engine}"
+    has_no_gpu = engine == "vllm" and flat["resources.gpus"] == 0
+    yield has_no_gpu, keys[2:], "resources.gpus is 0"
 
 
 def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:

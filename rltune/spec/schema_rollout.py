@@ -13,11 +13,34 @@ from rltune.spec.schema_base import Fraction, PositiveFloat, PositiveInt, Sectio
 from rltune.spec.violations import refuse
 
 
+class VllmConfig(Section):
+    """How vLLM is set up, where it is the engine."""
+
+    kv_cache_gib: PositiveFloat = Field(
+        2.0, description="Memory for keys and values, in GiB; at least one whole episode's."
+    )
+    eager: bool = Field(
+        True,
+        description="Start in seconds without compiling; false compiles, and captures graphs on a "
+        "GPU: minutes at the start, faster steps.",
+    )
+    sleep: bool = Field(
+        False,
+        description="Whether vLLM gives its GPU memory back while the trainer updates; its weights "
+        "wait in the host's memory.",
+    )
+
+
 class RolloutConfig(Section):
     """How training episodes are sampled."""
 
-    engine: Literal["torch"] = Field(
-        "torch", description="What samples tokens: the policy itself, batched in torch."
+    engine: Literal["torch", "vllm"] = Field(
+        "torch",
+        description="What samples tokens: the policy itself, batched in torch, or vLLM, which "
+        "keeps weights of its own.",
+    )
+    vllm: VllmConfig = Field(
+        default_factory=VllmConfig, description="Setup of the engine vllm; nothing for torch."
     )
     groups: PositiveInt = Field(8, description="Prompts per training step, in groups.")
     group_size: PositiveInt = Field(16, description="Rollouts of one prompt, in episodes.")

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from rltune.policy.gold import GoldCopy, encode_gold
 from rltune.policy.gold_scores import gold_logprobs
+from rltune.policy.keys_values import KeysValues
 from rltune.policy.load import Policy
-from rltune.policy.logprobs import KeysValues, head_chunk
+from rltune.policy.logprobs import head_chunk
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import Gains, IgType, InformationGain, best_alias
 from rltune.trainer.learner import by_length

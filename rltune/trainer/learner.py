@@ -9,14 +9,9 @@ from torch import Tensor
 
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
+from rltune.policy.keys_values import KeysValues, no_keys
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import (
-    KeysValues,
-    action_hidden,
-    head_chunk,
-    head_weight,
-    no_keys,
-)
+from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch

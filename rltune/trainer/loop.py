@@ -111,8 +111,7 @@ class _Run:
             f"policy {self.job.policy.weights_sha256[:12]}, tasks {self.job.manifest.sha256[:12]}, "
             + ("from the start" if found is None else f"resumed from step {found.step}")
         )
-        self.job.engine.sync()
-        self._prove()
+        self._sync()
 
     @property
     def is_over(self) -> bool:
@@ -139,8 +138,7 @@ class _Run:
         began = time.monotonic()
         step = self.progress.step + 1
         metrics, episodes = self._train_step(step)
-        self.job.engine.sync()
-        self._prove()
+        self._sync()
         self._count(episodes, metrics)
         self.progress = replace(
             self.progress, step=step, train_s=self.progress.train_s + time.monotonic() - began
@@ -214,6 +212,7 @@ class _Run:
                 make_env=job.make_env,
                 probes=probes(config.attribution, step),
             )
+        job.engine.rest()
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
         chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)
         write_episodes(job.trial, episodes, chosen, step=step)
@@ -345,8 +344,9 @@ class _Run:
         self.job.tracker.log(step, metrics | timings | {"time": time.time()})
         self._times, self._checkpoint_s = {}, 0.0
 
-    def _prove(self) -> None:
+    def _sync(self) -> None:
         with self._timed("sync"):
+            self.job.engine.sync()
             prove_sync(
                 self.job.engine, self.job.policy, self.job.manifest.heldout[0], self.job.make_env()
             )

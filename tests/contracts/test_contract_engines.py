@@ -1,5 +1,7 @@
 """What every rollout engine promises, over each one that rltune has."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.types import StopReason
 
 END = 3
+HIDDEN = 64  # with two heads of 32: vLLM has no kernel for smaller ones on a CPU
 FREE = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 
 
@@ -17,21 +20,32 @@ def scripted(small_policy):
         start = sum(request.prompt_ids) + len(request.prompt_ids)
         return [2 + (start * start + 5 * place) % 14 for place in range(12)]
 
-    return ScriptedEngine(script, end_ids=(END,), logprob=-1.0)
+    return lambda: ScriptedEngine(script, end_ids=(END,), logprob=-1.0)
 
 
 def torch_engine(small_policy):
-    return TorchEngine(small_policy().decoder())
+    return lambda: TorchEngine(small_policy(hidden_size=HIDDEN).decoder())
 
 
-@pytest.fixture(params=[scripted, torch_engine])
+@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
 def make_engine(request, small_policy):
-    return lambda: request.param(small_policy)
+    """Return a maker of engines over one policy; what an engine computed before is forgotten."""
+    if request.param == "vllm":
+        return request.getfixturevalue("two_vllm_engines")
+    return {"scripted": scripted, "torch": torch_engine}[request.param](small_policy)
 
 
 @pytest.fixture
 def engine(make_engine):
     return make_engine()
+
+
+@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
+def own_engine(request, small_policy):
+    """Return an engine that no other test uses."""
+    if request.param == "vllm":
+        return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
+    return {"scripted": scripted, "torch": torch_engine}[request.param](small_policy)()
 
 
 def requests(n=24, *, seed=0):
@@ -193,7 +207,85 @@ def test_two_requests_may_continue_one_conversation(make_engine):
     assert_same(engine.generate(twice, FREE), make_engine().generate(twice, FREE))
 
 
-def test_close_may_be_called_twice(engine):
+def test_rest_changes_nothing(make_engine):
+    engine = make_engine()
+    asked = requests(6)
+    completions = engine.generate(asked, FREE)
+    engine.rest()
+    engine.rest()
+    assert_same(engine.generate(asked, FREE), completions)
+    onward = following(asked, completions, rows=range(6))
+    engine.rest()
+    assert_same(engine.generate(onward, FREE), make_engine().generate(onward, FREE))
+
+
+def test_prompts_up_to_the_context(make_engine):
+    """Long prompts, some of which leave room for a few tokens or for none."""
+    asked = [Request(n, [4 + (n * i) % 12 for i in range(n)], n) for n in (150, 193, 199, 200, 230)]
+    completions = make_engine().generate(asked, FREE)
+    for request, completion in zip(asked, completions, strict=True):
+        room = min(FREE.max_tokens, FREE.max_context - len(request.prompt_ids))
+        is_full = room <= 0
+        assert (completion.stop_reason is StopReason.CONTEXT) == is_full
+        assert 0 < len(completion.token_ids) <= room or (is_full and not completion.token_ids)
+    assert_same(make_engine().generate(asked[::-1], FREE)[::-1], completions)
+
+
+def test_an_end_token_at_once_is_all_that_is_said(engine):
+    """The shortest answer of all is one token long, and has its logprob."""
+    asked = requests(60, seed=3)
+    shortest = min(engine.generate(asked, FREE), key=lambda completion: len(completion.token_ids))
+    assert shortest.token_ids == (END,)
+    assert (len(shortest.logprobs), shortest.stop_reason) == (1, StopReason.STOP)
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt is, but nobody else's."""
+
+
+def test_an_interrupted_call_leaves_nothing_behind(make_engine, interrupt):
+    engine = make_engine()
+    with pytest.raises(Interrupted), interrupt(engine, Interrupted):
+        engine.generate(requests(12, seed=5), FREE)
+    asked = requests(7)
+    assert_same(engine.generate(asked, FREE), make_engine().generate(asked, FREE))
+
+
+@pytest.fixture
+def interrupt(request):
+    """Return what makes an engine raise in the middle of its next call."""
+
+    @contextmanager
+    def interrupting(engine, error):
+        owner, name = _inner_step(engine)
+        step, calls = getattr(owner, name), []
+
+        def raising(*args, **kwargs):
+            calls.append(1)
+            if len(calls) == 3:
+                raise error
+            return step(*args, **kwargs)
+
+        setattr(owner, name, raising)
+        try:
+            yield
+        finally:
+            setattr(owner, name, step)
+
+    return interrupting
+
+
+def _inner_step(engine):
+    """Return what an engine calls again and again within one call of `generate`."""
+    if isinstance(engine, ScriptedEngine):
+        return engine, "_script"
+    if isinstance(engine, TorchEngine):
+        return engine._model, "extend"
+    return engine._llm.llm_engine, "step"
+
+
+def test_close_may_be_called_twice(own_engine):
+    engine = own_engine
     engine.generate(requests(2), FREE)
     engine.close()
     engine.close()

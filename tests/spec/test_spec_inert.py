@@ -41,6 +41,11 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "policy.lora.alpha policy.lora.dropout policy.lora.targets policy.lora.init",
         {}, "policy.lora.rank is 0", [{"policy.lora.rank": 4}],
     ),
+    (
+        "rollout.vllm.kv_cache_gib rollout.vllm.eager rollout.vllm.sleep",
+        {}, "rollout.engine is torch", [{"rollout.engine": "vllm", "resources.gpus": 1}],
+    ),
+    ("rollout.vllm.sleep", {"rollout.engine": "vllm"}, "resources.gpus is 0", []),
     ("loss.kl_type", {}, "loss.use_kl_loss is false", [KL]),
     ("loss.kl_target", {}, "loss.use_kl_loss is false", [KL]),
     ("loss.kl_horizon", {}, "no KL is steered to", [{**KL, "loss.kl_target": 0.01}]),

@@ -257,6 +257,9 @@ class Snapshot:
     def sync(self):
         self._engine = stale(self._policy)
 
+    def rest(self):
+        self._engine.rest()
+
     def generate(self, requests, params):
         return self._engine.generate(requests, params)
 
@@ -292,6 +295,9 @@ class Remembering:
         return [self._said[tuple(r.prompt_ids), r.seed] for r in requests]
 
     def sync(self):
+        pass
+
+    def rest(self):
         pass
 
 

@@ -1,0 +1,201 @@
+"""vLLM in this process: weights of its own, which follow the trainer's at every sync.
+
+What vLLM computes differs from the trainer by rounding; docs/engines.md states by how much. There
+is no second process: what dies with the trial is the trial.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rltune.maths.streams import stream_seed
+from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.vllm_start import ServableModel, VllmSettings, start_vllm, undisturbed
+from rltune.types import StopReason
+
+# A shutdown ends the process group that all engines of a process share: the last one does it.
+_ALIVE: set[int] = set()
+_ENDED: list[Any] = []
+
+
+class VllmEngine:
+    """Engine over vLLM's own copy of the weights.
+
+    With adapters, a sync loads the new one under a new name, which is part of vLLM's key for cached
+    prefixes, and drops the old one. With full weights it overwrites them where they are. The cache
+    is emptied either way.
+
+    Args:
+        model: The policy.
+        settings: How vLLM is set up.
+
+    Raises:
+        InputError: vLLM is not installed, or cannot serve this model.
+
+    """
+
+    def __init__(self, model: ServableModel, settings: VllmSettings) -> None:
+        self._model = model
+        self._settings = settings
+        self._folder = Path(tempfile.mkdtemp(prefix="rltune-vllm-"))
+        self._version = 0
+        self._adapter: Any = None
+        self._said: dict[int, list[int]] = {}
+        self._asleep = False
+        self._llm: Any = None
+        _ALIVE.add(id(self))
+        try:
+            with undisturbed():
+                self._llm = start_vllm(model, settings, self._folder)
+                self._load_weights()
+        except BaseException:
+            self.close()
+            raise
+        self.sync()
+
+    @property
+    def version(self) -> int:
+        """How often the weights were taken over; part of an adapter's name."""
+        return self._version
+
+    def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
+        """Sample one response per request; vLLM decides which run together.
+
+        Raises:
+            ValueError: `max_context` is above what the engine was set up for.
+
+        """
+        if params.max_context > self._settings.longest:
+            raise ValueError(
+                f"max_context is {params.max_context}, and this engine was set up for "
+                f"{self._settings.longest} tokens. Make it with a larger max_context."
+            )
+        room = [min(params.max_tokens, params.max_context - len(r.prompt_ids)) for r in requests]
+        asked = [index for index, space in enumerate(room) if space > 0]
+        completions = [Completion((), (), StopReason.CONTEXT) for _ in requests]
+        if asked:
+            self._wake()
+            self._forget_unless_continued([requests[index] for index in asked])
+            outputs = self._run([requests[i] for i in asked], [room[i] for i in asked], params)
+            for index, output in zip(asked, outputs, strict=True):
+                completions[index] = _completion(output, self._model.end_ids)
+        self._said = {
+            request.conversation: [*request.prompt_ids, *completion.token_ids]
+            for request, completion in zip(requests, completions, strict=True)
+        }
+        return completions
+
+    def sync(self) -> None:
+        """Take over the trainer's weights; nothing computed with older ones is reused."""
+        self._wake()
+        self._version += 1
+        if self._model.adapter_rank:
+            self._swap_adapter()
+        elif self._version > 1:  # the first ones were loaded at the start
+            self._load_weights()
+        self._forget()
+
+    def rest(self) -> None:
+        """Give GPU memory back until the next use, where the settings ask for it."""
+        if self._settings.sleep and not self._asleep:
+            self._llm.sleep(level=1)  # the weights wait in the host's memory; the cache is dropped
+            self._asleep = True
+            self._said = {}
+
+    def close(self) -> None:
+        """End vLLM and remove its files; may be called twice."""
+        if self._llm is not None:
+            _ENDED.append(self._llm)
+            self._llm = None
+        _ALIVE.discard(id(self))
+        if not _ALIVE:
+            while _ENDED:
+                _ENDED.pop().llm_engine.engine_core.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _load_weights(self) -> None:
+        self._llm.collective_rpc(
+            "reload_weights", kwargs={"weights_iterator": self._model.weights()}
+        )
+
+    def _swap_adapter(self) -> None:
+        from vllm.lora.request import LoRARequest
+
+        name = f"version-{self._version}"
+        folder = self._folder / name
+        folder.mkdir()
+        self._model.write_adapter(folder)
+        if self._adapter is not None:
+            self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
+            shutil.rmtree(self._adapter.lora_path)
+        self._adapter = LoRARequest(name, self._version, str(folder))
+        if not self._llm.llm_engine.add_lora(self._adapter):
+            raise RuntimeError(f"vLLM did not load adapter {name}")
+
+    def _run(
+        self, requests: Sequence[Request], room: Sequence[int], params: SamplingParams
+    ) -> list[Any]:
+        from vllm import SamplingParams as VllmParams
+
+        sampling = [
+            VllmParams(
+                temperature=params.temperature,
+                max_tokens=space,
+                seed=stream_seed(request.seed, "vllm", len(request.prompt_ids)) >> 1,
+                stop_token_ids=list(self._model.end_ids),
+                ignore_eos=True,  # the end tokens are the policy's, all of them and no others
+                logprobs=0,
+                detokenize=False,
+            )
+            for request, space in zip(requests, room, strict=True)
+        ]
+        prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in requests]
+        try:
+            outputs: list[Any] = self._llm.generate(
+                prompts, sampling, use_tqdm=False, lora_request=self._adapter
+            )
+        except BaseException:
+            self._abandon()
+            raise
+        return outputs
+
+    def _abandon(self) -> None:
+        """Drop what an interrupted call left unfinished: the next one must not get its answers."""
+        engine = self._llm.llm_engine
+        engine.abort_request(list(engine.output_processor.request_states), internal=True)
+        self._forget()
+
+    def _forget_unless_continued(self, requests: Sequence[Request]) -> None:
+        """Begin with an empty cache where nobody goes on with a conversation.
+
+        A cached prefix rounds as the call did that computed it. A resumed trial, which never made
+        that call, must sample the same.
+        """
+        for request in requests:
+            said = self._said.get(request.conversation)
+            if said and list(request.prompt_ids[: len(said)]) == said:
+                return
+        self._forget()
+
+    def _forget(self) -> None:
+        self._said = {}
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not empty its prefix cache: a request is still running")
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._llm.wake_up()
+            self._asleep = False
+            self._forget()
+
+
+def _completion(output: Any, end_ids: tuple[int, ...]) -> Completion:
+    (sample,) = output.outputs
+    ids = tuple(sample.token_ids)
+    logprobs = tuple(
+        float(of_place[token].logprob) for of_place, token in zip(sample.logprobs, ids, strict=True)
+    )
+    reason = StopReason.STOP if ids and ids[-1] in end_ids else StopReason.LENGTH
+    return Completion(ids, logprobs, reason)

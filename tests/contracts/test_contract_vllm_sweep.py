@@ -1,0 +1,51 @@
+"""Two steps of GRPO with adapters and of PPO with full weights, by `rltune sweep`, on real vLLM."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from small_sweep import small_sweep
+
+from rltune.rollout.vllm_setup import INSTALL, vllm_version
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.slow,
+    pytest.mark.skipif(vllm_version() is None, reason=f"vLLM is not installed: {INSTALL}"),
+]
+
+HOLD = """  rollout.engine: vllm
+  rollout.vllm.kv_cache_gib: 0.25
+  optim.lr: 1.0e-3
+"""
+GRPO_LORA = HOLD + "  advantage: {kind: grpo}\n  policy.lora.rank: 8\n"
+STATED = 1e-4  # as in docs/engines.md, float32
+
+
+@pytest.mark.parametrize("hold", [GRPO_LORA, HOLD], ids=["grpo-lora", "ppo-full"])
+def test_two_steps_through_the_command_line(tmp_path, hold):
+    sweep = tmp_path / "small.yaml"
+    text = small_sweep(policy="tiny", steps=2, gate_every=1, values="[0.0, 0.01]")
+    sweep.write_text(text.replace("axis:", f"{hold}axis:", 1))
+    command = ["-c", "from rltune.cli import main; main()", "sweep", str(sweep)]
+    done = subprocess.run(
+        [sys.executable, *command, "--runs-dir", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (audit,) = tmp_path.glob("runs/*/audit.json")
+    assert json.loads(audit.read_text())["verdict"] == "passed"
+    trials = sorted(tmp_path.glob("runs/*/trials/*"))
+    assert len(trials) == 2
+    for trial in trials:
+        provenance = json.loads((trial / "provenance.json").read_text())
+        assert provenance["engine"] == "vllm"
+        assert provenance["versions"]["vllm"] == vllm_version()
+        rows = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
+        gaps = [row["rollout_corr/logprob_diff_max"] for row in rows[1:]]
+        assert len(gaps) == 2
+        assert all(0 < gap < STATED for gap in gaps), gaps
