@@ -23,6 +23,7 @@ from rltune.policy.decode import TransformersDecoder
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
+from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.policy.tiny import SHIPPED
 from rltune.spec.schema import LoraConfig, TrialConfig
 
@@ -53,9 +54,11 @@ class Policy:
     weights_sha256: str
     tokenizer_sha256: str
 
-    def decoder(self) -> TransformersDecoder:
-        """Return the view of the model that a rollout engine decodes with."""
-        return TransformersDecoder(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
+    def decoder(self) -> TransformersDecoder | StaticDecoder:
+        """Return the view of the model that a rollout engine decodes with; on CUDA, by graphs."""
+        is_static = self.model.device.type == "cuda" and has_plain_cache(self.model)
+        kind = StaticDecoder if is_static else TransformersDecoder
+        return kind(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
 
 
 def load_policy(

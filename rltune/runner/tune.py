@@ -5,10 +5,11 @@ are in our own files. A fresh Tuner a launch, one explicit list of trials, no re
 """
 
 import logging
+import socket
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,26 @@ from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
-from rltune.runner.trial import TrialPayload, run_trial
+from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.store.rundir import TrialDir
+
+ANSWER_S = 3.0  # a machine that does not take a connection for so long is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A trial whose process ended without a word."""
+    """A trial whose process ended without a word.
+
+    Attributes:
+        trial_id: The trial.
+        reason: One line.
+        is_machine_gone: Whether the machine that ran it went, too: no fault of the trial's.
+
+    """
 
     trial_id: str
     reason: str
+    is_machine_gone: bool
 
 
 class TuneLaunch:
@@ -174,7 +186,7 @@ class TuneLaunch:
                 storage_path=str(self._folder),
                 verbose=0,
                 failure_config=tune.FailureConfig(max_failures=0),
-                callbacks=[_Listener(self._watch), _Silent()],
+                callbacks=[_Listener(self._watch, by_id), _Silent()],
                 stop=_Drained(self._watch),
             ),
         ).fit()
@@ -227,8 +239,9 @@ class _Watch:
 class _Listener(tune.Callback):  # type: ignore[misc]
     """Notes which trials run and which died; the books follow from the trials' own files."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: _Watch, payloads: Mapping[str, TrialPayload]) -> None:
         self._watch = watch
+        self._payloads = payloads
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -243,8 +256,12 @@ class _Listener(tune.Callback):  # type: ignore[misc]
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        self._watch.deaths.append(Death(_trial_name(trial), _death_reason(trial)))
-        self._watch.running.discard(_trial_name(trial))
+        name = _trial_name(trial)
+        node = str(read_provenance(TrialDir(self._payloads[name].folder)).get("node", ""))
+        gone = is_gone(node)
+        reason = f"its machine is gone ({node}): " if gone else "its process died: "
+        self._watch.deaths.append(Death(name, reason + _death_reason(trial), gone))
+        self._watch.running.discard(name)
 
 
 class _Silent(TrialProgressCallback):  # type: ignore[misc]
@@ -268,11 +285,38 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
 
 
 def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
-    run_trial(payloads[config["trial"]])
+    run_trial(replace(payloads[config["trial"]], node=this_node()))
+
+
+def this_node() -> str:
+    """Return the name that this machine has in the cluster, and the start of its id.
+
+    Several nodes may run on one host, and a machine that comes back is another node.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    names = (node["NodeName"] for node in ray.nodes() if node["NodeID"] == here)
+    return f"{next(names, 'unknown')} {here[:8]}"
 
 
 def _trial_name(trial: Trial) -> str:
     return str(trial.config["trial"])
+
+
+def is_gone(node: str) -> bool:
+    """Return whether a machine, as `this_node` names it, does not answer any more.
+
+    It is asked directly: the cluster itself gives a machine up only after a while.
+    """
+    start = node.rpartition(" ")[2]
+    found = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
+    if found is None or not found["Alive"]:
+        return found is not None
+    try:
+        place = (found["NodeManagerAddress"], found["NodeManagerPort"])
+        socket.create_connection(place, timeout=ANSWER_S).close()
+    except OSError:
+        return True
+    return False
 
 
 def _death_reason(trial: Trial) -> str:
@@ -282,4 +326,4 @@ def _death_reason(trial: Trial) -> str:
     except (OSError, TypeError):  # the reason is a help; the death itself must be booked
         text = ""
     text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
-    return f"its process died: {text[:700] or 'Ray gave no reason'}"
+    return text[:700] or "Ray gave no reason"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.scripted_engine import ScriptedEngine
 from rltune.rollout.torch_engine import TorchEngine
@@ -24,7 +25,12 @@ def torch_engine(small_policy):
     return TorchEngine(small_policy().decoder())
 
 
-@pytest.fixture(params=[scripted, torch_engine])
+def static_torch_engine(small_policy):
+    policy = small_policy()
+    return TorchEngine(StaticDecoder(policy.model, pad_id=policy.pad_id, end_ids=policy.end_ids))
+
+
+@pytest.fixture(params=[scripted, torch_engine, static_torch_engine])
 def make_engine(request, small_policy):
     return lambda: request.param(small_policy)
 
