@@ -5,7 +5,7 @@ from goldens import assert_golden, drawn, masked
 from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sweep
 
 from rltune.report import parameters
-from rltune.report.cost import measure, memory_bytes, trial_cost
+from rltune.report.cost import measure, trial_cost
 from rltune.report.plan import make_plan, plan_view
 from rltune.report.render_check import proof_view
 from rltune.spec.comparability import check_sweep
@@ -29,7 +29,7 @@ QWEN_3B = {
 @pytest.fixture
 def no_weights(monkeypatch):
     """Goldens must not depend on the shipped weights."""
-    monkeypatch.setattr("rltune.report.cost.model_folder", lambda model, env_kind: None)
+    monkeypatch.setattr("rltune.report.cost.model_shape", lambda model, env_kind: None)
 
 
 def test_parameters_of_published_models():
@@ -44,9 +44,9 @@ def test_parameters_of_published_models():
 
 def test_unknown_kind_of_model_is_not_guessed(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**QWEN_3B, "model_type": "mixtral"}))
-    assert parameters.parameter_count(tmp_path) is None
+    assert parameters.parameter_count(parameters.read_shape(tmp_path)) is None
     (tmp_path / "config.json").write_text("{")
-    assert parameters.parameter_count(tmp_path) is None
+    assert parameters.read_shape(tmp_path) is None
 
 
 def test_memory_by_hand(tmp_path):
