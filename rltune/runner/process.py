@@ -68,4 +68,3 @@ def limit_share(gpus: float) -> None:
 
     if gpus < 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(gpus)
-

@@ -23,7 +23,17 @@ from rltune.store.secret import masked
 
 PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
 EARLIER = (
-    *("attempt", "host", "node", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
+    *(
+        "attempt",
+        "host",
+        "node",
+        "started",
+        "commit",
+        "dirty",
+        "diff_sha256",
+        "source_sha256",
+        "versions",
+    ),
     *("device", "dtype", "engine", "threads"),
     *("weights_sha256", "tokenizer_sha256", "manifest_sha256", "user_sources"),
 )

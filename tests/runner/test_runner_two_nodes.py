@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from ray_nodes import TwoNodes
+from small_sweep import small_sweep
 
 from rltune.report.audit import judge_folder
 from rltune.report.folder import read_folder, read_records
@@ -104,8 +105,17 @@ def tell(loaded: LoadedSweep, runs: Path, nodes: TwoNodes) -> Story:
 
 
 @pytest.fixture(scope="module")
-def story(write_sweep, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    loaded = load_sweep(write_sweep(steps=STEPS, gate_every=STEPS, checkpoint_every=4))
+def story(small_policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    text = small_sweep(
+        policy=small_policy,
+        steps=STEPS,
+        gate_every=STEPS,
+        checkpoint_every=4,
+        values="[0.0, 0.01, 0.1]",
+    )
+    path = tmp_path_factory.mktemp("sweep") / "small.yaml"
+    path.write_text(text, encoding="utf-8")
+    loaded = load_sweep(path)
     folder = Path(tempfile.mkdtemp(prefix="rl"))  # short: the path of a socket has 107 bytes
     nodes = TwoNodes(folder)
     try:
