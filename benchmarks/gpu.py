@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from rltune.errors import InputError
 from rltune.policy.decode import TransformersDecoder
 from rltune.policy.load import Policy, assemble
 from rltune.policy.lora import add_adapter
@@ -97,7 +98,7 @@ def main() -> None:
     for engine in args.engines.split(","):
         try:
             results[engine] = run(engine, args, device, ceilings)
-        except ImportError as error:
+        except (ImportError, InputError) as error:
             results[engine] = {"skipped": str(error)}
         if device == "cuda":
             torch.cuda.empty_cache()
@@ -209,7 +210,9 @@ def one_step(
     mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
     advantages_NT = torch.randn_like(signals.old_logp_NT).masked_fill(~mask_NT, 0.0)
     with times.part("update"):
-        update(learner, MiniBatch(batch, signals, Credit(advantages_NT)), config, step=step, kl_coef=0)
+        update(
+            learner, MiniBatch(batch, signals, Credit(advantages_NT)), config, step=step, kl_coef=0
+        )
     with times.part("sync"):
         engine.sync()
         engine.generate([Request(0, [1, 2], 0)], SamplingParams(1.0, 1, config.rollout.max_context))
@@ -236,7 +239,10 @@ def play(
         longest = max(len(completion.token_ids) for completion in said)
         times.sampled += sum(len(completion.token_ids) for completion in said)
         times.passes += longest
-        times.read += sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(context, said)) * longest
+        times.read += (
+            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(context, said, strict=True))
+            * longest
+        )
         for i, completion in enumerate(said):
             turns[i].append(turn_of(asked[i], completion))
             asked[i] = rng.integers(2, vocabulary, args.between).tolist()
@@ -250,7 +256,7 @@ def play(
 
 def turn_of(asked: list[int], completion) -> Turn:
     said = (completion.token_ids, completion.logprobs, completion.stop_reason)
-    return Turn(tuple(asked), *said, "", "", (), 0.0, True, 0)
+    return Turn(tuple(asked), *said, "", "", (), 0.0, True, 0, 0)
 
 
 def ceilings_of(device: str) -> dict:

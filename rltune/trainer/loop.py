@@ -27,8 +27,8 @@ from rltune.trainer.job import Job
 from rltune.trainer.judging import Judged, make_judge
 from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.learning import learn, without_batch
-from rltune.trainer.memory import memory_used
 from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
+from rltune.trainer.memory import memory_used
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
