@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py                         # 0.5 B parameters, 128 rollouts x 5 turns
     python benchmarks/gpu.py --engines torch,growing,vllm --json gpu.json
-    python benchmarks/gpu.py --model tiny --rows 4 --turns 2 --response 4 --dtype float32   # any CPU
+    python benchmarks/gpu.py --model tiny --rows 4 --turns 2 --response 4 --dtype float32  # a CPU
 
 A Qwen2.5-architecture model with random weights plays turns of random tokens with the engine of a
 trial, and learns from them with its learner. The first step warms up and is not counted. Engines:
@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ from rltune.policy.precision import set_compute_dtype
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.report.memory import DTYPE_BYTES, shape_of
 from rltune.report.shapes import SHAPES
-from rltune.rollout.engine import Engine, Request, SamplingParams
+from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
@@ -50,7 +50,7 @@ from rltune.types import Episode, Turn
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("collect", "score", "update", "sync", "eval")
-CARDS = {  # part of the name -> (GB/s of memory, dense bfloat16 TFLOP/s), by the makers' data sheets
+CARDS = {  # part of the name -> (GB/s of memory, dense bfloat16 TFLOP/s) of the data sheets
     "H200": (4800, 989),
     "H100 NVL": (3900, 835),
     "H100 PCIe": (2000, 756),
@@ -233,7 +233,7 @@ def play(
     context = [list(ids) for ids in asked]
     turns: list[list[Turn]] = [[] for _ in asked]
     params = SamplingParams(1.0, args.response, 10**6)
-    for turn in range(args.turns):
+    for _ in range(args.turns):
         requests = [Request(i, ids, seed * 1000 + i) for i, ids in enumerate(context)]
         said = engine.generate(requests, params)
         longest = max(len(completion.token_ids) for completion in said)
@@ -254,7 +254,7 @@ def play(
     return to_batch(episodes, pad_id=policy.pad_id)
 
 
-def turn_of(asked: list[int], completion) -> Turn:
+def turn_of(asked: list[int], completion: Completion) -> Turn:
     said = (completion.token_ids, completion.logprobs, completion.stop_reason)
     return Turn(tuple(asked), *said, "", "", (), 0.0, True, 0, 0)
 
@@ -279,7 +279,7 @@ def ceilings_of(device: str) -> dict:
     }
 
 
-def fastest(work) -> float:
+def fastest(work: Callable[[], object]) -> float:
     best = float("inf")
     for _ in range(6):
         synchronize()

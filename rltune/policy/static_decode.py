@@ -224,7 +224,8 @@ class StaticDecoder:
             raise ValueError("this cache is void: a decoder with fixed places has one at a time")
 
     def _reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> None:
-        if any([layer.reshape(shape, rows, used) for layer in self._layers]):
+        moved = [layer.reshape(shape, rows, used) for layer in self._layers]
+        if any(moved):
             self._graphs.clear()
 
     def _refresh(self) -> None:
