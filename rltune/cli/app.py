@@ -7,6 +7,7 @@ import typer
 from rltune.cli.check import check
 from rltune.cli.clean import clean
 from rltune.cli.compare import compare
+from rltune.cli.dashboard import dashboard
 from rltune.cli.doctor import doctor
 from rltune.cli.export import export
 from rltune.cli.final_test import final_test
@@ -19,6 +20,7 @@ from rltune.cli.play import play
 from rltune.cli.rerun import continue_, rerun
 from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
+from rltune.cli.sync import sync
 from rltune.cli.warmstart import warmstart
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -72,6 +74,10 @@ app.command(
     )
 )(plan)
 app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
+app.command(epilog=_examples("rltune dashboard runs/kl-31966bc3", "rltune dashboard --no-save"))(
+    dashboard
+)
+app.command(epilog=_examples("rltune sync runs/kl-31966bc3", "rltune sync --dry-run"))(sync)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
 app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
 app.command(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import StoreError
-from rltune.runner.trial import LOCK_S, TRIAL_LOCK, read_provenance, steps_done
+from rltune.runner.trial import LOCK_S, read_provenance, steps_done
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
 from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
@@ -177,9 +177,9 @@ class Books:
 
     def _outlive(self, trial_id: str) -> None:
         """Wait until the dead driver's worker is gone: it may still write its marker."""
-        folder = self.run.trial(trial_id).path
-        if folder.is_dir():
-            with file_lock(folder / TRIAL_LOCK, timeout_s=LOCK_S):
+        trial = self.run.trial(trial_id)
+        if trial.path.is_dir():
+            with file_lock(trial.lock, timeout_s=LOCK_S):
                 pass
 
     def _bury_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:

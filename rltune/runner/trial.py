@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from rltune.policy.load import Policy
     from rltune.rollout.engine import Engine
 
-TRIAL_LOCK = "lock"  # held by the process that runs the trial
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
 
@@ -81,7 +80,7 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
     that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
-    with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
+    with file_lock(trial.lock, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
             return trial_status(trial)
         run = RunDir(payload.folder.parents[1])
@@ -187,6 +186,7 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
+    from rltune.trainer.artifacts import start_artifact, tasks_artifact
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
 
@@ -201,6 +201,9 @@ def _run_job(
     engine = _engine(policy)
     status = TrialStatus.FAILED
     try:
+        if tracker.shows_media:
+            tracker.use(tasks_artifact(manifest, payload.manifest))
+            tracker.use(start_artifact(trial, policy, model=config.policy.model))
         result = train(
             Job(
                 config=config,

@@ -1,11 +1,10 @@
-"""The trials of one launch on Ray Tune. The only module that imports Ray; import it late.
+"""The trials of one launch on Ray Tune. It and `nodes` alone import Ray; import it late.
 
 Tune schedules and nothing else: what is left to run, what came out and how a trial is resumed
 are in our own files. A fresh Tuner a launch, one explicit list of trials, no retries, no restore.
 """
 
 import logging
-import socket
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,12 +19,11 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
+from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.store.rundir import TrialDir
-
-ANSWER_S = 3.0  # a machine that does not take a connection for so long is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +146,8 @@ class TuneLaunch:
             options["include_dashboard"] = False
             folder = str(make_ray_folder(self._folder / self._name))
             options["_temp_dir"] = folder
+            # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
+            options["runtime_env"]["env_vars"]["TMPDIR"] = folder
             self._reaper = Reaper(folder)
         try:
             ray.init(**options)
@@ -211,11 +211,6 @@ def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads.pop()))
 
 
-def living_nodes() -> list[Mapping[str, float]]:
-    """Return the resources of each machine that is up."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
 class _Watch:
     """What the threads of Tune and of the driver tell each other. Picklable: Tune insists."""
 
@@ -259,7 +254,7 @@ class _Listener(tune.Callback):  # type: ignore[misc]
         name = _trial_name(trial)
         node = str(read_provenance(TrialDir(self._payloads[name].folder)).get("node", ""))
         gone = is_gone(node)
-        reason = f"its machine is gone ({node}): " if gone else "its process died: "
+        reason = f"its machine is gone ({node}): " if gone else ""
         self._watch.deaths.append(Death(name, reason + _death_reason(trial), gone))
         self._watch.running.discard(name)
 
@@ -288,35 +283,8 @@ def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) 
     run_trial(replace(payloads[config["trial"]], node=this_node()))
 
 
-def this_node() -> str:
-    """Return the name that this machine has in the cluster, and the start of its id.
-
-    Several nodes may run on one host, and a machine that comes back is another node.
-    """
-    here = ray.get_runtime_context().get_node_id()
-    names = (node["NodeName"] for node in ray.nodes() if node["NodeID"] == here)
-    return f"{next(names, 'unknown')} {here[:8]}"
-
-
 def _trial_name(trial: Trial) -> str:
     return str(trial.config["trial"])
-
-
-def is_gone(node: str) -> bool:
-    """Return whether a machine, as `this_node` names it, does not answer any more.
-
-    It is asked directly: the cluster itself gives a machine up only after a while.
-    """
-    start = node.rpartition(" ")[2]
-    found = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
-    if found is None or not found["Alive"]:
-        return found is not None
-    try:
-        place = (found["NodeManagerAddress"], found["NodeManagerPort"])
-        socket.create_connection(place, timeout=ANSWER_S).close()
-    except OSError:
-        return True
-    return False
 
 
 def _death_reason(trial: Trial) -> str:
@@ -325,5 +293,13 @@ def _death_reason(trial: Trial) -> str:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
     except (OSError, TypeError):  # the reason is a help; the death itself must be booked
         text = ""
-    text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
-    return text[:700] or "Ray gave no reason"
+    return death_text(text)
+
+
+def death_text(report: str) -> str:
+    """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
+    text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
+    text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")
+    if guesses:
+        text += " It was killed, ran out of memory (see `dmesg`) or crashed"
+    return f"its process died: {text[:700].rstrip('.') or 'Ray gave no reason'}"

@@ -102,6 +102,11 @@ class TrialDir:
         return self.path / "trial.log"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that runs the trial while it lives."""
+        return self.path / "lock"
+
+    @property
     def origin(self) -> Path:
         """What a rerun or a child comes from; a sweep's own trials have none."""
         return self.path / "origin.json"

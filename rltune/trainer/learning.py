@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.assign import Assigned, assign_credit
@@ -51,6 +53,7 @@ def learn(
     scale: float,
     ask: AskJudge,
     timed: Callable[[str], AbstractContextManager[None]],
+    on_entropy: Callable[[Tensor], None] | None = None,
 ) -> Learned:
     """Train on one batch.
 
@@ -65,6 +68,7 @@ def learn(
         scale: Factor on the advantages, from the filter.
         ask: Asks the judge `llm`.
         timed: Counts the time of a part.
+        on_entropy: Gets the entropy of each micro-batch's tokens, in nats.
 
     """
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
@@ -95,7 +99,7 @@ def learn(
     metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
     with timed("update"):
         data = MiniBatch(batch, signals, assigned.credit)
-        metrics |= update(learner, data, config, step=step, kl_coef=coef)
+        metrics |= update(learner, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}

@@ -8,7 +8,6 @@ import pytest
 
 from rltune.errors import StoreError
 from rltune.runner.books import Books, open_books
-from rltune.runner.trial import TRIAL_LOCK
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -373,7 +372,7 @@ def test_a_dead_drivers_worker_may_still_finish(run, specs):
     holds = threading.Event()
 
     def worker() -> None:
-        with file_lock(trial.path / TRIAL_LOCK):
+        with file_lock(trial.lock):
             holds.set()
             time.sleep(0.3)
             trial.write_done(result_of(spec))
