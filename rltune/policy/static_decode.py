@@ -166,7 +166,7 @@ class StaticDecoder:
 
     def extend(
         self,
-        cache: StaticCache,
+        cache: object,
         ids_BT: Tensor,
         positions_BT: Tensor,
         visible_BTS: Tensor,
@@ -178,16 +178,16 @@ class StaticDecoder:
             ValueError: The cache is not the newest one.
 
         """
-        self._require(cache)
+        held = self._held(cache)
         count, new = ids_BT.shape
-        cache.rows = count
-        shape = (_blocks(count, ROW_BLOCK), _blocks(cache.used + new, COLUMN_BLOCK))
+        held.rows = count
+        shape = (_blocks(count, ROW_BLOCK), _blocks(held.used + new, COLUMN_BLOCK))
         if shape != self._shape:
-            self._reshape(shape, None, cache.used)
+            self._reshape(shape, None, held.used)
         rows, columns = shape
         extra = rows - count
-        places_T = torch.arange(cache.used, cache.used + new, device=ids_BT.device)
-        cache.used += new
+        places_T = torch.arange(held.used, held.used + new, device=ids_BT.device)
+        held.used += new
         step = _Step(
             ids_RT=pad(ids_BT, (0, 0, 0, extra), value=self.pad_id),
             positions_RT=pad(positions_BT, (0, 0, 0, extra)),
@@ -203,25 +203,26 @@ class StaticDecoder:
         run = self._replay if new == 1 and self._can_capture else self._forward
         return run(step)[:count]
 
-    def select(self, cache: StaticCache, rows: Tensor) -> StaticCache:
+    def select(self, cache: object, rows: Tensor) -> StaticCache:
         """Keep the given rows, in their order; a row may be taken several times.
 
         Raises:
             ValueError: The cache is not the newest one.
 
         """
-        self._require(cache)
-        cache.rows = len(rows)
-        self._reshape((_blocks(len(rows), ROW_BLOCK), self._shape[1]), rows, cache.used)
-        return cache
+        held = self._held(cache)
+        held.rows = len(rows)
+        self._reshape((_blocks(len(rows), ROW_BLOCK), self._shape[1]), rows, held.used)
+        return held
 
     @property
     def _shape(self) -> tuple[int, int]:
         return self._layers[0].shape
 
-    def _require(self, cache: StaticCache) -> None:
+    def _held(self, cache: object) -> StaticCache:
         if cache is not self._current:
             raise ValueError("this cache is void: a decoder with fixed places has one at a time")
+        return self._current
 
     def _reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> None:
         moved = [layer.reshape(shape, rows, used) for layer in self._layers]
@@ -280,7 +281,7 @@ class StaticDecoder:
     def _capture(self, step: _Step) -> tuple[torch.cuda.CUDAGraph, _Step, Tensor]:
         """Record one pass; warming up writes the same keys and values to the same places."""
         inputs = _Step(*(tensor.clone() for tensor in step.tensors()))
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):

@@ -14,8 +14,8 @@ def memory_used() -> dict[str, float]:
     Of a GPU it is what torch had allocated, which is what a plan counts. verl's `gb` are GiB, too.
     """
     used = {"perf/max_rss_gb": peak_rss() / GIB}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        used["perf/max_memory_allocated_gb"] = torch.cuda.max_memory_allocated() / GIB
+    if torch.cuda.is_available() and (peak := torch.cuda.max_memory_allocated()):
+        used["perf/max_memory_allocated_gb"] = peak / GIB
     return used
 
 

@@ -46,6 +46,8 @@ PROFILE_COUNT = {"quickstart": 1}  # the others: laptop, gpu, paper
 def test_nothing_is_missing_or_unknown():
     assert [path.stem for path in SWEEPS] == sorted(EXPECTED_WARNINGS)
     assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
+        "cluster/cloud.yaml",  # for Ray: tests/runner/test_runner_cluster_files.py
+        "cluster/local.yaml",
         "frozen_lake.yaml",
         "multihop_qa.yaml",
         "profiles/gpu.yaml",
