@@ -21,6 +21,7 @@ from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.recompute import set_recompute
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.source import read_model
+from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.spec.schema import LoraConfig, TrialConfig
 
 FROZEN = "frozen_sha256"  # in the metadata of a checkpoint's file: digest of what is not in it
@@ -50,9 +51,11 @@ class Policy:
     weights_sha256: str
     tokenizer_sha256: str
 
-    def decoder(self) -> TransformersDecoder:
-        """Return the view of the model that a rollout engine decodes with."""
-        return TransformersDecoder(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
+    def decoder(self) -> TransformersDecoder | StaticDecoder:
+        """Return the view of the model that a rollout engine decodes with; on CUDA, by graphs."""
+        is_static = self.model.device.type == "cuda" and has_plain_cache(self.model)
+        kind = StaticDecoder if is_static else TransformersDecoder
+        return kind(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
 
 
 def load_policy(

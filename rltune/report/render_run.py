@@ -7,6 +7,7 @@ from rich.text import Text
 
 from rltune.errors import Problem
 from rltune.report.audit import Audit, Verdict
+from rltune.report.memory_use import MemoryUse
 from rltune.report.render import (
     estimate,
     finding,
@@ -18,6 +19,7 @@ from rltune.report.render import (
     quantity,
     rate,
     short_path,
+    size,
     verbatim,
 )
 from rltune.report.summary import Bounds, Closing, ConditionRow
@@ -49,6 +51,7 @@ def audit_view(audit: Audit) -> RenderableType:
         indent(rules),
         *(indent(finding(item)) for item in findings),
         *_consumed(audit.report.budget),
+        *_memory(audit.memory),
         *(line(f"unreadable: {problem}", "yellow") for problem in audit.problems),
         audit_verdict(audit),
     )
@@ -87,6 +90,19 @@ def _consumed(spent: Consumption) -> Iterator[RenderableType]:
         table.add_row(row.condition, str(row.trials), *cells)
     gaps = (f"{spent.differences[key]:.1%}" if key in spent.differences else "-" for key in names)
     table.add_row("largest difference", "", *gaps, style="dim")
+    yield indent(table)
+
+
+def _memory(uses: Sequence[MemoryUse]) -> Iterator[RenderableType]:
+    """Yield the most that a trial of each condition held, beside its plan."""
+    if not uses:
+        return
+    yield line("Memory, the most that a trial held", "bold")
+    table = grid(["condition", "of", "planned", "used", "used of planned"], right=(2, 3, 4))
+    for use in uses:
+        planned = "-" if use.planned is None else size(use.planned)
+        share = "-" if use.share is None else f"{use.share:.0%}"
+        table.add_row(use.condition, use.where, planned, size(use.used), share)
     yield indent(table)
 
 

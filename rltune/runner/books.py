@@ -128,17 +128,18 @@ class Books:
         if self.shared is not None:
             share(self.lineage.read().rows, self.shared, self.run.path.name)
 
-    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_stopping: bool) -> None:
+    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool) -> None:
         """Write the FAILED marker of a process that died without writing one.
 
         A death while a stop was asked for is no crash: whoever stopped the sweep stopped it, too.
+        Nor is one together with its machine. The same command goes on with either.
         """
         trial = self.run.trial(spec.trial_id).create()
         failure = trial.read_failed()
         if trial.read_done() is not None or (failure is not None and failure.attempt == attempt):
             return
         step = steps_done(trial)
-        kind = RowStatus.PREEMPTED if is_stopping else failure_kind(RuntimeError(), step=step)
+        kind = RowStatus.PREEMPTED if is_preempted else failure_kind(RuntimeError(), step=step)
         trial.clear_failed()
         trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
 

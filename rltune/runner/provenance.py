@@ -24,7 +24,17 @@ from rltune.store.secret import masked
 
 PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 EARLIER = (
-    *("attempt", "host", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
+    *(
+        "attempt",
+        "host",
+        "node",
+        "started",
+        "commit",
+        "dirty",
+        "diff_sha256",
+        "source_sha256",
+        "versions",
+    ),
     *("device", "dtype", "engine", "threads"),
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "user_sources"),
 )
@@ -127,6 +137,7 @@ def trial_provenance(
     threads: int,
     manifest_sha256: str,
     user_sources: Mapping[str, str],
+    node: str = "",
     weights_sha256: str = "",
     tokenizer_sha256: str = "",
     prompt_sha256: str = "",
@@ -142,6 +153,7 @@ def trial_provenance(
         threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
         user_sources: Module of a person's own env or reward -> sha256 of its file.
+        node: Name and id of the cluster's machine; empty outside Ray.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
         tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
         prompt_sha256: Digest of what the policy is shown; likewise.
@@ -152,6 +164,7 @@ def trial_provenance(
         **asdict(code),
         "versions": versions(),
         "host": socket.gethostname(),
+        "node": node,
         "pid": os.getpid(),
         "device": device_name(device),
         "cpu_model": cpu_model(),

@@ -291,13 +291,16 @@ class _Drive:
     def _settle(self) -> None:
         assert self._launch is not None
         for death in self._launch.deaths():
-            self._bury(death.trial_id, death.reason)
+            self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
         self._books.settle([payload.spec for payload in self._payloads.values()])
 
-    def _bury(self, trial_id: str, reason: str) -> None:
+    def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
         payload = self._payloads[trial_id]
         self._books.bury(
-            payload.spec, attempt=payload.attempt, reason=reason, is_stopping=self._is_stopping
+            payload.spec,
+            attempt=payload.attempt,
+            reason=reason,
+            is_preempted=self._is_stopping or is_machine_gone,
         )
 
     def _bury_silent(self) -> None:

@@ -53,6 +53,7 @@ class TrialPayload:
         base: Folder to which relative paths and import paths in the config refer: the driver's.
         deadline: When the launch should be over; a trial that cannot finish by then does not start.
         stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
+        node: Machine of a cluster that runs it; empty outside Ray.
 
     """
 
@@ -67,6 +68,7 @@ class TrialPayload:
     base: Path
     deadline: Deadline | None = None
     stop_after: int | None = None
+    node: str = ""
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
@@ -151,6 +153,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     origin = trial_provenance(
         payload.driver,
         attempt=payload.attempt,
+        node=payload.node,
         device=device,
         dtype=config.policy.dtype,
         engine=config.rollout.engine,

@@ -54,6 +54,7 @@ def make_learner(policy: Policy, config: TrialConfig) -> Learner:
             lr=lr,
             betas=optim.betas,
             weight_decay=optim.weight_decay,
+            fused=True if policy.model.device.type == "cuda" else None,  # None: torch's own choice
         )
 
     return Learner(

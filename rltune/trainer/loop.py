@@ -39,6 +39,7 @@ from rltune.trainer.judging import Judged, make_judge
 from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.learning import learn, without_batch
 from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
+from rltune.trainer.memory import memory_used
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
@@ -341,7 +342,7 @@ class _Run:
 
     def _log(self, step: int, metrics: Metrics) -> None:
         timings = self._times | {"timing_s/checkpoint": self._checkpoint_s}
-        self.job.tracker.log(step, metrics | timings | {"time": time.time()})
+        self.job.tracker.log(step, metrics | timings | memory_used() | {"time": time.time()})
         self._times, self._checkpoint_s = {}, 0.0
 
     def _sync(self) -> None:
