@@ -111,6 +111,7 @@ class Episode:
     reward: float  # sum of turn rewards
     failure_class: str = "none"  # why it is no success: `rltune_envs.base.FailureClass`
     auxiliary: Mapping[str, float] = field(default_factory=dict)  # the env's measures of it
+    closing: str = ""  # what the environment showed at the end; the policy never read it
 
     @property
     def fault(self) -> str:

@@ -36,3 +36,12 @@ def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "flo
 def small_policy():
     """Return a maker of untrained policies over the tiny tokenizer, fixed by their seed."""
     return make_small_policy
+
+
+def pytest_runtest_setup(item):
+    """Skip what needs a GPU where torch sees none."""
+    if item.get_closest_marker("gpu") is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")

@@ -6,7 +6,7 @@ title: Small
 question: Does it run?
 base: sokoban
 hold:
-  tracking.wandb: disabled
+  tracking.wandb: {wandb}
   env.train_tasks: {train_tasks}
   env.prompt: compact
   policy.model: {policy}
@@ -57,6 +57,7 @@ def small_sweep(
     test_tasks=2,
     values="[0.0, 0.01, 0.1, 0.03]",
     seeds="[0]",
+    wandb="disabled",
 ):
     """Return the text of its file."""
     return _SWEEP.format(**locals())

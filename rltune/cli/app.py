@@ -7,6 +7,8 @@ import typer
 from rltune.cli.check import check
 from rltune.cli.clean import clean
 from rltune.cli.compare import compare
+from rltune.cli.convert import convert
+from rltune.cli.dashboard import dashboard
 from rltune.cli.doctor import doctor
 from rltune.cli.export import export
 from rltune.cli.final_test import final_test
@@ -16,9 +18,11 @@ from rltune.cli.lineage import register
 from rltune.cli.next import next_trial
 from rltune.cli.plan import plan
 from rltune.cli.play import play
+from rltune.cli.report import report
 from rltune.cli.rerun import continue_, rerun
 from rltune.cli.serve_retriever import serve_retriever
 from rltune.cli.sweep import sweep
+from rltune.cli.sync import sync
 from rltune.cli.warmstart import warmstart
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -72,8 +76,23 @@ app.command(
     )
 )(plan)
 app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
+app.command(epilog=_examples("rltune dashboard runs/kl-31966bc3", "rltune dashboard --no-save"))(
+    dashboard
+)
+app.command(epilog=_examples("rltune sync runs/kl-31966bc3", "rltune sync --dry-run"))(sync)
 app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
-app.command(epilog=_examples("rltune export runs/kl-31966bc3"))(export)
+app.command(
+    epilog=_examples(
+        "rltune export runs/kl-31966bc3",
+        "rltune export runs/kl-31966bc3/figures --from-tables",
+    )
+)(export)
+app.command(
+    epilog=_examples(
+        "rltune report runs/kl-31966bc3",
+        "rltune report runs/kl-31966bc3 --out kl.html",
+    )
+)(report)
 app.command(
     epilog=_examples(
         "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",
@@ -118,6 +137,12 @@ app.command(
         "rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban",
     )
 )(warmstart)
+app.command(
+    epilog=_examples(
+        "rltune convert smollm2 --out smollm2",
+        "rltune convert model.Q8_0.gguf --out my-model",
+    )
+)(convert)
 app.command(
     "serve-retriever",
     epilog=_examples(

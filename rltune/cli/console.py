@@ -45,20 +45,18 @@ def discard_stdout() -> None:
 
 
 def make_console() -> Console:
-    """Return the console of standard output; without colours and codes under NO_COLOR."""
-    is_plain = bool(os.environ.get("NO_COLOR"))
+    """Return the console of standard output; without colours under NO_COLOR."""
     return QuietConsole(
         markup=False,
         highlight=False,
         emoji=False,
-        force_terminal=False if is_plain else None,
-        color_system=None if is_plain else "auto",
+        no_color=bool(os.environ.get("NO_COLOR")) or None,
     )
 
 
 def is_live(console: Console) -> bool:
-    """Tell whether the console can redraw."""
-    return console.is_terminal and not console.is_dumb_terminal
+    """Tell whether the console can redraw: FORCE_COLOR makes no terminal of a file."""
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
 
 
 def show(item: RenderableType) -> None:

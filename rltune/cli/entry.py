@@ -5,6 +5,7 @@ in a file and says where.
 """
 
 import errno
+import io
 import os
 import sys
 import tempfile
@@ -28,6 +29,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    _show_unencodable()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -37,6 +39,12 @@ def run(arguments: Sequence[str]) -> int:
         discard_stdout()
         return OK
     return code
+
+
+def _show_unencodable() -> None:
+    """Print what a narrow encoding lacks by its code; an error message may quote anything."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:

@@ -1,9 +1,11 @@
-"""`rltune export`: a run folder as tables with their evidence, and its training dynamics drawn."""
+"""`rltune export`: a run folder as tables with their evidence, and its figures."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
@@ -11,25 +13,46 @@ from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from rltune.report.audit import Audit
-    from rltune.report.curves import Band, Point
-    from rltune.report.dynamics import Lines
     from rltune.report.export import Table
+    from rltune.report.figures.files import Written
     from rltune.report.folder import RecordsRead, SweepFolder
 
 _NO_PARQUET = "no Parquet: run `pip install 'rltune[parquet]'`; the CSV files are written"
-_HOW = "no figure: no trial measured collapse; run with --set collapse.every=5"
+_NO_DRAWINGS = (
+    "no drawings: run `pip install 'rltune[figures]'`; the data of the figures are written"
+)
+
+Estimator = Annotated[
+    Literal["mean", "iqm"] | None,
+    typer.Option("--estimator", help="Over seeds, in the figures. Default: mean."),
+]
+FromTables = Annotated[
+    bool,
+    typer.Option("--from-tables", help="Make the figures again from an export alone."),
+]
 
 
-def export(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Write DIR/figures: the tables as CSV and Parquet, their manifest, the training dynamics.
+def export(
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    estimator: Estimator = None,
+    from_tables: FromTables = False,
+    as_json: Json = False,
+) -> None:
+    """Write DIR/figures: the tables as CSV and Parquet, their manifest, and the figures.
 
-    trials, history, evals, gates and summary are what every figure can be made again from;
-    docs/export.md says what each column is. The figure of success, retrieval accuracy and entropy
-    needs the signals of `--set collapse.every=N`. Both say so when the audit failed.
+    trials, history, evals, gates and summary are what every figure can be made again from, with
+    --from-tables; docs/export.md says what each column is, docs/figures.md what each figure shows.
+    Both say so when the audit failed, and which trial is behind each point.
     """
+    if from_tables:
+        if estimator is not None:
+            what = "figures from tables keep the estimator of their export."
+            raise InputError(Problem("--estimator", what, action="Leave out one of the two."))
+        _rebuild(folder, runs_dir, as_json=as_json)
+        return
     from rltune.report.audit import audit_folder
     from rltune.report.curves import Point, points_of, to_csv
-    from rltune.report.dynamics import RETRIEVAL
     from rltune.report.export import write_tables
     from rltune.report.folder import find_run, read_folder, read_records
     from rltune.report.manifest import digests, input_files
@@ -40,110 +63,108 @@ def export(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = F
     read = read_records(found)
     audited = audit_folder(found, read)
     points = points_of(read.records)
-    figures = found.run.path / "figures"
-    figures.mkdir(exist_ok=True)
-    tables = write_tables(found, read, audited, figures)
-    write_text_atomic(figures / "curves.csv", to_csv(points, Point))
-    wrote, notes = [figures / "curves.csv"], []
-    has_collapse = any(point.metric == RETRIEVAL for point in points)
-    try:
-        if has_collapse:
-            bands, lines = _dynamics(found, read, audited, points)
-            notes = list(lines.notes)
-            _write_dynamics(figures, bands, lines, wrote)
-    finally:  # what was written is said, also when matplotlib is missing
-        _write_manifest(found, read, audited, inputs, tables, wrote)
-        for problem in read.problems:
-            warn(f"unreadable: {problem}")
-        _say(audited, tables, wrote, len(points), notes, as_json=as_json)
-    if not has_collapse:
-        warn(_HOW)
+    out = found.run.path / "figures"
+    out.mkdir(exist_ok=True)
+    tables = write_tables(found, read, audited, out)
+    write_text_atomic(out / "curves.csv", to_csv(points, Point))
+    content = _manifest(found, read, audited, inputs, estimator or "mean")
+    figures = _write_figures(out, tables, content)
+    for problem in read.problems:
+        warn(f"unreadable: {problem}")
+    _say(audited, out, tables, figures, len(points), as_json=as_json)
+    _say_missing(figures)
     if all(len(table.files) == 1 for table in tables):
         warn(_NO_PARQUET)
 
 
-def _write_manifest(
+def _manifest(
     found: "SweepFolder",
     read: "RecordsRead",
     audited: "Audit",
-    inputs: Sequence[Mapping[str, Any]],
-    tables: Sequence["Table"],
-    wrote: list[Path],
-) -> None:
-    """Write manifest.json, and add it to `wrote`."""
-    from rltune.report.export import outputs_of
+    inputs: list[dict[str, Any]],
+    estimator: str,
+) -> dict[str, Any]:
+    """Return the content of manifest.json without what was written."""
     from rltune.report.manifest import Code, manifest
     from rltune.runner.provenance import code_state, versions
-    from rltune.store.files import write_json_atomic
     from rltune.store.secret import masked
 
     state = code_state()
     command = ["rltune", *(masked(word) for word in sys.argv[1:])]
     code = Code(command, versions(), state.label, state.source_sha256)
-    outputs = outputs_of(tables, wrote)
-    content = manifest(found, read, audited, code, inputs=inputs, outputs=outputs)
-    path = found.run.path / "figures" / "manifest.json"
-    write_json_atomic(path, content)
-    wrote.append(path)
+    return manifest(found, read, audited, code, inputs=inputs, estimator=estimator)
 
 
-def _dynamics(
-    found: "SweepFolder", read: "RecordsRead", audited: "Audit", points: Sequence["Point"]
-) -> tuple[list["Band"], "Lines"]:
-    """Return what the figure shows."""
-    from rltune.report.curves import bands_of
-    from rltune.report.dynamics import SUCCESS, TRIO, Lines, chance_of, notes_of, only
-    from rltune.report.folder import open_warnings
-    from rltune.report.summary import bounds_of
+def _write_figures(out: Path, tables: Sequence["Table"], content: dict[str, Any]) -> "Written":
+    """Write the figures from the tables read back, then manifest.json with everything written."""
+    from rltune.report.export import outputs_of
+    from rltune.report.figures.files import write_figures
+    from rltune.report.figures.source import about_of, read_tables
+    from rltune.store.files import write_json_atomic
 
-    started = [record for record in read.records if record.metrics]
-    bounds = [known for record in started if (known := bounds_of(found, record)) is not None]
-    tasks = min((known.tasks for known in bounds), default=0)
-    bands = bands_of(points, TRIO, resolutions={SUCCESS: 1.0 / tasks} if tasks else {})
-    lines = Lines(
-        found.title or found.name,
-        notes_of(audited, bands, open_warnings(found.run)),
-        control=next((spec.condition for spec in found.specs if spec.is_control), ""),
-        floor=only(known.floor for known in bounds),
-        ceiling=only(known.ceiling for known in bounds),
-        chance=chance_of(points),
-    )
-    return bands, lines
+    figures = write_figures(read_tables(out, about_of(content)), out)
+    outputs = outputs_of(tables, [out / "curves.csv", *figures.files])
+    write_json_atomic(out / "manifest.json", {**content, "outputs": outputs})
+    return figures
 
 
-def _write_dynamics(
-    figures: Path, bands: Sequence["Band"], lines: "Lines", wrote: list[Path]
-) -> None:
-    """Write the means, then the figure; add each file to `wrote` once it stands.
+def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
+    """Make the figures of an export again, and say whether they are those of its manifest."""
+    from rich.console import Group
 
-    Raises:
-        InputError: matplotlib is not installed; the means are written.
+    from rltune.report.figures.rebuild import find_export, rebuild
+    from rltune.report.folder import newest_run
+    from rltune.report.render import verbatim
 
-    """
-    from rltune.report.curves import Band, to_csv
-    from rltune.report.dynamics import draw_dynamics
-    from rltune.store.files import replacing, write_text_atomic
+    done = rebuild(find_export(folder if folder is not None else newest_run(runs_dir)))
+    if as_json:
+        emit_json(
+            {
+                "from": done.kind,
+                "wrote": [str(path) for path in done.written.files],
+                "left_out": {one.figure: one.reason for one in done.written.left_out},
+                "notes": list(done.written.notes),
+                "differ": [*done.other_data, *done.other_drawings],
+            }
+        )
+    else:
+        said = [verbatim(text) for text in _figure_lines(done.written)]
+        show(Group(*said, verbatim(f"made from the {done.kind} tables alone")))
+    if done.other_data:
+        warn(f"not the data that manifest.json lists: {', '.join(done.other_data)}")
+    if done.other_drawings and not done.other_data:
+        names = ", ".join(done.other_drawings)
+        warn(f"the same data, drawn otherwise (another matplotlib or rltune) than listed: {names}")
+    _say_missing(done.written)
 
-    write_text_atomic(figures / "dynamics.csv", to_csv(bands, Band))
-    wrote.append(figures / "dynamics.csv")
-    for kind in ("png", "svg"):
-        try:
-            drawn = draw_dynamics(bands, lines, kind=kind)
-        except ModuleNotFoundError as error:
-            action = "Run `pip install 'rltune[figures]'`; the CSV files are written."
-            what = f"drawing it needs {error.name or 'matplotlib'}, which is not installed."
-            raise InputError(Problem("figure", what, action=action)) from error
-        with replacing(figures / f"dynamics.{kind}") as file:
-            file.write(drawn)
-        wrote.append(figures / f"dynamics.{kind}")
+
+def _say_missing(figures: "Written") -> None:
+    """Say on standard error which figures there are not, and why."""
+    for one in figures.left_out:
+        warn(f"no figure {one.figure}: {one.reason}")
+    if figures.files and not figures.is_drawn:
+        warn(_NO_DRAWINGS)
+
+
+def _figure_lines(figures: "Written") -> list[str]:
+    """Return one line a figure, its files together."""
+    from rltune.report.render import short_path
+
+    kinds: dict[Path, list[str]] = {}
+    for path in figures.files:
+        kinds.setdefault(path.with_suffix(""), []).append(path.suffix)
+    return [
+        f"wrote {short_path(stem)}{first}{''.join(f', {kind}' for kind in others)}"
+        for stem, (first, *others) in kinds.items()
+    ]
 
 
 def _say(
     audited: "Audit",
+    out: Path,
     tables: Sequence["Table"],
-    wrote: Sequence[Path],
+    figures: "Written",
     n_values: int,
-    notes: Sequence[str],
     *,
     as_json: bool,
 ) -> None:
@@ -154,37 +175,36 @@ def _say(
     from rltune.report.render_run import audit_verdict
     from rltune.report.tables import OK, mark_of
 
-    files = [path for table in tables for path in table.files] + list(wrote)
+    mark = mark_of(audited)
+    others = [out / "curves.csv", *figures.files, out / "manifest.json"]
     if as_json:
         emit_json(
             {
                 "audit": audited.verdict.value,
-                "mark": mark_of(audited),
+                "mark": mark,
                 "values": n_values,
                 "rows": {table.name: table.rows for table in tables},
-                "wrote": [str(path) for path in files],
-                "notes": list(notes),
+                "wrote": [str(path) for table in tables for path in table.files]
+                + [str(path) for path in others],
+                "left_out": {one.figure: one.reason for one in figures.left_out},
+                "notes": list(figures.notes),
             }
         )
         return
-    about = {
-        "curves.csv": f": {quantity(n_values)} values",
-        "dynamics.csv": ": means and 95 % t intervals over seeds",
-        "manifest.json": ": digests of what was read and written",
-    }
     said = [
         f"wrote {short_path(table.files[0])}{', .parquet' * (len(table.files) - 1)}: "
         f"{quantity(table.rows)} rows"
         for table in tables
     ]
-    said += [f"wrote {short_path(path)}{about.get(path.name, '')}" for path in wrote]
-    mark = mark_of(audited)
+    said += [f"wrote {short_path(others[0])}: {quantity(n_values)} values"]
+    said += _figure_lines(figures)
+    said += [f"wrote {short_path(others[-1])}: digests of what was read and written"]
     marked = [] if mark == OK else [line(f"marked in every row: {mark}", "yellow")]
     show(
         Group(
             audit_verdict(audited),
             *(verbatim(text) for text in said),
             *marked,
-            *(line(f"note: {note}", "yellow") for note in notes),
+            *(line(f"note: {note}", "yellow") for note in figures.notes),
         )
     )

@@ -10,7 +10,6 @@ import typer
 
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
-from rltune.cli.trials import find_trial
 from rltune.errors import Problem, StoreError
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def final_test(
     as_json: Json = False,
 ) -> None:
     """Play the frozen test tasks once with the checkpoint that the gate chose."""
+    from rltune.report.find import find_trial
+
     found = find_trial(trial, folder, runs_dir)
     config = _prepare(found)  # before torch is imported
     if no_custom_code:

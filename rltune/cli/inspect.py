@@ -7,11 +7,12 @@ import typer
 
 from rltune.cli.console import emit_json, is_live, make_console, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
+from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from rltune.report.status import StatusReader
 
-_WATCH_S = 2.0
+_WATCH_S = 1.0
 
 
 def status(
@@ -19,35 +20,59 @@ def status(
     runs_dir: RunsDir = RUNS,
     as_json: Json = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until the sweep's driver ends.")
+        bool,
+        typer.Option("--watch", help="Go on until the sweep's driver ends; Ctrl-C ends it sooner."),
     ] = False,
 ) -> None:
     """Show where every trial is, from the files alone. Exit code 1 when a trial failed."""
+    if watch and as_json:
+        what = "--json prints the state of now, once."
+        raise InputError(Problem("--watch", what, action="Leave one out; ask for --json again."))
     from rltune.report.folder import find_run, read_folder
-    from rltune.report.render_run import status_view
+    from rltune.report.render_status import status_view
+    from rltune.report.states import state_json
     from rltune.report.status import StatusReader
 
     reader = StatusReader(read_folder(find_run(folder, runs_dir)))
-    if watch and not as_json:
-        _watch(reader)
+    if watch and not _watch(reader):
+        raise typer.Exit(0)
     state = reader.read()
     if as_json:
-        emit_json(state)
+        emit_json(state_json(state))
     else:
         show(status_view(state))
     raise typer.Exit(1 if state.has_failed else 0)
 
 
-def _watch(reader: "StatusReader") -> None:
+def _watch(reader: "StatusReader") -> bool:
+    """Show the sweep until its driver ends; return False when the person ended it."""
     from rltune.report.live import make_progress
+    from rltune.report.render_status import bad_lines, status_view
 
     console = make_console()
-    with make_progress(
-        console, is_live=is_live(console), say=console.print, clock=clock
-    ) as progress:
-        while (state := reader.read()).driver is not None:
-            progress.show(state)
-            time.sleep(_WATCH_S)
+    redraws = is_live(console)
+    state = reader.read()
+    if state.driver is None:
+        return True
+    for item in bad_lines(state.trials) if redraws else [status_view(state)]:
+        console.print(item)
+    progress = make_progress(
+        console,
+        is_live=redraws,
+        say=lambda text: console.print(text, soft_wrap=True),
+        clock=clock,
+    )
+    try:
+        with progress:
+            while state.driver is not None and not console.quiet:
+                progress.show(state)
+                time.sleep(_WATCH_S)
+                state = reader.read()
+    except KeyboardInterrupt:
+        if redraws:
+            console.print(status_view(state))
+        return False
+    return True
 
 
 def clock() -> str:

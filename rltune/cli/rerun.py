@@ -10,7 +10,7 @@ import typer
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.sweep import write_lineage_cards
-from rltune.cli.trials import find_trial, read_source
+from rltune.cli.trials import read_source
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def continue_(
 
 def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> "Source":
     """Return the trial, this process set up as its own one was: before torch is imported."""
+    from rltune.report.find import find_trial
     from rltune.runner.process import set_environment
     from rltune.spec.custom_code import import_paths, refuse_paths
     from rltune.spec.schema import TrialConfig

@@ -22,6 +22,7 @@ from rltune.cli.options import (
     parse_seeds,
     require_runs_dir,
 )
+from rltune.cli.sync import warn_of_offline
 from rltune.errors import ConfoundedError, InputError, Problem, StoreError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def sweep(
         return
     from rltune.runner.sweep import SweepRequest
 
+    warn_of_offline(loaded.control.config)
     request = SweepRequest(
         loaded=loaded,
         runs_dir=runs_dir,
@@ -227,13 +229,13 @@ class Watcher:
         """Say what is going to run, once the run folder is written."""
         from rltune.report.folder import read_folder
         from rltune.report.render import short_path
-        from rltune.report.render_run import counts
+        from rltune.report.render_status import counts
         from rltune.report.status import StatusReader
 
         self._reader = StatusReader(read_folder(run))
         self._console.print()
         self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
-        self._console.print(f"{len(specs)} trials: {counts(self._reader.read())}")
+        self._console.print(f"{len(specs)} trials: {counts(self._reader.read().trials)}")
         self._say_budget(run, specs)
         self.tick()
 
@@ -274,7 +276,8 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     from rltune.report.audit import audit_folder
     from rltune.report.folder import read_folder, read_records
     from rltune.report.render import short_path
-    from rltune.report.render_run import audit_view, bad_lines, closing_view, paths_view
+    from rltune.report.render_run import audit_view, closing_view, paths_view
+    from rltune.report.render_status import bad_lines
     from rltune.report.status import read_state
     from rltune.report.summary import close_sweep
 
@@ -290,7 +293,7 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     console.print()
     console.print(paths_view(written(run)))
     if any(run.trials.glob("*/wandb/offline-run-*")):
-        said = f"  to W&B when you like: wandb sync {short_path(run.trials)}/*/wandb/offline-run-*"
+        said = f"  to W&B when you like: rltune sync {short_path(run.path)}"
         console.print(said, soft_wrap=True)
     console.print()
     console.print(audit_view(audit))

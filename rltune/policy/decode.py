@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.keys_values import KeysValues, keeping, no_keys
@@ -30,7 +30,14 @@ class TransformersDecoder:
         return torch.device(self._model.device)
 
     def empty_cache(self) -> KeysValues:
-        """Return a cache that holds no tokens."""
+        """Return a cache that holds no tokens.
+
+        Layers with a sliding window get no window: holes between the columns of a row would push
+        its own tokens out. `fit.require_context` keeps rows shorter than it.
+        """
+        kinds = set(getattr(self._model.config, "layer_types", None) or ["full_attention"])
+        if kinds <= {"full_attention", "sliding_attention"}:
+            return DynamicCache()
         return no_keys(self._model)
 
     def extend(

@@ -9,21 +9,19 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.fit import require_context, require_fit
 from rltune.policy.lora import add_adapter, trained_parameters
-from rltune.policy.precision import set_compute_dtype
+from rltune.policy.precision import round_frozen, set_compute_dtype
+from rltune.policy.recompute import set_recompute
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
-from rltune.policy.tiny import SHIPPED
+from rltune.policy.source import read_model
+from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.spec.schema import LoraConfig, TrialConfig
 
 FROZEN = "frozen_sha256"  # in the metadata of a checkpoint's file: digest of what is not in it
@@ -53,9 +51,11 @@ class Policy:
     weights_sha256: str
     tokenizer_sha256: str
 
-    def decoder(self) -> TransformersDecoder:
-        """Return the view of the model that a rollout engine decodes with."""
-        return TransformersDecoder(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
+    def decoder(self) -> TransformersDecoder | StaticDecoder:
+        """Return the view of the model that a rollout engine decodes with; on CUDA, by graphs."""
+        is_static = self.model.device.type == "cuda" and has_plain_cache(self.model)
+        kind = StaticDecoder if is_static else TransformersDecoder
+        return kind(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
 
 
 def load_policy(
@@ -68,45 +68,38 @@ def load_policy(
     device: str,
     lora: LoraConfig | None = None,
     seed: int = 0,
+    recompute: bool = False,
 ) -> Policy:
     """Load a policy by name.
 
     Args:
         model: `tiny`, a folder in transformers' format, or a hub id.
-        dtype: Format of the computation, `float32` or `bfloat16`; weights stay float32.
-        template: `auto` uses the tokenizer's chat template when it has one; `plain` uses none.
+        dtype: Format of the computation, `float32` or `bfloat16`; trained weights stay float32.
+        template: `auto` uses the tokenizer's chat template when it has one, `append` its frames
+            even if it rewrites earlier responses; `plain` uses none.
         is_bare: Write nothing but observations and responses: for compact prompts.
         env_kind: Chooses among the shipped tiny policies.
         device: Where the weights go.
         lora: Adapters to train; None trains all weights.
         seed: Of the trial; new adapters are drawn from it.
+        recompute: Compute activations again in the backward pass.
 
     Raises:
-        InputError: The model or an adapter cannot be found or loaded, or the chat template rewrites
-            history.
+        InputError: The model or an adapter cannot be found, loaded or used, or the chat template
+            rewrites history.
 
     """
     transformers_logging.disable_progress_bar()  # a trial's log is read by people
-    source = str(SHIPPED / env_kind) if model == "tiny" else model
-    try:
-        tokenizer = _load_tokenizer(source)
-        network = AutoModelForCausalLM.from_pretrained(
-            source, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
-        )  # no pickle is opened, and no code of the model's folder runs
-    except (OSError, ValueError) as error:
-        raise InputError(
-            Problem(
-                "policy.model",
-                f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
-                "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id.",
-                "Check the path; without network, download the model first and give its folder.",
-            )
-        ) from error
+    network, tokenizer = read_model(model, env_kind)
     if lora is not None:
         add_adapter(network, lora, seed=seed)
-    network.to(device).eval()
     set_compute_dtype(network, dtype)
-    return assemble(network, tokenizer, template=template, is_bare=is_bare)
+    round_frozen(network)
+    set_recompute(network, recompute)
+    network.to(device).eval()
+    policy = assemble(network, tokenizer, template=template, is_bare=is_bare)
+    require_fit(policy.model, tokenizer, policy.decoder())
+    return policy
 
 
 def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
@@ -120,7 +113,7 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
     """
     folder = base / config.policy.model
     is_folder = config.policy.model != "tiny" and folder.is_dir()
-    return load_policy(
+    policy = load_policy(
         str(folder) if is_folder else config.policy.model,
         dtype=config.policy.dtype,
         template=config.policy.template,
@@ -129,7 +122,10 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
         device=device,
         lora=_from(base, config.policy.lora),
         seed=config.seed,
+        recompute=config.optim.gradient_checkpointing,
     )
+    require_context(policy.model, config.rollout.max_context, engine=config.rollout.engine)
+    return policy
 
 
 def _from(base: Path, lora: LoraConfig) -> LoraConfig:
@@ -148,9 +144,10 @@ def assemble(
     if is_bare:
         kind = "bare"
         renderer = PlainRenderer(tokenizer, user="", assistant="")
-    elif template == "auto" and tokenizer.chat_template:
+    elif template != "plain" and tokenizer.chat_template:
         kind = "chat"
-        renderer = ChatRenderer(tokenizer, end_ids=end_ids)
+        is_appended = template == "append"
+        renderer = ChatRenderer(tokenizer, end_ids=end_ids, is_appended=is_appended)
         end_ids = tuple(sorted({*renderer.end_ids}))
     else:
         kind = "plain"
@@ -235,18 +232,3 @@ def _end_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
             )
         )
     return tuple(sorted(ids))
-
-
-def _load_tokenizer(source: str) -> Tokenizer:
-    """Load the tokenizer as it was saved.
-
-    AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
-    splitting rules in place of those in tokenizer.json. A folder that names the general class means
-    it.
-    """
-    config = Path(source) / "tokenizer_config.json"
-    if config.is_file():
-        named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
-        if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
-            return PreTrainedTokenizerFast.from_pretrained(source)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)

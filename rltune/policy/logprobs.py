@@ -7,6 +7,10 @@ from transformers import PreTrainedModel
 from rltune.maths.checks import at_least_float32
 from rltune.policy.keys_values import KeysValues, keeping
 from rltune.policy.precision import computing
+from rltune.policy.recompute import recomputing
+
+_CHUNK = 4096  # sampled tokens whose logits are held at once, at most
+_LOGITS = 2**26  # logits that are held at once: 256 MiB, and a few times that while they are used
 
 
 def action_hidden(
@@ -31,10 +35,20 @@ def action_hidden(
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
-    with computing(backbone):
+    with computing(backbone), recomputing(backbone):
         hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], **keeping(cache)).last_hidden_state
     hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
     return at_least_float32(hidden_MD)
+
+
+def head_chunk(model: PreTrainedModel) -> int:
+    """Return how many tokens' logits of a model may be held at once."""
+    return chunk_of(len(head_weight(model)))
+
+
+def chunk_of(vocabulary: int) -> int:
+    """Return how many tokens' logits may be held at once: fewer, the larger the vocabulary."""
+    return min(_CHUNK, max(1, _LOGITS // vocabulary))
 
 
 def head_weight(model: PreTrainedModel) -> Tensor:

@@ -1,4 +1,4 @@
-"""Number formats: weights are kept in float32; what is computed with them may be bfloat16.
+"""Number formats: trained weights are float32; what is computed with them may be bfloat16.
 
 At the published learning rate of 1e-6 a step of AdamW is far below bfloat16's resolution, so
 weights kept in it would not move at all. Mixed precision by autocast is what verl trains with, too.
@@ -7,6 +7,9 @@ weights kept in it would not move at all. Mixed precision by autocast is what ve
 import torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
+"""Largest difference of a logprob that another order of computing explains."""
+
 _ATTRIBUTE = "rltune_compute_dtype"  # of a backbone; deep copies carry it along
 
 
@@ -26,3 +29,18 @@ def computing(backbone: torch.nn.Module) -> torch.autocast:
     dtype = compute_dtype(backbone)
     device = next(backbone.parameters()).device.type
     return torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32)
+
+
+def round_frozen(model: torch.nn.Module) -> None:
+    """Store what does not train in the format of the computation: half the memory in bfloat16.
+
+    Only weights of linear layers in the backbone, which autocast would round in every pass. So no
+    result changes; and where all weights train, nothing is done.
+    """
+    backbone: torch.nn.Module = getattr(model, "base_model", model)
+    dtype = compute_dtype(backbone)
+    for layer in backbone.modules():
+        if isinstance(layer, torch.nn.Linear):
+            for parameter in layer.parameters(recurse=False):
+                if not parameter.requires_grad:
+                    parameter.data = parameter.data.to(dtype)

@@ -1,8 +1,8 @@
 """From observations to the token ids that a conversation goes on with.
 
 A conversation only ever grows: the ids of an earlier turn are never made again from text. So what
-the policy is trained on is what it sampled, and a template that rewrites history cannot do harm: it
-is refused.
+the policy is trained on is what it sampled. A template that rewrites history would show a served
+model another conversation; it is refused, unless its frames alone are asked for (`append`).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,22 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
 
-_MARK = "<think>first thoughts</think> <answer>Up</answer>"  # what a template must leave alone
+_MARK = "<answer>Up</answer>"
+_KEPT = (_MARK, f"<think>first thoughts</think> {_MARK}", "no tags")
+"""Responses that a template must leave alone; thoughts are what most of them take out."""
+
+_DATE = (  # 26 July 2024, the fallback of Llama 3's template, in place of a template's clock
+    "{% macro strftime_now(form) %}{{ form"
+    + "".join(
+        f" | replace('%{letter}', '{text}')"
+        for letter, text in {
+            **{"d": "26", "m": "07", "b": "Jul", "B": "July", "Y": "2024", "y": "24"},
+            **{"a": "Fri", "A": "Friday", "H": "12", "M": "00", "S": "00"},
+        }.items()
+    )
+    + " }}{% endmacro +%}"
+)
+_RENDERINGS = 4  # of one conversation, which a template with chance in it would not write alike
 
 
 class TextRenderer(Protocol):
@@ -31,6 +46,9 @@ class TextRenderer(Protocol):
 class PlainRenderer:
     """Text without a chat template.
 
+    A conversation begins with the special tokens that the tokenizer puts before a text: a model
+    that was always shown a begin-of-text token is another one without it.
+
     Args:
         tokenizer: Encodes each piece on its own.
         user: Written before each observation.
@@ -45,7 +63,8 @@ class PlainRenderer:
 
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
         """Return system text, observation, and the start of the response."""
-        return self._encode(f"{system}{self._user}{observation}{self._assistant}{prefix}")
+        text = f"{system}{self._user}{observation}{self._assistant}{prefix}"
+        return [*_start_ids(self._tokenizer), *self._encode(text)]
 
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
         """Return the next observation and the start of the next response."""
@@ -59,30 +78,42 @@ class PlainRenderer:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
+def _start_ids(tokenizer: Tokenizer) -> list[int]:
+    """Return the special tokens that the tokenizer puts before a text."""
+    text = list(tokenizer.encode("a", add_special_tokens=False))
+    whole = list(tokenizer.encode("a"))
+    starts = range(len(whole) - len(text) + 1)
+    return next((whole[:at] for at in starts if whole[at : at + len(text)] == text), [])
+
+
 class ChatRenderer:
     """Text through the tokenizer's chat template.
 
-    The template is asked once, with a marked response, for what it writes before and after a
-    response. Those pieces are then appended as ids.
+    The template is asked, with a marked response, for what it writes before and after a response.
+    Those pieces are then appended as ids. Where a template writes the date, it is 26 July 2024: a
+    prompt must not change overnight.
 
     Args:
         tokenizer: Has a chat template.
         end_ids: Ids that end a response by the model's config.
+        is_appended: Use the template's frames even if it rewrites earlier responses itself.
 
     Attributes:
         end_ids: The same and the token that the template closes a response with. It is not written
             twice.
 
     Raises:
-        InputError: The template drops or changes an earlier response when the chat goes on.
+        InputError: The template drops or changes an earlier message when the chat goes on, writes
+            one conversation in several ways, or cannot write such a conversation at all.
 
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, end_ids: Sequence[int]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, end_ids: Sequence[int], is_appended: bool = False
+    ) -> None:
         self._tokenizer = tokenizer
         try:
-            opened = self._render("S", "A")
-            whole = self._render("S", "A", _MARK, "B")
+            fault = self._fault(is_appended=is_appended)
         except Exception as error:  # templates refuse roles with errors of their own
             raise InputError(
                 Problem(
@@ -91,37 +122,64 @@ class ChatRenderer:
                     action="Set policy.template: plain, or use another model.",
                 )
             ) from error
-        if not whole.startswith(opened + _MARK):
-            raise InputError(
-                Problem(
-                    "policy.template",
-                    "the tokenizer's chat template is not prefix-preserving: it rewrites an "
-                    "earlier response when the conversation goes on, so trained tokens would "
-                    "differ from sampled ones.",
-                    action="Set policy.template: plain, or use a model that only appends.",
-                )
-            )
-        self.end_ids = (*end_ids, *self._own_end(whole[len(opened + _MARK) :]))
+        if fault is not None:
+            raise InputError(fault)
+        self.end_ids = (*end_ids, *self._own_end(self._between("B")))
         self._end_texts = [tokenizer.decode([end]) for end in self.end_ids]
 
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
         """Return the rendered system and user messages and the start of the response."""
-        return self._encode(self._render(system, observation) + prefix)
+        return self._encode(_opened(self._render(system, observation), prefix))
 
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
         """Return the rest of the response's frame, the next user message, and the next start."""
-        whole = self._render("S", "A", _MARK, observation)
-        between = whole[len(self._render("S", "A") + _MARK) :]
+        between = self._between(observation)
         if is_ended:
             for end in self._end_texts:
                 if between.lstrip().startswith(end):
                     between = between.lstrip().removeprefix(end)
                     break
-        return self._encode(between + prefix)
+        return self._encode(_opened(between, prefix))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids without special tokens."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _fault(self, *, is_appended: bool) -> Problem | None:
+        """Return why the template cannot be used."""
+        action = "Set policy.template: plain, or use another model."
+        if len({self._render("S", "A", _MARK, "B") for _ in range(_RENDERINGS)}) > 1:
+            what = "the chat template writes one conversation in several ways: there is chance in "
+            what += "it, so prompts would differ from trial to trial."
+        elif not self._has_one_frame():
+            what = "the chat template does not write every response between the same two frames, "
+            what += "so a conversation cannot be appended to."
+        elif is_appended or all(self._keeps(response) for response in _KEPT):
+            return None
+        else:
+            what = "the tokenizer's chat template is not prefix-preserving: it rewrites an "
+            what += "earlier message when the conversation goes on, so trained tokens would differ "
+            what += "from sampled ones."
+            action = "Set policy.template: append to use its frames around responses that stay as "
+            action += "sampled, plain for no template, or use a model that only appends."
+        return Problem("policy.template", what, action=action)
+
+    def _keeps(self, response: str) -> bool:
+        """Return whether all that was written stays as it is over two more turns."""
+        opened = self._render("S", "A")
+        second = self._render("S", "A", response, "B")
+        third = self._render("S", "A", response, "B", response, "C")
+        return second.startswith(opened + response) and third.startswith(second + response)
+
+    def _has_one_frame(self) -> bool:
+        """Return whether what stands between two messages is the same in the second turn."""
+        once = self._render("S", "A", _MARK, "C").count(_MARK) == 1
+        later = self._render("S", "A", "first", "B", _MARK, "C").partition(_MARK)[2]
+        return once and later == self._between("C")
+
+    def _between(self, observation: str) -> str:
+        """Return what the template writes from the end of a response to the start of the next."""
+        return self._render("S", "A", _MARK, observation).partition(_MARK)[2]
 
     def _own_end(self, between: str) -> list[int]:
         """Return the special token that the template closes a response with, if there is one.
@@ -138,11 +196,19 @@ class ChatRenderer:
         messages += [
             {"role": roles[index % 2], "content": content} for index, content in enumerate(contents)
         ]
+        template = self._tokenizer.get_chat_template()
+        if "strftime_now" in template:
+            template = _DATE + template
         return str(
             self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
+                messages, chat_template=template, tokenize=False, add_generation_prompt=True
             )
         )
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def _opened(text: str, prefix: str) -> str:
+    """Return a prompt with the start of the response, which some templates write themselves."""
+    return text if prefix and text.rstrip().endswith(prefix.rstrip()) else text + prefix

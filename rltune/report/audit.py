@@ -7,6 +7,7 @@ from typing import Any
 
 from rltune.errors import Problem
 from rltune.report.folder import RecordsRead, SweepFolder, confounded_reason
+from rltune.report.memory_use import MemoryUse, memory_uses
 from rltune.spec.audit import AuditReport, audit_trials
 from rltune.spec.records import TrialRecord
 from rltune.store.files import to_json, utc_now, write_json_atomic
@@ -34,6 +35,7 @@ class Audit:
         has_comparison: Whether the control and another condition have a finished trial each.
         confounded: Why the sweep ran although its proof failed; empty when the proof holds.
         problems: Lines that could not be read; the audit did not see them.
+        memory: What each condition held, against its plan.
 
     """
 
@@ -44,6 +46,7 @@ class Audit:
     has_comparison: bool
     confounded: str
     problems: tuple[Problem, ...]
+    memory: tuple[MemoryUse, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -72,6 +75,7 @@ class Audit:
             "errors": to_json(self.report.errors),
             "warnings": to_json(self.report.warnings),
             "budget": to_json(self.report.budget),
+            "memory": to_json(self.memory),
             "unreadable": [str(problem) for problem in self.problems],
         }
 
@@ -94,6 +98,7 @@ def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
         has_comparison=_has_comparison(read.records),
         confounded=confounded_reason(folder.run),
         problems=read.problems,
+        memory=memory_uses(read.records),
     )
 
 

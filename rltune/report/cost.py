@@ -8,15 +8,13 @@ from typing import Any
 
 from rltune.errors import StoreError
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
-from rltune.report.parameters import adapter_parameters, model_folder, parameter_count
+from rltune.report.memory import MemoryPlan, memory_plan, shape_of
+from rltune.report.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
 from rltune.store.speed import speed_key, step_speeds
 from rltune.types import TrialSpec
-
-WEIGHT_BYTES = 4  # float32, whatever the computation is done in
-_TRAINED_COPIES = 4  # weights, gradients, and AdamW's two moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,7 @@ class TrialCost:
         heldout_rollouts: Episodes of all of them.
         parameters: Of the policy without adapters; None when no local config.json tells.
         trained: Those of the policy that training changes: with LoRA the adapters'.
-        memory_bytes: Weights, gradients and optimiser of policy and critic, and the reference;
-            activations and caches come on top. None when parameters is.
+        memory: What it holds, part by part; None when parameters is.
         wall_s: Seconds by measured steps of an earlier run; None when there is none.
 
     """
@@ -46,7 +43,7 @@ class TrialCost:
     heldout_rollouts: int
     parameters: int | None
     trained: int | None
-    memory_bytes: int | None
+    memory: MemoryPlan | None
     wall_s: float | None
 
 
@@ -75,7 +72,8 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     episode = int(min(turns * rollout["max_response_tokens"], rollout["max_context"]))
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
-    parameters, trained = _parameters(config)
+    shape = model_shape(config["policy"]["model"], config["env"]["kind"])
+    parameters, trained = _parameters(config, shape)
     step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
     return TrialCost(
         steps=steps,
@@ -86,41 +84,25 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         heldout_rollouts=gates * int(config["gate"]["tasks"]),
         parameters=parameters,
         trained=trained,
-        memory_bytes=(
+        memory=(
             None
-            if parameters is None or trained is None
-            else memory_bytes(config, parameters, trained=trained)
+            if shape is None or parameters is None or trained is None
+            else memory_plan(config, shape_of(shape), parameters=parameters, trained=trained)
         ),
         wall_s=None if step_s is None else step_s * steps,
     )
 
 
-def _parameters(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _parameters(
+    config: Mapping[str, Any], shape: Mapping[str, Any] | None
+) -> tuple[int | None, int | None]:
     """Return the policy's parameters, and how many of them and its adapters are trained."""
-    folder = model_folder(config["policy"]["model"], config["env"]["kind"])
-    if folder is None:
+    if shape is None:
         return None, None
-    count, lora = parameter_count(folder), config["policy"]["lora"]
+    count, lora = parameter_count(shape), config["policy"]["lora"]
     if lora["rank"] == 0:
         return count, count
-    return count, adapter_parameters(folder, rank=lora["rank"], targets=lora["targets"])
-
-
-def memory_bytes(config: Mapping[str, Any], parameters: int, *, trained: int) -> int:
-    """Return the bytes that are held for a whole trial, whatever the batch.
-
-    policy 4 T b, critic (its own copy of the policy, GAE only) 4 T b, reference (KL only) T b
-
-    with T trained parameters of b = 4 bytes; 4 T is weights, gradients and AdamW's two moments.
-    With LoRA, T is the adapter, and the P b of the base are held once: policy, critic and reference
-    share them. A critic on the policy's backbone is too small to count.
-    """
-    copies = _TRAINED_COPIES
-    has_own_critic = config["advantage"]["kind"] == "gae" and config["critic"]["backbone"] == "own"
-    copies += _TRAINED_COPIES if has_own_critic else 0
-    copies += 1 if config["loss"]["use_kl_loss"] else 0
-    base = parameters if config["policy"]["lora"]["rank"] else 0
-    return (base + copies * trained) * WEIGHT_BYTES
+    return count, adapter_parameters(shape, rank=lora["rank"], targets=lora["targets"])
 
 
 def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:

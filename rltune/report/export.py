@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rltune.report.audit import Audit
+from rltune.report.figures.records import MEAN
+from rltune.report.figures.source import Tables, about_folder
 from rltune.report.folder import RecordsRead, SweepFolder
 from rltune.report.table_files import has_parquet, write_csv, write_parquet
 from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
@@ -50,6 +52,21 @@ def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path
     }
     is_parquet = has_parquet()
     return [_write(name, rows[name], out, is_parquet=is_parquet) for name in TABLES]
+
+
+def tables_of(
+    folder: SweepFolder, read: RecordsRead, audit: Audit, *, estimator: str = MEAN
+) -> Tables:
+    """Return what figures come from, without writing it: equal to an export that is read back."""
+    mark, records = mark_of(audit), read.records
+    trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
+    gates = gate_rows(eval_rows(records, task_ids(folder.run, records), mark=mark))
+    return Tables(
+        about_folder(folder, audit, estimator=estimator),
+        tuple(trials),
+        tuple(history_rows(records, mark=mark)),
+        tuple(summary_rows(trials, gates)),
+    )
 
 
 def _write(name: str, rows: Callable[[], Iterable[Row]], out: Path, *, is_parquet: bool) -> Table:

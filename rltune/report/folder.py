@@ -26,6 +26,7 @@ class SweepFolder:
         metric_name: The held-out metric that decides.
         metric_mode: `max` or `min`.
         specs: Every trial: those of plan.json in its order, then others that have a folder.
+        question: That the sweep asks.
 
     """
 
@@ -35,6 +36,7 @@ class SweepFolder:
     metric_name: str
     metric_mode: str
     specs: tuple[TrialSpec, ...]
+    question: str = ""
 
 
 def is_run_folder(path: Path) -> bool:
@@ -118,6 +120,7 @@ def read_folder(run: RunDir) -> SweepFolder:
         metric_name=str(metric.get("name", "heldout/success_rate")),
         metric_mode=str(metric.get("mode", "max")),
         specs=tuple(_specs(run)),
+        question=_text(file, "question", ""),
     )
 
 

@@ -1,18 +1,24 @@
 """Progress of a running sweep: a live table on a terminal, one line per event elsewhere."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
 
 from rltune.report.render import duration, line, rate, short_path
-from rltune.report.render_run import counts, failure_view, trials_view
-from rltune.report.status import BAD, ENDED, SweepState, TrialState
+from rltune.report.render_status import SHOWN_FIRST, counts, failure_view, notes, spent, summary
+from rltune.report.states import BAD, ENDED, SweepState, TrialState
+from rltune.report.trial_table import TrialTable
 from rltune.types import TrialStatus
 
-_CHROME = 5  # lines around the live table
+_FEW_ROWS = 3  # trials that a low terminal shows before it shows notes
+_ROWS_SHARE = 0.75  # share of the lines that trials have, when there are enough of them
+_ROOMY = 16  # height from which blank lines set the table off
+_KEPT = 50  # lines above the table that are drawn again when the terminal's size changes
 
 
 class Progress(Protocol):
@@ -47,8 +53,22 @@ def events(old: SweepState | None, new: SweepState) -> Iterator[tuple[TrialState
             continue
         if trial.last_gate is not None and trial.last_gate != earlier.last_gate:
             yield trial, _gate_sentence(trial)
-        if trial.status is not earlier.status:
+        if trial.status is TrialStatus.RUNNING and earlier.step is not None:
+            if earlier.status is not TrialStatus.RUNNING:
+                reached = f"its last attempt reached step {earlier.step}/{earlier.steps}"
+                yield trial, f"{_name(trial)}: started again; {reached}"
+        elif trial.status is not earlier.status:
             yield trial, _status_sentence(trial)
+
+
+def ended_between(old: SweepState | None, new: SweepState) -> tuple[TrialState, ...]:
+    """Return the trials that ended since the earlier state; none when there is no earlier one."""
+    before = {trial.trial_id: trial.status for trial in old.trials} if old is not None else {}
+    return tuple(
+        trial
+        for trial in new.trials
+        if trial.status in ENDED and before.get(trial.trial_id, trial.status) is not trial.status
+    )
 
 
 def _name(trial: TrialState) -> str:
@@ -61,6 +81,8 @@ def _gate_sentence(trial: TrialState) -> str:
         said += f" (start {rate(trial.base)})"
     if trial.tokens_per_s is not None:
         said += f", {trial.tokens_per_s:,.0f} tokens/s"
+    if trial.cost.wall_s:
+        said += f", {duration(trial.cost.wall_s)} spent"
     return said + (f", {duration(trial.eta_s)} left" if trial.eta_s is not None else "")
 
 
@@ -84,6 +106,8 @@ def _status_sentence(trial: TrialState) -> str:
 class PlainProgress:
     """One line at each gate and change of status, without escape codes.
 
+    After each end comes a line about the sweep: what is left, and what it cost so far.
+
     Args:
         say: Prints one line.
         clock: Returns the time of day that lines start with.
@@ -99,6 +123,9 @@ class PlainProgress:
         """Say what is new."""
         for _, sentence in events(self._last, state):
             self._say(f"{self._clock()} {sentence}")
+        if ended_between(self._last, state):
+            so_far = f"{summary(state)}; so far {spent(state.cost)}"
+            self._say(f"{self._clock()} {state.name}: {so_far}")
         self._last = state
 
     def __enter__(self) -> "PlainProgress":
@@ -120,23 +147,34 @@ class LiveProgress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last: SweepState | None = None
-        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._kept: list[RenderableType] = []
+        self._size = console.size
+        self._live = self._make_live()
+
+    def _make_live(self) -> Live:
+        return Live(console=self._console, auto_refresh=False, transient=True)
 
     def show(self, state: SweepState) -> None:
         """Redraw, and print what must not scroll away."""
-        for trial, sentence in events(self._last, state):
-            if self._last is None or trial.status not in ENDED:
-                continue
-            if trial.status in BAD:
-                self._console.print(failure_view(trial))
-            elif self._ended_now(trial):
-                self._console.print(line(sentence))
+        self._fit()
+        for trial in ended_between(self._last, state):
+            item = failure_view(trial) if trial.status in BAD else line(_status_sentence(trial))
+            self._console.print(item)
+            self._kept = [*self._kept, item][-_KEPT:]
         self._last = state
-        self._live.update(live_view(state, height=self._console.height), refresh=True)
+        self._live.update(LiveView(state), refresh=True)
 
-    def _ended_now(self, trial: TrialState) -> bool:
-        before = {t.trial_id: t.status for t in self._last.trials} if self._last else {}
-        return before.get(trial.trial_id) is not trial.status
+    def _fit(self) -> None:
+        """Begin with a clear screen once its size has changed: what was drawn is wrapped anew."""
+        if self._console.size == self._size:
+            return
+        self._size = self._console.size
+        self._live.stop()
+        self._console.control(Control.clear(), Control.home())
+        for item in self._kept:
+            self._console.print(item)
+        self._live = self._make_live()
+        self._live.start()
 
     def __enter__(self) -> "LiveProgress":
         """Take the terminal."""
@@ -153,18 +191,49 @@ class LiveProgress:
         self._live.stop()
 
 
-def live_view(state: SweepState, *, height: int) -> RenderableType:
-    """Return the table of now; with more trials than lines, those that run come first."""
-    left = f", about {duration(state.eta_s)} left" if state.eta_s is not None else ""
-    room = max(1, height - _CHROME)
-    shown = state.trials
-    if len(shown) > room:
-        order = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.PENDING)
-        ranked = sorted(shown, key=lambda t: order.index(t.status) if t.status in order else 9)
-        shown = tuple(ranked[:room])
-    hidden = len(state.trials) - len(shown)
-    more = f" ({hidden} more: `rltune status`)" if hidden else ""
-    return Group(trials_view(shown), line(f"{counts(state)}{left}{more}", "bold"))
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """The screen of now, never higher than the terminal.
+
+    With more trials than lines, those that run come first; on a low one the notes go before that.
+    """
+
+    state: SweepState
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw what fits."""
+        state = self.state
+        head: list[RenderableType] = [line(f"{state.name}: {summary(state)}", "bold")]
+        foot = list(notes(state))
+        if console.size.height >= _ROOMY:
+            head, foot = [line(), *head, line()], [line(), *foot]
+        room = console.size.height - 1 - _lines(head, console, options) - 1  # one: the table's head
+        least = min(len(state.trials), max(_FEW_ROWS, int(room * _ROWS_SHARE)))
+        while foot and room - _lines(foot, console, options) < least:
+            foot.pop(0)  # the last ones say who is silent
+        room = max(1, room - _lines(foot, console, options))
+        shown = first_trials(state.trials, room)
+        yield from head
+        yield TrialTable(shown, state.scale)
+        if len(shown) < len(state.trials):
+            names = {trial.trial_id for trial in shown}
+            hidden = [trial for trial in state.trials if trial.trial_id not in names]
+            more = f"{len(hidden)} more: {counts(hidden)}; `rltune status` lists all"
+            yield line(more[: options.max_width], "dim")
+        yield from foot
+
+
+def _lines(items: Sequence[RenderableType], console: Console, options: ConsoleOptions) -> int:
+    return sum(len(console.render_lines(item, options, pad=False)) for item in items)
+
+
+def first_trials(trials: Sequence[TrialState], room: int) -> tuple[TrialState, ...]:
+    """Return the trials that fit so many lines, in their own order; one line is for the rest."""
+    if len(trials) <= room:
+        return tuple(trials)
+    ranked = sorted(trials, key=lambda trial: SHOWN_FIRST.index(trial.status))
+    kept = {trial.trial_id for trial in ranked[: max(1, room - 1)]}
+    return tuple(trial for trial in trials if trial.trial_id in kept)
 
 
 def make_progress(

@@ -18,7 +18,7 @@ from rltune.store.files import sha256_file, to_json
 from rltune.store.rundir import RunDir
 
 FORMAT = "rltune-export-1"
-_PACKAGES = ("numpy", "scipy", "pyarrow")
+_PACKAGES = ("numpy", "scipy", "pyarrow", "matplotlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def manifest(
     code: Code,
     *,
     inputs: Sequence[Mapping[str, Any]],
-    outputs: Sequence[Mapping[str, Any]],
+    estimator: str,
 ) -> dict[str, Any]:
-    """Return the content of manifest.json.
+    """Return the content of manifest.json but `outputs`, which come last.
 
     Args:
         folder: The run folder.
@@ -80,12 +80,13 @@ def manifest(
         audit: Their audit.
         code: What exports.
         inputs: Digests of the files read.
-        outputs: Digests of the tables and figures written, with their rows.
+        estimator: Over seeds, in the figures.
 
     """
     return {
         "format": FORMAT,
         "sweep": folder.name,
+        "title": folder.title,
         "run": folder.run.path.resolve().name,
         "command": list(code.command),
         "rltune": {"commit": code.commit, "source_sha256": code.source_sha256},
@@ -101,9 +102,13 @@ def manifest(
         "trials": {"planned": audit.trials, "finished": audit.finished},
         "not_in_summary": _left_out(read),
         "unreadable": [str(problem) for problem in read.problems],
-        "statistics": {"ci_level": LEVEL, "reps": REPS, "rng_seed": RNG_SEED},
+        "statistics": {
+            "ci_level": LEVEL,
+            "reps": REPS,
+            "rng_seed": RNG_SEED,
+            "estimator": estimator,
+        },
         "inputs": list(inputs),
-        "outputs": list(outputs),
     }
 
 

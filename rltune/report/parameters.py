@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import rltune
+from rltune.report.shapes import published_shape
 
 _DENSE = {  # model_type -> whether the query, key and value projections have biases
     "llama": False,
@@ -34,22 +35,39 @@ def _hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
 
 
-def parameter_count(folder: Path) -> int | None:
-    """Return the number of parameters of a model folder; None when its kind is not known here."""
+def model_shape(model: str, env_kind: str) -> Mapping[str, Any] | None:
+    """Return the config.json of a policy; where it is not on this machine, its published shape."""
+    folder = model_folder(model, env_kind)
+    if folder is None:
+        return published_shape(model)
+    return read_shape(folder)
+
+
+def read_shape(folder: Path) -> Mapping[str, Any] | None:
+    """Return the config.json of a model folder; None when it cannot be read."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def parameter_count(config: Mapping[str, Any]) -> int | None:
+    """Return the number of parameters of a config.json; None when its kind is not known here."""
+    try:
         return dense_decoder_parameters(config)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 
-def adapter_parameters(folder: Path, *, rank: int, targets: Collection[str]) -> int | None:
-    """Return the parameters of LoRA adapters in a model folder; None when it is not known here.
+def adapter_parameters(
+    config: Mapping[str, Any], *, rank: int, targets: Collection[str]
+) -> int | None:
+    """Return the parameters of LoRA adapters in a model; None when it is not known here.
 
     A = L r sum over the target layers of (inputs + outputs)
     """
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if config.get("model_type") not in _DENSE:
             return None
         hidden, inner, heads = (
@@ -63,7 +81,7 @@ def adapter_parameters(folder: Path, *, rank: int, targets: Collection[str]) -> 
             "down_proj": inner + hidden,
         }
         return int(config["num_hidden_layers"] * rank * sum(sides[name] for name in set(targets)))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 

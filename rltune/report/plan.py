@@ -1,11 +1,13 @@
 """The plan of a sweep: its trials as they will run, and what they cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group, RenderableType
 
 from rltune.report.cost import Measured, TrialCost, trial_cost
+from rltune.report.memory import PART_NOTES
 from rltune.report.pilot import PILOT_STEPS, same_selection
 from rltune.report.render import (
     duration,
@@ -115,16 +117,37 @@ def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
     yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
     yield from _judge_rows(plan)
-    if first.parameters is None or first.trained is None:
-        yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
-    else:
-        peak = max(cost.memory_bytes or 0 for cost in costs)
-        count = f"{quantity(first.parameters)} parameters"
-        if first.trained != first.parameters:
-            count += f" + {quantity(first.trained)} trained in adapters"
-        note = f"a trial: {count}, optimiser, critic, reference"
-        yield "memory", size(peak), f"{note}; activations on top"
+    yield from _device_rows(config)
+    yield from _memory_rows(plan)
     yield _time_row(plan)
+
+
+def _device_rows(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what a trial runs on."""
+    wanted = config["resources"]
+    engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
+    note = f"a trial: {engine}{config['rollout']['engine']}"
+    yield "cores", f"{wanted['cpus']:g}", note
+    if wanted["gpus"]:
+        share = wanted["gpus"]
+        note = "a trial" if share >= 1 else f"a trial: {share:.0%} of one GPU and of its memory"
+        yield "GPUs", f"{share:g}", note
+
+
+def _memory_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Yield the memory of the trial that takes most, and its parts."""
+    first, config = plan.costs[0], plan.specs[0].config
+    plans = [cost.memory for cost in plan.costs if cost.memory is not None]
+    if first.parameters is None or first.trained is None or not plans:
+        yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
+        return
+    largest = max(plans, key=lambda memory: memory.peak)
+    count = f"{quantity(first.parameters)} parameters"
+    if first.trained != first.parameters:
+        count += f" + {quantity(first.trained)} trained in adapters"
+    yield "memory", size(largest.peak), f"a trial: {count}"
+    for name, amount in largest.parts.items():
+        yield f"  {name.replace('_', ' ')}", size(amount), PART_NOTES[name]
 
 
 def _judge_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:

@@ -68,6 +68,17 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
+def stopwatch(seconds: float | None) -> str:
+    """Return `0:41`, `12:05`, `1:02:45` (hours first) or `2d 04h`: for columns; `-` for none."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 24:
+        return f"{hours // 24}d {hours % 24:02d}h"
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def quantity(count: float) -> str:
     """Return a count with thousands separated: `12,288`."""
     return f"{count:,.0f}"

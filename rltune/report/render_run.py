@@ -1,4 +1,4 @@
-"""What a run folder tells, as text: status, audit, closing table, lineage."""
+"""What a run folder tells at its end, as text: audit, closing table, paths."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -7,9 +7,8 @@ from rich.text import Text
 
 from rltune.errors import Problem
 from rltune.report.audit import Audit, Verdict
+from rltune.report.memory_use import MemoryUse
 from rltune.report.render import (
-    STATUS_STYLE,
-    duration,
     estimate,
     finding,
     grid,
@@ -23,12 +22,9 @@ from rltune.report.render import (
     size,
     verbatim,
 )
-from rltune.report.status import BAD, SweepState, TrialState
 from rltune.report.summary import Bounds, Closing, ConditionRow
 from rltune.spec.consumption import Consumption
 from rltune.spec.findings import RULES
-from rltune.spec.judged import judged_by_condition, judged_line
-from rltune.types import TrialStatus
 
 WIDE = 112  # columns from which an interval fits beside its mean
 _COUNTER_NAMES = {
@@ -37,75 +33,6 @@ _COUNTER_NAMES = {
     "budget/optimizer_steps": "optimiser steps",
     "wall_s": "wall s",
 }
-
-
-def counts(state: SweepState) -> str:
-    """Return `2 done, 1 running, 3 pending`."""
-    shown = ((status, state.count(status)) for status in TrialStatus)
-    return ", ".join(f"{n} {status.value}" for status, n in shown if n)
-
-
-def status_view(state: SweepState) -> RenderableType:
-    """Return the state of a sweep: who drives it, every trial, what failed."""
-    if state.driver is None:
-        who = "nobody drives it now"
-    else:
-        driver = state.driver
-        who = f"driven by process {driver.pid} on {driver.host} since {driver.started}"
-    left = f", about {duration(state.eta_s)} left" if state.eta_s is not None else ""
-    return Group(
-        line(f"{state.name}: {counts(state)}{left}", "bold"),
-        verbatim(f"  {short_path(state.path)}, {size(state.size_bytes)}"),
-        line(f"  {who}"),
-        line(),
-        trials_view(state.trials),
-        *_judged_lines(
-            judged_line(judged_by_condition((t.condition, t.judged) for t in state.trials))
-        ),
-        *bad_lines(state.trials),
-    )
-
-
-def _judged_lines(said: str) -> list[RenderableType]:
-    return [line(said)] if said else []
-
-
-def trials_view(trials: Sequence[TrialState]) -> RenderableType:
-    """Return a line per trial."""
-    headers = ("condition", "seed", "status", "step", "start", "now", "tok/s", "left")
-    table = grid(headers, right=(1, 3, 4, 5, 6, 7), gap=1)
-    for trial in trials:
-        table.add_row(
-            trial.condition,
-            str(trial.seed),
-            Text(trial.status.value, style=STATUS_STYLE[trial.status]),
-            f"{trial.step if trial.step is not None else '-'}/{trial.steps}",
-            rate(trial.base),
-            rate(trial.last),
-            quantity(trial.tokens_per_s) if trial.tokens_per_s is not None else "-",
-            duration(trial.eta_s),
-        )
-    return table
-
-
-def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
-    """Yield why trials failed and where their logs are, and what finished ones warn of."""
-    for trial in trials:
-        if trial.status in BAD:
-            yield failure_view(trial)
-        for warning in trial.warnings:
-            said = f"warning: {trial.condition}, seed {trial.seed}: {warning}"
-            yield line(said, "yellow")
-
-
-def failure_view(trial: TrialState) -> RenderableType:
-    """Return why a trial failed and where its log is."""
-    where = "before the first gate" if trial.step is None else f"at step {trial.step}"
-    name = f"{trial.condition}, seed {trial.seed}"
-    head = Text.assemble(
-        (trial.status.value.upper(), "bold red"), f" {where}: {name}: {trial.reason}"
-    )
-    return Group(head, verbatim(f"  log: {short_path(trial.log)}"))
 
 
 def audit_view(audit: Audit) -> RenderableType:
@@ -124,6 +51,7 @@ def audit_view(audit: Audit) -> RenderableType:
         indent(rules),
         *(indent(finding(item)) for item in findings),
         *_consumed(audit.report.budget),
+        *_memory(audit.memory),
         *(line(f"unreadable: {problem}", "yellow") for problem in audit.problems),
         audit_verdict(audit),
     )
@@ -165,6 +93,19 @@ def _consumed(spent: Consumption) -> Iterator[RenderableType]:
     yield indent(table)
 
 
+def _memory(uses: Sequence[MemoryUse]) -> Iterator[RenderableType]:
+    """Yield the most that a trial of each condition held, beside its plan."""
+    if not uses:
+        return
+    yield line("Memory, the most that a trial held", "bold")
+    table = grid(["condition", "of", "planned", "used", "used of planned"], right=(2, 3, 4))
+    for use in uses:
+        planned = "-" if use.planned is None else size(use.planned)
+        share = "-" if use.share is None else f"{use.share:.0%}"
+        table.add_row(use.condition, use.where, planned, size(use.used), share)
+    yield indent(table)
+
+
 def closing_view(closing: Closing, *, width: int) -> RenderableType:
     """Return the closing table, its bounds, what its columns mean, and what may be said."""
     joint, gap = (" ", 2) if width >= WIDE else ("\n", 1)
@@ -180,7 +121,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         indent(table),
         *(indent(line(text)) for text in _bound_lines(closing.rows)),
         *map(indent, notes),
-        *map(indent, _judged_lines(closing.judged)),
+        *([indent(line(closing.judged))] if closing.judged else []),
         *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "bold") for text in closing.verdicts),
     )

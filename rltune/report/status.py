@@ -1,117 +1,34 @@
 """The state of every trial of a run folder, from its files alone: no Ray, no running process."""
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import median
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rltune.errors import InputError
 from rltune.report.folder import SweepFolder
-from rltune.spec.judged import Judged, judged_in
+from rltune.report.pace import Pace, most_at_once, pace_of, pooled, seconds_left, sweep_seconds_left
+from rltune.report.spent import cost_of, total
+from rltune.report.states import (
+    ENDED,
+    DerivedState,
+    Gate,
+    SweepState,
+    TrialState,
+)
+from rltune.spec.judged import judged_in
 from rltune.store.cleaning import size_of
+from rltune.store.derived import child_dirs, rerun_dirs
 from rltune.store.files import read_json
-from rltune.store.jsonl import Row, read_metrics
+from rltune.store.jsonl import Row, read_jsonl, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
+from rltune.store.origin import Origin, read_origin
 from rltune.store.rundir import TrialDir, trial_status
-from rltune.types import TrialSpec, TrialStatus
-
-BAD = frozenset({TrialStatus.FAILED, TrialStatus.DIVERGED})
-ENDED = BAD | {TrialStatus.DONE, TrialStatus.STOPPED_EARLY}
-_RECENT = 20  # steps that the speed is measured on
-
-
-@dataclass(frozen=True, slots=True)
-class TrialState:
-    """Where one trial is.
-
-    Attributes:
-        trial_id: Its folder's name.
-        condition: Label of its axis value.
-        seed: Its seed.
-        is_control: Whether it belongs to the control condition.
-        status: What its files prove; a trial without a living driver is interrupted, not running.
-        step: Last training step with metrics; None before the gate at step 0.
-        steps: Training steps planned.
-        base: Metric of the gate at step 0.
-        last: Metric of the newest gate.
-        last_gate: Step of that gate.
-        best_step: Step that the gate chose; None before the end.
-        tokens_per_s: Newest sampling speed.
-        step_s: Median seconds of the last training steps, gates included.
-        eta_s: Seconds that the rest takes at that speed; None when it does not run.
-        silent_s: Seconds since the last line of metrics; None when it does not run.
-        reason: Why it failed or stopped; empty otherwise.
-        log: Its log file.
-        judged: Episodes that a judge was asked about, and those that it judged.
-        warnings: What its card warns of: training success that rose while held-out success fell.
-
-    """
-
-    trial_id: str
-    condition: str
-    seed: int
-    is_control: bool
-    status: TrialStatus
-    step: int | None
-    steps: int
-    base: float | None
-    last: float | None
-    last_gate: int | None
-    best_step: int | None
-    tokens_per_s: float | None
-    step_s: float | None
-    eta_s: float | None
-    silent_s: float | None
-    reason: str
-    log: str
-    judged: Judged
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SweepState:
-    """Where a sweep is.
-
-    Attributes:
-        path: Its run folder.
-        name: Its name.
-        title: Its title.
-        metric_name: The metric that base and last hold.
-        driver: Who drives it now; None when nobody does.
-        size_bytes: Disk that its folder takes.
-        trials: One a trial, in the order of the plan.
-
-    """
-
-    path: str
-    name: str
-    title: str
-    metric_name: str
-    driver: DriverInfo | None
-    size_bytes: int
-    trials: tuple[TrialState, ...]
-
-    def count(self, *statuses: TrialStatus) -> int:
-        """Return how many trials have one of these statuses."""
-        return sum(trial.status in statuses for trial in self.trials)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a trial failed or diverged."""
-        return self.count(*BAD) > 0
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds until all trials ended, at the speed of those that run; None when none does."""
-        running = [trial for trial in self.trials if trial.status is TrialStatus.RUNNING]
-        speeds = [trial.step_s for trial in running if trial.step_s is not None]
-        if not speeds:
-            return None
-        left = sum(t.steps - (t.step or 0) for t in self.trials if t.status not in ENDED)
-        return left * median(speeds) / len(running)
-
+from rltune.store.speed import speed_key
+from rltune.types import RowStatus, TrialSpec, TrialStatus
 
 Stamp = tuple[int, int]  # time and size of a metrics file
 
@@ -126,67 +43,199 @@ class StatusReader:
     """
 
     folder: SweepFolder
-    _cache: dict[str, tuple[Stamp, tuple[Row, ...]]] = field(default_factory=dict)
+    _rows: dict[str, tuple[Stamp, tuple[Row, ...]]] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
 
     def read(self, *, now: float | None = None) -> SweepState:
         """Return the state at `now` (seconds since the epoch; None is the clock's)."""
         now = time.time() if now is None else now
-        driver = read_driver(self.folder.run.lock)
+        run = self.folder.run
+        driver = read_driver(run.lock)
+        paces = self._paces()
         trials = tuple(
-            self._trial(spec, is_driven=driver is not None, now=now) for spec in self.folder.specs
+            self._trial(spec, paces[spec.trial_id], is_driven=driver is not None, now=now)
+            for spec in self.folder.specs
         )
         return SweepState(
-            path=str(self.folder.run.path),
+            path=str(run.path),
             name=self.folder.name,
             title=self.folder.title,
             metric_name=self.folder.metric_name,
             driver=driver,
-            size_bytes=size_of(self.folder.run.path),
+            elapsed_s=_elapsed(driver, now),
+            eta_s=self._eta(trials, paces) if driver is not None else None,
+            cost=total(trial.cost for trial in trials),
+            scale=_scale(trials),
+            size_bytes=size_of(run.path),
             trials=trials,
+            derived=tuple(self._derived(now)),
         )
 
-    def _trial(self, spec: TrialSpec, *, is_driven: bool, now: float) -> TrialState:
+    def _trial(self, spec: TrialSpec, pace: Pace, *, is_driven: bool, now: float) -> TrialState:
         trial = self.folder.run.trial(spec.trial_id)
-        status, reason = _status(trial, is_driven=is_driven)
-        rows = self._metrics(trial)
-        metric = self.folder.metric_name
-        gates = [(row["step"], float(row[metric])) for row in rows if metric in row]
-        failure = trial.read_failed()
-        step = max((row["step"] for row in rows), default=failure.step if failure else None)
-        steps = int(spec.config["budget"]["steps"])
-        runs = status is TrialStatus.RUNNING
-        speed = _step_seconds(rows)
-        result = trial.read_done()
-        return TrialState(
-            trial_id=spec.trial_id,
-            condition=spec.condition,
-            seed=spec.seed,
-            is_control=spec.is_control,
-            status=status,
-            step=step,
-            steps=steps,
-            base=gates[0][1] if gates and gates[0][0] == 0 else None,
-            last=gates[-1][1] if gates else None,
-            last_gate=gates[-1][0] if gates else None,
-            best_step=result.best_step if result else None,
-            tokens_per_s=_newest(rows, "perf/tokens_per_s"),
-            step_s=speed,
-            eta_s=(steps - (step or 0)) * speed if runs and speed is not None else None,
-            silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
-            reason=reason,
-            log=str(trial.log),
-            judged=judged_in(rows),
-            warnings=_warnings(trial) if result else (),
-        )
+        return _state(
+            spec, trial, self._metrics(trial), pace,
+            metric=self.folder.metric_name, is_driven=is_driven, now=now,
+        )  # fmt: skip
 
     def _metrics(self, trial: TrialDir) -> tuple[Row, ...]:
-        stamp = _stamp(trial)
-        cached = self._cache.get(trial.trial_id)
+        stamp, name = _stamp(trial), str(trial.path)
+        cached = self._rows.get(name)
         if cached is None or cached[0] != stamp:
             rows = read_metrics(trial.metrics).rows
             cached = stamp, tuple(row for row in rows if isinstance(row.get("step"), int))
-            self._cache[trial.trial_id] = cached
+            self._rows[name] = cached
         return cached[1]
+
+    def _paces(self) -> dict[str, Pace]:
+        """Return the pace of each trial; what it has not measured is that of others like it."""
+        own: dict[str, Pace] = {}
+        for spec in self.folder.specs:
+            trial = self.folder.run.trial(spec.trial_id)
+            rows = self._metrics(trial)
+            own[spec.trial_id] = pace_of(rows, started=_first_start(trial)) if rows else Pace()
+            if spec.trial_id not in self._keys:
+                self._keys[spec.trial_id] = speed_key(spec.config)
+        everyone = pooled(own.values())
+        alike: dict[str, list[Pace]] = {}
+        for name, pace in own.items():
+            alike.setdefault(self._keys[name], []).append(pace)
+        like = {key: pooled(paces) for key, paces in alike.items()}
+        return {name: _filled(pace, like[self._keys[name]], everyone) for name, pace in own.items()}
+
+    def _eta(self, trials: Sequence[TrialState], paces: Mapping[str, Pace]) -> float | None:
+        """Return how long the trials take that have not ended, as many at once as so far."""
+        every = {spec.trial_id: int(spec.config["gate"]["every"]) for spec in self.folder.specs}
+        left = [
+            seconds_left(
+                trial.step,
+                paces[trial.trial_id],
+                steps=trial.steps,
+                every=every[trial.trial_id],
+                has_begun=trial.status is TrialStatus.RUNNING,
+            )
+            for trial in trials
+            if trial.status not in ENDED
+        ]
+        running = sum(trial.status is TrialStatus.RUNNING for trial in trials)
+        at_once = max(running, most_at_once(read_jsonl(self.folder.run.ledger).rows))
+        return sweep_seconds_left(left, at_once=at_once)
+
+    def _derived(self, now: float) -> Iterator[DerivedState]:
+        """Yield the children and repetitions that have begun."""
+        run = self.folder.run
+        for trial in (*child_dirs(run), *rerun_dirs(run)):
+            try:
+                spec, origin = trial.read_spec(), read_origin(trial)
+            except InputError:
+                continue  # it has not begun, or its files are broken; its own command says so
+            if origin is None:
+                continue
+            rows = self._metrics(trial)
+            state = _state(
+                spec, trial, rows, pace_of(rows, started=_first_start(trial)),
+                metric=self.folder.metric_name, now=now,
+                is_driven=read_driver(trial.lock) is not None,
+            )  # fmt: skip
+            failure = trial.read_failed()
+            if failure is not None and failure.kind is RowStatus.HARNESS_ABORT:
+                state = replace(state, status=TrialStatus.STOPPED_EARLY)  # only a prefix was asked
+            yield DerivedState(origin.kind, origin.parent, _said(trial, origin), state)
+
+
+def _state(
+    spec: TrialSpec,
+    trial: TrialDir,
+    rows: tuple[Row, ...],
+    pace: Pace,
+    *,
+    metric: str,
+    is_driven: bool,
+    now: float,
+) -> TrialState:
+    status, reason = _status(trial, is_driven=is_driven)
+    failure, result = trial.read_failed(), trial.read_done()
+    gates = tuple(Gate(row["step"], float(row[metric])) for row in rows if metric in row)
+    step = max((row["step"] for row in rows), default=failure.step if failure else None)
+    steps = int(spec.config["budget"]["steps"])
+    every = int(spec.config["gate"]["every"])
+    runs = status is TrialStatus.RUNNING
+    left = seconds_left(step, pace, steps=steps, every=every, has_begun=True) if runs else None
+    return TrialState(
+        trial_id=spec.trial_id,
+        condition=spec.condition,
+        seed=spec.seed,
+        is_control=spec.is_control,
+        status=status,
+        step=step,
+        steps=steps,
+        gates=gates,
+        base=gates[0].value if gates and gates[0].step == 0 else None,
+        last=gates[-1].value if gates else None,
+        last_gate=gates[-1].step if gates else None,
+        best_step=result.best_step if result else None,
+        tokens_per_s=_newest(rows, "perf/tokens_per_s"),
+        step_s=pace.step_s if rows else None,
+        gate_s=pace.gate_s if rows else None,
+        eta_s=left,
+        silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
+        cost=cost_of(spec.config, rows, wall_s=result.total_s if result else None),
+        reason=reason,
+        log=str(trial.log),
+        judged=judged_in(rows),
+        warnings=_warnings(trial) if result else (),
+    )
+
+
+def _filled(pace: Pace, *others: Pace) -> Pace:
+    """Return a pace with what it lacks taken from the first other that has it."""
+    for other in others:
+        lacking = {
+            name: getattr(other, name) for name in Pace.__slots__ if getattr(pace, name) is None
+        }
+        pace = replace(pace, **lacking)
+    return pace
+
+
+def _scale(trials: Sequence[TrialState]) -> tuple[float, float] | None:
+    values = [g.value for trial in trials for g in trial.gates if math.isfinite(g.value)]
+    return (min(values), max(values)) if values else None
+
+
+def _elapsed(driver: DriverInfo | None, now: float) -> float | None:
+    started = _seconds(driver.started) if driver is not None else None
+    return max(0.0, now - started) if started is not None else None
+
+
+def _seconds(moment: object) -> float | None:
+    """Return a recorded moment (`2026-11-28T16:46:55Z`) in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(str(moment)).timestamp()
+    except ValueError:
+        return None
+
+
+def _first_start(trial: TrialDir) -> float | None:
+    """Return when the first attempt of a trial began; None when it is not known."""
+    try:
+        found = read_json(trial.provenance)
+    except InputError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    first = next(iter(found.get("earlier") or ()), found)
+    return _seconds(first.get("started")) if isinstance(first, dict) else None
+
+
+def _said(trial: TrialDir, origin: Origin) -> str:
+    """Return what a child changes and starts from, or what a repetition showed."""
+    if origin.kind == "rerun":
+        return str(_read_object(trial.verdict).get("verdict", ""))
+    parts = [f"{key} {old} -> {new}" for key, (old, new) in origin.changes.items()]
+    if origin.step is not None:
+        which = f" ({origin.which})" if not origin.which.isdigit() else ""
+        parts.insert(0, f"from step {origin.step}{which}")
+    return ", ".join(parts)
 
 
 def _stamp(trial: TrialDir) -> Stamp:
@@ -212,19 +261,16 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
 
 def _warnings(trial: TrialDir) -> tuple[str, ...]:
     """Return the warnings of a trial's card; none where there is no card that can be read."""
+    return tuple(map(str, _read_object(trial.card).get("warnings", ())))
+
+
+def _read_object(path: Path) -> Mapping[str, Any]:
+    """Return the object in a JSON file; empty where there is none that can be read."""
     try:
-        found = read_json(trial.card)
+        found = read_json(path)
     except InputError:
-        return ()
-    warnings = found.get("warnings", ()) if isinstance(found, dict) else ()
-    return tuple(map(str, warnings))
-
-
-def _step_seconds(rows: Sequence[Row]) -> float | None:
-    """Return the median seconds of the last training steps, by the clock of the metrics."""
-    times = [float(row["time"]) for row in rows[-_RECENT - 1 :] if "time" in row]
-    gaps = [b - a for a, b in pairwise(times) if b > a]
-    return median(gaps) if gaps else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _newest(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:

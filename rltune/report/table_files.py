@@ -20,8 +20,8 @@ _BATCH = 50_000  # rows that are held as columns at a time
 R = TypeVar("R", bound=Row)
 
 
-def columns_of(kind: type[R]) -> dict[str, type]:
-    """Return the columns of a table in order: name -> str, bool, int or float; any may be empty."""
+def columns_of(kind: type[Any]) -> dict[str, type]:
+    """Return the columns of a row's dataclass: name -> str, bool, int or float; any may be None."""
     hints = get_type_hints(kind)
     return {field.name: _plain(hints[field.name]) for field in fields(kind)}
 

@@ -131,9 +131,13 @@ def _estimate(
     cell: _Cell, one: _Planned, of: TrialRow, *, estimator: str, method: str
 ) -> SummaryRow:
     values = list(cell.values.get(one.condition, {}).values())
-    value, span = _point(values, estimator, method, _resolution(cell, of))
-    if span is not None and cell.metric in RATES:
-        span = Span(max(0.0, span.low), min(1.0, span.high))
+    value, span = estimate_of(
+        values,
+        estimator=estimator,
+        method=method,
+        resolution=_resolution(cell, of),
+        is_rate=cell.metric in RATES,
+    )
     is_drawn = method == "bootstrap" and span is not None
     return SummaryRow(
         sweep=of.sweep,
@@ -171,6 +175,25 @@ def _estimate(
 def _resolution(cell: _Cell, of: TrialRow) -> float:
     """Return the smallest step of the measure, as the closing table has it."""
     return 1.0 / of.heldout_tasks if cell.metric in RATES else 0.0
+
+
+def estimate_of(
+    values: Sequence[float], *, estimator: str, method: str, resolution: float, is_rate: bool
+) -> tuple[float | None, Span | None]:
+    """Return an estimate over seeds and its interval; None where the values are too few.
+
+    Args:
+        values: One a seed.
+        estimator: `mean` or `iqm`.
+        method: Of the interval: `t` (of the mean alone) or `bootstrap`.
+        resolution: Smallest step of the measure; 0 if not known.
+        is_rate: Whether the interval is cut to [0, 1].
+
+    """
+    value, span = _point(values, estimator, method, resolution)
+    if span is not None and is_rate:
+        span = Span(max(0.0, span.low), min(1.0, span.high))
+    return value, span
 
 
 def _point(

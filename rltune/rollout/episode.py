@@ -207,6 +207,7 @@ def _finish(play: _Play) -> Episode:
         reward=sum(turn.reward for turn in play.turns),
         failure_class=_failure_class(play).value,
         auxiliary=dict(last.auxiliary) if last is not None else {},
+        closing=last.observation if last is not None else "",
     )
 
 

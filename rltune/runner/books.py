@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import StoreError
-from rltune.runner.trial import LOCK_S, TRIAL_LOCK, read_provenance, steps_done
+from rltune.runner.trial import LOCK_S, read_provenance, steps_done
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
 from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
@@ -128,17 +128,18 @@ class Books:
         if self.shared is not None:
             share(self.lineage.read().rows, self.shared, self.run.path.name)
 
-    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_stopping: bool) -> None:
+    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool) -> None:
         """Write the FAILED marker of a process that died without writing one.
 
         A death while a stop was asked for is no crash: whoever stopped the sweep stopped it, too.
+        Nor is one together with its machine. The same command goes on with either.
         """
         trial = self.run.trial(spec.trial_id).create()
         failure = trial.read_failed()
         if trial.read_done() is not None or (failure is not None and failure.attempt == attempt):
             return
         step = steps_done(trial)
-        kind = RowStatus.PREEMPTED if is_stopping else failure_kind(RuntimeError(), step=step)
+        kind = RowStatus.PREEMPTED if is_preempted else failure_kind(RuntimeError(), step=step)
         trial.clear_failed()
         trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
 
@@ -176,9 +177,9 @@ class Books:
 
     def _outlive(self, trial_id: str) -> None:
         """Wait until the dead driver's worker is gone: it may still write its marker."""
-        folder = self.run.trial(trial_id).path
-        if folder.is_dir():
-            with file_lock(folder / TRIAL_LOCK, timeout_s=LOCK_S):
+        trial = self.run.trial(trial_id)
+        if trial.path.is_dir():
+            with file_lock(trial.lock, timeout_s=LOCK_S):
                 pass
 
     def _bury_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:

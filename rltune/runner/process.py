@@ -54,4 +54,17 @@ def device_of(config: TrialConfig) -> str:
                 action="Install a CUDA build of torch, or set resources.gpus to 0.",
             )
         )
+    limit_share(config.resources.gpus)
     return "cuda"
+
+
+def limit_share(gpus: float) -> None:
+    """Cap what torch may allocate on a GPU that several trials share, to this trial's share.
+
+    Ray only counts shares. With the cap a trial that wants more ends with torch's own error, and
+    its neighbours go on. What CUDA itself holds for a process comes on top, so leave some room.
+    """
+    import torch
+
+    if gpus < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(gpus)

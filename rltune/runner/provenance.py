@@ -22,11 +22,21 @@ from rltune.rollout.vllm_setup import vllm_version
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
-PACKAGES = ("rltune", "torch", "transformers", "ray", "numpy", "pydantic")
+PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 EARLIER = (
-    *("attempt", "host", "started", "commit", "dirty", "diff_sha256", "source_sha256", "versions"),
+    *(
+        "attempt",
+        "host",
+        "node",
+        "started",
+        "commit",
+        "dirty",
+        "diff_sha256",
+        "source_sha256",
+        "versions",
+    ),
     *("device", "dtype", "engine", "threads"),
-    *("weights_sha256", "tokenizer_sha256", "manifest_sha256", "user_sources"),
+    *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "user_sources"),
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
@@ -127,8 +137,10 @@ def trial_provenance(
     threads: int,
     manifest_sha256: str,
     user_sources: Mapping[str, str],
+    node: str = "",
     weights_sha256: str = "",
     tokenizer_sha256: str = "",
+    prompt_sha256: str = "",
 ) -> dict[str, Any]:
     """Return the content of provenance.json, collected in the process that trains.
 
@@ -141,8 +153,10 @@ def trial_provenance(
         threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
         user_sources: Module of a person's own env or reward -> sha256 of its file.
+        node: Name and id of the cluster's machine; empty outside Ray.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
         tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
+        prompt_sha256: Digest of what the policy is shown; likewise.
 
     """
     code = code_of_worker(driver.code)
@@ -150,6 +164,7 @@ def trial_provenance(
         **asdict(code),
         "versions": versions(),
         "host": socket.gethostname(),
+        "node": node,
         "pid": os.getpid(),
         "device": device_name(device),
         "cpu_model": cpu_model(),
@@ -158,6 +173,7 @@ def trial_provenance(
         "threads": threads,
         "weights_sha256": weights_sha256,
         "tokenizer_sha256": tokenizer_sha256,
+        "prompt_sha256": prompt_sha256,
         "manifest_sha256": manifest_sha256,
         "user_sources": dict(user_sources),
         "argv": list(driver.argv),

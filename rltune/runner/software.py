@@ -8,7 +8,7 @@ from rltune.runner.provenance import code_state, cpu_model, versions
 
 _DECIDES = (
     *("source_sha256", "device", "cpu_model", "dtype", "engine", "threads"),
-    *("weights_sha256", "tokenizer_sha256", "manifest_sha256"),
+    *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256"),
 )
 _TOLD = ("commit", "dirty", "diff_sha256")
 _NAMES = {
@@ -16,6 +16,7 @@ _NAMES = {
     "cpu_model": "processor",
     "weights_sha256": "weights at the start",
     "tokenizer_sha256": "tokenizer",
+    "prompt_sha256": "prompt",
     "manifest_sha256": "frozen tasks",
     "dirty": "uncommitted changes",
     "diff_sha256": "the uncommitted changes",

@@ -24,7 +24,7 @@ from rltune.store.lineage_record import domain_of
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.engine_check import require_engine
-from rltune.trainer.preflight import require_judge, require_usable
+from rltune.trainer.preflight import require_judge, require_models, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def run_sweep(
     Raises:
         ConfoundedError: More than the axis differs, and `allow_confounded` is None.
         SpecError: A file or an import path in a config cannot be used.
+        InputError: A model is neither here nor given by the hub.
         StoreError: Another driver lives, or the folder's tasks were edited.
         ResourceError: A trial fits on no machine, or the cluster cannot be reached.
         KeyboardInterrupt: A second signal came before the running trials had stopped.
@@ -127,6 +128,8 @@ def run_sweep(
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if _status(run, spec) not in FINAL]
+        if todo and request.ray_address is None:  # a cluster's machines may hold other models
+            require_models(request.loaded, base)
         todo, declined = _startable(run, todo, request)
         payloads = _payloads(request, books, driver, tasks, todo, base)
         was_stopped = False
@@ -288,13 +291,16 @@ class _Drive:
     def _settle(self) -> None:
         assert self._launch is not None
         for death in self._launch.deaths():
-            self._bury(death.trial_id, death.reason)
+            self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
         self._books.settle([payload.spec for payload in self._payloads.values()])
 
-    def _bury(self, trial_id: str, reason: str) -> None:
+    def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
         payload = self._payloads[trial_id]
         self._books.bury(
-            payload.spec, attempt=payload.attempt, reason=reason, is_stopping=self._is_stopping
+            payload.spec,
+            attempt=payload.attempt,
+            reason=reason,
+            is_preempted=self._is_stopping or is_machine_gone,
         )
 
     def _bury_silent(self) -> None:

@@ -34,7 +34,6 @@ from rltune_envs.splits import Manifest
 if TYPE_CHECKING:
     from rltune.policy.load import Policy
 
-TRIAL_LOCK = "lock"  # held by the process that runs the trial
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
 
@@ -54,6 +53,7 @@ class TrialPayload:
         base: Folder to which relative paths and import paths in the config refer: the driver's.
         deadline: When the launch should be over; a trial that cannot finish by then does not start.
         stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
+        node: Machine of a cluster that runs it; empty outside Ray.
 
     """
 
@@ -68,6 +68,7 @@ class TrialPayload:
     base: Path
     deadline: Deadline | None = None
     stop_after: int | None = None
+    node: str = ""
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
@@ -78,7 +79,7 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
     that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
-    with file_lock(payload.folder / TRIAL_LOCK, timeout_s=LOCK_S):
+    with file_lock(trial.lock, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
             return trial_status(trial)
         run = RunDir(payload.folder.parents[1])
@@ -152,6 +153,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     origin = trial_provenance(
         payload.driver,
         attempt=payload.attempt,
+        node=payload.node,
         device=device,
         dtype=config.policy.dtype,
         engine=config.rollout.engine,
@@ -164,12 +166,17 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.trainer.start import policy_at_start  # torch: only now that its threads are set
+    from rltune.trainer.prompt import prompt_of  # torch: only now that its threads are set
+    from rltune.trainer.start import policy_at_start
 
     policy = policy_at_start(trial, config, payload.base, device=device)
+    env = env_maker(config.env, config.reward, payload.base)()
+    prompt = prompt_of(policy, manifest.heldout[0], env)
+    write_text_atomic(trial.prompt, prompt.text)
     start = {
         "weights_sha256": policy.weights_sha256,
         "tokenizer_sha256": policy.tokenizer_sha256,
+        "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
     _run_job(payload, trial, config, manifest, policy, log)
@@ -183,6 +190,7 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
+    from rltune.trainer.artifacts import start_artifact, tasks_artifact
     from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
@@ -198,6 +206,9 @@ def _run_job(
     engine = make_engine(config, policy)
     status = TrialStatus.FAILED
     try:
+        if tracker.shows_media:
+            tracker.use(tasks_artifact(manifest, payload.manifest))
+            tracker.use(start_artifact(trial, policy, model=config.policy.model))
         result = train(
             Job(
                 config=config,

@@ -1,4 +1,4 @@
-"""The trials of one launch on Ray Tune. The only module that imports Ray; import it late.
+"""The trials of one launch on Ray Tune. It and `nodes` alone import Ray; import it late.
 
 Tune schedules and nothing else: what is left to run, what came out and how a trial is resumed
 are in our own files. A fresh Tuner a launch, one explicit list of trials, no retries, no restore.
@@ -8,7 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,27 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
+from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
-from rltune.runner.trial import TrialPayload, run_trial
+from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.store.rundir import TrialDir
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A trial whose process ended without a word."""
+    """A trial whose process ended without a word.
+
+    Attributes:
+        trial_id: The trial.
+        reason: One line.
+        is_machine_gone: Whether the machine that ran it went, too: no fault of the trial's.
+
+    """
 
     trial_id: str
     reason: str
+    is_machine_gone: bool
 
 
 class TuneLaunch:
@@ -136,6 +146,8 @@ class TuneLaunch:
             options["include_dashboard"] = False
             folder = str(make_ray_folder(self._folder / self._name))
             options["_temp_dir"] = folder
+            # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
+            options["runtime_env"]["env_vars"]["TMPDIR"] = folder
             self._reaper = Reaper(folder)
         try:
             ray.init(**options)
@@ -174,7 +186,7 @@ class TuneLaunch:
                 storage_path=str(self._folder),
                 verbose=0,
                 failure_config=tune.FailureConfig(max_failures=0),
-                callbacks=[_Listener(self._watch), _Silent()],
+                callbacks=[_Listener(self._watch, by_id), _Silent()],
                 stop=_Drained(self._watch),
             ),
         ).fit()
@@ -197,11 +209,6 @@ def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:
     if len(threads) != 1:
         return {}
     return dict.fromkeys(THREAD_VARIABLES, str(threads.pop()))
-
-
-def living_nodes() -> list[Mapping[str, float]]:
-    """Return the resources of each machine that is up."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 class _Watch:
@@ -227,8 +234,9 @@ class _Watch:
 class _Listener(tune.Callback):  # type: ignore[misc]
     """Notes which trials run and which died; the books follow from the trials' own files."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: _Watch, payloads: Mapping[str, TrialPayload]) -> None:
         self._watch = watch
+        self._payloads = payloads
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -243,8 +251,12 @@ class _Listener(tune.Callback):  # type: ignore[misc]
     def on_trial_error(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
-        self._watch.deaths.append(Death(_trial_name(trial), _death_reason(trial)))
-        self._watch.running.discard(_trial_name(trial))
+        name = _trial_name(trial)
+        node = str(read_provenance(TrialDir(self._payloads[name].folder)).get("node", ""))
+        gone = is_gone(node)
+        reason = f"its machine is gone ({node}): " if gone else ""
+        self._watch.deaths.append(Death(name, reason + _death_reason(trial), gone))
+        self._watch.running.discard(name)
 
 
 class _Silent(TrialProgressCallback):  # type: ignore[misc]
@@ -268,7 +280,7 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
 
 
 def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
-    run_trial(payloads[config["trial"]])
+    run_trial(replace(payloads[config["trial"]], node=this_node()))
 
 
 def _trial_name(trial: Trial) -> str:
@@ -281,5 +293,13 @@ def _death_reason(trial: Trial) -> str:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
     except (OSError, TypeError):  # the reason is a help; the death itself must be booked
         text = ""
-    text = " ".join(text.partition("Worker exit type:")[2].split() or text.split()[-80:])
-    return f"its process died: {text[:700] or 'Ray gave no reason'}"
+    return death_text(text)
+
+
+def death_text(report: str) -> str:
+    """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
+    text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
+    text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")
+    if guesses:
+        text += " It was killed, ran out of memory (see `dmesg`) or crashed"
+    return f"its process died: {text[:700].rstrip('.') or 'Ray gave no reason'}"

@@ -23,12 +23,16 @@ SAME_EVERYWHERE = (
     "threads",
     "weights_sha256",
     "tokenizer_sha256",
+    "prompt_sha256",
     "manifest_sha256",
     "user_sources",
 )
 """Provenance fields that A1 compares."""
 
-_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "user_sources"})
+LOADED = ("weights_sha256", "tokenizer_sha256", "prompt_sha256")
+"""Provenance fields that are empty until the policy is loaded."""
+
+_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "prompt_sha256", "user_sources"})
 _PARTS = {"versions": "version", "user_sources": "source"}  # fields that are mappings
 
 DEPENDS_ON = {
@@ -37,6 +41,7 @@ DEPENDS_ON = {
     "threads": ("resources.threads",),
     "weights_sha256": ("policy.model", "policy.dtype", "policy.lora", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
+    "prompt_sha256": ("policy.model", "policy.template", "env"),
     "user_sources": ("env.kind", "env.factory", "reward", "advantage.estimator"),
 }
 """Provenance field -> config keys that change it; an axis over them is compared per value.
@@ -113,7 +118,7 @@ def _attempt_findings(record: TrialRecord, attempt: Mapping[str, Any]) -> Iterat
     if attempt.get("weights_sha256") == "":
         return
     for field in SAME_EVERYWHERE:
-        is_loading = field in ("weights_sha256", "tokenizer_sha256") and not last.get(field)
+        is_loading = field in LOADED and not last.get(field)
         if attempt.get(field) is None or field not in last or is_loading:
             continue
         before, after = _parts(attempt, field), _parts(last, field)

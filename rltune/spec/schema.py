@@ -76,14 +76,16 @@ class PolicyConfig(Section):
 
     model: str = Field(
         min_length=1,
-        description="`tiny` (shipped), a Hugging Face id, or a folder with a saved model.",
+        description="`tiny` (shipped), a Hugging Face id, or a folder with a saved model; for GGUF "
+        "see `rltune convert`.",
     )
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Number format of the computation; weights are float32 in any case."
+        "float32", description="Number format of the computation; trained weights are float32."
     )
-    template: Literal["auto", "plain"] = Field(
+    template: Literal["auto", "append", "plain"] = Field(
         "auto",
-        description="Chat markup: the model's own when it has one (auto), or none (plain).",
+        description="Chat markup: the model's own when it has one (auto), its frames around "
+        "responses that it would rewrite later (append), or none (plain).",
     )
     lora: LoraConfig = Field(
         default_factory=LoraConfig, description="Adapters that are trained; all weights by default."
@@ -184,6 +186,11 @@ class OptimConfig(Section):
         description="Rollouts per forward pass; changes memory, and only the last bits of results.",
     )
     epochs: PositiveInt = Field(1, description="Passes over one batch, in epochs.")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="Whether activations are computed again in the backward pass: less memory, "
+        "about a third more time.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

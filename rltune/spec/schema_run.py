@@ -2,9 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator, Field, Strict
 
 from rltune.spec.schema_base import NonNegativeFloat, PositiveFloat, PositiveInt, Section
+
+
+def whole_or_share(gpus: float) -> float:
+    """Return a number of GPUs that Ray can reserve: a share of one, or whole ones.
+
+    Raises:
+        ValueError: It is neither.
+
+    """
+    if gpus > 1 and gpus != int(gpus):
+        raise ValueError(f"{gpus:g} GPUs cannot be reserved; give 0 to 1, or a whole number")
+    return gpus
 
 
 class GateConfig(Section):
@@ -86,7 +98,11 @@ class ResourcesConfig(Section):
     """What a trial may use of a machine."""
 
     cpus: PositiveFloat = Field(1.0, description="CPU cores reserved for a trial, in cores.")
-    gpus: NonNegativeFloat = Field(0.0, description="GPUs reserved for a trial, in devices.")
+    gpus: Annotated[NonNegativeFloat, AfterValidator(whole_or_share)] = Field(
+        0.0,
+        description="GPUs reserved for a trial, in devices; 0.25 is a quarter of one, and of its "
+        "memory at most.",
+    )
     threads: PositiveInt = Field(
         1, description="Threads given to torch; part of the identity, it can change the last bit."
     )

@@ -62,6 +62,11 @@ class TrialDir:
         return self.path / "provenance.json"
 
     @property
+    def prompt(self) -> Path:
+        """What the policy is shown of the first held-out task, up to its second response."""
+        return self.path / "prompt.txt"
+
+    @property
     def metrics(self) -> Path:
         """One object per training step."""
         return self.path / "metrics.jsonl"
@@ -75,6 +80,11 @@ class TrialDir:
     def episodes(self) -> Path:
         """Every rollout group."""
         return self.path / "episodes.jsonl"
+
+    @property
+    def replays(self) -> Path:
+        """A few training episodes in full, with the credit of every sampled token."""
+        return self.path / "replays.jsonl"
 
     @property
     def judge_log(self) -> Path:
@@ -100,6 +110,11 @@ class TrialDir:
     def log(self) -> Path:
         """Standard output and error of the trial."""
         return self.path / "trial.log"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that runs the trial while it lives."""
+        return self.path / "lock"
 
     @property
     def origin(self) -> Path:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
 
 from rltune.types import TrialStatus
 
@@ -14,8 +15,73 @@ Warn = Callable[[str], None]
 """Takes one line about tracking that went wrong while training goes on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows to look through, such as the episodes of a gate."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | bool, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many values fell between two neighbouring edges.
+
+    Attributes:
+        counts: One a bin.
+        edges: Of the bins, ascending: one more than there are bins.
+
+    """
+
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]
+
+
+Media = Mapping[str, Table | Histogram]
+"""Name -> what a tracker shows beside the metrics of a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """Something that trials make from each other; equal names and files are the same artifact.
+
+    Attributes:
+        name: Of letters, digits, `-`, `_` and `.`.
+        kind: `model` or `tasks`.
+        files: Name in the artifact -> the file; they must stay as they are.
+        metadata: What is known about it.
+        aliases: Further names of this version.
+
+    """
+
+    name: str
+    kind: Literal["model", "tasks"]
+    files: Mapping[str, Path]
+    metadata: Mapping[str, str | float] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+
+
 class Tracker(Protocol):
     """Where the metrics of one trial go. Used by one process, from one thread."""
+
+    @property
+    def shows_media(self) -> bool:
+        """Whether tables and histograms are worth making."""
+
+    def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Take what earlier attempts logged, up to the step from which the trial goes on.
+
+        Rows are those of metrics.jsonl, in order; none when the trial begins.
+        """
+
+    def media(self, step: int, items: Media) -> None:
+        """Show tables and histograms of a step."""
+
+    def use(self, artifact: Artifact) -> None:
+        """Record what the trial is made from."""
+
+    def make(self, artifact: Artifact) -> None:
+        """Record what the trial made."""
 
     def log(self, step: int, metrics: Metrics) -> None:
         """Record what was measured after `step` training steps. Steps never go backwards."""
@@ -32,6 +98,31 @@ class MultiTracker:
     """Several trackers as one, in order."""
 
     trackers: Sequence[Tracker]
+
+    @property
+    def shows_media(self) -> bool:
+        """Whether one of them does."""
+        return any(tracker.shows_media for tracker in self.trackers)
+
+    def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Give each what earlier attempts logged."""
+        for tracker in self.trackers:
+            tracker.resume(rows)
+
+    def media(self, step: int, items: Media) -> None:
+        """Show in each."""
+        for tracker in self.trackers:
+            tracker.media(step, items)
+
+    def use(self, artifact: Artifact) -> None:
+        """Record in each."""
+        for tracker in self.trackers:
+            tracker.use(artifact)
+
+    def make(self, artifact: Artifact) -> None:
+        """Record in each."""
+        for tracker in self.trackers:
+            tracker.make(artifact)
 
     def log(self, step: int, metrics: Metrics) -> None:
         """Record in each."""

@@ -3,24 +3,31 @@ r"""Weights & Biases, offline or online. A failure here is said once and never e
 Facts behind the choices (wandb 0.31): run ids may not contain `:;,#?/'` and projects not
 `/\#?%:`; a step given to `log` that goes backwards is dropped silently, so `step` is logged
 as a metric and declared the axis; an offline run that is killed leaves nothing, so the
-metrics file and not W&B is the record; `finish` waits for uploads without limit unless told.
+metrics file and not W&B is the record, and a resumed trial logs all of it again: the newest
+session of an id holds the whole history, and equal points of one step lie on each other;
+`finish` waits for uploads without limit unless told; `use_artifact` raises when offline.
 """
 
 import hashlib
+import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
-from rltune.track.base import Metrics, Warn, require_step
+from rltune.track.base import Artifact, Histogram, Media, Metrics, Table, Warn, require_step
+from rltune.track.sync import OFFLINE, offline_problem
 from rltune.types import TrialStatus
 
 _ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9._=+-]")
 _ILLEGAL_IN_PROJECT = re.compile(r"[/\\#?%:]")
 _MAX_ID = 100
 _MAX_TAG = 64
+_ARTIFACT_S = 60  # until an uploaded input has its version
+_UPLOAD_BYTES = 2**30  # a larger file is named, not uploaded
 _CLEAN = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY})
 
 
@@ -74,16 +81,56 @@ class WandbTracker:
 
     def __init__(self, run: WandbRun, warn: Warn) -> None:
         self.run_id = wandb_run_id(run.trial_id)
+        self._mode: Literal["offline", "online"] = run.mode
         self._warn = warn
         self._run: Any = None
         self._has_failed = False
         self._guard("start", lambda: self._start(run))
 
+    @property
+    def shows_media(self) -> bool:
+        """Until W&B fails."""
+        return self._is_on
+
+    def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Log what earlier attempts logged: a killed session may hold a part of it, or nothing."""
+        for row in rows:
+            if self._is_on:
+                self._guard("log", partial(self._log, _numbers(row)))
+
     def log(self, step: int, metrics: Metrics) -> None:
         """Log the numbers; text is left out."""
         require_step(step, metrics)
         if self._is_on:
-            self._guard("log", lambda: self._run.log({"step": step, **_numbers(metrics)}))
+            self._guard("log", partial(self._log, {"step": step, **_numbers(metrics)}))
+
+    def media(self, step: int, items: Media) -> None:
+        """Log tables and histograms at a step."""
+        if self._is_on:
+            self._guard("log", lambda: self._log({"step": step, **_drawn(items)}))
+
+    def use(self, artifact: Artifact) -> None:
+        """Record an input of the run; offline W&B knows no inputs, and the config names it."""
+        if self._is_on:
+            self._guard("record an artifact", lambda: self._use(artifact))
+
+    def make(self, artifact: Artifact) -> None:
+        """Record an output of the run."""
+        if self._is_on:
+            self._guard("record an artifact", lambda: self._made(artifact))
+
+    def _log(self, values: Mapping[str, object]) -> None:
+        self._run.log(dict(values))
+
+    def _use(self, artifact: Artifact) -> None:
+        self._run.config.update({f"input_{artifact.kind}": artifact.name}, allow_val_change=True)
+        logged = self._made(artifact)
+        if self._mode == "online":
+            logged.wait(timeout=_ARTIFACT_S)
+            self._run.use_artifact(logged)
+
+    def _made(self, artifact: Artifact) -> Any:
+        return self._run.log_artifact(_wandb_artifact(artifact), aliases=list(artifact.aliases))
 
     def summary(self, values: Metrics) -> None:
         """Set the run's summary, text included."""
@@ -101,7 +148,21 @@ class WandbTracker:
         return self._run is not None and not self._has_failed
 
     def _start(self, run: WandbRun) -> None:
-        self._run = _init(run, self.run_id)
+        if run.mode == "online" and (problem := offline_problem()) is not None:
+            self._go_offline(f"{problem.where}: {problem.what}")
+        try:
+            self._run = _init(replace(run, mode=self._mode), self.run_id)
+        except Exception as error:
+            if self._mode == "offline":
+                raise
+            self._go_offline(f"{type(error).__name__}: {error}")
+            _forget_sessions()  # the service of this process still holds the id
+            self._run = _init(replace(run, mode="offline"), self.run_id)
+
+    def _go_offline(self, why: str) -> None:
+        """Write files instead: nothing is lost, and `rltune sync` uploads them later."""
+        self._mode = "offline"
+        self._warn(f"W&B cannot be used online. {why} {OFFLINE}")
 
     def _guard(self, doing: str, call: Callable[[], object]) -> None:
         """Run `call`; warn of the first error and stop mirroring."""
@@ -129,7 +190,35 @@ def _number(value: object) -> int | float | None:
     return value if isinstance(value, int) else float(value)
 
 
+def _drawn(items: Media) -> dict[str, object]:
+    import wandb
+
+    def drawn(item: Table | Histogram) -> object:
+        if isinstance(item, Table):
+            rows = [list(row) for row in item.rows]
+            return wandb.Table(columns=list(item.columns), data=rows)
+        return wandb.Histogram(np_histogram=(list(item.counts), list(item.edges)))
+
+    return {name: drawn(item) for name, item in items.items()}
+
+
+def _wandb_artifact(artifact: Artifact) -> Any:
+    """Return W&B's artifact; its files are read where they lie, and not copied."""
+    import wandb
+
+    made = wandb.Artifact(artifact.name, artifact.kind, metadata=dict(artifact.metadata))
+    for name, path in artifact.files.items():
+        if path.stat().st_size > _UPLOAD_BYTES:
+            made.add_reference(path.as_uri(), name=name, checksum=False)
+        else:
+            made.add_file(str(path), name=name, policy="immutable", skip_cache=True)
+    return made
+
+
 def _init(run: WandbRun, run_id: str) -> Any:
+    # Tables wait for their upload in a staging folder, by default in the home.
+    os.environ.setdefault("WANDB_DATA_DIR", str(run.folder / "wandb" / "data"))
+    os.environ.setdefault("WANDB_CACHE_DIR", str(run.folder / "wandb" / "cache"))
     import wandb
 
     started = wandb.init(
@@ -159,6 +248,12 @@ def _init(run: WandbRun, run_id: str) -> Any:
     started.define_metric("step")
     started.define_metric("*", step_metric="step")
     return started
+
+
+def _forget_sessions() -> None:
+    import wandb
+
+    wandb.teardown(exit_code=1)
 
 
 def _finish(run: Any, status: TrialStatus) -> None:

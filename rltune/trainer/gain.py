@@ -11,6 +11,7 @@ from rltune.policy.gold import GoldCopy, encode_gold
 from rltune.policy.gold_scores import gold_logprobs
 from rltune.policy.keys_values import KeysValues
 from rltune.policy.load import Policy
+from rltune.policy.logprobs import head_chunk
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import Gains, IgType, InformationGain, best_alias
 from rltune.trainer.learner import by_length
@@ -65,7 +66,8 @@ class GoldReader:
             for row, is_on in zip(index, on_B, strict=True)
         ]
         copies = [[copy for _, copy in own] for own in answers]
-        scores_BJ = gold_logprobs(self._policy.model, ids_BT, copies, prefix=prefix)
+        model = self._policy.model
+        scores_BJ = gold_logprobs(model, ids_BT, copies, prefix=prefix, chunk=head_chunk(model))
         contexts_BJ = torch.full(scores_BJ.shape, -1, dtype=torch.int64, device=device)
         for row, own in enumerate(answers):
             contexts_BJ[row, : len(own)] = torch.tensor([context for context, _ in own])

@@ -11,14 +11,12 @@ from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entr
 from rltune.maths.streams import stream_seed
 from rltune.policy.keys_values import KeysValues, no_keys
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.schema import TrialConfig
-
-HEAD_CHUNK = 4096  # sampled tokens whose logits are held at once
 
 
 @dataclass
@@ -56,6 +54,7 @@ def make_learner(policy: Policy, config: TrialConfig) -> Learner:
             lr=lr,
             betas=optim.betas,
             weight_decay=optim.weight_decay,
+            fused=True if policy.model.device.type == "cuda" else None,  # None: torch's own choice
         )
 
     return Learner(
@@ -97,7 +96,7 @@ def score_actions(
         head_weight(model),
         ids_BT[action_mask_BT],
         temperature=temperature,
-        chunk=HEAD_CHUNK,
+        chunk=head_chunk(model),
         entropy=entropy,
     )
     return ActionScores(hidden_MD, tokens)

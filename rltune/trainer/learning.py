@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.assign import Assigned, assign_credit
@@ -18,6 +20,7 @@ from rltune.trainer.controllers import (
     sepa_strength,
     spread_after,
 )
+from rltune.trainer.credit import Credit
 from rltune.trainer.learner import Learner, score_batch
 from rltune.trainer.measures import Metrics, training_metrics
 from rltune.trainer.objective import MiniBatch, update
@@ -32,11 +35,13 @@ class Learned:
     Attributes:
         metrics: Of the batch, the credit and the update.
         controllers: State of everything that adapts, after the step.
+        credit: What the objective learned from.
 
     """
 
     metrics: Metrics
     controllers: Controllers
+    credit: Credit
 
 
 def learn(
@@ -51,6 +56,7 @@ def learn(
     scale: float,
     ask: AskJudge,
     timed: Callable[[str], AbstractContextManager[None]],
+    on_entropy: Callable[[Tensor], None] | None = None,
 ) -> Learned:
     """Train on one batch.
 
@@ -65,6 +71,7 @@ def learn(
         scale: Factor on the advantages, from the filter.
         ask: Asks the judge `llm`.
         timed: Counts the time of a part.
+        on_entropy: Gets the entropy of each micro-batch's tokens, in nats.
 
     """
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
@@ -95,13 +102,14 @@ def learn(
     metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
     with timed("update"):
         data = MiniBatch(batch, signals, assigned.credit)
-        metrics |= update(learner, data, config, step=step, kl_coef=coef)
+        metrics |= update(learner, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}
     if shaping.sepa.schedule != "none":
         metrics |= {"sepa/lambda": strength}
-    return Learned(metrics, _adapt(controllers, seen | metrics, assigned, config))
+    controllers = _adapt(controllers, seen | metrics, assigned, config)
+    return Learned(metrics, controllers, assigned.credit)
 
 
 def _adapt(

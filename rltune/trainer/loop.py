@@ -6,10 +6,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from torch import Tensor
+
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
+from rltune.store.jsonl import read_metrics
+from rltune.track.base import Table
+from rltune.trainer.artifacts import chosen_artifact
 from rltune.trainer.attribution import probes
 from rltune.trainer.card import write_card
 from rltune.trainer.checkpoint import (
@@ -21,6 +26,12 @@ from rltune.trainer.checkpoint import (
 from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
+from rltune.trainer.exhibits import (
+    episode_table,
+    filter_table,
+    gradient_histogram,
+    value_histogram,
+)
 from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
@@ -28,9 +39,11 @@ from rltune.trainer.judging import Judged, make_judge
 from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.learning import learn, without_batch
 from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
+from rltune.trainer.memory import memory_used
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
+from rltune.trainer.replays import write_replays
 from rltune.types import Episode, TrialResult
 
 
@@ -94,6 +107,7 @@ class _Run:
             self._earlier_s = found.total_s
             self._tidy_checkpoints()  # the last attempt may have died before it did
         forget_after(self.job.trial, self.progress.step if found is not None else -1)
+        self.job.tracker.resume(read_metrics(self.job.trial.metrics).rows)
         self.job.say(
             f"policy {self.job.policy.weights_sha256[:12]}, tasks {self.job.manifest.sha256[:12]}, "
             + ("from the start" if found is None else f"resumed from step {found.step}")
@@ -148,17 +162,22 @@ class _Run:
         result = trial_result(
             self.job.trial, self.progress, mode=self.job.metric_mode, reason=reason
         )
-        self.job.tracker.summary(
-            {
-                self.job.metric_name: result.heldout_metric,
-                "best_step": result.best_step,
-                "final_step": result.final_step,
-            }
-        )
+        self._summarise(result)
         tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it
         write_card(self.job, result, self.progress.gates, tasks)
         self.job.trial.write_done(result)
         return result
+
+    def _summarise(self, result: TrialResult) -> None:
+        """Give the tracker what the chosen checkpoint measured, and its weights."""
+        job = self.job
+        rows = read_metrics(job.trial.metrics).rows
+        chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
+        heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
+        steps = {"best_step": result.best_step, "final_step": result.final_step}
+        job.tracker.summary({**heldout, job.metric_name: result.heldout_metric, **steps})
+        if job.tracker.shows_media:
+            job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric_name))
 
     def checkpoint(self) -> None:
         """Write a checkpoint, point `best_heldout` at the gate's choice, drop old ones."""
@@ -205,11 +224,20 @@ class _Run:
         metrics |= {"rollout/task_hash": task_digest(tasks)}
         metrics |= {"rollout/empty_after_filter": float(chosen.is_empty)}
         metrics |= self._collapse(episodes, step)
+        steps = config.budget.steps
+        keep = partial(
+            write_replays, job.trial, job.policy, episodes, chosen, step=step, steps=steps
+        )
         if chosen.is_empty and config.rollout_filter.on_drop == "drop":
+            keep(None)
             controllers = without_batch(self.progress.controllers, metrics, config)
             self.progress = replace(self.progress, controllers=controllers)
             return metrics | {"budget/optimizer_steps": 0.0}, episodes
         batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
+        is_shown = job.tracker.shows_media and is_gate_step(
+            step, every=config.gate.every, last=config.budget.steps
+        )
+        entropies: list[Tensor] = []
         learned = learn(
             self.learner,
             batch,
@@ -221,9 +249,22 @@ class _Run:
             scale=chosen.scale,
             ask=partial(self._ask, step=step),
             timed=self._timed,
+            on_entropy=entropies.append if is_shown else None,
         )
+        keep((batch, learned.credit.advantages_NT))
         self.progress = replace(self.progress, controllers=learned.controllers)
+        if is_shown:
+            self._show(step, entropies, filter_table(episodes, chosen))
         return metrics | learned.metrics, episodes
+
+    def _show(self, step: int, entropies: Sequence[Tensor], table: Table) -> None:
+        """Give the tracker the filter's choice, and how entropy and gradient are distributed."""
+        found = {
+            "rollout/groups": table,
+            "actor/token_entropy": value_histogram(entropies),
+            "actor/gradient": gradient_histogram(self.job.policy.model),
+        }
+        self.job.tracker.media(step, {name: item for name, item in found.items() if item})
 
     def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
         if self.judge is None:
@@ -250,6 +291,8 @@ class _Run:
                 self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
             )
         self._eval_s = self._times["timing_s/eval"]
+        if job.tracker.shows_media:
+            job.tracker.media(step, {"heldout/episodes": episode_table(result.episodes)})
         metrics = result.metrics
         write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
         self._warn_of_faults(result.episodes, where=f"gate at step {step}")
@@ -299,7 +342,7 @@ class _Run:
 
     def _log(self, step: int, metrics: Metrics) -> None:
         timings = self._times | {"timing_s/checkpoint": self._checkpoint_s}
-        self.job.tracker.log(step, metrics | timings | {"time": time.time()})
+        self.job.tracker.log(step, metrics | timings | memory_used() | {"time": time.time()})
         self._times, self._checkpoint_s = {}, 0.0
 
     def _sync(self) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -23,6 +24,8 @@ from rltune.trainer.learner import ActionScores, Learner, Signals, by_length, sc
 from rltune.trainer.policy_loss import policy_loss
 
 Sums = dict[str, float]
+OnEntropy = Callable[[Tensor], None]
+"""Takes the entropy of each sampled token of a micro-batch, (M,), in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,18 @@ class MiniBatch:
 
 
 def update(
-    learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int, kl_coef: float
+    learner: Learner,
+    data: MiniBatch,
+    config: TrialConfig,
+    *,
+    step: int,
+    kl_coef: float,
+    on_entropy: OnEntropy | None = None,
 ) -> Sums:
     """Train on one batch: `epochs` passes in shuffled mini-batches; return the step's metrics.
 
     A metric is the mean over the mini-batches that have it: one without anything to train on has a
-    gradient norm of 0 and no entropy.
+    gradient norm of 0 and no entropy. `on_entropy` looks on.
 
     Raises:
         DivergedError: A loss or a gradient is not finite; the weights are those before the bad
@@ -74,7 +83,9 @@ def update(
         order = permutation(len(data.batch), seed)
         for start in range(0, len(order), size):
             part = data.rows(order[start : start + size])
-            made = _optimizer_step(learner, part, config, step=step, kl_coef=kl_coef)
+            made = _optimizer_step(
+                learner, part, config, step=step, kl_coef=kl_coef, on_entropy=on_entropy
+            )
             for name, value in made.items():
                 found[name].append(value)
             n_steps += 1
@@ -83,7 +94,13 @@ def update(
 
 
 def _optimizer_step(
-    learner: Learner, data: MiniBatch, config: TrialConfig, *, step: int, kl_coef: float
+    learner: Learner,
+    data: MiniBatch,
+    config: TrialConfig,
+    *,
+    step: int,
+    kl_coef: float,
+    on_entropy: OnEntropy | None,
 ) -> Sums:
     """Accumulate the gradient of one mini-batch and apply it.
 
@@ -102,7 +119,7 @@ def _optimizer_step(
         for index in by_length(data.batch, config.optim.micro_batch_size):
             part = data.rows(index)
             if part.batch.action_mask_NT.any():
-                _backward(learner, part, config, counts, kl_coef, sums)
+                _backward(learner, part, config, counts, kl_coef, sums, on_entropy)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -121,6 +138,7 @@ def _backward(
     counts: TrainedCounts,
     kl_coef: float,
     sums: Sums,
+    on_entropy: OnEntropy | None,
 ) -> None:
     """Add the gradient of one micro-batch, normalised by the counts of its mini-batch.
 
@@ -156,6 +174,8 @@ def _backward(
     sums["actor/pg_loss"] += pg_loss.item()
     entropy = _entropy(scores, mask) / counts.n_tokens
     sums["actor/entropy"] += entropy.item()
+    if on_entropy is not None and scores.tokens.entropy_M is not None:
+        on_entropy(scores.tokens.entropy_M.detach())
     if loss.entropy_coeff:
         total = total - loss.entropy_coeff * entropy
     if data.signals.ref_logp_NT is not None:

@@ -10,14 +10,11 @@ import torch
 
 from rltune.errors import DivergedError, StaleEngineError
 from rltune.policy.load import Policy
-from rltune.policy.precision import compute_dtype
+from rltune.policy.precision import TOLERANCE, compute_dtype
 from rltune.rollout.engine import Engine, Request, SamplingParams
 from rltune.trainer.learner import score_actions
 from rltune_envs.base import Task, TextEnv
 
-# Engines compute in another order than the trainer. Other weights are off by far more; weights of
-# the step before need not be.
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
 _PROBE_TOKENS = 4
 
 

@@ -41,7 +41,7 @@ def write_episodes(
 
 def forget_after(trial: TrialDir, step: int) -> None:
     """Cut all records back to a checkpoint's step: what came later is done again."""
-    for path in (trial.metrics, trial.heldout, trial.episodes):
+    for path in (trial.metrics, trial.heldout, trial.episodes, trial.replays):
         if path.exists():
             truncate_after_step(path, step)
 

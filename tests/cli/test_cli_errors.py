@@ -13,7 +13,7 @@ from rltune.spec.load import load_sweep
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
     *("sweep", "check", "plan", "status", "audit", "warmstart", "doctor", "init"),
-    *("play", "test", "serve-retriever"),
+    *("play", "test", "serve-retriever", "convert"),
 )
 
 

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from run_folders import CONTROL, TREATED, finished_sweep
@@ -17,11 +19,17 @@ COLLAPSE = {
 TABLES = ("trials", "history", "evals", "gates", "summary")
 PLAIN = {f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
 PLAIN |= {"curves.csv", "manifest.json"}
-ALL = PLAIN | {"dynamics.csv", "dynamics.png", "dynamics.svg"}
+FIGURES = ("learning_curves", "comparison", "dynamics", "heatmap", "budget")
+DATA = {f"{name}.json" for name in FIGURES}
+ALL = PLAIN | DATA | {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf")}
 
 
 def rows(path):
     return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def files(run):
+    return {path.name: path.read_bytes() for path in (run / "figures").iterdir()}
 
 
 def names(run):
@@ -46,6 +54,28 @@ def measured(tmp_path):
     return measure(tmp_path)
 
 
+@pytest.fixture
+def svg_only(monkeypatch):
+    """Draw one kind of file: most tests look at no other."""
+    monkeypatch.setattr("rltune.report.figures.files.KINDS", ("svg",))
+
+
+@pytest.fixture(scope="module")
+def exported_once(tmp_path_factory):
+    """Return the run folder of `measured`, exported."""
+    from rltune.cli.entry import run
+
+    folder = measure(tmp_path_factory.mktemp("exported"))
+    assert run(("export", str(folder))) == 0
+    return folder
+
+
+@pytest.fixture
+def exported(exported_once, tmp_path):
+    """Return a copy of it, under the folder that commands look in by themselves."""
+    return Path(shutil.copytree(exported_once, tmp_path / "runs" / exported_once.name))
+
+
 def test_every_number_and_the_figure_are_written(rltune, measured):
     result = rltune("export", str(measured))
     assert (result.code, result.err) == (0, "")
@@ -59,14 +89,15 @@ def test_every_number_and_the_figure_are_written(rltune, measured):
         r["value"] for r in points if r["metric"] == "heldout/success_rate" and r["step"] == "20"
     ]
     assert last == ["0.6"] * 6
-    bands = rows(measured / "figures" / "dynamics.csv")
-    assert {(row["metric"], row["n_seeds"]) for row in bands} == {
-        ("heldout/success_rate", "3"),
-        ("collapse/retrieval_accuracy", "3"),
-        ("collapse/reasoning_entropy", "3"),
-    }
+    panels = read_json(measured / "figures" / "dynamics.json")["panels"]
+    assert [(panel["metric"], len(panel["series"])) for panel in panels] == [
+        ("heldout/success_rate", 2),
+        ("collapse/retrieval_accuracy", 2),
+        ("collapse/reasoning_entropy", 2),
+    ]
     # three seeds that agree: s is one of ten tasks, 0.6 +- 4.30265 x 0.1 / sqrt(3)
-    assert float(bands[2]["low"]) == pytest.approx(0.35159, abs=1e-5)
+    end = panels[0]["series"][0]["means"][-1]
+    assert (end["n_seeds"], end["low"]) == (3, pytest.approx(0.35159, abs=1e-5))
 
 
 def test_it_says_what_it_found_and_wrote(rltune, measured):
@@ -84,8 +115,9 @@ def test_it_says_what_it_found_and_wrote(rltune, measured):
         f"wrote {folder}/figures/summary.csv, .parquet: 54 rows",
         f"wrote {folder}/figures/curves.csv: 756 values",
     ]
-    assert [text.split(":")[0].rsplit("/")[-1] for text in said[7:]] == [
-        *("dynamics.csv", "dynamics.png", "dynamics.svg", "manifest.json"),
+    assert [text.rsplit("/")[-1] for text in said[7:]] == [
+        *(f"{name}.json, .png, .svg, .pdf" for name in FIGURES),
+        "manifest.json: digests of what was read and written",
     ]
 
 
@@ -95,17 +127,17 @@ def test_the_newest_run_folder_is_the_default_and_json_tells_the_same(rltune, me
     said = json.loads(result.out)
     assert (said["audit"], said["values"], said["notes"]) == ("passed", 756, [])
     assert (said["mark"], said["rows"]["evals"]) == ("ok", 360)
+    assert said["left_out"] == {}
     assert {path.rsplit("/")[-1] for path in said["wrote"]} == names(measured) == ALL
 
 
-def test_the_manifest_proves_what_was_read_and_written(rltune, measured):
-    rltune("export", str(measured))
-    manifest = read_json(measured / "figures" / "manifest.json")
+def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
+    manifest = read_json(exported / "figures" / "manifest.json")
     assert manifest["mark"] == "ok"
     assert manifest["audit"]["verdict"] == "passed"
     assert manifest["trials"] == {"planned": 6, "finished": 6}
     read = {entry["path"]: entry["sha256"] for entry in manifest["inputs"]}
-    assert read == {path: sha256_file(measured / path) for path in read}
+    assert read == {path: sha256_file(exported / path) for path in read}
     kinds = {path.rsplit("/")[-1] for path in read}
     assert kinds == {
         *("sweep.yaml", "plan.json", "tasks.json"),
@@ -113,17 +145,89 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, measured):
     }
     wrote = {entry["path"]: entry["sha256"] for entry in manifest["outputs"]}
     assert set(wrote) == ALL - {"manifest.json"}
-    assert wrote == {name: sha256_file(measured / "figures" / name) for name in wrote}
+    assert wrote == {name: sha256_file(exported / "figures" / name) for name in wrote}
 
 
-def test_exporting_again_gives_the_same_bytes(rltune, measured):
-    rltune("export", str(measured))
-    before = {path.name: path.read_bytes() for path in (measured / "figures").iterdir()}
-    rltune("export", str(measured))
-    assert {path.name: path.read_bytes() for path in (measured / "figures").iterdir()} == before
+def test_exporting_again_gives_the_same_bytes(rltune, exported):
+    before = files(exported)
+    rltune("export", str(exported))
+    assert files(exported) == before
 
 
-def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, measured):
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_figures_are_made_again_from_the_tables_alone(rltune, exported, tmp_path, kind):
+    before = files(exported)
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for name in ("trials", "history", "summary"):
+        shutil.move(exported / "figures" / f"{name}.{kind}", copy)
+    shutil.move(exported / "figures" / "manifest.json", copy)
+    shutil.rmtree(exported)
+    result = rltune("export", str(copy), "--from-tables")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[-1] == f"made from the {kind} tables alone"
+    made = {path.name: path.read_bytes() for path in copy.iterdir()}
+    drawn = {f"{name}.{end}" for name in FIGURES for end in ("json", "png", "svg", "pdf")}
+    assert {name: made[name] for name in drawn} == {name: before[name] for name in drawn}
+
+
+def test_tables_that_were_edited_make_no_figures(rltune, exported):
+    path = exported / "figures" / "history.csv"
+    path.write_text(path.read_text().replace(",0.6,", ",0.9,"))
+    result = rltune("export", str(exported), "--from-tables")
+    assert result.code == 2
+    assert "history.csv: is not the file that manifest.json lists (other sha256)." in result.err
+    assert "Export the run folder again." in result.err
+
+
+def test_figures_that_differ_from_the_manifest_are_named(rltune, svg_only, exported):
+    path = exported / "figures" / "manifest.json"
+    manifest = read_json(path)
+    for entry in manifest["outputs"]:
+        if entry["path"] == "budget.svg":
+            entry["sha256"] = "0" * 64
+    write_json_atomic(path, manifest)
+    result = rltune("export", "--from-tables")  # of the newest run folder
+    assert result.code == 0
+    said = "the same data, drawn otherwise (another matplotlib or rltune) than listed: budget.svg"
+    assert said in result.err
+    manifest["outputs"] = [e for e in manifest["outputs"] if e["path"] != "heatmap.json"]
+    write_json_atomic(path, manifest)
+    told = json.loads(rltune("export", "--from-tables", "--json").out)
+    assert told["differ"] == ["heatmap.json", "budget.svg"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: None, "there is no manifest.json here."),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), "not the manifest of this"),
+        (lambda folder: folder.rmdir(), "there is no such folder."),
+    ],
+)
+def test_what_is_no_export_is_refused_with_the_next_action(rltune, tmp_path, make, said):
+    folder = tmp_path / "some"
+    folder.mkdir()
+    make(folder)
+    result = rltune("export", str(folder), "--from-tables")
+    assert result.code == 2
+    assert said in result.err
+    assert "xport" in result.err.partition(said)[2]  # what to do: give an export, or export again
+
+
+def test_the_estimator_is_that_of_the_export(rltune, svg_only, measured):
+    rltune("export", str(measured), "--estimator", "iqm")
+    assert read_json(measured / "figures" / "heatmap.json")["estimator"] == "iqm"
+    assert read_json(measured / "figures" / "learning_curves.json")["method"] == "bootstrap"
+    before = files(measured)
+    assert rltune("export", str(measured), "--from-tables").err == ""
+    assert files(measured) == before
+    result = rltune("export", str(measured), "--from-tables", "--estimator", "mean")
+    assert result.code == 2
+    assert "figures from tables keep the estimator of their export" in result.err
+
+
+def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, svg_only, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*"))
     (victim / "DONE").unlink()
     said = rltune("export", str(measured)).out
@@ -135,7 +239,9 @@ def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, measu
     }
 
 
-def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(rltune, measured, monkeypatch):
+def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(
+    rltune, svg_only, measured, monkeypatch
+):
     rltune("export", str(measured))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -147,62 +253,63 @@ def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(rltune, mea
     assert not [name for name in names(measured) if name.endswith(".parquet")]
 
 
-def test_the_figure_has_its_reference_lines_and_no_notes(rltune, measured):
-    rltune("export", str(measured))
-    drawn = (measured / "figures" / "dynamics.svg").read_text()
-    for said in ("random floor", "ceiling", "chance", "KL constraint", f"{CONTROL} (control)"):
-        assert f"<!-- {said} -->" in drawn
-    assert "no claim can be made" not in drawn
-
-
-def test_without_the_signals_it_says_how_to_get_them(rltune, tmp_path):
+def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, svg_only, tmp_path):
     run = finished_sweep(tmp_path).run.path
+    (run / "figures").mkdir()
+    (run / "figures" / "dynamics.svg").write_bytes(b"of another export")
     result = rltune("export", str(run))
     assert result.code == 0
-    assert "no figure: no trial measured collapse; run with --set collapse.every=5" in result.err
-    assert names(run) == PLAIN
+    said = "no figure dynamics: no trial measured collapse; run with --set collapse.every=5"
+    assert said in result.err
+    assert "budget.svg" in names(run)
+    assert not [name for name in names(run) if name.startswith("dynamics")]
 
 
-def test_it_says_on_the_figure_that_the_audit_failed(rltune, measured):
+def test_it_says_on_the_figure_that_the_audit_failed(rltune, svg_only, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "provenance.json"
     victim.write_text(victim.read_text().replace("c0ffee", "other0"))
     result = rltune("export", str(measured))
     assert result.code == 0
     assert result.out.startswith("Audit FAILED")
     assert read_json(measured / "audit.json")["verdict"] == "failed"
-    assert "The audit FAILED" in (measured / "figures" / "dynamics.svg").read_text()
+    for name in FIGURES:
+        assert "AUDIT FAILED (A1)" in (measured / "figures" / f"{name}.svg").read_text()
 
 
-def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, measured):
+def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, svg_only, measured):
     warned = {"rule": "S8", "message": "the filter is a second axis", "accepted_reason": None}
     proof = {"ok": True, "warnings": [warned]}
     write_json_atomic(measured / "comparability.json", proof)
     rltune("export", str(measured))
-    assert "a second axis" in (measured / "figures" / "dynamics.svg").read_text()
+    for name in FIGURES:
+        assert "a second axis" in (measured / "figures" / f"{name}.svg").read_text()
 
 
-def test_without_matplotlib_the_csv_files_stand_and_one_error_says_so(
-    rltune, measured, monkeypatch
-):
+def test_without_matplotlib_the_tables_and_the_data_stand(rltune, exported, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = rltune("export", str(measured))
-    assert result.code == 2
-    (error,) = result.err.splitlines()
-    assert error.startswith("error: figure: drawing it needs matplotlib, which is not installed.")
-    assert "pip install 'rltune[figures]'" in error
-    assert names(measured) == PLAIN | {"dynamics.csv"}
-    assert "dynamics.csv" in result.out
+    result = rltune("export", str(exported))
+    assert result.code == 0
+    said = "no drawings: run `pip install 'rltune[figures]'`; the data of the figures are written"
+    assert result.err == f"{said}\n"
+    assert names(exported) == PLAIN | DATA
 
 
-def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, tmp_path):
+def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, svg_only, tmp_path):
     run = measure(tmp_path, **{"collapse/reasoning_entropy": float("nan")})
     assert rltune("export", str(run)).code == 0
-    metrics = {row["metric"] for row in rows(run / "figures" / "dynamics.csv")}
-    assert metrics == {"heldout/success_rate", "collapse/retrieval_accuracy"}
-    assert names(run) == ALL
+    panels = read_json(run / "figures" / "dynamics.json")["panels"]
+    assert [len(panel["series"]) for panel in panels] == [2, 2, 0]
+    assert {f"{name}.svg" for name in FIGURES} <= names(run)
 
 
-def test_a_torn_line_is_named(rltune, measured):
+def test_a_point_leads_back_to_its_trial(rltune, exported):
+    (panel,) = read_json(exported / "figures" / "learning_curves.json")["panels"]
+    line = panel["series"][1]["seeds"][2]
+    assert (exported / "trials" / line["trial_id"] / "metrics.jsonl").is_file()
+    assert line["trial_id"].startswith("kl_loss_coef=0.1-s2-")
+
+
+def test_a_torn_line_is_named(rltune, svg_only, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "metrics.jsonl"
     victim.write_bytes(victim.read_bytes() + b'{"step": 21, "he')
     result = rltune("export", str(measured))

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.scripted_engine import ScriptedEngine
 from rltune.rollout.torch_engine import TorchEngine
@@ -27,12 +28,22 @@ def torch_engine(small_policy):
     return lambda: TorchEngine(small_policy(hidden_size=HIDDEN).decoder())
 
 
-@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
+def static_torch_engine(small_policy):
+    policy = small_policy(hidden_size=HIDDEN)
+    return lambda: TorchEngine(
+        StaticDecoder(policy.model, pad_id=policy.pad_id, end_ids=policy.end_ids)
+    )
+
+
+MAKERS = {"scripted": scripted, "torch": torch_engine, "torch-static": static_torch_engine}
+
+
+@pytest.fixture(params=[*MAKERS, pytest.param("vllm", marks=pytest.mark.vllm)])
 def make_engine(request, small_policy):
     """Return a maker of engines over one policy; what an engine computed before is forgotten."""
     if request.param == "vllm":
         return request.getfixturevalue("two_vllm_engines")
-    return {"scripted": scripted, "torch": torch_engine}[request.param](small_policy)
+    return MAKERS[request.param](small_policy)
 
 
 @pytest.fixture
@@ -45,7 +56,7 @@ def own_engine(request, small_policy):
     """Return an engine that no other test uses."""
     if request.param == "vllm":
         return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
-    return {"scripted": scripted, "torch": torch_engine}[request.param](small_policy)()
+    return MAKERS[request.param](small_policy)()
 
 
 def requests(n=24, *, seed=0):

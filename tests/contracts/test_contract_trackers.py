@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from rltune.store.jsonl import append_jsonl, read_metrics
-from rltune.track.base import MultiTracker
+from rltune.track.base import Artifact, Histogram, MultiTracker, Table
 from rltune.track.jsonl import JsonlTracker
 from rltune.track.wandb_tracker import WandbRun, WandbTracker
 from rltune.types import TrialStatus
@@ -16,6 +16,20 @@ class Recorder:
 
     def __init__(self, name, calls, *, fail_on_close):
         self._name, self._calls, self._fail_on_close = name, calls, fail_on_close
+
+    shows_media = True
+
+    def resume(self, rows):
+        self._calls.append((self._name, ("resume", tuple(rows))))
+
+    def media(self, step, items):
+        self._calls.append((self._name, ("media", step, dict(items))))
+
+    def use(self, artifact):
+        self._calls.append((self._name, ("use", artifact)))
+
+    def make(self, artifact):
+        self._calls.append((self._name, ("make", artifact)))
 
     def log(self, step, metrics):
         self._calls.append((self._name, ("log", step, dict(metrics))))
@@ -60,12 +74,26 @@ def tracker(request, tmp_path, monkeypatch):
     made.close(TrialStatus.DONE)
 
 
-def test_a_whole_trial(tracker):
+def artifact(folder):
+    (folder / "weights").write_bytes(b"w" * 8)
+    return Artifact(name="policy-ff", kind="model", files={"weights": folder / "weights"})
+
+
+TABLE = Table(("task", "success"), (("a", True), ("b", False)))
+MEDIA = {"episodes": TABLE, "entropy": Histogram((1, 2), (0.0, 0.5, 1.0))}
+
+
+def test_a_whole_trial(tracker, tmp_path):
+    tracker.resume([])
+    tracker.use(artifact(tmp_path))
+    if tracker.shows_media:
+        tracker.media(0, MEDIA)
     tracker.log(0, {"heldout/success_rate": 0.25})
     tracker.log(1, {"actor/pg_loss": float("nan"), "rollout/task_hash": "ff"})
     tracker.log(1, {"also/at_step": 1.0})
     tracker.log(5, {})
     tracker.summary({"best_step": 5, "note": "text"})
+    tracker.make(artifact(tmp_path))
     tracker.close(TrialStatus.DONE)
     tracker.close(TrialStatus.FAILED)  # a second close does nothing
 
@@ -108,14 +136,28 @@ def test_a_metrics_file_that_cannot_be_written_stops_the_trial(tmp_path):
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_every_tracker_is_told_in_order_and_closed_even_when_one_fails(failing):
+def test_every_tracker_is_told_in_order_and_closed_even_when_one_fails(failing, tmp_path):
     calls = []
     both = MultiTracker(tuple(Recorder(i, calls, fail_on_close=i == failing) for i in range(2)))
+    assert both.shows_media
+    made = artifact(tmp_path)
+    both.resume([{"step": 0}])
+    both.use(made)
     both.log(1, {"x": 1.0})
+    both.media(1, MEDIA)
     both.summary({"y": 2.0})
+    both.make(made)
     with pytest.raises(OSError, match="disk full"):
         both.close(TrialStatus.DONE)
-    said = [("log", 1, {"x": 1.0}), ("summary", {"y": 2.0}), ("close", TrialStatus.DONE)]
+    said = [
+        ("resume", ({"step": 0},)),
+        ("use", made),
+        ("log", 1, {"x": 1.0}),
+        ("media", 1, MEDIA),
+        ("summary", {"y": 2.0}),
+        ("make", made),
+        ("close", TrialStatus.DONE),
+    ]
     assert calls == [(name, call) for call in said for name in (0, 1)]
 
 

@@ -18,7 +18,36 @@ INST = (  # closes a response with a space and the end-of-text token
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ m['content'] }} <|endoftext|>"
     "{% else %}[{{ m['content'] }}]{% endif %}{% endfor %}"
 )
-TEMPLATES = {"chatml": CHATML, "stripped": THINK_STRIPPED, "no system": NO_SYSTEM, "inst": INST}
+TRIMMED = CHATML.replace("m['content']", "m['content'] | trim")
+FORGETFUL = CHATML.replace("for m in messages", "for m in messages[-5:]")  # two turns, no more
+MOVED = (  # the system text stands with the last question
+    "{% for m in messages %}{% if m['role'] == 'user' %}[{% if loop.last %}{{ "
+    "messages[0]['content'] }} {% endif %}{{ m['content'] }}]{% elif m['role'] == 'assistant' %}"
+    "{{ m['content'] }}<|im_end|>{% endif %}{% endfor %}"
+)
+NUMBERED = CHATML.replace("<|im_start|>{{", "<|im_start|>{{ loop.index }} {{")
+DATED = "Today is {{ strftime_now('%d %b %Y') }}.\n" + CHATML
+CHANCE = "{{ range(99999) | random }}\n" + CHATML
+OPENS_THOUGHT = THINK_STRIPPED.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")
+EMPTY_THOUGHT = CHATML.replace(
+    "{{ m['content'] }}",
+    "{% if m['role'] == 'assistant' and '</think>' not in m['content'] and not loop.last %}"
+    "<think></think>{% endif %}{{ m['content'] }}",
+)
+TEMPLATES = {
+    "chatml": CHATML,
+    "stripped": THINK_STRIPPED,
+    "trimmed": TRIMMED,
+    "forgetful": FORGETFUL,
+    "moved": MOVED,
+    "numbered": NUMBERED,
+    "dated": DATED,
+    "chance": CHANCE,
+    "opens thought": OPENS_THOUGHT,
+    "empty thought": EMPTY_THOUGHT,
+    "no system": NO_SYSTEM,
+    "inst": INST,
+}
 
 
 def make_chat_tokenizer(template: str = "chatml", *, eos: str = "<|im_end|>"):

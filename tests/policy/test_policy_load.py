@@ -106,7 +106,7 @@ def test_bfloat16_computes_in_it_and_keeps_weights_and_scores_in_float32(small_p
 
 
 def test_a_missing_model_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"^policy\.model: '.*nowhere' cannot be loaded: .*Check"):
+    with pytest.raises(InputError, match=r"^policy\.model: '.*nowhere' is not a folder\. .*Check"):
         load(tmp_path / "nowhere")
 
 
@@ -163,6 +163,18 @@ def test_a_saved_tokenizer_keeps_its_own_splitting(small_policy, tmp_path):
     assert named in ("TokenizersBackend", "PreTrainedTokenizerFast")
     ids = load(tmp_path).tokenizer.encode("#P√Up||Left</answer>")
     assert len(ids) == 7
+
+
+def test_a_model_in_the_hub_s_cache_is_read_as_its_folder(tmp_path, monkeypatch):
+    """No network is asked, and the tokenizer is the one that was saved."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    model = tmp_path / "models--Some--model"
+    shutil.copytree(SHIPPED / "sokoban", model / "snapshots" / "abc")
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("abc")
+    policy, shipped = load("Some/model", is_bare=True), load("tiny", is_bare=True)
+    assert policy.weights_sha256 == shipped.weights_sha256
+    assert policy.tokenizer_sha256 == shipped.tokenizer_sha256
 
 
 def test_weights_in_a_pickle_are_refused_unopened(tmp_path):

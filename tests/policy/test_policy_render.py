@@ -1,6 +1,7 @@
 """From observations to ids (D1, D2, A7): a conversation only grows, and keeps what was sampled."""
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from rltune.errors import InputError
 from rltune.policy.render import ChatRenderer, PlainRenderer
@@ -101,14 +102,52 @@ def test_a_response_that_was_cut_off_gets_its_end_from_the_template(chat_tokeniz
     assert tokenizer.decode(contexts[1]) == want + "<think>"
 
 
-def test_a_template_that_rewrites_history_is_refused(chat_tokenizer):
+REWRITING = ["stripped", "forgetful", "moved", "opens thought", "empty thought"]
+
+
+@pytest.mark.parametrize("template", REWRITING)
+def test_a_template_that_rewrites_history_is_refused(chat_tokenizer, template):
+    """D2: thoughts, old turns or the system text go, or what the policy never wrote comes."""
     with pytest.raises(InputError) as caught:
-        chat(chat_tokenizer("stripped"))
+        chat(chat_tokenizer(template))
     assert str(caught.value) == (
         "policy.template: the tokenizer's chat template is not prefix-preserving: it rewrites an "
-        "earlier response when the conversation goes on, so trained tokens would differ from "
-        "sampled ones. Set policy.template: plain, or use a model that only appends."
+        "earlier message when the conversation goes on, so trained tokens would differ from "
+        "sampled ones. Set policy.template: append to use its frames around responses that stay "
+        "as sampled, plain for no template, or use a model that only appends."
     )
+
+
+@pytest.mark.parametrize("is_appended", [True, False])
+@pytest.mark.parametrize(
+    ("template", "why"), [("numbered", "same two frames"), ("chance", "chance")]
+)
+def test_a_template_whose_frames_differ_is_refused(chat_tokenizer, template, why, is_appended):
+    tokenizer = chat_tokenizer(template)
+    with pytest.raises(InputError, match=rf"^policy\.template: .*{why}.* Set policy\.template: pl"):
+        ChatRenderer(tokenizer, end_ids=[tokenizer.eos_token_id], is_appended=is_appended)
+
+
+@pytest.mark.parametrize("template", ["chatml", "trimmed", *REWRITING])
+def test_appended_frames_keep_every_sampled_id(chat_tokenizer, template):
+    """D2: prompt(t + 1) starts with prompt(t) + sampled(t), and thoughts stay."""
+    tokenizer = chat_tokenizer(template)
+    renderer = ChatRenderer(tokenizer, end_ids=[tokenizer.eos_token_id], is_appended=True)
+    texts = ["hm</think> <answer>Up</answer> ", "b</think><answer>Up</answer>", "no tags"]
+    responses = [answer(tokenizer, text) for text in texts]
+    episode, contexts = play_script(tokenizer, renderer, responses, turns=3)
+    for context, onward, sampled in zip(contexts, contexts[1:], responses, strict=False):
+        assert onward[: len(context) + len(sampled)] == [*context, *sampled]
+    assert [list(turn.sampled_ids) for turn in episode.turns] == responses
+    whole = tokenizer.decode(contexts[2])
+    assert whole.count("<think>\n" if template == "opens thought" else "<think>") >= 3
+    assert "<think>\n<think>" not in whole  # also where the template writes its own
+    assert "hm</think> <answer>Up</answer> <|im_end|>" in whole
+
+
+def test_the_date_of_a_template_stands_still(chat_tokenizer):
+    tokenizer = chat_tokenizer("dated")
+    assert tokenizer.decode(chat(tokenizer).first("S", "A", "")).startswith("Today is 26 Jul 2024")
 
 
 def test_a_template_without_system_role_is_refused(chat_tokenizer):
@@ -141,6 +180,21 @@ def test_no_system_message_without_system_text(chat_tokenizer):
     tokenizer = chat_tokenizer()
     ids = chat(tokenizer).first("", "A", "<think>")
     assert tokenizer.decode(ids) == "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\n<think>"
+
+
+@pytest.mark.parametrize("user", ["", "\nUser: "])
+def test_a_plain_conversation_begins_as_the_tokenizer_begins_a_text(chat_tokenizer, user):
+    """D7: the model has never been without its begin-of-text token. The end is not for prompts."""
+    tokenizer = chat_tokenizer()
+    start, end = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|endoftext|>"])
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|im_start|> $A <|endoftext|>",
+        special_tokens=[("<|im_start|>", start), ("<|endoftext|>", end)],
+    )
+    renderer = PlainRenderer(tokenizer, user=user, assistant="")
+    without = PlainRenderer(chat_tokenizer(), user=user, assistant="")
+    assert renderer.first("S", "A", "") == [start, *without.first("S", "A", "")]
+    assert renderer.following("B", "", is_ended=True) == without.following("B", "", is_ended=True)
 
 
 def test_plain_pieces(chat_tokenizer):

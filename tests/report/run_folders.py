@@ -11,7 +11,7 @@ from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic, write_text_atomic
 from rltune.store.jsonl import append_jsonl_many
 from rltune.store.rundir import RunDir, TrialDir
-from rltune.types import TrialResult, TrialSpec, TrialStatus
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 CONFIG = {
     "configs/sokoban.yaml": """
@@ -184,4 +184,16 @@ def finished_sweep(root: Path) -> FolderWriter:
         writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 5, 20: last})
     for seed, last in enumerate((2, 3, 3)):
         writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 5, 20: last})
+    return writer
+
+
+CRASH = TrialFailure(RowStatus.CRASH, "RuntimeError: out of memory (rltune/x.py:3)", "", 7, 1)
+
+
+def mixed_sweep(root: Path) -> FolderWriter:
+    """Done, failed, under way, and three never started."""
+    writer = FolderWriter(root)
+    writer.finish(writer.spec(CONTROL, 0), {0: 4, 10: 5, 20: 6})
+    writer.fail(writer.spec(TREATED, 0), CRASH)
+    writer.train(writer.spec(CONTROL, 1), {0: 4, 10: 5}, steps=10)
     return writer

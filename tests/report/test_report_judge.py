@@ -7,7 +7,8 @@ from run_folders import SWEEP, FolderWriter, write_sweep
 from rltune.report.audit import audit_folder
 from rltune.report.folder import read_folder, read_records
 from rltune.report.plan import make_plan, plan_view
-from rltune.report.render_run import closing_view, status_view
+from rltune.report.render_run import closing_view
+from rltune.report.render_status import status_view
 from rltune.report.status import read_state
 from rltune.report.summary import close_sweep
 from rltune.spec.expand import expand

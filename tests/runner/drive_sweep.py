@@ -1,6 +1,6 @@
 """Drive a sweep as the command line does, and print the outcome as one JSON line.
 
-python drive_sweep.py SWEEP_FILE RUNS_DIR MAX_CONCURRENT
+python drive_sweep.py SWEEP_FILE RUNS_DIR MAX_CONCURRENT [RAY_ADDRESS]
 """
 
 import json
@@ -17,7 +17,7 @@ def main() -> None:
         loaded=load_sweep(Path(sys.argv[1])),
         runs_dir=Path(sys.argv[2]),
         max_concurrent=int(sys.argv[3]),
-        ray_address=None,
+        ray_address=sys.argv[4] if len(sys.argv) > 4 else None,
         allow_confounded=None,
         argv=tuple(sys.argv),
     )

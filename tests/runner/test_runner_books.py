@@ -8,7 +8,6 @@ import pytest
 
 from rltune.errors import StoreError
 from rltune.runner.books import Books, open_books
-from rltune.runner.trial import TRIAL_LOCK
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -295,8 +294,8 @@ def test_a_process_that_died_silently_is_buried_once(run, specs):
     spec = specs[1]
     books = books_of(run)
     begin(run, spec)
-    books.bury(spec, attempt=1, reason="its process died", is_stopping=False)
-    books.bury(spec, attempt=1, reason="again", is_stopping=False)
+    books.bury(spec, attempt=1, reason="its process died", is_preempted=False)
+    books.bury(spec, attempt=1, reason="again", is_preempted=False)
     books.settle(specs)
     (row,) = books.lineage.read().rows
     assert (row.status, row.notes) == (RowStatus.CRASH, "its process died (at step 4)")
@@ -304,7 +303,7 @@ def test_a_process_that_died_silently_is_buried_once(run, specs):
 
 def test_a_death_before_the_first_gate_is_a_preflight_crash(run, specs):
     books = books_of(run)
-    books.bury(specs[1], attempt=1, reason="its process died", is_stopping=False)
+    books.bury(specs[1], attempt=1, reason="its process died", is_preempted=False)
     books.settle(specs)
     assert events(run, specs[1].trial_id) == [("started", 1), ("failed", 1)]
     assert rows(run) == [(specs[1].trial_id, "preflight_crash")]
@@ -316,7 +315,7 @@ def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, spec
     trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
     books = books_of(run)
     books.settle(specs)
-    books.bury(specs[1], attempt=2, reason="its process died", is_stopping=False)
+    books.bury(specs[1], attempt=2, reason="its process died", is_preempted=False)
     books.settle(specs)
     assert rows(run) == [(trial.trial_id, "crash"), (f"{trial.trial_id}.a2", "crash")]
     assert (trial.path / "FAILED.1").exists()
@@ -325,7 +324,7 @@ def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, spec
 def test_a_death_during_a_stop_is_no_crash(run, specs):
     books = books_of(run)
     begin(run, specs[1])
-    books.bury(specs[1], attempt=1, reason="its process died", is_stopping=True)
+    books.bury(specs[1], attempt=1, reason="its process died", is_preempted=True)
     books.settle(specs)
     assert rows(run) == [(specs[1].trial_id, "preempted")]
 
@@ -334,7 +333,7 @@ def test_a_result_is_never_buried(run, specs):
     spec = specs[1]
     begin(run, spec)
     run.trial(spec.trial_id).write_done(result_of(spec))
-    books_of(run).bury(spec, attempt=1, reason="its process died", is_stopping=False)
+    books_of(run).bury(spec, attempt=1, reason="its process died", is_preempted=False)
     assert trial_status(run.trial(spec.trial_id)) is TrialStatus.DONE
     assert not run.trial(spec.trial_id).failed.exists()
 
@@ -373,7 +372,7 @@ def test_a_dead_drivers_worker_may_still_finish(run, specs):
     holds = threading.Event()
 
     def worker() -> None:
-        with file_lock(trial.path / TRIAL_LOCK):
+        with file_lock(trial.lock):
             holds.set()
             time.sleep(0.3)
             trial.write_done(result_of(spec))

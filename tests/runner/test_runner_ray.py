@@ -183,7 +183,7 @@ def test_a_killed_worker_is_a_crash_with_a_reason_and_the_next_trial_starts(stor
     crashing = story.trials[1]
     failure = json.loads((crashing.path / "FAILED.2").read_text())
     assert failure["kind"] == RowStatus.CRASH
-    assert failure["reason"].startswith("its process died: SYSTEM_ERROR ")
+    assert failure["reason"].startswith("its process died: SYSTEM_ERROR: ")
     assert failure["step"] >= 1
     assert story.launches[1].ledger.trials[crashing.trial_id].last.event == "failed"
 

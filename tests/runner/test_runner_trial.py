@@ -211,7 +211,7 @@ def test_a_model_that_cannot_be_loaded_fails_before_the_first_step(small, make_p
     failure = TrialDir(payload.folder).read_failed()
     assert failure is not None
     assert failure.kind is RowStatus.PREFLIGHT_CRASH
-    assert "'./nowhere' cannot be loaded" in failure.reason
+    assert "'./nowhere' is not a folder" in failure.reason
 
 
 @pytest.mark.parametrize(
@@ -240,3 +240,14 @@ def test_steps_done_reads_what_is_there(tmp_path: Path):
     assert steps_done(trial) is None
     trial.metrics.write_text('{"step": 0}\n{"step": 7}\n{"step"')
     assert steps_done(trial) == 7
+
+
+def test_the_prompt_is_kept_as_it_is_shown(small, make_payload):
+    payload = make_payload(small)
+    run_trial(payload)
+    trial = TrialDir(payload.folder)
+    first, response, onward = trial.prompt.read_text(encoding="utf-8").partition("⟦response⟧")
+    assert first.endswith("<answer>")
+    assert onward.endswith("<answer>")
+    assert response
+    assert len(read_json(trial.provenance)["prompt_sha256"]) == 64

@@ -2,6 +2,34 @@ import pytest
 
 from rltune.errors import ResourceError
 
+KILLED = """Failure # 1 (occurred at 2026-11-28_17-10-56)
+The actor died unexpectedly before finishing this task.
+\tactor_id: de003157033537e14cba792a01000000
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit \
+detail: Worker unexpectedly exits with a connection error code 2. End of file. Some common causes \
+include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop \
+--force was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another error.
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        pytest.param(
+            KILLED,
+            "SYSTEM_ERROR: Worker unexpectedly exits with a connection error code 2. End of file. "
+            "It was killed, ran out of memory (see `dmesg`) or crashed",
+            id="killed",
+        ),
+        pytest.param("The node\n  died.", "The node died", id="another-report"),
+        pytest.param("", "Ray gave no reason", id="none"),
+    ],
+)
+def test_a_death_is_told_in_one_line_without_advice_on_ray(report, said):
+    from rltune.runner.tune import death_text
+
+    assert death_text(report) == f"its process died: {said}"
+
 
 def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, small, make_payload):
     # A second Ctrl-C ends the launch's own Ray, and with it the trials. It may not end another's.

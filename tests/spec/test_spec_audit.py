@@ -20,6 +20,7 @@ PROVENANCE = {
     "threads": 1,
     "weights_sha256": "w",
     "tokenizer_sha256": "t",
+    "prompt_sha256": "p",
     "manifest_sha256": "m",
     "host": "differs anyway",
 }
@@ -118,6 +119,7 @@ def test_equal_trials_pass_and_their_budget_is_counted(records):
         ("engine", "vllm", "engine", "'torch'"),
         ("weights_sha256", "x", "weights_sha256", "'w'"),
         ("tokenizer_sha256", "x", "tokenizer_sha256", "'t'"),
+        ("prompt_sha256", "x", "prompt_sha256", "'p'"),
         ("manifest_sha256", "x", "manifest_sha256", "'m'"),
     ],
 )
@@ -146,7 +148,7 @@ def test_a1_what_was_not_recorded_proves_nothing(records):
         f"A1 error: dirty was not recorded in {name(records[0])}. "
         "Run the sweep again from one clean checkout on one kind of machine."
     )
-    assert len(lines(records)) == 11  # every field but commit
+    assert len(lines(records)) == 12  # every field but commit
 
 
 def test_a1_records_from_before_there_was_a_field(records):

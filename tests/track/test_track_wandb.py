@@ -1,5 +1,6 @@
 import json
 import math
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rltune.track.base import Artifact, Histogram, Table
 from rltune.track.make import make_trackers, wandb_id, wandb_run
-from rltune.track.wandb_tracker import WandbTracker, wandb_run_id
+from rltune.track.wandb_tracker import WandbTracker, _wandb_artifact, wandb_run_id
 from rltune.types import TrialSpec, TrialStatus
 
 SPEC = TrialSpec(
@@ -114,7 +116,15 @@ def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
     ]
 
 
-def test_online_without_a_key_warns_once_and_the_trial_goes_on(tmp_path, no_credentials):
+@pytest.mark.parametrize("has_key", [False, True])
+def test_online_without_a_server_writes_offline_runs_and_says_so_once(
+    tmp_path, no_credentials, monkeypatch, has_key
+):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"  # closed by the time it is used
+    monkeypatch.setenv("WANDB_BASE_URL", url)
+    if has_key:
+        monkeypatch.setenv("WANDB_API_KEY", "local" + "0" * 40)
     warnings, rows = [], []
     tracker = make_trackers(
         SPEC, tmp_path, append=rows.append, wandb="online", project=None, warn=warnings.append
@@ -124,11 +134,25 @@ def test_online_without_a_key_warns_once_and_the_trial_goes_on(tmp_path, no_cred
     tracker.close(TrialStatus.DONE)
     assert rows == [{"step": 0, "x": 1.0}]
     (warning,) = warnings
-    assert warning.startswith("W&B could not start: UsageError: No API key configured.")
-    assert warning.endswith(
-        "The trial goes on without it and metrics.jsonl has everything; "
-        "`tracking.wandb: disabled` leaves W&B out."
-    )
+    why = f"WANDB_BASE_URL: {url} cannot be reached" if has_key else "WANDB_API_KEY: no W&B key"
+    assert warning.startswith(f"W&B cannot be used online. {why}")
+    assert warning.endswith("Offline runs are written instead; `rltune sync` uploads them later.")
+    assert [item["x"] for item in history(tmp_path)] == [1]
+
+
+def test_a_server_that_never_answers_holds_no_trial_up(tmp_path, no_credentials, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "local" + "0" * 40)
+    warnings = []
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        run = wandb_run(SPEC, tmp_path, mode="online", project=None)
+        run = replace(run, init_timeout_s=3.0, finish_timeout_s=3.0)
+        tracker = WandbTracker(run, warnings.append)
+        tracker.log(0, {"x": 1.0})
+        tracker.close(TrialStatus.DONE)
+    (warning,) = warnings
+    assert warning.startswith("W&B cannot be used online. CommError")
+    assert [item["x"] for item in history(tmp_path)] == [1]
 
 
 class BrokenRun:
@@ -160,3 +184,70 @@ def test_a_service_that_dies_is_said_once_left_alone_and_still_finished(tmp_path
     assert broken.calls == ["log", "finish"]
     assert len(warnings) == 1
     assert warnings[0].startswith("W&B could not log: ConnectionResetError: service died.")
+
+
+def history(folder):
+    records = [json.loads(line) for line in inspect(folder).splitlines()]
+    return [r["history"]["item"] for r in records if r["type"] == "history"]
+
+
+def offline(folder, warn=pytest.fail):
+    return WandbTracker(wandb_run(SPEC, folder, mode="offline", project=None), warn)
+
+
+def test_a_resumed_session_holds_every_step_of_the_metrics_file(tmp_path, no_credentials):
+    tracker = offline(tmp_path)
+    rows = [
+        {"step": 0, "heldout/success_rate": 0.5, "time": 1.0},
+        {"step": 1, "actor/pg_loss": math.nan, "rollout/task_hash": "ff"},
+    ]
+    tracker.resume(rows)
+    tracker.log(2, {"actor/pg_loss": 0.25})
+    tracker.close(TrialStatus.DONE)
+    plain = [{k: v for k, v in i.items() if k[0] != "_"} for i in history(tmp_path)]
+    assert plain == [
+        {"step": 0, "heldout/success_rate": 0.5, "time": 1},
+        {"step": 1, "actor/pg_loss": "NaN"},
+        {"step": 2, "actor/pg_loss": 0.25},
+    ]
+
+
+def test_tables_histograms_and_artifacts_lie_in_the_run(tmp_path, no_credentials):
+    weights = tmp_path / "policy.safetensors"
+    weights.write_bytes(b"w" * 64)
+    tracker = offline(tmp_path)
+    assert tracker.shows_media
+    model = Artifact(
+        name="policy-ff", kind="model", files={"policy.safetensors": weights},
+        metadata={"step": 3}, aliases=("selected",),
+    )  # fmt: skip
+    tracker.use(replace(model, name="policy-00", aliases=()))
+    board = Table(("task_id", "text"), (("a", "_P_\nXO_"),))
+    tracker.media(
+        3, {"heldout/episodes": board, "actor/entropy": Histogram((3, 1), (0.0, 1.0, 2.0))}
+    )
+    tracker.make(model)
+    tracker.close(TrialStatus.DONE)
+
+    records = [json.loads(line) for line in inspect(tmp_path).splitlines()]
+    found = {r["artifact"]["name"]: r["artifact"] for r in records if r["type"] == "artifact"}
+    assert {"policy-00", "policy-ff"} <= set(found)
+    assert set(found["policy-ff"]["aliases"]) == {"selected", "latest"}
+    summary = json.loads(inspect(tmp_path, "--summary"))
+    assert summary["config"]["input_model"] == "policy-00"
+    (run,) = (tmp_path / "wandb").glob("offline-run-*")
+    (file,) = run.rglob("*.table.json")
+    assert json.loads(file.read_text())["data"] == [["a", "_P_\nXO_"]]
+    (row,) = history(tmp_path)
+    assert (row["step"], row["actor/entropy.values"]) == (3, [3, 1])
+
+
+def test_a_large_file_is_named_and_not_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr("rltune.track.wandb_tracker._UPLOAD_BYTES", 10)
+    for name, size in (("small", 10), ("large", 11)):
+        (tmp_path / name).write_bytes(b"w" * size)
+    files = {name: tmp_path / name for name in ("small", "large")}
+    made = _wandb_artifact(Artifact(name="policy-ff", kind="model", files=files))
+    entries = made.manifest.entries
+    assert entries["large"].ref == (tmp_path / "large").as_uri()
+    assert (entries["small"].ref, entries["small"].size) == (None, 10)

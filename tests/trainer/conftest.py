@@ -9,6 +9,7 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.schema import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
+from rltune.track.base import MultiTracker
 from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.job import Job
 from rltune.trainer.loop import train
@@ -159,6 +160,7 @@ class Trial:
         make_engine=None,
         mode="max",
         metric="heldout/reward_mean",
+        watcher=None,
     ):
         """Train; stop politely before step `stop_at`, or die when step `die_at` is logged."""
         self.policy = with_adapter(self.make_policy(), self.config)
@@ -171,7 +173,7 @@ class Trial:
             make_env=lambda: UpEnv(is_constant=self.is_constant, is_faulty=self.is_faulty),
             policy=self.policy,
             engine=make_engine(self.policy),
-            tracker=Dying(JsonlTracker(partial(append_jsonl, self.folder.metrics)), die_at),
+            tracker=Dying(self._tracker(watcher), die_at),
             metric_name=metric,
             metric_mode=mode,
             should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
@@ -179,6 +181,10 @@ class Trial:
             say=self.lines.append,
         )
         return train(job)
+
+    def _tracker(self, watcher):
+        record = JsonlTracker(partial(append_jsonl, self.folder.metrics))
+        return MultiTracker((record, *([watcher] if watcher else [])))
 
     @property
     def rows(self):
@@ -203,16 +209,13 @@ class Dying:
     def __init__(self, tracker, die_at):
         self._tracker, self._die_at = tracker, die_at
 
+    def __getattr__(self, name):
+        return getattr(self._tracker, name)
+
     def log(self, step, metrics):
         self._tracker.log(step, metrics)
         if step == self._die_at:
             raise Killed
-
-    def summary(self, values):
-        self._tracker.summary(values)
-
-    def close(self, status):
-        self._tracker.close(status)
 
 
 @pytest.fixture

@@ -1,0 +1,348 @@
+"""Where a step on one GPU spends its time, and how near it is to what the card can do at most.
+
+    python benchmarks/gpu.py                         # 0.5 B parameters, 128 rollouts x 5 turns
+    python benchmarks/gpu.py --engines torch,growing,vllm --json gpu.json
+    python benchmarks/gpu.py --model tiny --rows 4 --turns 2 --response 4 --dtype float32  # a CPU
+
+A Qwen2.5-architecture model with random weights plays turns of random tokens with the engine of a
+trial, and learns from them with its learner. The first step warms up and is not counted. Engines:
+`torch` as a trial uses it (on CUDA one graph a token over a cache of fixed places), `growing` the
+same without graphs, `vllm` where it is installed. Decoding is bound by memory bandwidth: every
+token reads the weights and the cached keys and values once. Training is bound by arithmetic:
+6 x parameters for each trained token, 2 x for each scored one. 10 minutes at most on one card.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from rltune.errors import InputError
+from rltune.policy.decode import TransformersDecoder
+from rltune.policy.load import Policy, assemble
+from rltune.policy.lora import add_adapter
+from rltune.policy.precision import set_compute_dtype
+from rltune.policy.tiny import tiny_model, tiny_tokenizer
+from rltune.report.memory import DTYPE_BYTES, shape_of
+from rltune.report.shapes import SHAPES
+from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
+from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.spec.schema import TrialConfig
+from rltune.trainer.credit import Credit
+from rltune.trainer.learner import Learner, make_learner, score_batch
+from rltune.trainer.memory import memory_used
+from rltune.trainer.objective import MiniBatch, update
+from rltune.types import Episode, Turn
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("collect", "score", "update", "sync", "eval")
+CARDS = {  # part of the name -> (GB/s of memory, dense bfloat16 TFLOP/s) of the data sheets
+    "H200": (4800, 989),
+    "H100 NVL": (3900, 835),
+    "H100 PCIe": (2000, 756),
+    "H100": (3350, 989),
+    "A100-SXM4-80GB": (2039, 312),
+    "A100": (1555, 312),
+    "L40S": (864, 362),
+    "L4": (300, 121),
+    "A10": (600, 125),
+    "4090": (1008, 165),
+}
+
+
+@dataclass
+class Times:
+    """Seconds of each part of the counted steps, and what was done in them."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    steps: int = 0
+    sampled: int = 0  # tokens
+    trained: int = 0  # tokens of the batches, prompts too
+    passes: int = 0  # tokens a row, all rows at once: each reads the weights once
+    read: float = 0.0  # cached tokens that those passes read
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        synchronize()
+        began = time.perf_counter()
+        yield
+        synchronize()
+        self.seconds[name] += time.perf_counter() - began
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    args = arguments()
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    ceilings = ceilings_of(device)
+    results = {}
+    for engine in args.engines.split(","):
+        try:
+            results[engine] = run(engine, args, device, ceilings)
+        except (ImportError, InputError) as error:
+            results[engine] = {"skipped": str(error)}
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    report = {"card": ceilings["card"], "torch": torch.__version__, "ceilings": ceilings}
+    report |= {"asked": vars(args) | {"json": str(args.json)}, "engines": results}
+    print_report(report)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B", choices=["tiny", *SHAPES])
+    parser.add_argument("--engines", default="torch")
+    parser.add_argument("--rows", type=int, default=128, help="rollouts a step")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--prompt", type=int, default=200, help="tokens of the first observation")
+    parser.add_argument("--between", type=int, default=40, help="tokens of each later observation")
+    parser.add_argument("--response", type=int, default=100, help="tokens of each response")
+    parser.add_argument("--steps", type=int, default=2, help="counted steps")
+    parser.add_argument("--micro", type=int, default=8, help="rollouts per forward pass")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK")
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def run(name: str, args: argparse.Namespace, device: str, ceilings: dict) -> dict:
+    config, policy = config_of(args), policy_of(args, device)
+    learner = make_learner(policy, config)
+    engine = engine_of(name, policy, config)
+    times = Times()
+    try:
+        for step in range(args.steps + 1):
+            if step == 1:
+                times = Times()  # the first one compiled, captured and allocated
+            one_step(engine, learner, config, args, times, step=step + 1)
+    finally:
+        engine.close()
+    return summary(times, policy, args, ceilings)
+
+
+def config_of(args: argparse.Namespace) -> TrialConfig:
+    """The shipped KL sweep's control at this size, with GRPO: one model is trained."""
+    sets = {
+        "advantage.kind": "grpo",
+        "rollout.groups": max(1, args.rows // 16),
+        "rollout.group_size": min(16, args.rows),
+        "optim.micro_batch_size": min(args.micro, args.rows),
+        "optim.mini_batch_size": min(args.rows, max(args.rows // 4, args.micro)),
+        "policy.dtype": args.dtype,
+        "policy.lora.rank": args.lora,
+        "rollout.max_context": context(args),
+    }
+    overrides = [f"{key}={value}" for key, value in sets.items()]
+    loaded = load_sweep(ROOT / "sweeps" / "kl.yaml", overrides=overrides, seeds=[0])
+    return TrialConfig.model_validate(dict(expand(loaded)[0].config))
+
+
+def context(args: argparse.Namespace) -> int:
+    return args.prompt + (args.turns - 1) * args.between + args.turns * args.response
+
+
+def policy_of(args: argparse.Namespace, device: str) -> Policy:
+    if args.model == "tiny":
+        model = tiny_model("sokoban")
+    else:
+        shape = {key: value for key, value in SHAPES[args.model].items() if key != "model_type"}
+        with torch.device(device):
+            model = Qwen2ForCausalLM(Qwen2Config(**shape, max_position_embeddings=32768))
+    if args.lora:
+        add_adapter(model, config_of(args).policy.lora, seed=0)
+    model.to(device).eval()
+    set_compute_dtype(model, args.dtype)
+    return assemble(model, tiny_tokenizer("sokoban"), template="plain", is_bare=True)
+
+
+def engine_of(name: str, policy: Policy, config: TrialConfig) -> Engine:
+    if name == "torch":
+        return TorchEngine(policy.decoder())
+    if name == "growing":
+        parts = {"pad_id": policy.pad_id, "end_ids": policy.end_ids}
+        return TorchEngine(TransformersDecoder(policy.model, **parts))
+    if name != "vllm":
+        raise SystemExit(f"--engines: {name!r} is none of torch, growing, vllm")
+    from rltune.trainer.engines import make_engine
+
+    rollout = config.rollout.model_copy(update={"engine": "vllm"})
+    return make_engine(config.model_copy(update={"rollout": rollout}), policy)
+
+
+def one_step(
+    engine: Engine,
+    learner: Learner,
+    config: TrialConfig,
+    args: argparse.Namespace,
+    times: Times,
+    *,
+    step: int,
+) -> None:
+    with times.part("collect"):
+        batch = play(engine, learner.policy, args, times, seed=step)
+    times.steps += 1
+    times.trained += int(batch.lengths_N.sum())
+    micro = config.optim.micro_batch_size
+    with times.part("score"):
+        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=micro)
+    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    advantages_NT = torch.randn_like(signals.old_logp_NT).masked_fill(~mask_NT, 0.0)
+    with times.part("update"):
+        update(
+            learner, MiniBatch(batch, signals, Credit(advantages_NT)), config, step=step, kl_coef=0
+        )
+    with times.part("sync"):
+        engine.sync()
+        engine.generate([Request(0, [1, 2], 0)], SamplingParams(1.0, 1, config.rollout.max_context))
+    with times.part("eval"):
+        play(engine, learner.policy, args, Times(), seed=10_000)
+    engine.sync()
+
+
+def play(
+    engine: Engine, policy: Policy, args: argparse.Namespace, times: Times, *, seed: int
+) -> TokenBatch:
+    """Play every conversation to its end; all see random observations of the same lengths."""
+    rng = np.random.default_rng(seed)
+    vocabulary = policy.model.config.vocab_size
+    groups = np.arange(args.rows) // min(16, args.rows)
+    first = rng.integers(2, vocabulary, (groups.max() + 1, args.prompt)).tolist()
+    asked = [first[group] for group in groups]
+    context = [list(ids) for ids in asked]
+    turns: list[list[Turn]] = [[] for _ in asked]
+    params = SamplingParams(1.0, args.response, 10**6)
+    for _ in range(args.turns):
+        requests = [Request(i, ids, seed * 1000 + i) for i, ids in enumerate(context)]
+        said = engine.generate(requests, params)
+        longest = max(len(completion.token_ids) for completion in said)
+        times.sampled += sum(len(completion.token_ids) for completion in said)
+        times.passes += longest
+        times.read += (
+            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(context, said, strict=True))
+            * longest
+        )
+        for i, completion in enumerate(said):
+            turns[i].append(turn_of(asked[i], completion))
+            asked[i] = rng.integers(2, vocabulary, args.between).tolist()
+            context[i] += [*completion.token_ids, *asked[i]]
+    episodes = [
+        Episode(str(i), 0, int(group), 0, tuple(own), True, False, False, 0.0)
+        for i, (group, own) in enumerate(zip(groups, turns, strict=True))
+    ]
+    return to_batch(episodes, pad_id=policy.pad_id)
+
+
+def turn_of(asked: list[int], completion: Completion) -> Turn:
+    said = (completion.token_ids, completion.logprobs, completion.stop_reason)
+    return Turn(tuple(asked), *said, "", "", (), 0.0, True, 0, 0)
+
+
+def ceilings_of(device: str) -> dict:
+    """What the card can do: by its data sheet where it is known, and as measured just now."""
+    card = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    sheet = next((limits for part, limits in CARDS.items() if part in card), None)
+    big, side = (2**30, 8192) if device == "cuda" else (2**24, 512)
+    source = torch.zeros(big, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    copy_s = fastest(lambda: target.copy_(source))
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    left = torch.ones(side, side, dtype=dtype, device=device)
+    gemm_s = fastest(lambda: left @ left)
+    return {
+        "card": card,
+        "sheet_gb_s": sheet and sheet[0],
+        "sheet_tflop_s": sheet and sheet[1],
+        "copy_gb_s": 2 * big / copy_s / 1e9,
+        "gemm_tflop_s": 2 * side**3 / gemm_s / 1e12,
+    }
+
+
+def fastest(work: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(6):
+        synchronize()
+        began = time.perf_counter()
+        work()
+        synchronize()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def summary(times: Times, policy: Policy, args: argparse.Namespace, ceilings: dict) -> dict:
+    shape, model = shape_of(policy.model.config.to_dict()), policy.model
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    width, head = DTYPE_BYTES[args.dtype], shape.vocabulary * shape.hidden
+    # Each pass reads the layers' weights in the computation's format, the head in float32, and the
+    # cached keys and values of every row.
+    weights = width * (parameters - head) + 4 * head
+    moved = times.passes * weights + times.read * 2 * shape.layers * shape.keys * width
+    gb_s = moved / times.seconds["collect"] / 1e9
+    tflop_s = 6 * parameters * times.trained / times.seconds["update"] / 1e12
+    steps = times.steps
+    step_s = sum(times.seconds[part] for part in PARTS if part != "eval") / steps
+    return {
+        "parameters": parameters,
+        "step_s": step_s,
+        "part_s": {part: times.seconds[part] / steps for part in PARTS},
+        "sync_share": times.seconds["sync"] / steps / step_s,
+        "sampled_tokens_s": times.sampled / times.seconds["collect"],
+        "trained_tokens_s": times.trained / times.seconds["update"],
+        "memory_gib": memory_used(),
+        "decode_gb_s": gb_s,
+        "decode_share": gb_s / (ceilings["sheet_gb_s"] or ceilings["copy_gb_s"]),
+        "train_tflop_s": tflop_s,
+        "train_share": tflop_s / (ceilings["sheet_tflop_s"] or ceilings["gemm_tflop_s"]),
+    }
+
+
+def print_report(report: dict) -> None:
+    asked, ceilings = report["asked"], report["ceilings"]
+    print(
+        f"{report['card']}, torch {report['torch']}: {asked['model']} {asked['dtype']}, "
+        f"{asked['rows']} rollouts x {asked['turns']} turns x {asked['response']} tokens"
+    )
+    sheet = ceilings["sheet_gb_s"]
+    known = f"{sheet} GB/s and {ceilings['sheet_tflop_s']} TFLOP/s" if sheet else "not in the table"
+    print(
+        f"at most: copy {ceilings['copy_gb_s']:.0f} GB/s, GEMM {ceilings['gemm_tflop_s']:.2f} "
+        f"TFLOP/s measured; data sheet {known}"
+    )
+    for name, found in report["engines"].items():
+        if "skipped" in found:
+            print(f"{name}: skipped, {found['skipped']}")
+            continue
+        print(f"{name}: {found['step_s']:.2f} s a step, sync {found['sync_share']:.1%} of it")
+        for part, seconds in found["part_s"].items():
+            print(f"  {part:8} {seconds:8.3f} s")
+        print(f"  sampled  {found['sampled_tokens_s']:8,.0f} tokens/s", end="")
+        print(f"  decode {found['decode_gb_s']:.1f} GB/s, {found['decode_share']:.1%} of the limit")
+        print(f"  trained  {found['trained_tokens_s']:8,.0f} tokens/s", end="")
+        print(f"  {found['train_tflop_s']:.3f} TFLOP/s, {found['train_share']:.1%} of the limit")
+        for key, gib in found["memory_gib"].items():
+            print(f"  {key.removeprefix('perf/')} {gib:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What mkdocs does besides rendering docs/: generated tables, formulas, files beside docs/.
+
+- `<!-- generated: NAME -->` on a line of its own becomes the table of that name (`TABLES`).
+- A link to a file of the repository outside docs/ (`../examples/my_env.py`) works on the site, too:
+  the file lies there under repository/.
+- Formulas become MathML, which browsers draw without any script.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from config_tables import knob_table, profile_table, sweep_file_tables, trial_config_tables
+from formulas import with_mathml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from rule_tables import rule_table
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES: dict[str, Callable[[], str]] = {
+    "config": trial_config_tables,
+    "knobs": knob_table,
+    "profiles": profile_table,
+    "rules": rule_table,
+    "sweep-file": sweep_file_tables,
+}
+_MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
+_OUTSIDE = re.compile(r"(?<=\]\()\.\./(?P<path>[^)#\s]+)(?=\))")
+_log = logging.getLogger("mkdocs.hooks.rltune")
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return a page's Markdown with its generated tables, and links that the site can follow."""
+
+    def beside(found: re.Match[str]) -> str:
+        return _beside(found["path"], page, config, files)
+
+    text = _MARKER.sub(lambda found: _table(found[1], page), markdown)
+    return _OUTSIDE.sub(beside, text)
+
+
+def _table(name: str, page: Page) -> str:
+    if name in TABLES:
+        return TABLES[name]()
+    _log.warning("%s: no table is named %r; choose of %s", page.file.src_uri, name, list(TABLES))
+    return ""
+
+
+def _beside(path: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Add a file outside docs/ to the site and return the link to it."""
+    target = f"repository/{path}"
+    if not (ROOT / path).is_file():
+        _log.warning("%s: ../%s is no file of the repository", page.file.src_uri, path)
+    elif files.get_file_from_path(target) is None:
+        files.append(File.generated(config, target, abs_src_path=str(ROOT / path)))
+    return target
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return a page's HTML with its formulas as MathML."""
+    return with_mathml(html)

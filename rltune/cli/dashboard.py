@@ -1,0 +1,99 @@
+"""`rltune dashboard`: the W&B workspace and report of a sweep."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.cli.console import emit_json, show
+from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
+
+if TYPE_CHECKING:
+    from rltune.report.folder import SweepFolder
+    from rltune.track.dashboard import Dashboard
+
+
+def dashboard(
+    folder: RunFolder = None,
+    runs_dir: RunsDir = RUNS,
+    save: Annotated[
+        bool | None,
+        typer.Option(
+            "--save/--no-save",
+            help="Save online, or write JSON only; left out: online when a W&B key is set.",
+            show_default=False,
+        ),
+    ] = None,
+    entity: Annotated[
+        str, typer.Option("--entity", metavar="NAME", help="W&B team; your own if left out.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Build the sweep's W&B workspace and report: curves by condition, with their range over seeds.
+
+    Without an account both are written to DIR/wandb as JSON.
+    """
+    from rltune.report.folder import find_run, read_folder
+    from rltune.track.dashboard import build
+    from rltune.track.sync import has_key, require_server
+
+    found = read_folder(find_run(folder, runs_dir))
+    is_saved = has_key() if save is None else save
+    if is_saved:
+        require_server()
+    built = dict(zip(("workspace", "report"), build(_about(found, entity)), strict=True))
+    said = _save(built) if is_saved else _write(built, found.run.path / "wandb")
+    if as_json:
+        emit_json({"saved": is_saved, **said})
+        return
+    from rltune.report.render import line
+
+    for name, place in said.items():
+        show(line(f"{name}: {place}"))
+    if not is_saved:
+        show(line("Not saved online. Run `wandb login`, `rltune sync`, then this again."))
+
+
+def _about(found: "SweepFolder", entity: str) -> "Dashboard":
+    from rltune.report.audit import judge_folder
+    from rltune.report.folder import read_records
+    from rltune.track.dashboard import Dashboard
+
+    audit = judge_folder(found, read_records(found))
+    tracking = [spec.config.get("tracking", {}).get("project") for spec in found.specs]
+    return Dashboard(
+        sweep=found.name,
+        title=found.title,
+        question=found.question,
+        verdict="passed" if audit.report.ok else "failed: see `rltune audit`",
+        project=next((name for name in tracking if name), found.name),
+        entity=entity,
+    )
+
+
+def _save(built: dict[str, Any]) -> dict[str, str]:
+    from rltune.errors import InputError, Problem
+    from rltune.store.secret import masked
+
+    urls = {}
+    for name, one in built.items():
+        try:
+            urls[name] = str(one.save().url)
+        except Exception as error:  # whatever the service answers
+            what = f"W&B did not save the {name}: {masked(str(error)).rstrip(chr(46))}."
+            action = "Run `rltune sync` first; --no-save writes it as JSON."
+            raise InputError(Problem("rltune dashboard", what, action=action)) from error
+    return urls
+
+
+def _write(built: dict[str, Any], folder: Path) -> dict[str, str]:
+    from rltune.report.render import short_path
+    from rltune.store.files import write_text_atomic
+    from rltune.track.dashboard import as_json
+
+    folder.mkdir(exist_ok=True)
+    paths = {}
+    for name, one in built.items():
+        write_text_atomic(folder / f"{name}.json", as_json(one) + "\n")
+        paths[name] = short_path(folder / f"{name}.json")
+    return paths

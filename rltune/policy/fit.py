@@ -1,0 +1,162 @@
+"""Whether a model can be sampled and trained from here: proved on a few tokens when it is loaded.
+
+Any causal LM may be named. Some compute what this package does not know of: logits that are scaled
+or capped after the head, a state that padding runs through, positions counted from a mask. Each of
+them would train another model than the one that was named, and no later step would notice.
+"""
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
+
+from rltune.errors import InputError, Problem
+from rltune.policy.decode import TransformersDecoder
+from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.policy.precision import TOLERANCE, compute_dtype, computing
+
+_LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to them
+
+
+def require_fit(model: PreTrainedModel, tokenizer: Tokenizer, decoder: TransformersDecoder) -> None:
+    """Raise when logprobs from here would not be the model's own.
+
+    Args:
+        model: Loaded, on its device, in eval mode.
+        tokenizer: Its tokenizer.
+        decoder: The view of the model that an engine decodes with.
+
+    Raises:
+        InputError: The tokenizer has more ids than the model, the head has a bias, logits are
+            changed after the head, or a row's logprobs depend on the rows beside it.
+
+    """
+    n_ids, largest = len(model.get_input_embeddings().weight), max(tokenizer.get_vocab().values())
+    if largest >= n_ids:
+        what = f"its tokenizer has ids up to {largest}, and the model knows {n_ids}."
+        raise _unfit(what, "Save the model with the tokenizer that it was trained with.")
+    try:
+        head_weight(model)
+    except ValueError as error:
+        raise _unfit(f"{error}.", "Use another model.") from error
+    name = type(model).__name__
+    try:
+        after_head, batch = _gaps(model, decoder)
+    except Exception as error:  # whatever a foreign model raises
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise _unfit(f"{name} cannot be run over a few tokens ({why}).", "Use another.") from error
+    limit = TOLERANCE[compute_dtype(model.base_model)]
+    if not after_head <= limit or getattr(model.config, "final_logit_softcapping", None):
+        what = f"{name} scales or caps its logits after the head, which is not supported."
+        raise _unfit(what, "Use another model.")
+    if not batch <= limit:
+        what = f"{name} gives a row other logprobs in a batch than alone (by {batch:.3g}): its "
+        what += "attention cannot leave out padding."
+        raise _unfit(what, "Use another model.")
+
+
+def require_context(model: PreTrainedModel, max_context: int, *, engine: str) -> None:
+    """Raise when conversations may get longer than a model can read.
+
+    Args:
+        model: The policy.
+        max_context: Of the config, in tokens.
+        engine: `torch` shows every layer the whole context, also one that should see a window.
+
+    Raises:
+        InputError: They may.
+
+    """
+    config = model.config
+    places = getattr(config, "max_position_embeddings", None)
+    if places and places < max_context and _has_place_vectors(model, places):
+        raise _too_long(f"{type(model).__name__} has places for {places} tokens.", places)
+    kinds = getattr(config, "layer_types", None) or []
+    is_windowed = "sliding_attention" in kinds or (not kinds and _has_window(model))
+    window = getattr(config, "sliding_window", None)
+    if engine == "torch" and is_windowed and window and window < max_context:
+        what = f"{type(model).__name__} has layers that see the last {window} tokens alone, and "
+        what += "rollout.engine torch would show them all."
+        raise _too_long(what, window)
+
+
+def _has_place_vectors(model: PreTrainedModel, places: int) -> bool:
+    """Return whether positions are looked up in a table, which ends (OPT's has two more rows)."""
+    tables = (m for m in model.base_model.modules() if isinstance(m, torch.nn.Embedding))
+    return any(places <= table.num_embeddings <= places + 2 for table in tables)
+
+
+def _has_window(model: PreTrainedModel) -> bool:
+    return bool(getattr(model.config, "use_sliding_window", True))
+
+
+def _too_long(what: str, limit: int) -> InputError:
+    return InputError(Problem("rollout.max_context", what, action=f"Give at most {limit}."))
+
+
+def _unfit(what: str, action: str) -> InputError:
+    return InputError(Problem("policy.model", what, action=action))
+
+
+@torch.no_grad()
+def _gaps(model: PreTrainedModel, decoder: TransformersDecoder) -> tuple[float, float]:
+    """Return how far our logprobs are from the model's: after the head, and in a batch with holes.
+
+    Two rows of different lengths get two more tokens each, the short one behind padding.
+    """
+    n_ids = len(model.get_input_embeddings().weight)
+    ids_BT = (torch.arange(2 * (_LONG + _MORE)) * 7919 % n_ids).view(2, -1).to(model.device)
+    lengths = (_LONG, _SHORT)
+    rows = [ids[None, : n + _MORE] for ids, n in zip(ids_BT, lengths, strict=True)]
+    alone = [_own_logprobs(model, row) for row in rows]
+    after_head = max(
+        _gap(own[n - 1 :], _our_logprobs(model, row, first=n))
+        for own, row, n in zip(alone, rows, lengths, strict=True)
+    )
+    wanted = [own[[n - 1, n + _MORE - 1]] for own, n in zip(alone, lengths, strict=True)]
+    return after_head, _gap(torch.stack(wanted, 1), _decoded(decoder, ids_BT, lengths))
+
+
+def _gap(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
+
+
+def _own_logprobs(model: PreTrainedModel, ids_1T: Tensor) -> Tensor:
+    """Return (T, V) by the model's own forward pass."""
+    with computing(model.base_model):
+        logits_1TV = model(input_ids=ids_1T, use_cache=False).logits
+    return torch.log_softmax(logits_1TV[0].float(), -1)
+
+
+def _our_logprobs(model: PreTrainedModel, ids_1T: Tensor, *, first: int) -> Tensor:
+    """Return (T - first + 1, V) as tokens are scored in training, padding behind them."""
+    padded = torch.cat([ids_1T, ids_1T[:, :2]], 1)
+    mask = torch.zeros_like(padded, dtype=torch.bool)
+    mask[:, first : ids_1T.shape[1] + 1] = True
+    hidden_MD = action_hidden(model.base_model, padded, mask)
+    return torch.log_softmax(hidden_MD @ head_weight(model).T, -1)
+
+
+def _decoded(decoder: TransformersDecoder, ids_BT: Tensor, lengths: tuple[int, int]) -> Tensor:
+    """Return (2, B, V) as an engine decodes: after the rows, and after what is appended to them."""
+    device = ids_BT.device
+    n_B = torch.tensor(lengths, device=device)
+    columns_T = torch.arange(_LONG, device=device)
+    is_token_BT = columns_T < n_B[:, None]
+    causal_TT = columns_T[:, None] >= columns_T
+    first_BT = ids_BT[:, :_LONG].where(is_token_BT, decoder.pad_id)
+    positions_BT = columns_T.minimum(n_B[:, None] - 1)
+    cache = decoder.empty_cache()
+    rows = decoder.extend(cache, first_BT, positions_BT, is_token_BT[:, None] & causal_TT, n_B - 1)
+    more_T = torch.arange(_MORE, device=device)
+    more_BT = ids_BT.gather(1, n_B[:, None] + more_T)
+    visible = torch.cat(
+        [
+            is_token_BT[:, None].expand(-1, _MORE, -1),
+            (more_T[:, None] >= more_T).expand(len(n_B), -1, -1),
+        ],
+        -1,
+    )
+    last_B = torch.full_like(n_B, _MORE - 1)
+    onward = decoder.extend(cache, more_BT, n_B[:, None] + more_T, visible, last_B)
+    return torch.log_softmax(torch.stack([rows, onward]), -1)

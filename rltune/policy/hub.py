@@ -1,0 +1,68 @@
+"""Models of the Hugging Face hub, as folders of the cache. No torch here."""
+
+from pathlib import Path
+
+from rltune.errors import InputError, Problem
+from rltune.spec.model_name import ALLOWED
+
+_PROBE_S = 10  # seconds that the hub has for an answer
+_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]  # no pickles, and no code
+
+
+def hub_folder(model: str) -> Path:
+    """Return the folder of a model in the cache, downloaded first when it is not there.
+
+    Raises:
+        InputError: The hub does not answer, has no such model, or does not give it.
+
+    """
+    from huggingface_hub import snapshot_download
+
+    if (cached := _cached(model)) is not None:
+        return cached
+    require_hub(model)
+    try:
+        return Path(snapshot_download(model, allow_patterns=_FILES))
+    except Exception as error:  # as in require_hub
+        raise _not_given(model, "policy.model", error) from error
+
+
+def _cached(model: str) -> Path | None:
+    """Return the folder in the cache when it has a config and weights."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(model, local_files_only=True))
+    except (LocalEntryNotFoundError, ValueError):  # ValueError: no name of a model at all
+        return None
+    is_whole = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    return folder if is_whole else None
+
+
+def require_hub(model: str, where: str = "policy.model") -> None:
+    """Ask the hub once for a model that is not in the cache; its own loader would ask for a minute.
+
+    Raises:
+        InputError: It does not answer, has no such model, or does not give it.
+
+    """
+    from huggingface_hub import HfApi
+
+    if _cached(model) is not None:
+        return
+    try:
+        HfApi().model_info(model, timeout=_PROBE_S)
+    except Exception as error:  # no network, no such model, no permission: each its own kind
+        raise _not_given(model, where, error) from error
+
+
+def _not_given(model: str, where: str, error: Exception) -> InputError:
+    why = " ".join(str(error).split()) or type(error).__name__
+    what = f"{model!r} is no folder here and not in the Hugging Face cache, and the hub does not "
+    what += f"give it ({why})."
+    action = f"Check the name; without network, run `hf download {model}` where there is one and "
+    action += "give the folder."
+    if model == "smollm2":
+        action = "Make it: rltune convert smollm2 --out smollm2"
+    return InputError(Problem(where, what, ALLOWED, action))

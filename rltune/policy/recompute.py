@@ -1,0 +1,60 @@
+"""Gradient checkpointing: activations inside a block are computed again in the backward pass.
+
+transformers ties it to training mode, which would also switch on dropout, and to running without a
+cache. Here a backbone carries the choice, and only passes with a gradient follow it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from rltune.errors import InputError, Problem
+
+_ATTRIBUTE = "rltune_recompute"  # of a backbone; deep copies carry it along
+
+
+def set_recompute(model: PreTrainedModel, is_on: bool) -> None:
+    """Choose whether blocks are computed again; copies of the model keep the choice.
+
+    Raises:
+        InputError: The model has no blocks that know how.
+
+    """
+    if is_on and not _blocks(model.base_model):
+        raise InputError(
+            Problem(
+                "optim.gradient_checkpointing",
+                f"{type(model).__name__} has no blocks that can be computed again.",
+                action="Set it to false, and lower optim.micro_batch_size to save memory.",
+            )
+        )
+    setattr(model.base_model, _ATTRIBUTE, is_on)
+
+
+@contextmanager
+def recomputing(backbone: torch.nn.Module) -> Iterator[None]:
+    """Return the context of a forward pass whose blocks keep their inputs alone.
+
+    Nothing changes where the backbone does not ask for it or no gradient is wanted.
+    """
+    is_on = getattr(backbone, _ATTRIBUTE, False) and torch.is_grad_enabled()
+    blocks = _blocks(backbone) if is_on else []
+    for block in blocks:
+        block.training = block.gradient_checkpointing = True  # its children stay in eval mode
+        block._gradient_checkpointing_func = partial(
+            checkpoint, use_reentrant=False, preserve_rng_state=False
+        )
+    try:
+        yield
+    finally:
+        for block in blocks:
+            block.training = block.gradient_checkpointing = False
+
+
+def _blocks(backbone: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+    return [m for m in backbone.modules() if isinstance(m, GradientCheckpointingLayer)]

@@ -1,0 +1,143 @@
+"""Data of the comparison: each condition against the control at the last gate, seed by seed."""
+
+from collections.abc import Mapping, Sequence
+
+from rltune.report.figures.estimates import BOOTSTRAP_FROM, Estimation, estimation_for
+from rltune.report.figures.notes import (
+    estimate_text,
+    head_of,
+    interval_text,
+    label_of,
+    n_text,
+    narrow_notes,
+    seed_notes,
+)
+from rltune.report.figures.records import BOOTSTRAP, MEAN, Comparison, Comparisons, LeftOut, Pair, T
+from rltune.report.figures.source import Tables
+from rltune.report.table_summary import ABOVE, BELOW, SAME
+from rltune.report.tables import SummaryRow, TrialRow
+from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+
+COMPARISON = "comparison"
+_POWER = "for 80 % power"
+
+
+def comparison_data(tables: Tables) -> Comparisons | LeftOut:
+    """Return the paired differences to the control, their intervals, tests and verdicts."""
+    control = {row.seed: row for row in tables.trials if row.is_control and row.final is not None}
+    if not control:
+        return LeftOut(COMPARISON, "no seed of the control has finished")
+    how = estimation_for(tables.trials, tables.about.estimator)
+    finals = {
+        (row.condition, row.estimator, row.method): row
+        for row in tables.summary
+        if row.at == "final"
+    }
+    others = dict.fromkeys(row.condition for row in tables.trials if not row.is_control)
+    rows = [_row(label, _pairs(tables.trials, label, control), finals, how) for label in others]
+    if not any(row.pairs for row in rows):
+        return LeftOut(COMPARISON, "no condition has a seed that the control finished too")
+    return _comparisons(tables, next(iter(control.values())), rows, how)
+
+
+def _pairs(
+    trials: Sequence[TrialRow], label: str, control: Mapping[int, TrialRow]
+) -> tuple[Pair, ...]:
+    pairs = []
+    for row in trials:
+        theirs = control.get(row.seed)
+        if row.condition != label or row.final is None or theirs is None or theirs.final is None:
+            continue
+        difference = row.final - theirs.final
+        pairs.append(
+            Pair(row.seed, row.trial_id, theirs.trial_id, row.final, theirs.final, difference)
+        )
+    return tuple(pairs)
+
+
+def _row(
+    label: str,
+    pairs: tuple[Pair, ...],
+    finals: Mapping[tuple[str, str, str], SummaryRow],
+    how: Estimation,
+) -> Comparison:
+    shown = finals[label, how.estimator, how.method]
+    tested, flipped = finals[label, MEAN, T], finals[label, MEAN, BOOTSTRAP]
+    is_drawn = len(pairs) >= SEEDS_FOR_A_CLAIM
+    return Comparison(
+        condition=label,
+        pairs=pairs,
+        delta=shown.delta_vs_control,
+        low=shown.delta_ci_lo if is_drawn else None,
+        high=shown.delta_ci_hi if is_drawn else None,
+        p=tested.p,
+        p_holm=tested.p_holm,
+        p_sign_flip=flipped.p_holm,
+        seeds_for_80=tested.seeds_for_80,
+        verdict=tested.verdict,
+        sentence=_sentence(tested, len(pairs)),
+    )
+
+
+def _sentence(row: SummaryRow, n: int) -> str:
+    """Return a verdict for readers, with n and p, and with the seeds that a null would need."""
+    if n == 0:
+        return "no claim: no seed that the control finished too"
+    counted = f"n = {n}" if row.p_holm is None else f"n = {n}, {p_text(row.p_holm)}"
+    said = f"{row.verdict} the control" if row.verdict in (ABOVE, BELOW) else row.verdict
+    if row.verdict != SAME or row.seeds_for_80 is None or row.seeds_for_80 <= n:
+        return f"{said} ({counted})"
+    return f"{said} ({counted}; {row.seeds_for_80:,} seeds {_POWER})"
+
+
+def p_text(p: float) -> str:
+    """Return a p value to two digits; below 0.001 only that."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def _comparisons(
+    tables: Tables, control: TrialRow, rows: Sequence[Comparison], how: Estimation
+) -> Comparisons:
+    counts = [len(row.pairs) for row in rows]
+    notes = [*seed_notes(counts), *narrow_notes(how.method, counts, enough=BOOTSTRAP_FROM)]
+    label = label_of(control.metric)
+    alt = f"Differences in {label} to {control.condition} at the last gate: " + "; ".join(
+        f"{row.condition} {_delta(row)}, {row.sentence}" for row in rows
+    )
+    return Comparisons(
+        head=head_of(
+            tables, COMPARISON, notes=notes, caption=_caption(rows, how, counts), alt=f"{alt}."
+        ),
+        metric=control.metric,
+        label=label,
+        is_less_better=control.mode == "min",
+        control=control.condition,
+        estimator=how.estimator,
+        method=how.method,
+        level=how.level,
+        rows=tuple(rows),
+    )
+
+
+def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int]) -> str:
+    said = "Points: seeds, each paired with its control."
+    if max(counts) > 1:
+        is_claim = any(row.verdict in (ABOVE, BELOW) for row in rows)
+        filled = ", filled where distinguishable," if is_claim else ""
+        said += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
+        is_drawn = any(row.low is not None for row in rows)
+        said += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."
+    if any(row.p_holm is not None for row in rows):
+        said += f" p: paired t, Holm-adjusted over {_conditions_text(len(rows))}."
+    return said
+
+
+def _conditions_text(n: int) -> str:
+    return f"{n} condition{'' if n == 1 else 's'}"
+
+
+def _delta(row: Comparison) -> str:
+    if row.delta is None:
+        return "unknown"
+    interval = "" if row.low is None else f" [{row.low:+.3g}, {row.high:+.3g}]"
+    return f"{row.delta:+.3g}{interval}"

@@ -1,0 +1,175 @@
+"""Data of the figures over training steps: learning curves, and the training dynamics of RAGEN-2.
+
+The dynamics are its three panels: success, retrieval accuracy, reasoning entropy. Responses that
+ignore their prompts can keep a high entropy; retrieval accuracy then is at chance.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import fmean, mode
+
+from rltune.report.figures.estimates import (
+    BOOTSTRAP_FROM,
+    Estimation,
+    counts_of,
+    estimation_for,
+    lines_of,
+    means_of,
+)
+from rltune.report.figures.notes import (
+    BAD_ENDS,
+    estimate_text,
+    head_of,
+    interval_text,
+    label_of,
+    n_text,
+    narrow_notes,
+    partial_notes,
+    seed_notes,
+)
+from rltune.report.figures.records import Curves, LeftOut, Mean, Panel, Reference, SeedLine, Series
+from rltune.report.figures.source import Tables
+from rltune.report.summary import RATES, SUCCESS
+from rltune.report.tables import HistoryRow, TrialRow
+
+CURVES, DYNAMICS = "learning_curves", "dynamics"
+RETRIEVAL = "collapse/retrieval_accuracy"
+CHANCE = "collapse/retrieval_chance"
+ENTROPY = "collapse/reasoning_entropy"
+TRIO = (SUCCESS, RETRIEVAL, ENTROPY)
+FLOOR, CEILING, START = "random floor", "ceiling", "start"
+
+
+def curves_data(tables: Tables) -> Curves | LeftOut:
+    """Return the sweep's held-out metric over training, by condition and by seed."""
+    metric = tables.trials[0].metric
+    lines = lines_of(tables.trials, tables.history, metric)
+    if not lines:
+        return LeftOut(CURVES, f"no trial has a value of {metric} yet")
+    how = estimation_for(tables.trials, tables.about.estimator)
+    return _curves(tables, CURVES, [_panel(tables, metric, lines, how)], how)
+
+
+def dynamics_data(tables: Tables) -> Curves | LeftOut:
+    """Return success, retrieval accuracy and reasoning entropy over training."""
+    how = estimation_for(tables.trials, tables.about.estimator)
+    found = {name: lines_of(tables.trials, tables.history, name) for name in TRIO}
+    if not found[RETRIEVAL]:
+        reason = "no trial measured collapse; run with --set collapse.every=5"
+        return LeftOut(DYNAMICS, reason)
+    panels = [_panel(tables, name, lines, how) for name, lines in found.items()]
+    return _curves(tables, DYNAMICS, panels, how)
+
+
+def _panel(
+    tables: Tables, metric: str, lines: Mapping[str, Sequence[SeedLine]], how: Estimation
+) -> Panel:
+    is_rate = metric in RATES or metric == RETRIEVAL
+    tasks = min(row.heldout_tasks for row in tables.trials)
+    resolution = 1.0 / tasks if metric in RATES and tasks else 0.0
+    series = tuple(
+        Series(condition, means_of(own, how, resolution=resolution, is_rate=is_rate), tuple(own))
+        for condition, own in lines.items()
+    )
+    references = tuple(_references(tables, metric, lines))
+    return Panel(metric, label_of(metric), is_rate, references, series)
+
+
+def _references(
+    tables: Tables, metric: str, lines: Mapping[str, Sequence[SeedLine]]
+) -> Iterable[Reference]:
+    """Yield the levels that all conditions share."""
+    known: list[tuple[str, float | None]] = []
+    if metric == SUCCESS:
+        known += [(FLOOR, _shared(tables.trials, "floor"))]
+        known += [(CEILING, _shared(tables.trials, "ceiling"))]
+    if metric == tables.trials[0].metric:
+        known += [(START, _start(chain.from_iterable(lines.values())))]
+    if metric == RETRIEVAL:
+        known += [("chance", chance_of(tables.history))]
+    for name, value in known:
+        if value is not None:
+            yield Reference(name, value)
+
+
+def only(values: Iterable[float]) -> float | None:
+    """Return the one value that all have; None where they differ, or without any."""
+    known = set(values)
+    return known.pop() if len(known) == 1 else None
+
+
+def _shared(trials: Sequence[TrialRow], column: str) -> float | None:
+    return only(value for row in trials if (value := getattr(row, column)) is not None)
+
+
+def _start(lines: Iterable[SeedLine]) -> float | None:
+    """Return the mean before training; None where conditions of one seed do not start alike."""
+    starts: dict[int, set[float]] = {}
+    for line in lines:
+        if line.steps[0] == 0:
+            starts.setdefault(line.seed, set()).add(line.values[0])
+    if not starts or any(len(values) > 1 for values in starts.values()):
+        return None
+    return fmean(value for values in starts.values() for value in values)
+
+
+def chance_of(history: Iterable[HistoryRow]) -> float | None:
+    """Return the chance level of retrieval accuracy; None where conditions differ in it.
+
+    It is 1 / prompts. A step in which a prompt fell out has another; the usual one counts.
+    """
+    found: dict[str, list[float]] = {}
+    for row in history:
+        if row.metric == CHANCE and row.value is not None:
+            found.setdefault(row.condition, []).append(row.value)
+    return only(mode(values) for values in found.values())
+
+
+def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation) -> Curves:
+    begun = [{one.condition: one.seeds for one in panel.series} for panel in panels]
+    counts = [n for lines in begun for n in counts_of(lines)]
+    means = [mean for panel in panels for one in panel.series for mean in one.means]
+    notes = [
+        *seed_notes(counts),
+        *partial_notes(means),
+        *narrow_notes(how.method, counts, enough=BOOTSTRAP_FROM),
+    ]
+    head = head_of(
+        tables,
+        name,
+        notes=notes,
+        caption=_caption(how, counts, means) + _ends_text(panels),
+        alt=" ".join(_panel_alt(panel) for panel in panels),
+    )
+    return Curves(head, how.estimator, how.method, how.level, tuple(panels))
+
+
+def _caption(how: Estimation, counts: Sequence[int], means: Sequence[Mean]) -> str:
+    if max(counts) == 1:
+        return "One seed a condition."
+    said = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}"
+    if any(mean.low is not None for mean in means):
+        said += f", with its {interval_text(how.method, how.level)}"
+    return f"{said}. Thin: single seeds."
+
+
+def _ends_text(panels: Sequence[Panel]) -> str:
+    """Return what a cross is, where there is one."""
+    lines = [line for panel in panels for one in panel.series for line in one.seeds]
+    return " Cross: failed or diverged." if any(line.status in BAD_ENDS for line in lines) else ""
+
+
+def _panel_alt(panel: Panel) -> str:
+    """Return a panel in words: where each condition ends."""
+    ends = [f"{one.condition} {_end(one.means[-1])}" for one in panel.series]
+    levels = [f"{one.name} {one.value:.3g}" for one in panel.references]
+    levels_text = f" Levels: {', '.join(levels)}." if levels else ""
+    if not ends:
+        return f"No values of {panel.label}."
+    said = f"Line chart of {panel.label} over training steps, ending at {'; '.join(ends)}."
+    return said + levels_text
+
+
+def _end(mean: Mean) -> str:
+    interval = "" if mean.low is None else f" [{mean.low:.3g}, {mean.high:.3g}]"
+    return f"{mean.value:.3g}{interval} (step {mean.step}, n = {mean.n_seeds})"

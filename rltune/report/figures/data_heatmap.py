@@ -1,0 +1,61 @@
+"""Data of the heat map: the sweep's held-out metric by value of the axis and training step."""
+
+from rltune.report.figures.estimates import estimation_for, lines_of, means_of
+from rltune.report.figures.notes import (
+    estimate_text,
+    head_of,
+    label_of,
+    n_text,
+    partial_notes,
+)
+from rltune.report.figures.records import Cell, HeatMap, LeftOut, Mean
+from rltune.report.figures.source import Tables
+from rltune.report.summary import RATES
+
+HEATMAP = "heatmap"
+
+
+def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
+    """Return the estimate of each condition at each gate."""
+    metric = tables.trials[0].metric
+    lines = lines_of(tables.trials, tables.history, metric)
+    steps = sorted({step for own in lines.values() for line in own for step in line.steps})
+    if len(lines) < 2:
+        reason = f"{len(lines)} condition{'' if len(lines) == 1 else 's'} with values of {metric}"
+        return LeftOut(HEATMAP, f"{reason}; it takes two")
+    if len(steps) < 2:
+        return LeftOut(HEATMAP, "one gate only; it takes two")
+    how = estimation_for(tables.trials, tables.about.estimator)
+    labels = dict.fromkeys(row.condition for row in tables.trials)
+    cells: list[Cell] = []
+    means: list[Mean] = []
+    for label in labels:
+        own = lines.get(label, ())
+        found = {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=metric in RATES)}
+        means += found.values()
+        for step in steps:
+            at = found.get(step)
+            ids = tuple(line.trial_id for line in own if step in line.steps)
+            if at is None:
+                cells.append(Cell(label, step, None, 0, False, ids))
+            else:
+                cells.append(Cell(label, step, at.value, at.n_seeds, at.is_partial, ids))
+    counts = [len(own) for own in lines.values()]
+    notes = [note.replace("Dotted, open", "Hatched") for note in partial_notes(means)]
+    label = label_of(metric)
+    mean = f"{estimate_text(how.estimator)} over {n_text(counts)}"
+    caption = f"Cell: {mean if max(counts) > 1 else 'one seed'}"
+    caption += "; dash: no value." if any(cell.value is None for cell in cells) else "."
+    head = head_of(tables, HEATMAP, notes=notes, caption=caption, alt=_alt(label, steps, cells))
+    return HeatMap(head, metric, label, metric in RATES, how.estimator, tuple(steps), tuple(cells))
+
+
+def _alt(label: str, steps: list[int], cells: list[Cell]) -> str:
+    known = [cell for cell in cells if cell.value is not None]
+    best = max(known, key=lambda cell: cell.value or 0.0)
+    least = min(known, key=lambda cell: cell.value or 0.0)
+    return (
+        f"Heat map of {label}, a row a condition, columns from step {steps[0]} to {steps[-1]}. "
+        f"Highest {best.value:.3g} ({best.condition}, step {best.step}), "
+        f"lowest {least.value:.3g} ({least.condition}, step {least.step})."
+    )

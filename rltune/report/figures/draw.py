@@ -1,0 +1,100 @@
+"""Drawing a figure from its data, and nothing else, to the bytes of a file."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterable
+from typing import Any
+from xml.sax.saxutils import escape
+
+from rltune.report.figures.draw_budget import draw_budget
+from rltune.report.figures.draw_comparison import draw_comparison
+from rltune.report.figures.draw_curves import draw_curves
+from rltune.report.figures.draw_heatmap import draw_heatmap
+from rltune.report.figures.records import Budget, Comparisons, Curves, Figure, Head
+from rltune.report.figures.sheet import Sheet
+from rltune.report.figures.style import DPI, KINDS, RC
+
+
+def has_matplotlib() -> bool:
+    """Tell whether figures can be drawn here."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def draw(data: Figure, *, kind: str) -> bytes:
+    """Return a figure as a file; the same data and the same matplotlib give the same bytes.
+
+    Args:
+        data: What it shows.
+        kind: `png`, `svg` or `pdf`.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+
+    """
+    return draw_kinds(data, (kind,))[kind]
+
+
+def draw_kinds(data: Figure, kinds: Iterable[str] = KINDS) -> dict[str, bytes]:
+    """Return a figure as a file of each kind, as `draw` gives them one by one."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({**mpl.rcParamsDefault, **RC}), warnings.catch_warnings():
+        # A character that the font lacks is a box, in PNG and PDF alone.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        sheet = Sheet(data.head)
+        _draw(sheet, data)
+        sheet.figure.draw_without_rendering()  # lays out, once for all kinds
+        sheet.figure.set_layout_engine("none")
+        return {kind: _saved(sheet, data.head, kind) for kind in kinds}
+
+
+def _saved(sheet: Sheet, head: Head, kind: str) -> bytes:
+    out = io.BytesIO()
+    sheet.figure.savefig(out, format=kind, dpi=DPI, metadata=_metadata(head, kind))
+    if kind != "svg":
+        return out.getvalue()
+    return _accessible(out.getvalue().decode(), head, sheet.tips).encode()
+
+
+def _draw(sheet: Sheet, data: Figure) -> None:
+    if isinstance(data, Curves):
+        draw_curves(sheet, data)
+    elif isinstance(data, Comparisons):
+        draw_comparison(sheet, data)
+    elif isinstance(data, Budget):
+        draw_budget(sheet, data)
+    else:
+        draw_heatmap(sheet, data)
+
+
+def _metadata(head: Head, kind: str) -> dict[str, Any]:
+    """Return title and description of the file, and no date."""
+    title = _printable(f"{head.title}: {head.figure.replace('_', ' ')}")
+    alt = _printable(head.alt)
+    if kind == "svg":
+        return {"Title": title, "Description": alt, "Creator": "rltune", "Date": None}
+    if kind == "pdf":
+        return {"Title": title, "Subject": alt, "Creator": "rltune", "CreationDate": None}
+    return {"Title": title, "Description": alt, "Software": "rltune"}
+
+
+def _printable(text: str) -> str:
+    return " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _accessible(svg: str, head: Head, tips: dict[str, str]) -> str:
+    """Return an SVG that a screen reader describes, and whose marks name their trials."""
+    described = f'<desc id="desc">{escape(_printable(head.alt))}</desc>'
+    svg = svg.replace("<title>", '<title id="title">', 1)
+    svg = svg.replace("</title>", f"</title>\n {described}", 1)
+    svg = svg.replace("<svg ", '<svg role="img" aria-labelledby="title desc" ', 1)
+
+    def with_tip(found: re.Match[str]) -> str:
+        return f"{found[0]}\n<title>{escape(_printable(tips[found[1]]))}</title>"
+
+    return re.sub(r'<g id="(mark-\d+)">', with_tip, svg)

@@ -1,0 +1,107 @@
+"""Estimates over seeds for figures: which interval is drawn, and where none may be."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rltune.maths.difference import Span
+from rltune.report.figures.records import BOOTSTRAP, IQM, Mean, SeedLine, T
+from rltune.report.table_summary import LEVEL, estimate_of
+from rltune.report.tables import HistoryRow, TrialRow
+from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+
+BOOTSTRAP_FROM = 10
+"""Seeds from which on a bootstrap covers what it says; below, the t interval does (coverage.py)."""
+
+
+_ROUNDING = 1e-9  # relative: what differs by less is equal
+
+
+class Estimation(NamedTuple):
+    """How values of several seeds become one: `mean` or `iqm`, `t` or `bootstrap`, level."""
+
+    estimator: str
+    method: str
+    level: float
+
+
+def estimation_for(trials: Sequence[TrialRow], estimator: str) -> Estimation:
+    """Return how to estimate: the interval is t below ten planned seeds, unless of an iqm."""
+    counts: dict[str, int] = {}
+    for row in trials:
+        counts[row.condition] = counts.get(row.condition, 0) + 1
+    is_bootstrap = estimator == IQM or min(counts.values()) >= BOOTSTRAP_FROM
+    return Estimation(estimator, BOOTSTRAP if is_bootstrap else T, LEVEL)
+
+
+def lines_of(
+    trials: Sequence[TrialRow], history: Sequence[HistoryRow], metric: str
+) -> dict[str, tuple[SeedLine, ...]]:
+    """Return the values of one measure: condition -> one line a trial that has any.
+
+    A value that is not finite is no value. Where a trial names a step twice, the later one counts.
+    """
+    values: dict[str, dict[int, float]] = {}
+    for row in history:
+        if row.metric == metric and row.value is not None:
+            values.setdefault(row.trial_id, {})[row.step] = row.value
+    found: dict[str, list[SeedLine]] = {}
+    for trial in trials:
+        own = sorted(values.get(trial.trial_id, {}).items())
+        if own:
+            steps, numbers = zip(*own, strict=True)
+            line = SeedLine(trial.trial_id, trial.seed, trial.status, steps, numbers)
+            found.setdefault(trial.condition, []).append(line)
+    return {condition: tuple(lines) for condition, lines in found.items()}
+
+
+def means_of(
+    lines: Sequence[SeedLine], how: Estimation, *, resolution: float, is_rate: bool
+) -> tuple[Mean, ...]:
+    """Return the estimate over the trials of a condition at each step that any has.
+
+    Args:
+        lines: Of its trials.
+        how: Estimator and interval.
+        resolution: Smallest step of the measure; 0 if not known.
+        is_rate: Whether the interval is cut to [0, 1].
+
+    """
+    by_step: dict[int, list[float]] = {}
+    for line in lines:
+        for step, value in zip(line.steps, line.values, strict=True):
+            by_step.setdefault(step, []).append(value)
+    return tuple(
+        _mean(step, by_step[step], len(lines), how, resolution, is_rate) for step in sorted(by_step)
+    )
+
+
+def _mean(
+    step: int,
+    values: Sequence[float],
+    n_began: int,
+    how: Estimation,
+    resolution: float,
+    is_rate: bool,
+) -> Mean:
+    value, span = estimate_of(
+        values,
+        estimator=how.estimator,
+        method=how.method,
+        resolution=resolution,
+        is_rate=is_rate,
+    )
+    assert value is not None  # a step is here because a value is
+    is_partial = len(values) < n_began
+    if span is None or is_partial or len(values) < SEEDS_FOR_A_CLAIM or _is_flat(span):
+        return Mean(step, len(values), value, None, None, is_partial)
+    return Mean(step, len(values), value, span.low, span.high, is_partial)
+
+
+def _is_flat(span: Span) -> bool:
+    """Tell whether an interval has no width: the seeds did not differ, so nothing bounds them."""
+    return span.high - span.low <= _ROUNDING * max(abs(span.low), abs(span.high))
+
+
+def counts_of(lines: Mapping[str, Sequence[SeedLine]]) -> list[int]:
+    """Return how many seeds each condition has."""
+    return [len(found) for found in lines.values()]

@@ -1,0 +1,151 @@
+"""The exported tables and what manifest.json says of their sweep: all that a figure comes from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rltune.errors import Problem, StoreError
+from rltune.report.audit import Audit
+from rltune.report.figures.records import IQM, MEAN
+from rltune.report.folder import SweepFolder, open_warnings
+from rltune.report.table_files import read_csv, read_parquet
+from rltune.report.tables import HistoryRow, Row, SummaryRow, TrialRow
+from rltune.store.files import read_json
+
+READ = ("trials", "history", "summary")
+"""The tables that figures come from."""
+
+ESTIMATORS = (MEAN, IQM)
+AGAIN = "Export the run folder again."
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What manifest.json says of a sweep.
+
+    Attributes:
+        title: Of the sweep.
+        verdict: Of the audit.
+        failed_rules: Rules in which the audit found an error.
+        confounded: Why it ran although more than the axis differs; empty when only that does.
+        warnings: Of the audit, each with its rule.
+        open_warnings: Hidden second axes that the sweep neither remedied nor accepted.
+        planned: Trials of the sweep.
+        finished: Those with a result.
+        estimator: Over seeds, in the figures: `mean` or `iqm`.
+
+    """
+
+    title: str
+    verdict: str
+    failed_rules: tuple[str, ...]
+    confounded: str
+    warnings: tuple[str, ...]
+    open_warnings: tuple[str, ...]
+    planned: int
+    finished: int
+    estimator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """One export, read back.
+
+    Attributes:
+        about: Of the sweep.
+        trials: One row a planned trial, in the order of the plan.
+        history: Every number of every trial.
+        summary: Estimates, differences and tests over seeds.
+
+    """
+
+    about: About
+    trials: tuple[TrialRow, ...]
+    history: tuple[HistoryRow, ...]
+    summary: tuple[SummaryRow, ...]
+
+
+def about_of(manifest: Mapping[str, Any]) -> About:
+    """Return what a manifest says of its sweep.
+
+    Raises:
+        KeyError: It is the manifest of another version.
+
+    """
+    audit = manifest["audit"]
+    return About(
+        title=str(manifest["title"] or manifest["sweep"]),
+        verdict=str(audit["verdict"]),
+        failed_rules=tuple(sorted({str(item["rule"]) for item in audit["errors"]})),
+        confounded=str(audit["confounded"] or ""),
+        warnings=tuple(f"{i['rule']} warning: {i['message']}" for i in audit["warnings"]),
+        open_warnings=tuple(map(str, manifest["open_warnings"])),
+        planned=int(manifest["trials"]["planned"]),
+        finished=int(manifest["trials"]["finished"]),
+        estimator=str(manifest["statistics"]["estimator"]),
+    )
+
+
+def about_folder(folder: SweepFolder, audit: Audit, *, estimator: str = MEAN) -> About:
+    """Return the same of a run folder, as the manifest of its export will say it."""
+    return About(
+        title=folder.title or folder.name,
+        verdict=audit.verdict.value,
+        failed_rules=tuple(sorted({item.rule for item in audit.report.errors})),
+        confounded=audit.confounded,
+        warnings=tuple(f"{i.rule} warning: {i.message}" for i in audit.report.warnings),
+        open_warnings=open_warnings(folder.run),
+        planned=audit.trials,
+        finished=audit.finished,
+        estimator=estimator,
+    )
+
+
+def read_about(folder: Path) -> About:
+    """Return what the manifest of an export says of its sweep.
+
+    Raises:
+        StoreError: There is no manifest, or it is another version's.
+
+    """
+    path = folder / "manifest.json"
+    if not path.is_file():
+        what = "there is no manifest.json here."
+        action = "Give the folder that `rltune export` wrote: <run folder>/figures."
+        raise StoreError(Problem(str(folder), what, action=action))
+    try:
+        return about_of(read_json(path))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"is not the manifest of this version of rltune ({error!r})."
+        raise StoreError(Problem(str(path), what, action=AGAIN)) from error
+
+
+def read_tables(folder: Path, about: About, *, kind: str = "csv") -> Tables:
+    """Return the tables of an export.
+
+    Args:
+        folder: Where they are.
+        about: Of their sweep.
+        kind: `csv` or `parquet`; both give the same.
+
+    Raises:
+        StoreError: A table is missing, or is another version's.
+
+    """
+    return Tables(
+        about,
+        tuple(_rows(folder, "trials", TrialRow, kind)),
+        tuple(_rows(folder, "history", HistoryRow, kind)),
+        tuple(_rows(folder, "summary", SummaryRow, kind)),
+    )
+
+
+def _rows(folder: Path, name: str, row: type[R], kind: str) -> Iterable[R]:
+    path = folder / f"{name}.{kind}"
+    if not path.is_file():
+        raise StoreError(Problem(str(path), "is missing.", action=AGAIN))
+    if kind == "csv":
+        return read_csv(path, row)
+    return read_parquet(path, row)

@@ -1,0 +1,148 @@
+"""Everything the page says, read from a run folder; nothing is written and no clock is read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.errors import InputError, Problem, StoreError
+from rltune.report.audit import Audit, judge_folder
+from rltune.report.export import lineage_ids
+from rltune.report.figures.source import Tables, about_folder
+from rltune.report.folder import (
+    RecordsRead,
+    SweepFolder,
+    read_records,
+)
+from rltune.report.html.replays import Replay, replays_of
+from rltune.report.manifest import digests, input_files
+from rltune.report.states import SweepState
+from rltune.report.status import read_state
+from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
+from rltune.report.table_summary import summary_rows
+from rltune.report.tables import HistoryRow, mark_of
+from rltune.spec.identity import canonical_json, sha256_hex
+from rltune.spec.yamlfile import read_yaml
+from rltune.store.files import read_json
+from rltune.store.lineage_read import ReadResult, read_body
+
+TIMINGS = "timing_s/"
+TRAINING = (
+    "rollout/success_rate",
+    "rollout/in_group_reward_std",
+    "actor/entropy",
+    "actor/ppo_kl",
+    "actor/kl_loss",
+    "actor/grad_norm",
+    "response_length/mean",
+    "rollout/filter_kept_ratio",
+    "collapse/retrieval_accuracy",
+    "collapse/reasoning_entropy",
+)
+"""Measures of training that are drawn where trials have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a page is made from.
+
+    Attributes:
+        folder: The run folder.
+        sweep: Its sweep file.
+        proof: What the check before the run found; empty without one.
+        plan: What was planned, without the trials.
+        read: The records of its trials.
+        audit: What the records prove.
+        tables: The exported tables, as far as the page needs them.
+        state: Where every trial is.
+        replays: Episodes to look at.
+        lineage: Rows of results.tsv; None without one.
+        inputs: How many files all this was read from.
+        inputs_sha256: Digest over their names and digests.
+
+    """
+
+    folder: SweepFolder
+    sweep: Mapping[str, Any]
+    proof: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    read: RecordsRead
+    audit: Audit
+    tables: Tables
+    state: SweepState
+    replays: tuple[Replay, ...]
+    lineage: ReadResult | None
+    inputs: int
+    inputs_sha256: str
+
+
+def gather(folder: SweepFolder) -> Evidence:
+    """Read a run folder.
+
+    Raises:
+        StoreError: It plans no trial, or a file of it cannot be read.
+
+    """
+    if not folder.specs:
+        what = "no trial is planned here."
+        action = "Run the sweep again: `rltune sweep FILE`."
+        raise StoreError(Problem(str(folder.run.path), what, action=action))
+    read = read_records(folder)
+    audit = judge_folder(folder, read)
+    replays = replays_of(folder)
+    files = input_files(folder)
+    files += [
+        trial.replays
+        for spec in folder.specs
+        if (trial := folder.run.trial(spec.trial_id)).replays.is_file()
+    ]
+    found = digests(folder.run, files)
+    sweep = read_yaml(folder.run.sweep, kind="sweep file")
+    plan = _object(folder.run.plan)
+    return Evidence(
+        folder=folder,
+        sweep={} if isinstance(sweep, Problem) else sweep.data,
+        proof=_object(folder.run.comparability),
+        plan={key: value for key, value in plan.items() if key != "trials"},
+        read=read,
+        audit=audit,
+        tables=_tables(folder, read, audit),
+        state=read_state(folder, now=0.0),
+        replays=replays,
+        lineage=_lineage(folder),
+        inputs=len(found),
+        inputs_sha256=sha256_hex(canonical_json(found)),
+    )
+
+
+def _object(path: Any) -> Mapping[str, Any]:
+    """Return what a JSON file holds; nothing where there is none, or no object in it."""
+    try:
+        content = read_json(path) if path.is_file() else {}
+    except InputError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _lineage(folder: SweepFolder) -> ReadResult | None:
+    results = folder.run.results
+    return read_body(results.read_bytes(), results, None) if results.is_file() else None
+
+
+def _tables(folder: SweepFolder, read: RecordsRead, audit: Audit) -> Tables:
+    """Return the tables of an export without writing them; of the history only what is drawn."""
+    mark, records = mark_of(audit), read.records
+    trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
+    gates = gate_rows(eval_rows(records, task_ids(folder.run, records), mark=mark))
+    return Tables(
+        about_folder(folder, audit),
+        tuple(trials),
+        tuple(_drawn(history_rows(records, mark=mark), folder.metric_name)),
+        tuple(summary_rows(trials, gates)),
+    )
+
+
+def _drawn(history: Iterator[HistoryRow], metric: str) -> Iterator[HistoryRow]:
+    wanted = {metric, *TRAINING}
+    for row in history:
+        if row.metric in wanted or row.metric.startswith(TIMINGS):
+            yield row

@@ -1,0 +1,59 @@
+"""What an episode saw, played again from its task's seed and its responses.
+
+Folders without replays.jsonl keep no observations. The shipped environments are a function of the
+seed and the responses, so the same ones come out again; code of one's own and servers are not run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from rltune.errors import InputError
+from rltune.spec.schema import TrialConfig
+from rltune.trainer.tasks import ENVS, env_maker
+from rltune.types import TrialSpec
+from rltune_envs.base import TextEnv
+from rltune_envs.errors import EnvError
+
+_LOCAL_RETRIEVER = "bm25"
+
+Row = Mapping[str, Any]
+
+
+def rebuilt(spec: TrialSpec, rows: Sequence[Row]) -> Iterator[tuple[Row, list[str]]]:
+    """Yield each episode with the texts before its turns and after the last.
+
+    The texts are empty where the environment cannot be made here, or where it does not execute the
+    actions that were recorded.
+
+    Args:
+        spec: The trial.
+        rows: Lines of its episodes.jsonl.
+
+    """
+    env = _env(spec.config)
+    for row in rows:
+        seen = None if env is None else _seen(env, row)
+        yield row, seen or [""] * (len(row["turns"]) + 1)
+
+
+def _env(config: Mapping[str, Any]) -> TextEnv | None:
+    env = config["env"]
+    if env["kind"] not in ENVS or env.get("retriever", _LOCAL_RETRIEVER) != _LOCAL_RETRIEVER:
+        return None
+    try:
+        return env_maker(TrialConfig.model_validate(config).env)()
+    except (ValidationError, InputError, EnvError, OSError, ValueError):
+        return None
+
+
+def _seen(env: TextEnv, row: Row) -> list[str] | None:
+    """Return what was seen; None when the environment does something else today."""
+    seen = [env.reset(seed=row["task_seed"])]
+    for turn in row["turns"]:
+        step = env.step(turn["response"])
+        if list(step.actions) != list(turn["actions"]):
+            return None
+        seen.append(step.observation)
+    return seen

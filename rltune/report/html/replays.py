@@ -1,0 +1,212 @@
+"""The episodes that a page replays: a success and a failure of each condition, early and late."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.report.folder import SweepFolder
+from rltune.report.html.rebuild import rebuilt
+from rltune.store.files import loads
+from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import TrialDir
+from rltune.types import TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTurn:
+    """One turn of a replay.
+
+    Attributes:
+        observation: What the policy read; empty where it is not known.
+        given: What its response was given to begin with.
+        tokens: What it sampled, token by token; one text where tokens are not known.
+        credit: Advantage of each token; None where it was not trained on, or is not known.
+        n_tokens: Tokens sampled, those that are not shown included; 0 where it is not known.
+        actions: What was executed.
+        reward: Of the turn.
+        is_valid: Whether all of the response could be read.
+        n_over_limit: Actions that were not executed because of a limit.
+
+    """
+
+    observation: str
+    given: str
+    tokens: tuple[str, ...]
+    credit: tuple[float, ...] | None
+    n_tokens: int
+    actions: tuple[str, ...]
+    reward: float
+    is_valid: bool
+    n_over_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One training episode.
+
+    Attributes:
+        spec: The trial.
+        step: Its training step.
+        task_id: What was played.
+        group: Index of its prompt in the step.
+        member: Index in its group.
+        kept: Whether the rollout filter kept it.
+        success: Whether it is one.
+        reward: Of the episode.
+        failure_class: Why it is no success.
+        turns: Its turns.
+        closing: What the environment showed at the end; empty where it is not known.
+        is_recorded: Whether replays.jsonl holds it; else it was played again from its responses.
+
+    """
+
+    spec: TrialSpec
+    step: int
+    task_id: str
+    group: int
+    member: int
+    kept: bool
+    success: bool
+    reward: float
+    failure_class: str
+    turns: tuple[ReplayTurn, ...]
+    closing: str
+    is_recorded: bool
+
+
+def replays_of(folder: SweepFolder) -> tuple[Replay, ...]:
+    """Return the replays of all conditions in the order of the plan.
+
+    Of each: one success and one failure at its first recorded step and at its last, of the first
+    seed that has it; where neither step has an outcome, one from another step.
+    """
+    groups: dict[str, list[TrialSpec]] = {}
+    for spec in folder.specs:
+        groups.setdefault(spec.condition, []).append(spec)
+    return tuple(replay for group in groups.values() for replay in _of_condition(folder, group))
+
+
+def _of_condition(folder: SweepFolder, specs: Sequence[TrialSpec]) -> list[Replay]:
+    trials = [(spec, folder.run.trial(spec.trial_id)) for spec in specs]
+    found = [
+        replay
+        for spec, trial in trials
+        for row in read_jsonl(trial.replays).rows
+        if (replay := _recorded(spec, row)) is not None
+    ]
+    if found:
+        return choose(found)
+    for spec, trial in trials:  # of a folder that keeps no replays
+        rows = list(_first_and_last(trial))
+        if rows:
+            return choose([_played_again(spec, *pair) for pair in rebuilt(spec, rows)])
+    return []
+
+
+def choose(found: Sequence[Replay]) -> list[Replay]:
+    """Return a success and a failure at the first step and at the last, as far as there are any."""
+    steps = sorted({replay.step for replay in found})
+    chosen: list[Replay] = []
+    for step in dict.fromkeys((steps[0], steps[-1])):
+        for success in (True, False):
+            chosen += [r for r in found if r.step == step and r.success is success][:1]
+    for success in (True, False):
+        if not any(replay.success is success for replay in chosen):
+            chosen += [replay for replay in found if replay.success is success][:1]
+    return sorted(chosen, key=lambda replay: (replay.step, not replay.success))
+
+
+def _recorded(spec: TrialSpec, row: Mapping[str, Any]) -> Replay | None:
+    """Return a line of replays.jsonl; None for one of another version."""
+    try:
+        turns = tuple(
+            ReplayTurn(
+                observation=turn["observation"],
+                given=turn["given"],
+                tokens=tuple(turn["tokens"]),
+                credit=None if turn["credit"] is None else tuple(turn["credit"]),
+                n_tokens=turn["n_tokens"],
+                actions=tuple(turn["actions"]),
+                reward=turn["reward"],
+                is_valid=turn["is_valid"],
+                n_over_limit=turn["n_over_limit"],
+            )
+            for turn in row["turns"]
+        )
+        return _replay(spec, row, turns, row["closing"], is_recorded=True)
+    except (KeyError, TypeError):
+        return None
+
+
+def _played_again(spec: TrialSpec, row: Mapping[str, Any], seen: Sequence[str]) -> Replay:
+    """Return a line of episodes.jsonl with what was seen before each turn and at the end."""
+    turns = tuple(
+        ReplayTurn(
+            observation=observation,
+            given="",
+            tokens=(turn["response"],),
+            credit=None,
+            n_tokens=0,
+            actions=tuple(turn["actions"]),
+            reward=turn["reward"],
+            is_valid=turn["is_valid"],
+            n_over_limit=turn["n_over_limit"],
+        )
+        for turn, observation in zip(row["turns"], seen[:-1], strict=True)
+    )
+    return _replay(spec, row, turns, seen[-1], is_recorded=False)
+
+
+def _replay(
+    spec: TrialSpec,
+    row: Mapping[str, Any],
+    turns: tuple[ReplayTurn, ...],
+    closing: str,
+    *,
+    is_recorded: bool,
+) -> Replay:
+    return Replay(
+        spec=spec,
+        step=row["step"],
+        task_id=row["task_id"],
+        group=row["group"],
+        member=row["member"],
+        kept=row["kept"],
+        success=row["success"],
+        reward=row["reward"],
+        failure_class=row["failure_class"],
+        turns=turns,
+        closing=closing,
+        is_recorded=is_recorded,
+    )
+
+
+def _first_and_last(trial: TrialDir) -> Iterator[Mapping[str, Any]]:
+    """Yield the first success and failure of the first step and of the last in episodes.jsonl."""
+    first: dict[bool, Mapping[str, Any]] = {}
+    last: dict[bool, Mapping[str, Any]] = {}
+    start = step = None
+    for row in _lines(trial):
+        start = row["step"] if start is None else start
+        if row["step"] != step:
+            step, last = row["step"], {}
+        if row["step"] == start:
+            first.setdefault(row["success"], row)
+        last.setdefault(row["success"], row)
+    yield from first.values()
+    if step != start:
+        yield from last.values()
+
+
+def _lines(trial: TrialDir) -> Iterable[Mapping[str, Any]]:
+    """Yield the episodes that count, one at a time: the file of a long trial is large."""
+    if not trial.episodes.is_file():
+        return
+    with trial.episodes.open("rb") as file:
+        for line in file:
+            try:
+                row = loads(line)
+                if row["turns"] and not row["fault"]:
+                    yield row
+            except (ValueError, KeyError, TypeError):
+                continue  # a torn line; `rltune audit` counts what is wrong with a folder

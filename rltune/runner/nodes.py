@@ -1,0 +1,40 @@
+"""The machines of the cluster that this process is connected to. Imports Ray; import it late."""
+
+import socket
+from collections.abc import Mapping
+
+import ray
+
+ANSWER_S = 3.0  # a machine that does not take a connection for so long is gone
+
+
+def living_nodes() -> list[Mapping[str, float]]:
+    """Return the resources of each machine that is up."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def this_node() -> str:
+    """Return the name that this machine has in the cluster, and the start of its id.
+
+    Several nodes may run on one host, and a machine that comes back is another node.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    names = (node["NodeName"] for node in ray.nodes() if node["NodeID"] == here)
+    return f"{next(names, 'unknown')} {here[:8]}"
+
+
+def is_gone(node: str) -> bool:
+    """Return whether a machine, as `this_node` names it, does not answer any more.
+
+    It is asked directly: the cluster itself gives a machine up only after a while.
+    """
+    start = node.rpartition(" ")[2]
+    found = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
+    if found is None or not found["Alive"]:
+        return found is not None
+    try:
+        place = (found["NodeManagerAddress"], found["NodeManagerPort"])
+        socket.create_connection(place, timeout=ANSWER_S).close()
+    except OSError:
+        return True
+    return False

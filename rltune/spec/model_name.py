@@ -1,0 +1,22 @@
+"""What `policy.model` may be called where there is no such folder."""
+
+from rltune.errors import Problem
+
+ALLOWED = "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id."
+
+
+def name_problem(model: str, where: str = "policy.model") -> Problem | None:
+    """Return why a name that is no folder cannot be a hub id either; None when it can.
+
+    Args:
+        model: The name.
+        where: File and key that it stands under.
+
+    """
+    if model.lower().endswith(".gguf"):
+        what = f"{model!r} is a GGUF file, which holds rounded weights for inference."
+        action = f"rltune convert {model} --out FOLDER, and give the folder."
+        return Problem(where, what, action=action)
+    if model.startswith(("/", ".", "~")) or model.count("/") > 1 or model.endswith("/"):
+        return Problem(where, f"{model!r} is not a folder.", ALLOWED, "Check the path.")
+    return None

@@ -1,0 +1,65 @@
+"""What a trial is made from and what it makes, as trackers record it.
+
+Policies are named by the digest of their weights: a child's input is its parent's output.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rltune.policy.load import Policy, file_digest
+from rltune.store.files import write_json_atomic
+from rltune.store.rundir import TrialDir
+from rltune.track.base import Artifact
+from rltune.types import TrialResult
+from rltune_envs.splits import Manifest
+
+_SHORT = 12  # characters of a digest in a name
+
+
+def tasks_artifact(manifest: Manifest, file: Path) -> Artifact:
+    """Return the frozen tasks of the sweep."""
+    return Artifact(
+        name=f"tasks-{manifest.sha256[:_SHORT]}",
+        kind="tasks",
+        files={file.name: file},
+        metadata={"sha256": manifest.sha256},
+    )
+
+
+def start_artifact(trial: TrialDir, policy: Policy, *, model: str) -> Artifact:
+    """Return the policy that a trial begins with.
+
+    A child has the weights of its parent's checkpoint. A named model is not copied: its artifact
+    holds its name and digests, in a file that is written for it.
+    """
+    if trial.start.exists():
+        return _policy(policy.weights_sha256, trial.start, {})
+    about = {
+        "model": model,
+        "weights_sha256": policy.weights_sha256,
+        "tokenizer_sha256": policy.tokenizer_sha256,
+    }
+    file = trial.path / "wandb" / "policy.json"
+    file.parent.mkdir(exist_ok=True)
+    write_json_atomic(file, about)
+    return _policy(policy.weights_sha256, file, about)
+
+
+def chosen_artifact(trial: TrialDir, result: TrialResult, *, metric: str) -> Artifact:
+    """Return the checkpoint that the gate chose."""
+    weights = trial.checkpoint(result.best_step) / "policy.safetensors"
+    about: dict[str, str | float] = {"trial": trial.trial_id, "step": result.best_step}
+    about[metric] = result.heldout_metric
+    return _policy(file_digest(weights), weights, about, "selected")
+
+
+def _policy(
+    sha256: str, file: Path, metadata: Mapping[str, str | float], *aliases: str
+) -> Artifact:
+    return Artifact(
+        name=f"policy-{sha256[:_SHORT]}",
+        kind="model",
+        files={file.name: file},
+        metadata=metadata,
+        aliases=aliases,
+    )

@@ -1,0 +1,95 @@
+"""What a tracker shows beside the numbers: episodes of a gate, a filter's choice, distributions.
+
+Nothing here is drawn at random or computed a second time: showing changes no number.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rltune.track.base import Histogram, Table
+from rltune.trainer.filtering import FilterResult
+from rltune.types import Episode
+
+EPISODES = 16  # of a gate: the first tasks, the same at each gate
+_TEXT = 4000  # characters of an episode's text
+_BINS = 64
+
+
+def episode_table(episodes: Sequence[Episode]) -> Table:
+    """Return the first episodes of a gate, each with its boards and responses as one text."""
+    columns = ("task_id", "success", "reward", "failure_class", "turns", "fault", "text")
+    rows = tuple(
+        (
+            episode.task_id,
+            episode.success,
+            episode.reward,
+            episode.failure_class,
+            len(episode.turns),
+            episode.fault,
+            _text(episode),
+        )
+        for episode in episodes[:EPISODES]
+    )
+    return Table(columns, rows)
+
+
+def _text(episode: Episode) -> str:
+    parts = [
+        f"{turn.observation}\n\n> {turn.response}\n= {', '.join(turn.actions) or 'no action'}"
+        for turn in episode.turns
+    ]
+    text = "\n\n".join(parts)
+    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+
+
+def filter_table(episodes: Sequence[Episode], chosen: FilterResult) -> Table:
+    """Return one row a group of a training step: its score, its outcomes, whether it was kept."""
+    columns = ("group", "task_id", "score", "reward_mean", "success_rate", "kept", "faults")
+    groups = len(chosen.scores_G)
+    size = len(episodes) // groups
+    rows = []
+    for group, score in enumerate(chosen.scores_G.tolist()):
+        members = episodes[group * size : (group + 1) * size]
+        kept = bool(chosen.keep_N[group * size : (group + 1) * size].any())
+        rows.append((group, members[0].task_id, score, *_means(members), kept, _faults(members)))
+    return Table(columns, tuple(rows))
+
+
+def _means(members: Sequence[Episode]) -> tuple[float, float]:
+    sound = [episode for episode in members if not episode.fault]
+    n = max(1, len(sound))
+    return sum(e.reward for e in sound) / n, sum(e.success for e in sound) / n
+
+
+def _faults(members: Sequence[Episode]) -> int:
+    return sum(bool(episode.fault) for episode in members)
+
+
+def value_histogram(values: Sequence[Tensor]) -> Histogram | None:
+    """Return the distribution of some numbers; None without any."""
+    whole = torch.cat(
+        [part.detach().float().flatten().cpu() for part in values] or [torch.empty(0)]
+    )
+    if not whole.numel():
+        return None
+    counts, edges = np.histogram(whole.numpy(), bins=_BINS)
+    return Histogram(tuple(counts.tolist()), tuple(edges.tolist()))
+
+
+def gradient_histogram(model: nn.Module) -> Histogram | None:
+    """Return the distribution of the gradient's entries as they are; None when all are 0.
+
+    They are those of the last optimiser step, after clipping. One bin edge is 0.
+    """
+    found = [p.grad.detach() for p in model.parameters() if p.grad is not None]
+    largest = max((float(grad.abs().max()) for grad in found), default=0.0)
+    if largest == 0.0:
+        return None
+    counts = sum(
+        torch.histc(grad.float(), bins=_BINS, min=-largest, max=largest).cpu() for grad in found
+    )
+    edges = np.linspace(-largest, largest, _BINS + 1)
+    return Histogram(tuple(int(n) for n in torch.as_tensor(counts)), tuple(edges.tolist()))

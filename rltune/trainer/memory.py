@@ -1,0 +1,34 @@
+"""How much memory a trial has held; `rltune audit` compares it with the plan."""
+
+import resource
+from pathlib import Path
+
+import torch
+
+GIB = 2**30
+
+
+def memory_used() -> dict[str, float]:
+    """Return the most that this process has held so far, in GiB, under metric names.
+
+    Of a GPU it is what torch had allocated, which is what a plan counts. verl's `gb` are GiB, too.
+    """
+    used = {"perf/max_rss_gb": peak_rss() / GIB}
+    if torch.cuda.is_available() and (peak := torch.cuda.max_memory_allocated()):
+        used["perf/max_memory_allocated_gb"] = peak / GIB
+    return used
+
+
+def peak_rss() -> int:
+    """Return the most bytes of memory that this program has held.
+
+    Not what getrusage says where there is better: that counts what the process was before it began
+    this program.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    found = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    kib = next(found, None)
+    return 1024 * (int(kib) if kib else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

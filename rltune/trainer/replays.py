@@ -1,0 +1,156 @@
+"""A few training episodes in full, with the credit of every sampled token, for people to look at.
+
+Bounded: at most `len(MOMENTS)` steps of a trial, two episodes of each. Nothing reads them back into
+training, and no metric and no digest depends on them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rltune.policy.load import Policy
+from rltune.policy.spans import token_spans
+from rltune.rollout.tokens import TokenBatch
+from rltune.store.jsonl import append_jsonl_many
+from rltune.store.rundir import TrialDir
+from rltune.trainer.filtering import FilterResult
+from rltune.types import Episode, Turn
+
+MOMENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the budget after which episodes are kept; the first is step 1."""
+
+MOST_TOKENS = 400
+"""Tokens of a turn whose text and credit are kept; the rest is counted."""
+
+MOST_CHARACTERS = 6000
+"""Characters of an observation that are kept."""
+
+
+def replay_steps(steps: int) -> frozenset[int]:
+    """Return the training steps of which episodes are kept.
+
+    Example: 20 -> {1, 5, 10, 15, 20}.
+
+    Args:
+        steps: Training steps of the budget.
+
+    """
+    return frozenset(max(1, round(share * steps)) for share in MOMENTS)
+
+
+def write_replays(
+    trial: TrialDir,
+    policy: Policy,
+    episodes: Sequence[Episode],
+    chosen: FilterResult,
+    learned: tuple[TokenBatch, Tensor] | None,
+    *,
+    step: int,
+    steps: int,
+) -> None:
+    """Append one success and one failure of a step, if it is one of which episodes are kept.
+
+    Args:
+        trial: Where to.
+        policy: Its tokenizer tells which text a token is.
+        episodes: All episodes of the step.
+        chosen: Which of them the filter kept.
+        learned: The batch and its advantages, (N, T); None when nothing was trained on.
+        step: Training step.
+        steps: Training steps of the budget.
+
+    """
+    if step not in replay_steps(steps):
+        return
+    rows = [
+        _row(policy, episodes[index], _credit(index, episodes[index], learned), step)
+        | {"kept": bool(chosen.keep_N[index])}
+        for index in pick(episodes, chosen.keep_N)
+    ]
+    append_jsonl_many(trial.replays, rows, sync=False)
+
+
+def pick(episodes: Sequence[Episode], keep_N: np.ndarray) -> list[int]:
+    """Return the indices of one success and one failure, as far as there are any.
+
+    Both are of one prompt where a kept group has both, so that they can be compared move by move;
+    else they are the first of the kept ones, and without these the first of all. An episode with a
+    fault teaches nothing and is not shown.
+    """
+    sound = [i for i, episode in enumerate(episodes) if not episode.fault and episode.turns]
+    kept = [i for i in sound if keep_N[i]]
+    mixed = _mixed_group(episodes, kept)
+    for pool in ([i for i in kept if episodes[i].group == mixed], kept, sound):
+        found = [_first(episodes, pool, success=success) for success in (True, False)]
+        if None not in found:
+            break
+    return [index for index in found if index is not None]
+
+
+def _mixed_group(episodes: Sequence[Episode], among: Sequence[int]) -> int | None:
+    """Return the first group with a success and a failure; None when there is none."""
+    outcomes: dict[int, set[bool]] = {}
+    for index in among:
+        outcomes.setdefault(episodes[index].group, set()).add(episodes[index].success)
+    return next((group for group, seen in outcomes.items() if len(seen) == 2), None)
+
+
+def _first(episodes: Sequence[Episode], among: Sequence[int], *, success: bool) -> int | None:
+    return next((index for index in among if episodes[index].success is success), None)
+
+
+def _credit(
+    index: int, episode: Episode, learned: tuple[TokenBatch, Tensor] | None
+) -> list[float] | None:
+    """Return the advantage of each sampled token of an episode; None when it was not trained on."""
+    if learned is None:
+        return None
+    batch, advantages_NT = learned
+    rows = np.flatnonzero(batch.episode_N == index)
+    if len(rows) != 1 or batch.action_mask_NT[rows[0]].sum() != episode.n_sampled:
+        return None
+    row = int(rows[0])
+    of_row_T = advantages_NT[row].detach().float().cpu().numpy()
+    return [float(value) for value in of_row_T[batch.action_mask_NT[row]]]
+
+
+def _row(
+    policy: Policy, episode: Episode, credit: Sequence[float] | None, step: int
+) -> dict[str, Any]:
+    turns, start = [], 0
+    for turn in episode.turns:
+        end = start + len(turn.sampled_ids)
+        turns.append(_turn(policy, turn, None if credit is None else credit[start:end]))
+        start = end
+    return {
+        "step": step,
+        "task_id": episode.task_id,
+        "task_seed": episode.task_seed,
+        "group": episode.group,
+        "member": episode.member,
+        "success": episode.success,
+        "truncated": episode.truncated,
+        "reward": round(episode.reward, 6),
+        "failure_class": episode.failure_class,
+        "turns": turns,
+        "closing": episode.closing[:MOST_CHARACTERS],
+    }
+
+
+def _turn(policy: Policy, turn: Turn, credit: Sequence[float] | None) -> dict[str, Any]:
+    ids = list(turn.sampled_ids[:MOST_TOKENS])
+    text, spans = token_spans(policy.tokenizer, ids)
+    return {
+        "observation": turn.observation[:MOST_CHARACTERS],
+        "given": turn.response.removesuffix(policy.renderer.decode(turn.sampled_ids)),
+        "tokens": [text[start:end] for start, end in spans],
+        "credit": None if credit is None else [round(value, 5) for value in credit[: len(ids)]],
+        "n_tokens": len(turn.sampled_ids),
+        "actions": turn.actions,
+        "reward": round(turn.reward, 6),
+        "is_valid": turn.is_valid,
+        "n_invalid": turn.n_invalid,
+        "n_over_limit": turn.n_over_limit,
+    }

@@ -1,0 +1,6 @@
+"""The run folders of tests/report."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "report"))

@@ -1,0 +1,72 @@
+"""Models by name: what is refused before anything starts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from run_folders import SWEEP, write_sweep
+
+
+def sweep_with(folder, **policy):
+    held = "".join(f"  policy.{key.replace('__', '.')}: {value}\n" for key, value in policy.items())
+    held += "  env.prompt: natural\n"
+    return write_sweep(folder, SWEEP.replace("hold:\n", f"hold:\n{held}", 1))
+
+
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        (
+            {"model": "my/model.gguf"},
+            "hold.policy.model: 'my/model.gguf' is a GGUF file, which holds rounded weights for "
+            "inference. rltune convert my/model.gguf --out FOLDER, and give the folder.",
+        ),
+        (
+            {"model": "./nowhere"},
+            "hold.policy.model: './nowhere' is not a folder. Allowed: tiny, a folder with "
+            "config.json and weights in safetensors, or a hub id. Check the path.",
+        ),
+        (
+            {"model": "a/b", "lora__rank": 2, "lora__init": "adapter"},
+            "hold.policy.lora.init: 'adapter' is not a folder. Allowed: default, or a folder with "
+            "an adapter saved by peft. Check the path.",
+        ),
+    ],
+)
+def test_a_check_refuses_what_is_not_there(rltune, tmp_path, policy, line):
+    result = rltune("check", str(sweep_with(tmp_path, **policy)))
+    assert result.code == 2
+    (said,) = result.err.splitlines()
+    assert said.endswith(line)
+
+
+def test_a_check_does_not_ask_for_a_hub_id(rltune, tmp_path):
+    assert rltune("check", str(sweep_with(tmp_path, model="Some/model"))).code == 0
+
+
+def test_a_sweep_over_a_model_that_cannot_be_had_starts_nothing(tmp_path):
+    """The hub is a port that no one listens at, and the cache an empty folder."""
+    sweep = sweep_with(tmp_path, model="Some/model")
+    command = "from rltune.cli import main; main()"
+    place = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", command, "sweep", str(sweep), "--runs-dir", str(tmp_path / "runs")],
+        cwd=tmp_path,
+        env={**os.environ, **place, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "hold.policy.model: 'Some/model' is no folder here and not in the Hugging Face" in line
+    assert "the hub does not give it (" in line
+    assert line.endswith("`hf download Some/model` where there is one and give the folder.")
+    assert not list((tmp_path / "runs").glob("*/trials/*/*"))
+
+
+def test_convert_writes_into_no_folder_that_exists(rltune, tmp_path):
+    (tmp_path / "old").mkdir()
+    result = rltune("convert", "smollm2", "--out", "old")
+    assert (result.code, result.err) == (2, "error: --out old: it exists. Give a new folder.\n")

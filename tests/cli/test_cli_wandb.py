@@ -1,0 +1,121 @@
+"""`rltune sync` and `rltune dashboard` on a real sweep folder, without an account."""
+
+import json
+import shutil
+import socket
+
+import pytest
+from trained_folder import trained_folder
+
+from rltune.track.dashboard import GROUP_BY, PANELS
+from rltune.track.sync import is_synced, sessions
+
+KEY = "local" + "0" * 40
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("WANDB_API_KEY", raising=False)
+        return trained_folder(tmp_path_factory.mktemp("wandb"), which=0, wandb="offline")
+
+
+@pytest.fixture
+def run(finished, tmp_path, monkeypatch):
+    """A copy of the run folder, on a machine without an account."""
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_MODE", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(finished[0].path, tmp_path / "runs" / "small-0", symlinks=True)
+    return tmp_path / "runs" / "small-0"
+
+
+def outcomes(result):
+    return {one["trial_id"]: one["outcome"] for one in json.loads(result.out)["trials"]}
+
+
+def test_a_dry_run_says_what_would_be_uploaded_and_needs_no_key(rltune, run, finished):
+    trial = finished[1].trial_id
+    result = rltune("sync", str(run), "--dry-run", "--json")
+    assert result.code == 0
+    found = outcomes(result)
+    assert found.pop(trial) == "to upload"
+    assert set(found.values()) == {"no run"}  # three trials were not started
+
+
+def test_a_session_goes_up_once(rltune, run, finished):
+    (session,) = sessions(run / "trials" / finished[1].trial_id)
+    assert not is_synced(session)
+    (session / "run-x.wandb.synced").touch()  # as `wandb sync` leaves it
+    assert is_synced(session)
+    assert outcomes(rltune("sync", str(run), "--dry-run", "--json"))[finished[1].trial_id] == (
+        "was uploaded"
+    )
+
+
+def test_without_a_key_the_next_action_is_said(rltune, run):
+    result = rltune("sync", str(run))
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "error: WANDB_API_KEY: no W&B key is set for https://api.wandb.ai. Run `wandb login`, or "
+        "set WANDB_API_KEY; then the same command.\n"
+    )
+
+
+def test_a_server_that_is_down_is_said_at_once(rltune, run, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+    result = rltune("sync", str(run))
+    assert result.code == 2
+    assert f"WANDB_BASE_URL: http://127.0.0.1:{port} cannot be reached" in result.err
+    assert KEY not in result.err
+
+
+def test_a_server_that_never_answers_ends_at_the_limit(rltune, run, finished, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        result = rltune("sync", str(run), "--timeout", "5")
+    assert result.code == 1
+    assert f"{finished[1].trial_id}: failed (1 session): no answer within 5 s" in result.out
+
+
+def test_the_dashboard_is_written_where_it_cannot_be_saved(rltune, run):
+    result = rltune("dashboard", str(run))
+    assert result.code == 0
+    assert "Not saved online. Run `wandb login`, `rltune sync`, then this again." in result.out
+    workspace = json.loads((run / "wandb" / "workspace.json").read_text())
+    assert workspace["project"] == "small"
+    spec = workspace["spec"]["section"]
+    sections = spec["panelBankConfig"]["sections"]
+    assert [section["name"] for section in sections] == [name for name, _ in PANELS]
+    drawn = [panel["config"] for section in sections for panel in section["panels"]]
+    assert {name for panel in drawn for name in panel["metrics"]} >= {
+        "heldout/success_rate", "rollout/in_group_reward_std", "actor/entropy", "actor/kl_loss",
+        "rollout/filter_kept_ratio", "response_length/mean",
+    }  # fmt: skip
+    section, name = GROUP_BY.split(".")
+    assert {panel["groupBy"] for panel in drawn} == {f"{section}.value.{name}"}
+    assert {(panel["xAxis"], panel["groupAgg"], panel["groupArea"]) for panel in drawn} == {
+        ("step", "mean", "minmax")
+    }
+    (runs,) = spec["runSets"]
+    assert [item["value"] for item in runs["filters"]["filters"]] == ["small"]
+    report = (run / "wandb" / "report.json").read_text()
+    assert "Held-out success" in report
+
+
+def test_saving_without_a_key_is_refused(rltune, run):
+    result = rltune("dashboard", str(run), "--save")
+    assert result.code == 2
+    assert result.err.startswith("error: WANDB_API_KEY: no W&B key is set")
+    assert not (run / "wandb").exists()
+
+
+def test_every_metric_of_the_dashboard_is_one_that_trials_log(finished):
+    run, spec = finished
+    row = json.loads(run.trial(spec.trial_id).metrics.read_text().splitlines()[1])
+    drawn = {name for _, wanted in PANELS for _, names in wanted for name in names}
+    assert drawn - set(row) <= {"actor/kl_loss"}  # this trial ties itself to nothing

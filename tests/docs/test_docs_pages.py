@@ -1,0 +1,89 @@
+"""What the pages say of the code is true of the code: messages, warnings, metrics, links."""
+
+import re
+from pathlib import Path
+
+import pytest
+from literals import ROOT, literals
+
+DOCS = ROOT / "docs"
+GROUPS = (
+    "rollout|response_length|heldout|actor|critic|ig|adca|planning|sepa|rollout_corr|collapse"
+    "|budget|perf|timing_s|early_stopped"
+)
+METRIC = re.compile(rf"({GROUPS})/[\w…]+(/[\w…]+)*")
+
+
+def messages():
+    """Return every message in the first column of the tables of troubleshooting.md."""
+    lines = (DOCS / "troubleshooting.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.split(" | ")[0] for line in lines if line.startswith("| `")]
+    quoted = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    return [text for text in quoted if " " in text]
+
+
+def as_pattern(message):
+    fixed = message.strip("… ").split("…")
+    return re.compile(".*".join(map(re.escape, fixed)), re.DOTALL)
+
+
+def test_there_are_many_messages():
+    assert len(messages()) > 60
+
+
+@pytest.mark.parametrize("message", messages())
+def test_a_quoted_message_is_one_of_the_code(message):
+    assert any(as_pattern(message).search(text) for text in literals())
+
+
+def test_a_message_that_nobody_says_is_found_out():
+    assert not any(as_pattern("… is not a sandwich.").search(text) for text in literals())
+
+
+def test_every_hidden_axis_is_on_the_page_of_comparability():
+    coded = {text for text in literals() if re.fullmatch(r"S8\.[a-z0-9_]+", text)}
+    page = (DOCS / "comparability.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(S8\.\w+)` \|", page, re.MULTILINE)
+    assert sorted(coded) == sorted(rows)
+    assert len(rows) > 9
+
+
+def test_every_metric_of_the_code_is_defined():
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
+    names = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    coded = {text for text in literals() if METRIC.fullmatch(text)}
+    assert len(coded) > 60
+    assert {name for name in coded if not is_defined(name, names)} == set()
+
+
+def is_defined(metric, names):
+    """Tell whether a row defines a metric; a row `x/*` names what may stand for the star."""
+    if f"{metric}/*" in names:  # a stem, to which mean, max and min are added
+        return True
+    wanted = re.compile(re.escape(metric).replace("…", ".+"))
+    for name, row in names.items():
+        known = re.escape(name).replace(r"\*", r"([\w…]+)")
+        found = re.fullmatch(re.sub(r"<\w+>", r"[\\w…]+", known), metric)
+        if wanted.fullmatch(name) or (found and all(_is_told(w, row) for w in found.groups())):
+            return True
+    return False
+
+
+def _is_told(word, row):
+    return "…" in word or re.search(rf"`\w*{re.escape(word)}`", " ".join(row[1:])) is not None
+
+
+def test_a_metric_without_a_row_is_found_out():
+    names = {"adca/judge_*": ["", "share", "`judged_rate`"], "ig/turn_<k>/mean": ["", "", ""]}
+    assert is_defined("adca/judge_judged_rate", names)
+    assert not is_defined("adca/judge_mood_rate", names)
+    assert is_defined("ig/turn_…/mean", names)
+    assert not is_defined("ig/turn_…/max", names)
+
+
+def test_readme_links_to_files_that_are_there():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", readme)
+    assert len(links) > 5
+    assert [link for link in links if not Path(ROOT / link).exists()] == []

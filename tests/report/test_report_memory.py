@@ -1,0 +1,145 @@
+import pytest
+import torch
+from run_folders import write_sweep
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from rltune.policy.logprobs import action_hidden
+from rltune.policy.precision import set_compute_dtype
+from rltune.report.memory import MemoryPlan, Shape, activation_bytes, memory_plan, shape_of
+from rltune.report.memory_use import memory_uses
+from rltune.report.parameters import dense_decoder_parameters, model_shape, parameter_count
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.spec.records import TrialRecord
+from rltune.trainer.learner import HEAD_CHUNK
+
+# Layers 2, D 8, I 16, Q 8, K 4, V 10
+SMALL = Shape(layers=2, hidden=8, inner=16, queries=8, keys=4, vocabulary=10)
+
+
+@pytest.fixture
+def configs(tmp_path):
+    return [condition.config for condition in load_sweep(write_sweep(tmp_path)).conditions]
+
+
+def with_keys(config, **sections):
+    return config | {name: config[name] | changes for name, changes in sections.items()}
+
+
+def test_weights_gradients_and_optimiser_by_hand(configs):
+    control, treated = (memory_plan(c, SMALL, parameters=1000, trained=1000) for c in configs)
+    # float32, GAE with a critic of its own: two learners; the KL term adds a reference.
+    assert control.weights == 2 * 1000 * 4
+    assert treated.weights == 3 * 1000 * 4
+    assert control.gradients == treated.gradients == 2 * 1000 * 4
+    assert control.optimizer == 2 * 2 * 1000 * 4
+
+
+def test_without_a_critic_there_is_one_learner(configs):
+    grpo = configs[0] | {"advantage": {"kind": "grpo", "normalize_std": True}}
+    plan = memory_plan(grpo, SMALL, parameters=1000, trained=1000)
+    assert (plan.weights, plan.gradients, plan.optimizer) == (4000, 4000, 8000)
+
+
+def test_with_adapters_the_base_is_there_once(configs):
+    lora = configs[0]["policy"]["lora"] | {"rank": 4}
+    config = with_keys(configs[0], policy={"lora": lora, "dtype": "bfloat16"})
+    plan = memory_plan(config, SMALL, parameters=1000, trained=10)
+    # float32 base, policy's and critic's adapter; bfloat16 copy of what is computed with
+    assert plan.weights == 1000 * 4 + 2 * 10 * 4 + 1000 * 2
+    assert plan.gradients == 2 * 10 * 4
+
+
+def test_cache_and_logits_by_hand(configs):
+    config = with_keys(
+        configs[0],
+        rollout={"groups": 3, "group_size": 4, "max_context": 100},
+        gate={"tasks": 5},
+        optim={"micro_batch_size": 2},
+    )
+    plan = memory_plan(config, SMALL, parameters=1000, trained=1000)
+    # 2 (keys and values) x 2 layers x 4 wide x 4 bytes x 12 conversations x 100 tokens
+    assert plan.kv_cache == 2 * 2 * 4 * 4 * 12 * 100
+    assert plan.logits == 4 * 4 * 200 * 10  # 2 x 100 tokens, 10 words, 4 copies in float32
+    more = memory_plan(with_keys(config, gate={"tasks": 50}), SMALL, parameters=1, trained=1)
+    assert more.kv_cache == 2 * 2 * 4 * 4 * 50 * 100  # the gate plays more at once
+
+
+def test_generating_and_training_take_turns():
+    plan = MemoryPlan(1, 2, 4, kv_cache=100, activations=8, logits=16, program=32)
+    assert plan.peak == 1 + 2 + 4 + 32 + 100
+    assert MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32).peak == 39 + 24
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_activations_are_what_torch_keeps(dtype, width):
+    config = Qwen2Config(
+        vocab_size=100,
+        hidden_size=128,
+        intermediate_size=512,
+        num_hidden_layers=3,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    set_compute_dtype(model, dtype)
+    ids = torch.randint(100, (4, 257))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[:, 0] = False
+    weights = {id(p.untyped_storage()): p for p in model.parameters()}
+    weights = {p.untyped_storage().data_ptr() for p in weights.values()}
+    kept = {}
+
+    def note(tensor):
+        is_cast_weight = (
+            tensor.ndim == 2 and tensor.dtype == torch.bfloat16 and 1024 not in tensor.shape
+        )
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights and not is_cast_weight:
+            kept[storage.data_ptr()] = (
+                storage.nbytes(),
+                tensor,
+            )  # alive, so no address comes twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        action_hidden(model.base_model, ids, mask)  # reads 256 tokens of each row: 4 x 256 = 1024
+    measured = sum(size for size, _ in kept.values()) / 1024
+    planned = activation_bytes(shape_of(config.to_dict()), width=width, is_recomputed=False)
+    assert planned == pytest.approx(measured, rel=0.03)
+
+
+def test_the_chunk_of_logits_is_the_trainers():
+    from rltune.report import memory
+
+    assert memory.HEAD_CHUNK == HEAD_CHUNK
+
+
+def test_a_published_shape_stands_in_for_a_config_that_is_not_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    # The model cards: 0.49, 1.54, 3.09 and 7.62 billion parameters
+    counts = {"0.5B": 494_032_768, "1.5B": 1_543_714_304, "3B": 3_085_938_688, "7B": 7_615_616_512}
+    for name, count in counts.items():
+        for variant in ("", "-Instruct"):
+            shape = model_shape(f"Qwen/Qwen2.5-{name}{variant}", "sokoban")
+            assert dense_decoder_parameters(shape) == count
+    assert model_shape("nobody/nothing", "sokoban") is None
+    assert parameter_count({"model_type": "qwen2"}) is None
+
+
+def test_use_is_the_most_of_a_condition_beside_its_plan(tmp_path):
+    specs = expand(load_sweep(write_sweep(tmp_path)))
+    rows = [{"step": 1, "perf/max_rss_gb": 1.0}, {"step": 2, "perf/max_rss_gb": 1.5}]
+    first, *_ = (spec for spec in specs if spec.is_control)
+    second = next(spec for spec in specs if not spec.is_control)
+    on_gpu = [{"step": 1, "perf/max_rss_gb": 9.0, "perf/max_memory_allocated_gb": 2.0}]
+    uses = memory_uses(
+        [
+            TrialRecord(first, {}, tuple(rows)),
+            TrialRecord(first, {}, tuple(rows[:1])),
+            TrialRecord(second, {}, tuple(on_gpu)),
+            TrialRecord(second, {}),
+        ]
+    )
+    assert [(use.where, use.used) for use in uses] == [("process", 3 * 2**29), ("GPU", 2**31)]
+    assert uses[0].share == uses[0].used / uses[0].planned
