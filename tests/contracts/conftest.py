@@ -20,8 +20,8 @@ def vllm_engine_of():
 
     made = []
 
-    def make(policy, *, lora=None, sleep=True, max_context=CONTEXT):
-        settings = VllmSettings("float32", "cpu", max_context, 0.05, eager=True, sleep=sleep)
+    def make(policy, *, lora=None, device="cpu"):
+        settings = VllmSettings("float32", device, CONTEXT, 0.05, eager=True, sleep=True)
         made.append(VllmEngine(ServedPolicy(policy, lora or LoraConfig()), settings))
         return made[-1]
 

@@ -245,3 +245,17 @@ def test_a_start_leaves_threads_and_random_states_alone(small_policy, vllm_engin
 def test_a_policy_without_a_kernel_is_refused_at_the_start(small_policy, vllm_engine_of):
     with pytest.raises(InputError, match=r"^rollout.engine: vLLM cannot serve this policy: .*head"):
         vllm_engine_of(small_policy(hidden_size=32))  # two heads of 16
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_sleep_gives_gpu_memory_back(small_policy, vllm_engine_of):
+    """The cache alone has 0.05 GiB; after the sleep the answers are the same."""
+    policy = small_policy(hidden_size=HIDDEN)
+    policy.model.to("cuda")
+    engine = vllm_engine_of(policy, device="cuda")
+    before = engine.generate(requests(), GREEDY)
+    free_awake = torch.cuda.mem_get_info()[0]
+    engine.rest()
+    assert torch.cuda.mem_get_info()[0] - free_awake >= 0.04 * 2**30
+    assert_equal(engine.generate(requests(), GREEDY), before)

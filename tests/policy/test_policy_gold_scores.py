@@ -7,6 +7,7 @@ from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.policy.gold import GoldCopy
 from rltune.policy.gold_scores import gold_logprobs
+from rltune.policy.keys_values import keeping
 
 VOCABULARY = 14
 
@@ -140,7 +141,7 @@ def test_what_follows_the_last_scored_token_changes_nothing(model):
 def test_keys_and_values_that_are_there_already_are_reused(model, width):
     with torch.no_grad():
         prefix = DynamicCache(config=model.config)
-        model.base_model(input_ids=rows()[:, :width], cache=prefix, use_cache=True)
+        model.base_model(input_ids=rows()[:, :width], **keeping(prefix))
     got = gold_logprobs(model, rows(), copies(), prefix=prefix)
     close(got, one_by_one(model, rows(), copies()))
 
@@ -149,7 +150,7 @@ def test_a_prefix_that_is_too_short_is_refused(small_policy):
     model = small_policy().model
     prefix = DynamicCache(config=model.config)
     with torch.no_grad():
-        model.base_model(input_ids=rows()[:, :22], cache=prefix, use_cache=True)
+        model.base_model(input_ids=rows()[:, :22], **keeping(prefix))
     with pytest.raises(ValueError, match=r"^the prefix holds 22 tokens .* context needs 23\.$"):
         gold_logprobs(model, rows(), copies(), prefix=prefix)
 
