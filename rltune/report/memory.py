@@ -12,7 +12,7 @@ from rltune.spec.credit_checks import CRITIC_KINDS
 
 FLOAT32 = 4
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
-HEAD_CHUNK = 4096  # sampled tokens whose logits are held at once: trainer.learner
+MOST_TOKENS, MOST_LOGITS = 4096, 2**26  # held at once: policy.logprobs.chunk_of
 LOGITS_COPIES = 4  # logits, log-softmax, their gradients
 PROGRAM_BYTES = 510 * 2**20  # Python, torch, transformers and Ray in a worker, measured on Linux
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
@@ -124,7 +124,7 @@ def memory_plan(
     cast = width * parameters if width < FLOAT32 else 0
     rows = max(rollout["groups"] * rollout["group_size"], config["gate"]["tasks"])
     batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
-    chunk = min(HEAD_CHUNK, batch)
+    chunk = min(batch, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     on_device = config["resources"]["gpus"] > 0
     return MemoryPlan(
         weights=FLOAT32 * (base + copies * trained) + cast,

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from run_folders import write_sweep
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rltune.policy.logprobs import action_hidden
+from rltune.policy.logprobs import action_hidden, chunk_of
 from rltune.policy.precision import set_compute_dtype
 from rltune.report.memory import MemoryPlan, Shape, activation_bytes, memory_plan, shape_of
 from rltune.report.memory_use import memory_uses
@@ -11,7 +13,6 @@ from rltune.report.parameters import dense_decoder_parameters, model_shape, para
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.records import TrialRecord
-from rltune.trainer.learner import HEAD_CHUNK
 
 # Layers 2, D 8, I 16, Q 8, K 4, V 10
 SMALL = Shape(layers=2, hidden=8, inner=16, queries=8, keys=4, vocabulary=10)
@@ -109,10 +110,12 @@ def test_activations_are_what_torch_keeps(dtype, width):
     assert planned == pytest.approx(measured, rel=0.03)
 
 
-def test_the_chunk_of_logits_is_the_trainers():
-    from rltune.report import memory
-
-    assert memory.HEAD_CHUNK == HEAD_CHUNK
+@pytest.mark.parametrize("vocabulary", [10, 50_000, 151_936])
+def test_the_chunk_of_logits_is_the_trainers(configs, vocabulary):
+    config = with_keys(configs[0], rollout={"max_context": 10_000}, optim={"micro_batch_size": 4})
+    shape = replace(SMALL, vocabulary=vocabulary)
+    plan = memory_plan(config, shape, parameters=1, trained=1)
+    assert plan.logits == 4 * 4 * chunk_of(vocabulary) * vocabulary
 
 
 def test_a_published_shape_stands_in_for_a_config_that_is_not_here(monkeypatch, tmp_path):
