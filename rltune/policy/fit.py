@@ -14,11 +14,14 @@ from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.precision import TOLERANCE, compute_dtype, computing
+from rltune.policy.static_decode import StaticDecoder
 
 _LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to them
 
 
-def require_fit(model: PreTrainedModel, tokenizer: Tokenizer, decoder: TransformersDecoder) -> None:
+def require_fit(
+    model: PreTrainedModel, tokenizer: Tokenizer, decoder: TransformersDecoder | StaticDecoder
+) -> None:
     """Raise when logprobs from here would not be the model's own.
 
     Args:
@@ -99,7 +102,9 @@ def _unfit(what: str, action: str) -> InputError:
 
 
 @torch.no_grad()
-def _gaps(model: PreTrainedModel, decoder: TransformersDecoder) -> tuple[float, float]:
+def _gaps(
+    model: PreTrainedModel, decoder: TransformersDecoder | StaticDecoder
+) -> tuple[float, float]:
     """Return how far our logprobs are from the model's: after the head, and in a batch with holes.
 
     Two rows of different lengths get two more tokens each, the short one behind padding.
@@ -137,7 +142,9 @@ def _our_logprobs(model: PreTrainedModel, ids_1T: Tensor, *, first: int) -> Tens
     return torch.log_softmax(hidden_MD @ head_weight(model).T, -1)
 
 
-def _decoded(decoder: TransformersDecoder, ids_BT: Tensor, lengths: tuple[int, int]) -> Tensor:
+def _decoded(
+    decoder: TransformersDecoder | StaticDecoder, ids_BT: Tensor, lengths: tuple[int, int]
+) -> Tensor:
     """Return (2, B, V) as an engine decodes: after the rows, and after what is appended to them."""
     device = ids_BT.device
     n_B = torch.tensor(lengths, device=device)

@@ -18,6 +18,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer
 
 from rltune.maths.checks import at_least_float32
+from rltune.policy.keys_values import keeping
 from rltune.policy.precision import compute_dtype, computing
 
 ROW_BLOCK = 8
@@ -252,8 +253,7 @@ class StaticDecoder:
             "input_ids": step.ids_RT,
             "attention_mask": step.visible_R1TS,
             "position_ids": step.positions_RT,
-            "cache": self._store,
-            "use_cache": True,
+            **keeping(self._store),
         }
         with computing(backbone):
             hidden_RTD = functional_call(backbone, self._cast, (), inputs).last_hidden_state
