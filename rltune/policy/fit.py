@@ -5,40 +5,23 @@ or capped after the head, a state that padding runs through, positions counted f
 them would train another model than the one that was named, and no later step would notice.
 """
 
-from typing import Any, Protocol
-
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
+from rltune.policy.decode import TransformersDecoder
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.precision import TOLERANCE, compute_dtype, computing
+from rltune.policy.static_decode import StaticDecoder
 
 _LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to them
 
 
-class Decoder(Protocol):
-    """Reads rows a few tokens at a time; `decode` and `static_decode` have one each."""
-
-    pad_id: int
-
-    def empty_cache(self) -> Any:
-        """Return a cache that holds no tokens."""
-
-    def extend(
-        self,
-        cache: Any,
-        ids_BT: Tensor,
-        positions_BT: Tensor,
-        visible_BTS: Tensor,
-        last_B: Tensor,
-    ) -> Tensor:
-        """Append tokens to the cache; return logits (B, V) after new column `last_B`."""
-
-
-def require_fit(model: PreTrainedModel, tokenizer: Tokenizer, decoder: Decoder) -> None:
+def require_fit(
+    model: PreTrainedModel, tokenizer: Tokenizer, decoder: TransformersDecoder | StaticDecoder
+) -> None:
     """Raise when logprobs from here would not be the model's own.
 
     Args:
@@ -119,7 +102,9 @@ def _unfit(what: str, action: str) -> InputError:
 
 
 @torch.no_grad()
-def _gaps(model: PreTrainedModel, decoder: Decoder) -> tuple[float, float]:
+def _gaps(
+    model: PreTrainedModel, decoder: TransformersDecoder | StaticDecoder
+) -> tuple[float, float]:
     """Return how far our logprobs are from the model's: after the head, and in a batch with holes.
 
     Two rows of different lengths get two more tokens each, the short one behind padding.
@@ -157,7 +142,9 @@ def _our_logprobs(model: PreTrainedModel, ids_1T: Tensor, *, first: int) -> Tens
     return torch.log_softmax(hidden_MD @ head_weight(model).T, -1)
 
 
-def _decoded(decoder: Decoder, ids_BT: Tensor, lengths: tuple[int, int]) -> Tensor:
+def _decoded(
+    decoder: TransformersDecoder | StaticDecoder, ids_BT: Tensor, lengths: tuple[int, int]
+) -> Tensor:
     """Return (2, B, V) as an engine decodes: after the rows, and after what is appended to them."""
     device = ids_BT.device
     n_B = torch.tensor(lengths, device=device)

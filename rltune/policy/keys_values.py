@@ -3,7 +3,7 @@
 import inspect
 from typing import TypeAlias
 
-from transformers import DynamicCache, PreTrainedModel, Qwen2Model
+from transformers import Cache, DynamicCache, PreTrainedModel, Qwen2Model
 
 KeysValues: TypeAlias = DynamicCache
 """Keys and values of rows that a policy has read."""
@@ -18,6 +18,6 @@ def no_keys(model: PreTrainedModel) -> KeysValues:
     return DynamicCache(config=model.config)
 
 
-def keeping(cache: KeysValues | None) -> dict[str, object]:
+def keeping(cache: Cache | None) -> dict[str, object]:
     """Return the arguments of a forward pass that reads `cache` and adds to it; None keeps none."""
     return {_NAME: cache, "use_cache": cache is not None}

@@ -6,7 +6,8 @@ from foreign_models import foreign
 from torch import nn
 
 from rltune.errors import InputError
-from rltune.policy.logprobs import action_hidden, no_keys
+from rltune.policy.keys_values import no_keys
+from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.recompute import set_recompute
