@@ -79,7 +79,7 @@ def upload(found: Sequence[Path], *, timeout_s: float) -> str:
     A session counts as uploaded when its `.synced` file is there: the command can end well
     without it.
     """
-    command = [sys.executable, "-m", "wandb", "sync", *map(str, found)]
+    command = [sys.executable, "-m", "wandb", "sync", *(str(one.resolve()) for one in found)]
     try:
         done = subprocess.run(
             command,
@@ -89,6 +89,7 @@ def upload(found: Sequence[Path], *, timeout_s: float) -> str:
             timeout=timeout_s,
             check=False,
             stdin=subprocess.DEVNULL,
+            cwd=found[0].parents[1],  # it logs into ./wandb
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {timeout_s:g} s; the same command goes on where it was"

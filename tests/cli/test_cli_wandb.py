@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 from trained_folder import trained_folder
@@ -80,6 +81,7 @@ def test_a_server_that_never_answers_ends_at_the_limit(rltune, run, finished, mo
         result = rltune("sync", str(run), "--timeout", "5")
     assert result.code == 1
     assert f"{finished[1].trial_id}: failed (1 session): no answer within 5 s" in result.out
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["runs"]  # no logs of `wandb`
 
 
 def test_the_dashboard_is_written_where_it_cannot_be_saved(rltune, run):
