@@ -1,6 +1,7 @@
 """`rltune sweep` around a runner that only writes files."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,9 +160,9 @@ def test_offline_runs_of_wandb_are_named(run_with):
         (trial.path / "wandb" / "offline-run-20260131_120000-x").mkdir(parents=True)
 
     without, _ = run_with(finish(CONTROL, 0), finish(TREATED, 0), arguments=("--seeds", "0"))
-    assert "wandb sync" not in without.out
+    assert "rltune sync" not in without.out
     result, _ = run_with(mirror, arguments=("--seeds", "0"))
-    assert "/trials/*/wandb/offline-run-*" in result.out
+    assert re.search(r"to W&B when you like: rltune sync \S+/kl-", result.out)
 
 
 def test_interrupted_is_code_3(run_with):

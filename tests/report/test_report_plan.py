@@ -119,7 +119,7 @@ def test_plan_text(tmp_path, no_weights, width):
     assert_golden(f"plan_{width}", trials)
     config = " ".join(config.split())
     assert "budget: {steps: 20, train_wall_s: null (no effect on results), " in config
-    assert "rollout: {engine: 'torch', vllm: {" in config
+    assert "rollout: {engine: 'torch', " in config
     assert "groups: 2, group_size: 4" in config
     assert "kl_loss_coef" not in config  # it is in the table above
 

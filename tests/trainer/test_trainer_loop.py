@@ -18,7 +18,7 @@ from rltune.types import TrialStatus
 STATS = ("mean", "max", "min")
 EVERY_STEP = {
     *("actor/pg_loss", "actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"),
-    *("actor/entropy", "actor/grad_norm", "actor/lr"),
+    *("actor/entropy", "actor/grad_norm", "actor/lr", "perf/max_rss_gb"),
     *(
         f"critic/{what}/{stat}"
         for what in ("score", "advantages")
@@ -73,7 +73,7 @@ def test_what_is_recorded(make_trial, changes, more):
     result = trial.run()
     names = {row["step"]: set(row) - {"step", "time"} for row in trial.rows}
     assert sorted(names) == [0, 1, 2, 3, 4]
-    assert names[0] == GATE | {"timing_s/sync", "timing_s/checkpoint"}
+    assert names[0] == GATE | {"timing_s/sync", "timing_s/checkpoint", "perf/max_rss_gb"}
     assert names[1] == names[3] == EVERY_STEP | more
     assert names[2] == names[4] == EVERY_STEP | more | GATE
     last = trial.rows[-1]
