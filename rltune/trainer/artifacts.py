@@ -8,8 +8,10 @@ from pathlib import Path
 
 from rltune.policy.load import Policy, file_digest
 from rltune.store.files import write_json_atomic
+from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Artifact
+from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.splits import Manifest
 
@@ -51,6 +53,17 @@ def chosen_artifact(trial: TrialDir, result: TrialResult, *, metric: str) -> Art
     about: dict[str, str | float] = {"trial": trial.trial_id, "step": result.best_step}
     about[metric] = result.heldout_metric
     return _policy(file_digest(weights), weights, about, "selected")
+
+
+def record_outcome(job: Job, result: TrialResult) -> None:
+    """Give the tracker what the chosen checkpoint measured, and its weights."""
+    rows = read_metrics(job.trial.metrics).rows
+    chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
+    heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
+    steps = {"best_step": result.best_step, "final_step": result.final_step}
+    job.tracker.summary({**heldout, job.metric_name: result.heldout_metric, **steps})
+    if job.tracker.shows_media:
+        job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric_name))
 
 
 def _policy(

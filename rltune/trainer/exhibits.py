@@ -68,6 +68,15 @@ def _faults(members: Sequence[Episode]) -> int:
     return sum(bool(episode.fault) for episode in members)
 
 
+def distributions(entropies: Sequence[Tensor], model: nn.Module) -> dict[str, Histogram]:
+    """Return how the entropy of a step's tokens and its last gradient are distributed."""
+    found = {
+        "actor/token_entropy": value_histogram(entropies),
+        "actor/gradient": gradient_histogram(model),
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
 def value_histogram(values: Sequence[Tensor]) -> Histogram | None:
     """Return the distribution of some numbers; None without any."""
     whole = torch.cat(

@@ -13,8 +13,7 @@ from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.rollout.tokens import to_batch
 from rltune.store.files import link_atomic
 from rltune.store.jsonl import read_metrics
-from rltune.track.base import Table
-from rltune.trainer.artifacts import chosen_artifact
+from rltune.trainer.artifacts import record_outcome
 from rltune.trainer.attribution import probes
 from rltune.trainer.card import write_card
 from rltune.trainer.checkpoint import (
@@ -26,12 +25,7 @@ from rltune.trainer.checkpoint import (
 from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
-from rltune.trainer.exhibits import (
-    episode_table,
-    filter_table,
-    gradient_histogram,
-    value_histogram,
-)
+from rltune.trainer.exhibits import distributions, episode_table, filter_table
 from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
@@ -162,22 +156,11 @@ class _Run:
         result = trial_result(
             self.job.trial, self.progress, mode=self.job.metric_mode, reason=reason
         )
-        self._summarise(result)
+        record_outcome(self.job, result)
         tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it
         write_card(self.job, result, self.progress.gates, tasks)
         self.job.trial.write_done(result)
         return result
-
-    def _summarise(self, result: TrialResult) -> None:
-        """Give the tracker what the chosen checkpoint measured, and its weights."""
-        job = self.job
-        rows = read_metrics(job.trial.metrics).rows
-        chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
-        heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
-        steps = {"best_step": result.best_step, "final_step": result.final_step}
-        job.tracker.summary({**heldout, job.metric_name: result.heldout_metric, **steps})
-        if job.tracker.shows_media:
-            job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric_name))
 
     def checkpoint(self) -> None:
         """Write a checkpoint, point `best_heldout` at the gate's choice, drop old ones."""
@@ -254,17 +237,9 @@ class _Run:
         keep((batch, learned.credit.advantages_NT))
         self.progress = replace(self.progress, controllers=learned.controllers)
         if is_shown:
-            self._show(step, entropies, filter_table(episodes, chosen))
+            job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen)})
+            job.tracker.media(step, distributions(entropies, job.policy.model))
         return metrics | learned.metrics, episodes
-
-    def _show(self, step: int, entropies: Sequence[Tensor], table: Table) -> None:
-        """Give the tracker the filter's choice, and how entropy and gradient are distributed."""
-        found = {
-            "rollout/groups": table,
-            "actor/token_entropy": value_histogram(entropies),
-            "actor/gradient": gradient_histogram(self.job.policy.model),
-        }
-        self.job.tracker.media(step, {name: item for name, item in found.items() if item})
 
     def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
         if self.judge is None:
