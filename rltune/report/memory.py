@@ -5,7 +5,7 @@ logits are what torch keeps for the backward pass of a Qwen2 layer and of the vo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from rltune.spec.credit_checks import CRITIC_KINDS
@@ -21,10 +21,13 @@ PART_NOTES = {
     "gradients": "of what is trained",
     "optimizer": "AdamW's two moments",
     "kv_cache": "if every conversation fills its context; takes turns with the next two",
+    "engine": "vLLM's own weights and cache; with rollout.vllm.sleep in turn with the next two",
     "activations": "of a micro-batch at full length",
     "logits": "of a chunk of tokens",
     "program": "Python and its libraries, or the context of a GPU",
 }
+
+PART_NAMES = tuple(PART_NOTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,11 @@ class MemoryPlan:
         gradients: Of what is trained.
         optimizer: AdamW's two moments of what is trained.
         kv_cache: Keys and values of all conversations at their full length.
+        engine: What vLLM holds beside the trainer: weights of its own, untied, and its cache.
         activations: What is kept for the backward pass of one micro-batch at its full length.
         logits: Of one chunk of tokens over the vocabulary.
         program: What a process holds before it has a model.
+        is_engine_asleep: Whether the engine gives its memory back while the trainer updates.
 
     """
 
@@ -49,17 +54,23 @@ class MemoryPlan:
     activations: int
     logits: int
     program: int
+    engine: int = 0
+    is_engine_asleep: bool = False
 
     @property
     def parts(self) -> Mapping[str, int]:
-        """Every part by its name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Every part by its name, those that take nothing left out."""
+        found = {name: int(getattr(self, name)) for name in PART_NAMES}
+        return {name: amount for name, amount in found.items() if amount}
 
     @property
     def peak(self) -> int:
         """The most at a time: training and generating take turns."""
         held = self.weights + self.gradients + self.optimizer + self.program
-        return held + max(self.kv_cache, self.activations + self.logits)
+        generating, updating = self.kv_cache + self.engine, self.activations + self.logits
+        if not self.is_engine_asleep:
+            updating += self.engine
+        return held + max(generating, updating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,8 @@ def memory_plan(
 
     weights      4 P (1 + critic + reference), each a copy of its own only of what is trained
     gradients    4 T (1 + critic),  optimizer 8 T (1 + critic)
-    kv_cache     2 L K b, for each token of the conversations that are generated together
+    kv_cache     2 L K b, for each token of the conversations that are generated together (torch)
+    engine       b (P + V D) + rollout.vllm.kv_cache_gib (vllm)
 
     Args:
         config: Resolved config.
@@ -126,11 +138,14 @@ def memory_plan(
     batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
     chunk = min(batch, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     on_device = config["resources"]["gpus"] > 0
+    is_vllm = rollout["engine"] == "vllm"
+    cache = 2 * shape.layers * shape.keys * width * rows * rollout["max_context"]
     return MemoryPlan(
         weights=FLOAT32 * (base + copies * trained) + cast,
         gradients=FLOAT32 * learners * trained,
         optimizer=2 * FLOAT32 * learners * trained,
-        kv_cache=2 * shape.layers * shape.keys * width * rows * rollout["max_context"],
+        kv_cache=0 if is_vllm else cache,
+        engine=_vllm_bytes(rollout["vllm"], shape, parameters, width) if is_vllm else 0,
         activations=batch
         * activation_bytes(
             shape,
@@ -139,7 +154,14 @@ def memory_plan(
         ),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
+        is_engine_asleep=is_vllm and on_device and bool(rollout["vllm"]["sleep"]),
     )
+
+
+def _vllm_bytes(vllm: Mapping[str, Any], shape: Shape, parameters: int, width: int) -> int:
+    """Return what vLLM holds: the weights, with the head as a matrix of its own, and the cache."""
+    weights = width * (parameters + shape.vocabulary * shape.hidden)
+    return weights + int(vllm["kv_cache_gib"] * 2**30)
 
 
 def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:

@@ -51,6 +51,22 @@ def test_with_adapters_the_base_is_there_once(configs):
     assert plan.gradients == 2 * 10 * 4
 
 
+def test_vllm_has_weights_and_a_cache_of_its_own(configs):
+    vllm = {"kv_cache_gib": 0.5, "eager": True, "sleep": True}
+    rollout = {"engine": "vllm", "vllm": vllm, "max_context": 10}
+    config = with_keys(configs[0], rollout=rollout, policy={"dtype": "bfloat16"})
+    plan = memory_plan(config, SMALL, parameters=1000, trained=1000)
+    # 1,000 weights and a head of 10 x 8 in two bytes, and half a GiB
+    assert (plan.engine, plan.kv_cache) == (2 * (1000 + 80) + 2**29, 0)
+    assert "kv_cache" not in plan.parts
+    held = plan.weights + plan.gradients + plan.optimizer + plan.program
+    assert plan.peak == held + plan.engine + plan.activations + plan.logits  # no sleep on a CPU
+    on_gpu = with_keys(config, resources={"gpus": 1.0})
+    asleep = memory_plan(on_gpu, SMALL, parameters=1000, trained=1000)
+    held = asleep.weights + asleep.gradients + asleep.optimizer + asleep.program
+    assert asleep.peak == held + asleep.engine  # more than activations and logits
+
+
 def test_cache_and_logits_by_hand(configs):
     config = with_keys(
         configs[0],
