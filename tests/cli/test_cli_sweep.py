@@ -243,3 +243,14 @@ def test_a_display_that_breaks_does_not_end_the_sweep(capsys, tmp_path):
     assert capsys.readouterr().err == (
         "warning: progress cannot be shown (RuntimeError: no terminal); the sweep goes on.\n"
     )
+
+
+@pytest.mark.parametrize(("mode", "times"), [("online", 1), ("offline", 0)])
+def test_an_unreachable_wandb_is_said_once(run_with, monkeypatch, tmp_path, mode, times):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("WANDB_API_KEY", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    result, _ = run_with(arguments=("--seeds", "0", "--set", f"tracking.wandb={mode}"))
+    said = "W&B cannot be used online. WANDB_API_KEY: no W&B key is set"
+    assert result.err.count(said) == times
+    assert result.err.count("`rltune sync` uploads them later.") == times
