@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -10,8 +11,6 @@ from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rltune.report.states import TrialState
 
 Outcome = Literal["uploaded", "was uploaded", "to upload", "still runs", "no run", "failed"]
@@ -39,7 +38,7 @@ def sync(
     ] = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Upload the offline W&B runs of a sweep, one trial after another, each session once.
+    """Upload the offline W&B runs of a sweep and its children, trial by trial, each session once.
 
     A trial that runs now is left for the next call. Needs `wandb login` or WANDB_API_KEY.
     """
@@ -50,10 +49,10 @@ def sync(
     found = read_folder(find_run(folder, runs_dir))
     if not dry_run:
         require_server()
-    done = []
-    for state in read_state(found).trials:
-        path = found.run.trial(state.trial_id).path
-        done.append(_sync(state, path, dry_run=dry_run, timeout_s=timeout_s))
+    whole, done = read_state(found), []
+    children = (one.trial for one in whole.derived if one.kind == "child")
+    for state in (*whole.trials, *children):
+        done.append(_sync(state, dry_run=dry_run, timeout_s=timeout_s))
         if not as_json:
             _say(done[-1])
     if as_json:
@@ -71,12 +70,12 @@ def warn_of_offline(config: Mapping[str, Any]) -> None:
         warn(f"W&B cannot be used online. {problem.where}: {problem.what} {OFFLINE}")
 
 
-def _sync(state: "TrialState", path: "Path", *, dry_run: bool, timeout_s: float) -> Synced:
+def _sync(state: "TrialState", *, dry_run: bool, timeout_s: float) -> Synced:
     from rltune.store.secret import masked
     from rltune.track.sync import is_synced, sessions, upload
     from rltune.types import TrialStatus
 
-    whole = sessions(path)
+    whole = sessions(Path(state.log).parent)
     left = [session for session in whole if not is_synced(session)]
 
     def outcome(what: Outcome, reason: str = "") -> Synced:

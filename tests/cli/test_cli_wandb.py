@@ -3,11 +3,14 @@
 import json
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from trained_folder import trained_folder
 
+from rltune.store.origin import Origin, write_origin
+from rltune.store.rundir import TrialDir
 from rltune.track.dashboard import GROUP_BY, PANELS
 from rltune.track.sync import is_synced, sessions
 
@@ -52,6 +55,17 @@ def test_a_session_goes_up_once(rltune, run, finished):
     assert outcomes(rltune("sync", str(run), "--dry-run", "--json"))[finished[1].trial_id] == (
         "was uploaded"
     )
+
+
+def test_children_go_up_with_the_sweep(rltune, run, finished):
+    spec = finished[1]
+    child = TrialDir(run / "children" / "child-0")
+    shutil.copytree(run / "trials" / spec.trial_id, child.path, symlinks=True)
+    child.write_spec(replace(spec, trial_id="child-0"))
+    origin = Origin(kind="child", parent=spec.trial_id, folder=f"trials/{spec.trial_id}")
+    write_origin(child, origin)
+    found = outcomes(rltune("sync", str(run), "--dry-run", "--json"))
+    assert found["child-0"] == found[spec.trial_id] == "to upload"
 
 
 def test_without_a_key_the_next_action_is_said(rltune, run):
