@@ -195,6 +195,7 @@ def _run_job(
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
 
+    engine = make_engine(config, policy)  # may refuse; no tracker is open then
     tracker = make_trackers(
         payload.spec,
         trial.path,
@@ -203,7 +204,6 @@ def _run_job(
         project=config.tracking.project,
         warn=log.warning,
     )
-    engine = make_engine(config, policy)
     status = TrialStatus.FAILED
     try:
         if tracker.shows_media:

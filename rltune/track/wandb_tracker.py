@@ -95,29 +95,24 @@ class WandbTracker:
     def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Log what earlier attempts logged: a killed session may hold a part of it, or nothing."""
         for row in rows:
-            if self._is_on:
-                self._guard("log", partial(self._log, _numbers(row)))
+            self._tell("log", partial(self._log, _numbers(row)))
 
     def log(self, step: int, metrics: Metrics) -> None:
         """Log the numbers; text is left out."""
         require_step(step, metrics)
-        if self._is_on:
-            self._guard("log", partial(self._log, {"step": step, **_numbers(metrics)}))
+        self._tell("log", partial(self._log, {"step": step, **_numbers(metrics)}))
 
     def media(self, step: int, items: Media) -> None:
         """Log tables and histograms at a step."""
-        if self._is_on:
-            self._guard("log", lambda: self._log({"step": step, **_drawn(items)}))
+        self._tell("log", lambda: self._log({"step": step, **_drawn(items)}))
 
     def use(self, artifact: Artifact) -> None:
         """Record an input of the run; offline W&B knows no inputs, and the config names it."""
-        if self._is_on:
-            self._guard("record an artifact", lambda: self._use(artifact))
+        self._tell("record an artifact", lambda: self._use(artifact))
 
     def make(self, artifact: Artifact) -> None:
         """Record an output of the run."""
-        if self._is_on:
-            self._guard("record an artifact", lambda: self._made(artifact))
+        self._tell("record an artifact", lambda: self._made(artifact))
 
     def _log(self, values: Mapping[str, object]) -> None:
         self._run.log(dict(values))
@@ -134,8 +129,7 @@ class WandbTracker:
 
     def summary(self, values: Metrics) -> None:
         """Set the run's summary, text included."""
-        if self._is_on:
-            self._guard("write the summary", lambda: self._run.summary.update(dict(values)))
+        self._tell("write the summary", lambda: self._run.summary.update(dict(values)))
 
     def close(self, status: TrialStatus) -> None:
         """Finish, after a failure too; a trial that did not end well is shown as failed."""
@@ -163,6 +157,11 @@ class WandbTracker:
         """Write files instead: nothing is lost, and `rltune sync` uploads them later."""
         self._mode = "offline"
         self._warn(f"W&B cannot be used online. {why} {OFFLINE}")
+
+    def _tell(self, doing: str, call: Callable[[], object]) -> None:
+        """Run `call` while there is a run that works."""
+        if self._is_on:
+            self._guard(doing, call)
 
     def _guard(self, doing: str, call: Callable[[], object]) -> None:
         """Run `call`; warn of the first error and stop mirroring."""

@@ -237,8 +237,8 @@ class _Run:
         keep((batch, learned.credit.advantages_NT))
         self.progress = replace(self.progress, controllers=learned.controllers)
         if is_shown:
-            job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen)})
-            job.tracker.media(step, distributions(entropies, job.policy.model))
+            shown = distributions(entropies, job.policy.model)
+            job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
         return metrics | learned.metrics, episodes
 
     def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
