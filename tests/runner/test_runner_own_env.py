@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ DRIVER = Path(__file__).with_name("drive_sweep.py")
 SMALL = """
   policy: {{model: {policy}, dtype: float32}}
   resources: {{cpus: 1, gpus: 0, threads: 1}}
-  tracking.wandb: disabled
+  tracking.wandb: offline
   budget.steps: 2
   rollout: {{groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
   optim: {{mini_batch_size: 4, micro_batch_size: 4}}
@@ -44,11 +45,11 @@ def settle(folder: Path, policy: Path) -> Path:
     return path
 
 
-def drive(sweep: Path, runs: Path) -> subprocess.CompletedProcess[str]:
+def drive(sweep: Path, runs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(DRIVER), sweep.name, str(runs), "2"],
         cwd=sweep.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -58,7 +59,9 @@ def drive(sweep: Path, runs: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_worked_example_runs_end_to_end(small_policy, tmp_path):
     sweep = settle(tmp_path / "work", small_policy)
-    done = drive(sweep, tmp_path / "runs")
+    with tempfile.TemporaryDirectory() as short:  # a socket's path has 107 bytes
+        done = drive(sweep, tmp_path / "runs", TMPDIR=short)
+        assert list(Path(short).iterdir()) == []  # neither Ray nor W&B leaves anything
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["statuses"].values()) == {"done"}
 
