@@ -34,6 +34,9 @@ class ServableModel(Protocol):
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights that no adapter holds, by their checkpoint names."""
 
+    def write_weights(self, folder: Path, *, dtype: str) -> Path:
+        """Write the same into a file of a checkpoint."""
+
     def write_adapter(self, folder: Path) -> None:
         """Write the adapter in peft's format."""
 
@@ -66,10 +69,12 @@ class VllmSettings:
 
 
 def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> Any:
-    """Return vLLM with meaningless weights.
+    """Return vLLM: with the frozen weights where adapters train, else with meaningless ones.
+
+    vLLM before 0.26 cannot be given weights once adapters are enabled: it reads them when it loads.
 
     Args:
-        model: Only its config is read, and the size of its adapters.
+        model: What is served.
         settings: How vLLM is set up.
         folder: For vLLM's files.
 
@@ -82,8 +87,11 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     served = folder / "model"
     served.mkdir()
     model.write_config(served, max_context=settings.longest)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"load_format": "dummy"}  # the trainer's weights follow at once
+    file = None
     if rank:
+        file = model.write_weights(served, dtype=settings.dtype)
+        options["load_format"] = "auto"
         fitting = next((size for size in _RANKS if size >= rank), rank)
         options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
     if settings.device == "cpu":
@@ -91,7 +99,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     try:
         llm = vllm.LLM(
             model=str(served),
-            load_format="dummy",  # the trainer's weights follow at once
+            use_tqdm_on_load=False,
             skip_tokenizer_init=True,
             generation_config="vllm",  # no sampling defaults from a model's folder
             dtype=settings.dtype,
@@ -112,6 +120,9 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
         what = f"vLLM cannot serve this policy: {_last_line(error)}."
         action = "Change rollout.vllm or policy accordingly, or set rollout.engine to torch."
         raise InputError(Problem("rollout.engine", what, action=action)) from error
+    finally:
+        if file is not None:
+            file.unlink()
     return llm
 
 
