@@ -179,12 +179,14 @@ class ProcessEngine:
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         words = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
         self._end()
-        last = f" Its last words:\n{words[-_LAST_WORDS:]}" if words else ""
-        return EngineDiedError(
+        error = EngineDiedError(
             f"the rollout engine's process ended {how}. If it was killed for its memory (see "
-            f"`dmesg`), lower rollout.vllm.kv_cache_gib. The same command goes on from the last "
-            f"checkpoint.{last}"
+            "`dmesg`), lower rollout.vllm.kv_cache_gib. The same command goes on from the last "
+            "checkpoint."
         )
+        if words:  # for the trial's log; the line for people has no room for them
+            error.add_note(f"Its last words:\n{words[-_LAST_WORDS:]}")
+        return error
 
     def _end(self) -> None:
         if self._process is None or self._connection is None:
