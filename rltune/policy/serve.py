@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from rltune.policy.load import Policy
 from rltune.policy.lora import trained_parameters
-from rltune.policy.precision import DTYPES
 from rltune.spec.schema import LoraConfig
 
 _BASE, _ADAPTER = ".base_layer", ".default.weight"  # as peft names what it puts into a layer
@@ -55,14 +54,6 @@ class ServedPolicy:
                 yield name.replace(_BASE, ""), parameter.detach()
         if head.weight is self._model.get_input_embeddings().weight:
             yield self._embedding_name(), head.weight.detach()
-
-    def write_weights(self, folder: Path, *, dtype: str) -> Path:
-        """Write `weights`, in the number format `dtype`; the folder must exist. Return the file."""
-        path = folder / "model.safetensors"
-        kind = DTYPES[dtype]
-        tensors = {name: tensor.to("cpu", kind, copy=True) for name, tensor in self.weights()}
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-        return path
 
     def write_adapter(self, folder: Path) -> None:
         """Write the adapter in peft's format; the folder must exist."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from rltune.errors import InputError, Problem
@@ -33,9 +34,6 @@ class ServableModel(Protocol):
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights that no adapter holds, by their checkpoint names."""
-
-    def write_weights(self, folder: Path, *, dtype: str) -> Path:
-        """Write the same into a file of a checkpoint."""
 
     def write_adapter(self, folder: Path) -> None:
         """Write the adapter in peft's format."""
@@ -90,7 +88,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     options: dict[str, Any] = {"load_format": "dummy"}  # the trainer's weights follow at once
     file = None
     if rank:
-        file = model.write_weights(served, dtype=settings.dtype)
+        file = _write_weights(model, served, getattr(torch, settings.dtype))
         options["load_format"] = "auto"
         fitting = next((size for size in _RANKS if size >= rank), rank)
         options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
@@ -124,6 +122,14 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
         if file is not None:
             file.unlink()
     return llm
+
+
+def _write_weights(model: ServableModel, folder: Path, dtype: torch.dtype) -> Path:
+    """Write a checkpoint's file; return it."""
+    tensors = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in model.weights()}
+    path = folder / "model.safetensors"
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    return path
 
 
 def _say_a_token(vllm: Any, llm: Any) -> None:
