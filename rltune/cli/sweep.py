@@ -164,10 +164,16 @@ def run(request: "SweepRequest", console: "Console") -> int:
     from rltune.report.render import plural
     from rltune.runner.sweep import FINAL, run_sweep
 
-    progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
+    say = _printer(console)
+    progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
     with progress:
-        outcome = run_sweep(request, on_start=watcher.start, on_tick=watcher.tick)
+        outcome = run_sweep(
+            request,
+            on_start=watcher.start,
+            on_tick=watcher.tick,
+            say=lambda text: say(f"{clock()} {text}"),
+        )
         watcher.tick()
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)

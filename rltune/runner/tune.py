@@ -22,8 +22,8 @@ from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
-from rltune.runner.trial import TrialPayload, read_provenance, run_trial
-from rltune.store.rundir import TrialDir
+from rltune.runner.trial import TrialPayload, run_trial
+from rltune.store.files import write_text_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +252,10 @@ class _Listener(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         name = _trial_name(trial)
-        node = str(read_provenance(TrialDir(self._payloads[name].folder)).get("node", ""))
+        node = _read_node(self._payloads[name])
         gone = is_gone(node)
-        reason = f"its machine is gone ({node}): " if gone else ""
-        self._watch.deaths.append(Death(name, reason + _death_reason(trial), gone))
+        reason = f"its machine is gone ({node})" if gone else _death_reason(trial)
+        self._watch.deaths.append(Death(name, reason, gone))
         self._watch.running.discard(name)
 
 
@@ -280,7 +280,25 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
 
 
 def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
-    run_trial(replace(payloads[config["trial"]], node=this_node()))
+    payload = replace(payloads[config["trial"]], node=this_node())
+    _write_node(payload)
+    run_trial(payload)
+
+
+def _write_node(payload: TrialPayload) -> None:
+    """Note which machine makes this attempt, before anything that takes time."""
+    path = _node_file(payload)
+    path.parent.mkdir(exist_ok=True)
+    write_text_atomic(path, payload.node)
+
+
+def _read_node(payload: TrialPayload) -> str:
+    path = _node_file(payload)
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _node_file(payload: TrialPayload) -> Path:
+    return payload.stop_file.parent / "nodes" / payload.spec.trial_id
 
 
 def _trial_name(trial: Trial) -> str:

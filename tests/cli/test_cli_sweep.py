@@ -35,10 +35,13 @@ class FakeRunner:
     root: object
     acts: list[Callable[[FolderWriter], None]]
     interrupted: bool = False
+    said: tuple[str, ...] = ()
     requests: list[runner.SweepRequest] = field(default_factory=list)
 
-    def __call__(self, request, *, on_start, on_tick, tick_s=1.0):
+    def __call__(self, request, *, on_start, on_tick, say, tick_s=1.0):
         self.requests.append(request)
+        for text in self.said:
+            say(text)
         writer = FolderWriter(self.root, request.loaded.text, seeds=request.loaded.seeds)
         with take_driver_lock(writer.run.lock, argv=["rltune"]):
             on_start(writer.run, writer.specs)

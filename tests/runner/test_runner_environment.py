@@ -46,7 +46,7 @@ def test_a_private_cluster_has_a_token_of_its_own(monkeypatch, is_local):
 
 def test_what_a_person_set_for_ray_stays(monkeypatch):
     monkeypatch.setattr("os.environ", environ := {"RAY_AUTH_MODE": "disabled"})
-    apply_ray_environment(is_local=True)
+    apply_ray_environment(None)
     assert environ["RAY_AUTH_MODE"] == "disabled"
     assert "RAY_AUTH_TOKEN" not in environ
 
@@ -75,7 +75,7 @@ def test_a_note_that_is_no_text_is_no_obstacle(tmp_path):
 
 _AFTER_AN_ABORT = """
 from rltune.runner.environment import apply_ray_environment
-apply_ray_environment(is_local=True)
+apply_ray_environment(None)
 import ray
 try:
     ray.put(1)
