@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
         made.append(make_ray_folder(launch))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rltune.runner.sweep._Drive.run", run)
+    monkeypatch.setattr("rltune.runner.sweep.Drive.run", run)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
     assert [folder.exists() for folder in made] == [False]
