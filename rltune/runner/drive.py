@@ -86,6 +86,12 @@ class Drive:
         return frozenset(name for name in self._payloads if self._has_begun(name))
 
     @property
+    def stranded(self) -> list[TrialSpec]:
+        """Trials that were not started, since no machine was left that could hold them."""
+        names = self._launch.stranded if self._launch is not None else frozenset()
+        return [payload.spec for name, payload in self._payloads.items() if name in names]
+
+    @property
     def bereft(self) -> list[TrialSpec]:
         """Trials that ended because their machine went, and not by themselves before it did.
 

@@ -108,7 +108,7 @@ def require_resources(
         largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
         if wanted > largest:
             problems.append(_too_much(key, kind, wanted, largest))
-    together = [need for need in needs if not any(_fits(need, node) for node in nodes)]
+    together = [need for need in needs if not any(fits(need, node) for node in nodes)]
     if together and not problems:
         what = f"no machine has {_amounts(together[0])} together."
         problems.append(Problem("resources", what, action="Ask for less of one of them."))
@@ -125,7 +125,8 @@ def _too_much(key: str, kind: str, wanted: float, largest: float) -> Problem:
     )
 
 
-def _fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
+def fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
+    """Tell whether one machine has all that a trial asks for."""
     return all(amount <= node.get(kind, 0.0) for kind, amount in need.items())
 
 

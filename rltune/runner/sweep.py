@@ -33,6 +33,7 @@ FINAL = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVE
 STOP_FILE = "STOP"
 MOST_LOSSES = 3
 """A trial that has lost its machine so often in one command waits for the next command."""
+_GOES_ON = "the same command goes on with it"
 
 OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
 Say = Callable[[str], None]
@@ -255,10 +256,12 @@ def _run_all(
         except ResourceError as error:
             if not ran.losses:  # the first launch: what was asked for is refused
                 raise
-            _say_left(todo, f"stays preempted: {error}", say)
+            reason = " ".join(str(error).split())
+            _say_each(todo, f"stays preempted; {_GOES_ON}. {reason}", say)
             break
         finally:
             remove_ray_folders(books.run.tune)
+        _say_each(drive.stranded, f"not started, no machine is left for it; {_GOES_ON}", say)
         ran.begun |= drive.begun
         ran.declined += read_declined(payloads[0].stop_file.parent)
         todo = [] if ran.was_stopped else _take_up(request, books.run, drive.bereft, ran, say)
@@ -275,23 +278,19 @@ def _take_up(
     """
     ran.losses.update(spec.trial_id for spec in bereft)
     spent = [spec for spec in bereft if ran.losses[spec.trial_id] >= MOST_LOSSES]
-    _say_left(spent, f"lost its machine {MOST_LOSSES} times and stays preempted", say)
+    _say_each(spent, f"lost its machine {MOST_LOSSES} times and stays preempted; {_GOES_ON}", say)
     todo, late = _startable(run, [spec for spec in bereft if spec not in spent], request)
     ran.declined += late
     for spec in todo:
         has_checkpoint = run.trial(spec.trial_id).latest.exists()
         start = "its last checkpoint" if has_checkpoint else "its beginning"
-        say(f"{_name(spec)}: its machine is gone; taken up again on another one, from {start}")
+        _say_each([spec], f"its machine is gone; taken up again on another one, from {start}", say)
     return todo
 
 
-def _say_left(specs: Sequence[TrialSpec], why: str, say: Say) -> None:
+def _say_each(specs: Sequence[TrialSpec], what: str, say: Say) -> None:
     for spec in specs:
-        say(f"{_name(spec)}: {why}; the same command goes on with it")
-
-
-def _name(spec: TrialSpec) -> str:
-    return f"{spec.condition}, seed {spec.seed}"
+        say(f"{spec.condition}, seed {spec.seed}: {what}")
 
 
 def _payloads(

@@ -14,6 +14,7 @@ from rltune.runner import tune
 from rltune.runner.budget import Deadline
 from rltune.runner.sweep import SweepOutcome, run_sweep
 from rltune.runner.trial import TrialPayload
+from rltune.runner.waiting import Waiting
 from rltune.store.lineage import LineageStore
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import TrialStatus
@@ -48,6 +49,10 @@ def save_and_lose(payload: TrialPayload):
 def finish_then_lose(payload: TrialPayload):
     finish(payload)
     return tune.Death(payload.spec.trial_id, GONE, True)
+
+
+def wait(payload: TrialPayload) -> None:
+    """Wait for a machine that is no more."""
 
 
 def ctrl_c_then_lose(payload: TrialPayload):
@@ -90,6 +95,12 @@ class FakeLaunch:
     def deaths(self):
         found, self._deaths = self._deaths, []
         return found
+
+    @property
+    def stranded(self) -> frozenset[str]:
+        ids = [payload.spec.trial_id for payload in self._payloads]
+        waits = isinstance(self._script, tuple) and wait in self._script
+        return frozenset({ids[self._script.index(wait)]} if waits else ())
 
     def raise_error(self) -> None:
         if isinstance(self._script, ResourceError):
@@ -144,10 +155,12 @@ def test_the_rows_of_a_seed_wait_for_the_second_attempt_of_its_control(play):
     assert len(others) == 3
 
 
-def test_a_control_that_is_not_taken_up_holds_nobody_back(play):
-    outcome, _ = play((lose, finish, finish, finish), TOO_LARGE)
+@pytest.mark.parametrize("then", [(TOO_LARGE,), ((lose,), (lose,))])
+def test_a_control_that_is_not_taken_up_holds_nobody_back(play, then):
+    outcome, _ = play((lose, finish, finish, finish), *then)
     rows = LineageStore.open(outcome.run.results).read().rows
-    assert [row.parent_exp for row in rows] == [""] * 4
+    others = {spec.trial_id for spec in outcome.specs[1:]}
+    assert others <= {row.exp_id for row in rows}
 
 
 def test_three_losses_are_enough_for_one_command(play):
@@ -167,12 +180,47 @@ def test_what_does_not_fit_on_what_is_left_stays_preempted(play):
     assert len(script.seen) == 2
     first, second = script.said[-2:]
     assert first == (
-        f"{FIRST}, seed 0: stays preempted: resources.cpus: a trial asks for 2 CPUs; "
-        "the same command goes on with it"
+        f"{FIRST}, seed 0: stays preempted; the same command goes on with it. "
+        "resources.cpus: a trial asks for 2 CPUs"
     )
-    assert second.startswith("kl_loss_coef=0.1, seed 0: stays preempted: ")
+    assert second.startswith("kl_loss_coef=0.1, seed 0: stays preempted; ")
     statuses = [outcome.statuses[spec.trial_id] for spec in outcome.specs[1:3]]
     assert statuses == [TrialStatus.INTERRUPTED] * 2
+
+
+def test_what_waits_for_a_machine_that_is_no_more_is_named(play):
+    outcome, script = play((finish, lose, finish, wait), TOO_LARGE)
+    assert script.said[0] == (
+        "kl_loss_coef=0.03, seed 0: not started, no machine is left for it; "
+        "the same command goes on with it"
+    )
+    assert outcome.statuses[outcome.specs[3].trial_id] is TrialStatus.PENDING
+    assert outcome.launched == 3
+
+
+def test_who_waits_is_given_up_when_no_machine_could_hold_it_for_a_minute(monkeypatch):
+    now, nodes = [100.0], [{"CPU": 2.0}, {"CPU": 1.0}]
+    monkeypatch.setattr("rltune.runner.waiting.time", SimpleNamespace(monotonic=lambda: now[0]))
+    waiting = Waiting({"a": {"CPU": 1.0}, "b": {"CPU": 2.0}}, lambda: nodes)
+
+    def at(second: float) -> bool:
+        now[0] = second
+        return waiting.is_hopeless()
+
+    assert not at(100)
+    waiting.start("a")
+    del nodes[0]
+    assert not at(104)  # too early for another look
+    assert not at(106)
+    assert not at(165)  # 59 s
+    nodes.append({"CPU": 2.0})
+    assert not at(171)  # another machine came
+    nodes.pop()
+    assert not at(180)
+    assert at(240)
+    assert waiting.trials == {"b"}
+    waiting.start("b")
+    assert not at(250)
 
 
 def test_a_first_launch_that_is_refused_is_an_error(play):
