@@ -34,8 +34,9 @@ def choose_auth_mode(address: str) -> None:
         return  # what we do not know is left to Ray
     mode = "token" if _is_refused(address, "disabled") else "disabled"
     if given not in (None, mode):
-        wants = "wants a token" if mode == "token" else "knows no token"
-        what = f"it is {given!r}, and the cluster at {address} {wants}."
+        what = f"it is {given!r}, and the cluster at {address} knows no token."
+        if mode == "token":
+            what = f"it is {given!r}, and the cluster at {address} wants a token."
         raise ResourceError(Problem(f"environment: {MODE}", what, action="Unset it."))
     if mode == "token":
         _require_token(address)
