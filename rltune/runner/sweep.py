@@ -104,8 +104,8 @@ def run_sweep(
 ) -> SweepOutcome:
     """Run what is missing of a sweep. Finished trials are returned, never run again.
 
-    A trial whose machine of a cluster goes is taken up again on another one: once the others have
-    ended, a launch of its own follows.
+    A trial whose machine of a cluster goes is launched again on what is left of the cluster, once
+    the others have ended.
 
     Args:
         request: What to run.
@@ -284,7 +284,8 @@ def _take_up(
     for spec in todo:
         has_checkpoint = run.trial(spec.trial_id).latest.exists()
         start = "its last checkpoint" if has_checkpoint else "its beginning"
-        _say_each([spec], f"its machine is gone; taken up again on another one, from {start}", say)
+        where = f"launched again on what is left of the cluster, from {start}"
+        _say_each([spec], f"its machine is gone; {where}", say)
     return todo
 
 

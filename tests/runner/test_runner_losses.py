@@ -136,8 +136,8 @@ def test_a_trial_that_lost_its_machine_is_launched_again_alone(play):
         *(("started", 2), ("done", 2)),
     ]
     assert script.said == [
-        f"{FIRST}, seed 0: its machine is gone; taken up again on another one, from its last "
-        "checkpoint"
+        f"{FIRST}, seed 0: its machine is gone; "
+        "launched again on what is left of the cluster, from its last checkpoint"
     ]
     statuses = list(outcome.statuses.values())
     done = TrialStatus.DONE

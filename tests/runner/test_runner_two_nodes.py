@@ -162,8 +162,8 @@ def test_one_command_ends_every_trial(story):
     (said,) = story.outcome["said"]
     spec = story.lost.read_spec()
     assert said == (
-        f"{spec.condition}, seed 0: its machine is gone; taken up again on another one, "
-        "from its last checkpoint"
+        f"{spec.condition}, seed 0: its machine is gone; "
+        "launched again on what is left of the cluster, from its last checkpoint"
     )
 
 
