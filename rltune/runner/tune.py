@@ -24,6 +24,7 @@ from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.runner.waiting import Waiting
+from rltune.spec.schema_run import reserved_gpus
 from rltune.store.files import write_text_atomic
 
 
@@ -202,8 +203,8 @@ class TuneLaunch:
 def trial_needs(payload: TrialPayload) -> dict[str, float]:
     """Return what a trial reserves, in Ray's words."""
     resources = payload.spec.config["resources"]
-    gpus = {"GPU": float(resources["gpus"])} if resources["gpus"] else {}
-    return {"CPU": float(resources["cpus"]), **gpus}
+    gpus = reserved_gpus(resources)
+    return {"CPU": float(resources["cpus"])} | ({"GPU": gpus} if gpus else {})
 
 
 def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:
