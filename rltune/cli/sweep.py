@@ -162,11 +162,12 @@ def run(request: "SweepRequest", console: "Console") -> int:
     """Run the trials and report; return the exit code."""
     from rltune.report.live import make_progress
     from rltune.report.render import plural
+    from rltune.runner.interrupts import interrupt, stop_on_signal
     from rltune.runner.sweep import FINAL, run_sweep
 
     progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
     watcher = Watcher(console, progress, request.deadline)
-    with progress:
+    with stop_on_signal(interrupt), progress:  # around what the sweep itself does at a signal
         outcome = run_sweep(request, on_start=watcher.start, on_tick=watcher.tick)
         watcher.tick()
     for late in outcome.declined:

@@ -1,6 +1,7 @@
 """Progress of a running sweep: a live table on a terminal, one line per event elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -187,8 +188,9 @@ class LiveProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the terminal back."""
-        self._live.stop()
+        """Give the terminal back, if it is still there."""
+        with suppress(OSError):
+            self._live.stop()
 
 
 @dataclass(frozen=True, slots=True)
