@@ -115,12 +115,14 @@ def test_other_signals_give_the_terminal_back_too(tmp_path, number):
 
 def test_a_watch_ends_with_its_terminal(tmp_path):
     writer = mixed_sweep(tmp_path)
-    with take_driver_lock(writer.run.lock, argv=["rltune"]):
-        with terminal("status", "--watch", folder=tmp_path) as shown:
-            shown.read(" ago")
-            shown.hang_up()
-            shown.process.send_signal(signal.SIGHUP)
-            shown.process.wait(PATIENCE_S)
+    with (
+        take_driver_lock(writer.run.lock, argv=["rltune"]),
+        terminal("status", "--watch", folder=tmp_path) as shown,
+    ):
+        shown.read(" ago")
+        shown.hang_up()
+        shown.process.send_signal(signal.SIGHUP)
+        shown.process.wait(PATIENCE_S)
     assert list(tmp_path.rglob("rltune-bug-*")) == []
 
 
