@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from credit_cases import Killed, config_of, make_episode, make_trial, make_turn
+from credit_cases import config_of, make_episode, make_trial, make_turn
+from killing import Killed
 
 from rltune.errors import InputError, TrialError
 from rltune.spec.schema_attribution import JudgeConfig
