@@ -162,12 +162,13 @@ def run(request: "SweepRequest", console: "Console") -> int:
     """Run the trials and report; return the exit code."""
     from rltune.report.live import make_progress
     from rltune.report.render import plural
+    from rltune.runner.interrupts import interrupt, stop_on_signal
     from rltune.runner.sweep import FINAL, run_sweep
 
     say = _printer(console)
     progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
-    with progress:
+    with stop_on_signal(interrupt), progress:  # around what the sweep itself does at a signal
         outcome = run_sweep(
             request,
             on_start=watcher.start,

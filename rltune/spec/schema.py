@@ -18,6 +18,7 @@ from rltune.spec.schema_attribution import Attribution, NoAttributionConfig, wit
 from rltune.spec.schema_base import (
     Fraction,
     KlType,
+    LearningRate,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -159,7 +160,7 @@ class CriticConfig(Section):
         description="Values from a trained copy of the policy's backbone, or from a small network "
         "on the policy's own hidden states (half the cost).",
     )
-    lr: PositiveFloat = Field(1e-5, description="Learning rate of the critic, per step.")
+    lr: LearningRate = Field(1e-5, description="Learning rate of the critic, per step.")
     value_clip: PositiveFloat = Field(
         0.5, description="Largest move of a value in one update, in reward."
     )
@@ -173,7 +174,7 @@ class CriticConfig(Section):
 class OptimConfig(Section):
     """The policy's optimiser and how a batch is cut."""
 
-    lr: PositiveFloat = Field(1e-6, description="Learning rate of the policy, per optimiser step.")
+    lr: LearningRate = Field(1e-6, description="Learning rate of the policy, per optimiser step.")
     betas: Annotated[
         tuple[Annotated[float, Field(ge=0.0, lt=1.0)], Annotated[float, Field(ge=0.0, lt=1.0)]],
         BeforeValidator(tuple_from_list),
