@@ -124,9 +124,9 @@ def _ratio_with_dropout(flat: Configs) -> Iterator[Finding]:
         yield warning(
             "S8.dropout_ratio",
             f"Adapters in {_named(labels)} drop inputs when the loss is computed, and not when "
-            "the old logprobs are: the ratio is not 1 in the first optimiser step either. The "
-            "clip cuts more tokens (actor/pg_clipfrac), the more the tighter it is, and "
-            "actor/ppo_kl counts the noise of dropout with the movement of the policy.",
+            "the old logprobs are: the ratio is not 1 in the first optimiser step either. A "
+            "tight clip cuts tokens for that alone (actor/pg_clipfrac), and actor/ppo_kl counts "
+            "the noise of dropout with the movement of the policy.",
             "Set policy.lora.dropout: 0.0.",
         )
 
