@@ -24,6 +24,7 @@ from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.judge_checks import judge_need
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
+from rltune.spec.schema_run import reserved_gpus
 from rltune.types import TrialSpec
 
 
@@ -128,10 +129,12 @@ def _device_rows(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
     note = f"a trial: {engine}{config['rollout']['engine']}"
     yield "cores", f"{wanted['cpus']:g}", note
-    if wanted["gpus"]:
-        share = wanted["gpus"]
-        note = "a trial" if share >= 1 else f"a trial: {share:.0%} of one GPU and of its memory"
-        yield "GPUs", f"{share:g}", note
+    gpus = reserved_gpus(wanted)
+    if gpus > wanted["gpus"]:
+        yield "GPUs", f"{gpus:g}", "a trial: one of them is its engine's alone"
+    elif gpus:
+        note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
+        yield "GPUs", f"{gpus:g}", note
 
 
 def _memory_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
