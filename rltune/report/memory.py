@@ -4,7 +4,7 @@ The sizes of weights, gradients, optimiser and cache follow from the shape. Thos
 logits are what torch keeps for the backward pass of a Qwen2 layer and of the vocabulary head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,18 +140,18 @@ def memory_plan(
     on_device = config["resources"]["gpus"] > 0
     is_vllm = rollout["engine"] == "vllm"
     cache = 2 * shape.layers * shape.keys * width * rows * rollout["max_context"]
+    is_recomputed = bool(config["optim"].get("gradient_checkpointing", False))
+    token = activation_bytes(shape, width=width, is_recomputed=is_recomputed)
+    if config["policy"]["lora"]["rank"] and config["policy"]["lora"]["dropout"]:
+        targets = config["policy"]["lora"]["targets"]
+        token += dropped_bytes(shape, targets, width=width, is_recomputed=is_recomputed)
     return MemoryPlan(
         weights=FLOAT32 * (base + copies * trained) + cast,
         gradients=FLOAT32 * learners * trained,
         optimizer=2 * FLOAT32 * learners * trained,
         kv_cache=0 if is_vllm else cache,
         engine=_vllm_bytes(rollout["vllm"], shape, parameters, width) if is_vllm else 0,
-        activations=batch
-        * activation_bytes(
-            shape,
-            width=width,
-            is_recomputed=bool(config["optim"].get("gradient_checkpointing", False)),
-        ),
+        activations=batch * token,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
         is_engine_asleep=is_vllm and on_device and bool(rollout["vllm"]["sleep"]),
@@ -185,3 +185,24 @@ def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
     if is_recomputed:
         return shape.layers * shape.hidden * FLOAT32 + layer + last
     return shape.layers * layer + last
+
+
+def dropped_bytes(
+    shape: Shape, targets: Collection[str], *, width: int, is_recomputed: bool
+) -> int:
+    """Return the bytes that dropout of adapters adds to `activation_bytes`.
+
+    Each adapter keeps a copy of its input, with what was dropped, and a byte for each place of the
+    mask; without dropout it shares the input of its layer.
+
+    Args:
+        shape: Of the model.
+        targets: Last names of the layers with an adapter; unknown ones do not count.
+        width: Bytes of a number of the computation.
+        is_recomputed: As in `activation_bytes`.
+
+    """
+    inputs = {"o_proj": shape.queries, "down_proj": shape.inner}
+    inputs |= dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), shape.hidden)
+    layer = (width + 1) * sum(inputs.get(name, 0) for name in set(targets))
+    return layer if is_recomputed else shape.layers * layer

@@ -26,6 +26,11 @@ def filter_is_on(flat: Mapping[str, Any]) -> bool:
     return effect_of_flat(flat).can_drop
 
 
+def drops_inputs(flat: Mapping[str, Any]) -> bool:
+    """Return whether the update of a flat config drops inputs of adapters."""
+    return bool(flat["policy.lora.rank"] and flat["policy.lora.dropout"])
+
+
 def credit_of_turns(flat: Mapping[str, Any]) -> str:
     """Return what gives turns credit of their own, `verdicts on turns`; empty for nothing."""
     kind = flat["attribution.kind"]
@@ -128,8 +133,10 @@ def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
     """Return whether the policy that learns is the one that sampled, in every optimiser step.
 
     In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel.
+    With dropout they differ by what the update drops.
     """
-    return updates_per_step(flat) == 1 and flat["policy.dtype"] == "float32"
+    is_exact = flat["policy.dtype"] == "float32" and not drops_inputs(flat)
+    return updates_per_step(flat) == 1 and is_exact
 
 
 def _of_engine(flat: Mapping[str, Any]) -> Iterator[Rule]:

@@ -26,6 +26,7 @@ ALONE = {"advantage": {"kind": "grpo", "ddof": 0, "singleton": 0.5}}
 ONCE = {**ADCA, **COSINE, "attribution.first_steps": 1}
 FREE_GAIN = {**GAIN, "attribution.ig_coef": 0.0}
 WHOLE = {"optim.mini_batch_size": 128}  # 8 groups x 16 rollouts are one optimiser step
+DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 SEPA = "advantage.shaping.sepa."
 
@@ -63,8 +64,13 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     ),
     (
         "loss.clip_low loss.clip_high loss.dual_clip", WHOLE, RATIO_ONE,
-        [{**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"}],
+        [
+            {**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"},
+            {**WHOLE, **DROPOUT, "policy.lora.rank": 4},
+        ],
     ),
+    ("loss.clip_low", {**WHOLE, **DROPOUT}, RATIO_ONE, []),  # without adapters nothing is dropped
+    ("loss.clip_low", {**WHOLE, "policy.lora.rank": 4}, RATIO_ONE, []),
     (
         "loss.turn_clip_beta", {**GAIN, **WHOLE, "loss.kind": "turn"}, RATIO_ONE,
         [{**GAIN, **WHOLE, "loss.kind": "turn", "optim.epochs": 2}],

@@ -33,6 +33,13 @@ KINDS = {
     },
     "grpo-lora": {"policy__lora__rank": 2, **KL},
     "gae-own-lora": {"advantage": {"kind": "gae"}, "policy__lora__rank": 2, **KL},
+    "gae-own-dropout": {
+        "advantage": {"kind": "gae"},
+        "policy__lora__rank": 2,
+        "policy__lora__dropout": 0.2,
+        "optim__epochs": 2,
+        **KL,
+    },
     "gae-policy-lora": {
         "advantage": {"kind": "gae"},
         "critic__backbone": "policy",
