@@ -1,5 +1,6 @@
 """GPUs that a trial may run on: memory, and the two speeds that bound a step."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ class Card:
 
     Attributes:
         name: As people call it.
-        known_as: Part of the name that torch gives it.
+        known_as: Whole words of the name that torch gives it.
         memory: Bytes that a driver shows; less than a data sheet's where error correction takes
             some.
         bandwidth: Bytes per second of its memory.
@@ -57,7 +58,7 @@ CARDS = (
 
 def card_named(device: str) -> Card | None:
     """Return the card of a name that torch gives, such as `NVIDIA H100 80GB HBM3`."""
-    return next((card for card in CARDS if card.known_as in device), None)
+    return next((card for card in CARDS if re.search(rf"\b{card.known_as}\b", device)), None)
 
 
 def cards_that_hold(amount: int, *, share: float = 1.0) -> tuple[Card, ...]:

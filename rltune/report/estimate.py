@@ -217,7 +217,7 @@ def _play(
 
 def _vllm_rows(config: Mapping[str, Any], model: _Model, talk: _Talk) -> float:
     """Return how many conversations vLLM plays at a time, the mean over their length."""
-    cache = config["rollout"]["vllm"]["kv_cache_gib"] * 2**30
+    cache = float(config["rollout"]["vllm"]["kv_cache_gib"]) * 2**30
     return min(float(VLLM_ROWS), cache / (talk.mean_context * model.token))
 
 

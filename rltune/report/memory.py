@@ -27,6 +27,7 @@ PART_NOTES = {
     "rounded": "weights in bfloat16, of one pass",
     "activations": "of a micro-batch at full length",
     "logits": "of a chunk of tokens",
+    "heap": "freed in a pass, too small to be used again",
     "program": "Python and its libraries",
 }
 
@@ -47,6 +48,7 @@ class MemoryPlan:
         logits: Of one chunk of tokens over the vocabulary.
         program: What a process holds before it has a model.
         rounded: Weights in bfloat16 that a pass of one backbone makes of those in float32.
+        heap: On a CPU, what a forward pass frees: see `heap_bytes`.
         is_engine_kept: Whether the trainer updates while the engine, and its cache, are there.
 
     """
@@ -60,6 +62,7 @@ class MemoryPlan:
     program: int
     engine: int = 0
     rounded: int = 0
+    heap: int = 0
     is_engine_kept: bool = False
 
     @property
@@ -73,7 +76,7 @@ class MemoryPlan:
         """The most at a time: training and generating take turns."""
         held = self.weights + self.gradients + self.optimizer + self.program
         generating = self.kv_cache + self.engine
-        updating = self.rounded + self.activations + self.logits
+        updating = self.rounded + self.activations + self.logits + self.heap
         if self.is_engine_kept:
             return held + generating + updating
         return held + max(generating, updating)
@@ -155,6 +158,7 @@ def memory_plan(
     learned = trained + _critic_parameters(config, shape, trained)
     references = trained if config["loss"]["use_kl_loss"] else 0
     batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
+    again = bool(config["optim"].get("gradient_checkpointing", False))
     chunk = min(batch, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
     engine = rounded + _graph_bytes(config, shape) if on_device else 0
@@ -167,15 +171,11 @@ def memory_plan(
         optimizer=2 * FLOAT32 * learned,
         kv_cache=0 if is_vllm else _cache_bytes(config, shape, width),
         engine=engine,
-        activations=batch
-        * activation_bytes(
-            shape,
-            width=width,
-            is_recomputed=bool(config["optim"].get("gradient_checkpointing", False)),
-        ),
+        activations=batch * activation_bytes(shape, width=width, is_recomputed=again),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
         rounded=rounded,
+        heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
         is_engine_kept=not (on_device and rollout["vllm"]["sleep"]) if is_vllm else on_device,
     )
 
@@ -244,3 +244,23 @@ def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
     if is_recomputed:
         return shape.layers * shape.hidden * FLOAT32 + layer + last
     return shape.layers * layer + last
+
+
+def heap_bytes(shape: Shape, *, is_lora: bool, is_recomputed: bool) -> int:
+    """Return the bytes of one token's forward pass that are freed at once and yet stay.
+
+    On Linux torch asks for aligned blocks, and glibc before 2.38 cannot give a freed one to a
+    request of its own size, so a pass takes fresh memory for all that it does not keep. A layer:
+    squares of two norms and the outputs of attention and MLP, 4 D; queries and keys before their
+    rotation and its three products, 4 (Q + K). With adapters the linear layers' own outputs, too.
+
+    Args:
+        shape: Of the model.
+        is_lora: Whether the linear layers have adapters.
+        is_recomputed: Whether one layer at a time is there.
+
+    """
+    layer = 4 * shape.hidden + 4 * (shape.queries + shape.keys)
+    if is_lora:
+        layer += shape.queries + 2 * shape.keys + 2 * shape.hidden + 2 * shape.inner
+    return FLOAT32 * layer * (1 if is_recomputed else shape.layers)

@@ -15,6 +15,8 @@ from rltune.spec.judge_checks import judge_need
 from rltune.types import TrialSpec
 
 Row = tuple[str, str, str]
+_TRAINING = ("activations", "logits", "heap")
+_COUNTS = ("", "", "two", "three", "four")
 _TIME_ASSUMES = "if all responses and conversations fill their limits"
 
 
@@ -107,8 +109,8 @@ def _turns(memory: MemoryPlan) -> str:
     """Return whether what generates and what trains are there at the same time."""
     if memory.is_engine_kept:
         return "stays while the trainer updates"
-    count = sum(name in memory.parts for name in ("rounded", "activations", "logits"))
-    return f"takes turns with the next {('', '', 'two', 'three')[count]}"
+    count = sum(name in memory.parts for name in ("rounded", *_TRAINING))
+    return f"takes turns with the next {_COUNTS[count]}"
 
 
 def _card_rows(cost: TrialCost) -> Iterator[Row]:

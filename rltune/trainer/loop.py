@@ -33,7 +33,7 @@ from rltune.trainer.judging import Judged, make_judge
 from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.learning import learn, without_batch
 from rltune.trainer.measures import Metrics, gate_line, rollout_metrics
-from rltune.trainer.memory import memory_used
+from rltune.trainer.memory import memory_used, trim_heap
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_episodes, write_heldout
@@ -265,6 +265,7 @@ class _Run:
             result = evaluate(
                 self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
             )
+        trim_heap()
         self._eval_s = self._times["timing_s/eval"]
         if job.tracker.shows_media:
             job.tracker.media(step, {"heldout/episodes": episode_table(result.episodes)})
