@@ -8,7 +8,14 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rltune.policy.logprobs import action_hidden, chunk_of
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
-from rltune.report.memory import MemoryPlan, Shape, activation_bytes, memory_plan, shape_of
+from rltune.report.memory import (
+    MemoryPlan,
+    Shape,
+    activation_bytes,
+    heap_bytes,
+    memory_plan,
+    shape_of,
+)
 from rltune.report.memory_use import memory_uses
 from rltune.report.parameters import dense_decoder_parameters, model_shape, parameter_count
 from rltune.spec.expand import expand
@@ -63,6 +70,18 @@ def test_with_all_weights_a_pass_rounds_the_layers(configs):
     assert tied.rounded == 920 * 2
 
 
+def test_what_the_c_library_keeps_by_hand(configs):
+    # A layer of float32: 4 x 8 + 4 x (8 + 4) = 80 numbers; two layers
+    assert heap_bytes(SMALL, is_lora=False, is_recomputed=False) == 2 * 80 * 4
+    assert heap_bytes(SMALL, is_lora=False, is_recomputed=True) == 80 * 4
+    # Outputs of q, k, v, o, gate, up and down: 8 + 4 + 4 + 8 + 16 + 16 + 8 = 64 more
+    assert heap_bytes(SMALL, is_lora=True, is_recomputed=False) == 2 * (80 + 64) * 4
+    config = with_keys(configs[0], rollout={"max_context": 10}, optim={"micro_batch_size": 3})
+    assert memory_plan(config, SMALL, parameters=1000, trained=1000).heap == 30 * 640
+    on_gpu = with_keys(config, resources={"gpus": 1.0})
+    assert memory_plan(on_gpu, SMALL, parameters=1000, trained=1000).heap == 0
+
+
 def test_a_critic_on_the_policy_is_a_small_network(configs):
     config = with_keys(configs[0], critic={"backbone": "policy"})
     plan = memory_plan(config, SMALL, parameters=1000, trained=1000)
@@ -83,7 +102,7 @@ def test_vllm_has_weights_and_a_cache_of_its_own(configs):
     assert untied.engine == 2 * 1000 + 2**29  # the head is among the weights
     assert "kv_cache" not in plan.parts
     held = plan.weights + plan.gradients + plan.optimizer + plan.program
-    training = plan.rounded + plan.activations + plan.logits
+    training = plan.rounded + plan.activations + plan.logits + plan.heap
     assert plan.peak == held + plan.engine + training  # no sleep on a CPU
     on_gpu = with_keys(config, resources={"gpus": 1.0})
     asleep = memory_plan(on_gpu, tied, parameters=1000, trained=1000)
@@ -154,8 +173,8 @@ def test_generating_and_training_take_turns():
     plan = MemoryPlan(1, 2, 4, kv_cache=100, activations=8, logits=16, program=32)
     assert plan.peak == 1 + 2 + 4 + 32 + 100
     assert MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32).peak == 39 + 24
-    rounding = MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32, rounded=64)
-    assert rounding.peak == 39 + 24 + 64
+    more = MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32, rounded=64, heap=128)
+    assert more.peak == 39 + 24 + 64 + 128
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
