@@ -9,6 +9,7 @@
     |-- TrialError               one trial cannot go on; the others do
     |   |-- DivergedError        a loss or a gradient is not finite
     |   |-- StaleEngineError     the engine does not serve the trainer's weights
+    |   |-- EngineDiedError      the engine's process ended
     |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
     |   |-- TrainOverrunError    the training steps took longer than budget.train_wall_s
     |   `-- EvalOverrunError     a gate took longer than budget.eval_wall_s
@@ -91,6 +92,10 @@ class DivergedError(TrialError):
 
 class StaleEngineError(TrialError):
     """The rollout engine does not serve the weights that the trainer holds."""
+
+
+class EngineDiedError(TrialError):
+    """The process of the rollout engine ended; the last checkpoint is kept."""
 
 
 class CheckpointError(TrialError):

@@ -100,7 +100,7 @@ def trial_costs(
 
 def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
     """Return the trial that takes most memory; None when that of none is known."""
-    known = ((cost.memory.peak, cost) for cost in costs if cost.memory is not None)
+    known = ((cost.memory.fullest, cost) for cost in costs if cost.memory is not None)
     return max(known, key=itemgetter(0), default=(0, None))[1]
 
 
@@ -141,7 +141,7 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
     gpus = float(config["resources"]["gpus"])
     if not gpus:
         return cost
-    cards = cards_that_hold(memory.peak, share=min(1.0, gpus))
+    cards = cards_that_hold(memory.fullest, share=min(1.0, gpus))
     if not cards:
         return replace(cost, savings=tuple(_savings(config, model, memory.peak)))
     return replace(cost, cards=cards)

@@ -50,6 +50,7 @@ class MemoryPlan:
         rounded: Weights in bfloat16 that a pass of one backbone makes of those in float32.
         heap: On a CPU, what a forward pass frees: see `heap_bytes`.
         is_engine_kept: Whether the trainer updates while the engine, and its cache, are there.
+        is_engine_apart: Whether the engine is in a process of its own, and on its own GPU.
 
     """
 
@@ -64,6 +65,7 @@ class MemoryPlan:
     rounded: int = 0
     heap: int = 0
     is_engine_kept: bool = False
+    is_engine_apart: bool = False
 
     @property
     def parts(self) -> Mapping[str, int]:
@@ -73,13 +75,18 @@ class MemoryPlan:
 
     @property
     def peak(self) -> int:
-        """The most at a time: training and generating take turns."""
+        """The most at a time in the trial's process: training and generating take turns."""
         held = self.weights + self.gradients + self.optimizer + self.program
-        generating = self.kv_cache + self.engine
+        generating = self.kv_cache + (0 if self.is_engine_apart else self.engine)
         updating = self.rounded + self.activations + self.logits + self.heap
         if self.is_engine_kept:
             return held + generating + updating
         return held + max(generating, updating)
+
+    @property
+    def fullest(self) -> int:
+        """The most that one GPU holds."""
+        return max(self.peak, self.engine + self.program) if self.is_engine_apart else self.peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,7 @@ def memory_plan(
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
         rounded=rounded,
         heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
+        is_engine_apart=config["resources"].get("engine") == "own",
         is_engine_kept=not (on_device and rollout["vllm"]["sleep"]) if is_vllm else on_device,
     )
 

@@ -12,6 +12,7 @@ from rltune.report.estimate import Estimate, Span
 from rltune.report.memory import PART_NOTES, MemoryPlan
 from rltune.report.render import about, duration, grid, quantity, size
 from rltune.spec.judge_checks import judge_need
+from rltune.spec.schema_run import reserved_gpus
 from rltune.types import TrialSpec
 
 Row = tuple[str, str, str]
@@ -79,10 +80,12 @@ def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
     wanted = config["resources"]
     engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
     yield "cores", f"{wanted['cpus']:g}", f"a trial: {engine}{config['rollout']['engine']}"
-    if wanted["gpus"]:
-        share = wanted["gpus"]
-        note = "a trial" if share >= 1 else f"a trial: {share:.0%} of one GPU and of its memory"
-        yield "GPUs", f"{share:g}", note
+    gpus = reserved_gpus(wanted)
+    if gpus > wanted["gpus"]:
+        yield "GPUs", f"{gpus:g}", "a trial: one of them is its engine's alone"
+    elif gpus:
+        note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
+        yield "GPUs", f"{gpus:g}", note
 
 
 def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Iterator[Row]:
@@ -107,6 +110,8 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
 
 def _turns(memory: MemoryPlan) -> str:
     """Return whether what generates and what trains are there at the same time."""
+    if memory.is_engine_apart:
+        return "in a process of its own, on a GPU of its own where there are any"
     if memory.is_engine_kept:
         return "stays while the trainer updates"
     count = sum(name in memory.parts for name in ("rounded", *_TRAINING))

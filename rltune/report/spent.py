@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from rltune.spec.schema_run import reserved_gpus
 from rltune.store.jsonl import Row
 from rltune.store.speed import step_seconds
 
@@ -59,7 +60,7 @@ def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | N
     return Cost(
         wall_s=wall_s,
         core_s=wall_s * float(resources["cpus"]),
-        gpu_s=wall_s * float(resources["gpus"]),
+        gpu_s=wall_s * reserved_gpus(resources),
         rollouts=_newest(rows, "budget/rollouts"),
         tokens=_newest(rows, "budget/generated_tokens"),
         judge_calls=_sum(rows, "adca/judge_calls"),

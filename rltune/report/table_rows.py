@@ -12,6 +12,7 @@ from rltune.report.summary import RATES, bounds_of
 from rltune.report.tables import EvalRow, GateRow, HistoryRow, TrialRow
 from rltune.spec.audit import env_key
 from rltune.spec.records import TrialRecord
+from rltune.spec.schema_run import reserved_gpus
 from rltune.store.files import dumps
 from rltune.store.lineage_noise import measures_of, task_values
 from rltune.store.lock import read_driver
@@ -48,7 +49,7 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
     spec, came, result = record.spec, record.provenance, record.result
     bounds = bounds_of(folder, record)
     device = str(came.get("device", ""))
-    gpus = float(spec.config.get("resources", {}).get("gpus", 0.0))
+    gpus = reserved_gpus(spec.config.get("resources", {"gpus": 0}))
     wall = result.total_s if result else None
     first = next(iter(came.get("earlier") or ()), came)
     return TrialRow(

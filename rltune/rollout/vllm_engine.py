@@ -1,7 +1,7 @@
 """vLLM in this process: weights of its own, which follow the trainer's at every sync.
 
-What vLLM computes differs from the trainer by rounding; docs/engines.md states by how much. There
-is no second process: what dies with the trial is the trial.
+What vLLM computes differs from the trainer by rounding; docs/engines.md states by how much. vLLM
+starts no process: what dies with this one is all there is.
 """
 
 import shutil

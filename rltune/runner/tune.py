@@ -23,6 +23,7 @@ from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.spec.schema_run import reserved_gpus
 from rltune.store.rundir import TrialDir
 
 
@@ -195,8 +196,8 @@ class TuneLaunch:
 def trial_needs(payload: TrialPayload) -> dict[str, float]:
     """Return what a trial reserves, in Ray's words."""
     resources = payload.spec.config["resources"]
-    gpus = {"GPU": float(resources["gpus"])} if resources["gpus"] else {}
-    return {"CPU": float(resources["cpus"]), **gpus}
+    gpus = reserved_gpus(resources)
+    return {"CPU": float(resources["cpus"])} | ({"GPU": gpus} if gpus else {})
 
 
 def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:

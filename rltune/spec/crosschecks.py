@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rltune.spec.schema_advantage import Advantage
     from rltune.spec.schema_env import Env
     from rltune.spec.schema_rollout import RolloutConfig, RolloutFilterConfig
-    from rltune.spec.schema_run import CollapseConfig
+    from rltune.spec.schema_run import CollapseConfig, ResourcesConfig
 
 
 KL_BAND = 0.2
@@ -182,6 +182,20 @@ def vocabulary_violations(loss: "LossConfig", policy: "PolicyConfig") -> list[Vi
     return [Violation("loss.kl_type", what, action)]
 
 
+def engine_violations(rollout: "RolloutConfig", resources: "ResourcesConfig") -> list[Violation]:
+    """Return whether an engine cannot live in a process of its own."""
+    if resources.engine == "shared":
+        return []
+    if rollout.engine == "torch":
+        what = "'own' is not for rollout.engine torch, which samples with the trainer's weights."
+        action = "Set it to shared, or rollout.engine to vllm."
+        return [Violation("resources.engine", what, action)]
+    if resources.gpus == 0 or resources.gpus.is_integer():
+        return []
+    what = f"{resources.gpus:g} is a share of a GPU, and resources.engine own takes a whole one."
+    return [Violation("resources.gpus", what, "Give 1, or set resources.engine to shared.")]
+
+
 CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     filter_value_violations,
     group_violations,
@@ -194,6 +208,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     planning_violations,
     maxrl_violations,
     collapse_violations,
+    engine_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

@@ -1,6 +1,7 @@
 """The sections about a run rather than a method: gate, budget, checkpoints, resources, tracking."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
@@ -103,9 +104,20 @@ class ResourcesConfig(Section):
         description="GPUs reserved for a trial, in devices; 0.25 is a quarter of one, and of its "
         "memory at most.",
     )
+    engine: Literal["shared", "own"] = Field(
+        "shared",
+        description="Where the rollout engine lives: in the trial's process and on its GPU, or in "
+        "a process of its own, with one more GPU where the trial has any. It samples the same.",
+    )
     threads: PositiveInt = Field(
         1, description="Threads given to torch; part of the identity, it can change the last bit."
     )
+
+
+def reserved_gpus(resources: Mapping[str, Any]) -> float:
+    """Return the GPUs that a trial takes, those of its rollout engine included."""
+    gpus = float(resources["gpus"])
+    return gpus + 1.0 if gpus and resources.get("engine") == "own" else gpus
 
 
 class TrackingConfig(Section):

@@ -1,8 +1,15 @@
 """The rollout engine that a config names, over a policy."""
 
+import os
+from functools import partial
+
+import torch
+
+from rltune.errors import Problem, ResourceError
 from rltune.policy.load import Policy
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Engine
+from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_engine import VllmEngine
 from rltune.rollout.vllm_start import VllmSettings
@@ -27,4 +34,33 @@ def make_engine(config: TrialConfig, policy: Policy) -> Engine:
         eager=vllm.eager,
         sleep=vllm.sleep,
     )
-    return VllmEngine(ServedPolicy(policy, config.policy.lora), settings)
+    served = ServedPolicy(policy, config.policy.lora)
+    if config.resources.engine == "shared":
+        return VllmEngine(served, settings)
+    return ProcessEngine(
+        partial(VllmEngine, settings=settings),
+        served,
+        dtype=getattr(torch, config.policy.dtype),
+        gpu=engine_gpu(config.resources.gpus),
+    )
+
+
+def engine_gpu(gpus: float) -> str:
+    """Return the GPU of an engine in a process of its own: the first that is not the trainer's.
+
+    Args:
+        gpus: Whole GPUs of the trainer; without any the engine has none either.
+
+    Raises:
+        ResourceError: This process sees no more than the trainer's.
+
+    """
+    if gpus == 0:
+        return ""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = given.split(",") if given else [str(n) for n in range(torch.cuda.device_count())]
+    if len(seen) > gpus:
+        return seen[int(gpus)]
+    what = f"'own' needs {gpus + 1:g} GPUs, and there are {len(seen)} here."
+    action = "Set it to shared, or run where there are more."
+    raise ResourceError(Problem("resources.engine", what, action=action))

@@ -1,6 +1,9 @@
 """vLLM for the tests that need it; skipped where it is not installed."""
 
+from functools import partial
+
 import pytest
+from engine_makers import NoModel, process_engine, scripted_engine
 
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 
@@ -20,9 +23,11 @@ def vllm_engine_of():
 
     made = []
 
-    def make(policy, *, lora=None, device="cpu"):
+    def make(policy, *, lora=None, device="cpu", is_own_process=False):
         settings = VllmSettings("float32", device, CONTEXT, 0.05, eager=True, sleep=True)
-        made.append(VllmEngine(ServedPolicy(policy, lora or LoraConfig()), settings))
+        served = ServedPolicy(policy, lora or LoraConfig())
+        engine_of = partial(VllmEngine, settings=settings)
+        made.append(process_engine(engine_of, served) if is_own_process else engine_of(served))
         return made[-1]
 
     yield make
@@ -35,18 +40,37 @@ def _vllm_pair(vllm_engine_of, small_policy):
     return [vllm_engine_of(small_policy(hidden_size=HIDDEN)) for _ in range(2)]
 
 
+@pytest.fixture(scope="session")
+def _vllm_process_pair(vllm_engine_of, small_policy):
+    policies = [small_policy(hidden_size=HIDDEN) for _ in range(2)]
+    return [vllm_engine_of(policy, is_own_process=True) for policy in policies]
+
+
+@pytest.fixture(scope="session")
+def _scripted_process_pair():
+    pair = [process_engine(scripted_engine, NoModel()) for _ in range(2)]
+    yield pair
+    for engine in pair:
+        engine.close()
+
+
 @pytest.fixture
-def two_vllm_engines(_vllm_pair):
-    """Return a maker: first one engine, then the other at every call, with nothing cached.
+def two_engines(request):
+    """Return what makes, from a fixture of two engines, a maker of engines with nothing cached.
 
-    vLLM takes a second to start once it is loaded; that is too long for every comparison.
+    It gives one engine first, then the other at every call: to start one takes too long for every
+    comparison.
     """
-    calls = []
 
-    def make():
-        calls.append(1)
-        engine = _vllm_pair[len(calls) > 1]
-        engine.sync()
-        return engine
+    def maker(name):
+        pair, calls = request.getfixturevalue(name), []
 
-    return make
+        def make():
+            calls.append(1)
+            engine = pair[len(calls) > 1]
+            engine.sync()
+            return engine
+
+        return make
+
+    return maker

@@ -4,23 +4,20 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from engine_makers import END, NoModel, process_engine, script, scripted_engine
 
 from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
+from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.scripted_engine import ScriptedEngine
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.types import StopReason
 
-END = 3
 HIDDEN = 64  # with two heads of 32: vLLM has no kernel for smaller ones on a CPU
 FREE = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 
 
 def scripted(small_policy):
-    def script(request):
-        start = sum(request.prompt_ids) + len(request.prompt_ids)
-        return [2 + (start * start + 5 * place) % 14 for place in range(12)]
-
     return lambda: ScriptedEngine(script, end_ids=(END,), logprob=-1.0)
 
 
@@ -36,13 +33,19 @@ def static_torch_engine(small_policy):
 
 
 MAKERS = {"scripted": scripted, "torch": torch_engine, "torch-static": static_torch_engine}
+PAIRS = {
+    "scripted-process": "_scripted_process_pair",
+    "vllm": "_vllm_pair",
+    "vllm-process": "_vllm_process_pair",
+}
+VLLM = [pytest.param(name, marks=pytest.mark.vllm) for name in ("vllm", "vllm-process")]
 
 
-@pytest.fixture(params=[*MAKERS, pytest.param("vllm", marks=pytest.mark.vllm)])
-def make_engine(request, small_policy):
+@pytest.fixture(params=[*MAKERS, "scripted-process", *VLLM])
+def make_engine(request, small_policy, two_engines):
     """Return a maker of engines over one policy; what an engine computed before is forgotten."""
-    if request.param == "vllm":
-        return request.getfixturevalue("two_vllm_engines")
+    if request.param in PAIRS:
+        return two_engines(PAIRS[request.param])
     return MAKERS[request.param](small_policy)
 
 
@@ -51,11 +54,15 @@ def engine(make_engine):
     return make_engine()
 
 
-@pytest.fixture(params=["scripted", "torch", pytest.param("vllm", marks=pytest.mark.vllm)])
+@pytest.fixture(params=["scripted", "torch", "scripted-process", *VLLM])
 def own_engine(request, small_policy):
     """Return an engine that no other test uses."""
-    if request.param == "vllm":
-        return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
+    if request.param == "scripted-process":
+        return process_engine(scripted_engine, NoModel())
+    if request.param in PAIRS:
+        make = request.getfixturevalue("vllm_engine_of")
+        is_own_process = request.param == "vllm-process"
+        return make(small_policy(hidden_size=HIDDEN), is_own_process=is_own_process)
     return MAKERS[request.param](small_policy)()
 
 
@@ -268,12 +275,12 @@ def interrupt(request):
 
     @contextmanager
     def interrupting(engine, error):
-        owner, name = _inner_step(engine)
+        owner, name, last = _inner_step(engine)
         step, calls = getattr(owner, name), []
 
         def raising(*args, **kwargs):
             calls.append(1)
-            if len(calls) == 3:
+            if len(calls) == last:
                 raise error
             return step(*args, **kwargs)
 
@@ -287,12 +294,14 @@ def interrupt(request):
 
 
 def _inner_step(engine):
-    """Return what an engine calls again and again within one call of `generate`."""
+    """Return what an engine calls within one call of `generate`, and at which time to stop it."""
     if isinstance(engine, ScriptedEngine):
-        return engine, "_script"
+        return engine, "_script", 3
     if isinstance(engine, TorchEngine):
-        return engine._model, "extend"
-    return engine._llm.llm_engine, "step"
+        return engine._model, "extend", 3
+    if isinstance(engine, ProcessEngine):
+        return engine, "_receive", 1
+    return engine._llm.llm_engine, "step", 3
 
 
 def test_close_may_be_called_twice(own_engine):

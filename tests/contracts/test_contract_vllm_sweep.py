@@ -23,14 +23,30 @@ GRPO_LORA = HOLD + "  advantage: {kind: grpo}\n  policy.lora.rank: 8\n"
 STATED = 1e-4  # as in docs/engines.md, float32
 
 
+CLOCKS = ("timing_s/", "perf/")
+
+
 @pytest.mark.parametrize("hold", [GRPO_LORA, HOLD], ids=["grpo-lora", "ppo-full"])
 def test_two_steps_through_the_command_line(tmp_path, hold):
+    """With the engine in the trial's process, and in one of its own: nothing but clocks differs."""
+    shared = metrics_of(tmp_path / "shared", hold)
+    for rows in shared.values():
+        gaps = [row["rollout_corr/logprob_diff_max"] for row in rows[1:]]
+        assert len(gaps) == 2
+        assert all(0 < gap < STATED for gap in gaps), gaps
+    assert metrics_of(tmp_path / "own", hold, "resources.engine=own") == shared
+
+
+def metrics_of(tmp_path, hold, *sets):
+    """Run the sweep; return what the audit's trials measured, clocks left out, by trial."""
+    tmp_path.mkdir()
     sweep = tmp_path / "small.yaml"
     text = small_sweep(policy="tiny", steps=2, gate_every=1, values="[0.0, 0.01]")
     sweep.write_text(text.replace("axis:", f"{hold}axis:", 1))
+    options = [word for own in sets for word in ("--set", own)]
     command = ["-c", "from rltune.cli import main; main()", "sweep", str(sweep)]
     done = subprocess.run(
-        [sys.executable, *command, "--runs-dir", str(tmp_path / "runs")],
+        [sys.executable, *command, "--runs-dir", str(tmp_path / "runs"), *options],
         capture_output=True,
         text=True,
         timeout=900,
@@ -41,11 +57,14 @@ def test_two_steps_through_the_command_line(tmp_path, hold):
     assert json.loads(audit.read_text())["verdict"] == "passed"
     trials = sorted(tmp_path.glob("runs/*/trials/*"))
     assert len(trials) == 2
+    measured = {}
     for trial in trials:
         provenance = json.loads((trial / "provenance.json").read_text())
         assert provenance["engine"] == "vllm"
         assert provenance["versions"]["vllm"] == vllm_version()
         rows = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
-        gaps = [row["rollout_corr/logprob_diff_max"] for row in rows[1:]]
-        assert len(gaps) == 2
-        assert all(0 < gap < STATED for gap in gaps), gaps
+        measured[trial.name] = [
+            {key: value for key, value in row.items() if not key.startswith(CLOCKS)} | {"time": 0}
+            for row in rows
+        ]
+    return measured

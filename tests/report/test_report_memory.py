@@ -115,6 +115,21 @@ def test_vllm_has_weights_and_a_cache_of_its_own(configs):
     assert memory_plan(adapters, tied, parameters=1000, trained=10).engine == asleep.engine + 20
 
 
+def test_an_engine_of_its_own_has_its_own_gpu():
+    plan = MemoryPlan(1, 2, 4, 0, activations=8, logits=16, program=32, engine=100)
+    apart = replace(plan, is_engine_apart=True)
+    assert (plan.peak, plan.fullest) == (139, 139)
+    assert (apart.peak, apart.fullest) == (39 + 24, 132)  # the engine's card has a process, too
+
+
+def test_where_the_engine_is_comes_from_the_config(configs):
+    config = with_keys(configs[0], rollout={"engine": "vllm"}, resources={"gpus": 1.0})
+    own = with_keys(config, resources={"engine": "own"})
+    here, apart = (memory_plan(c, SMALL, parameters=1000, trained=1000) for c in (config, own))
+    assert (here.is_engine_apart, apart.is_engine_apart) == (False, True)
+    assert apart.peak < here.peak
+
+
 def test_graphs_and_their_cache_stay_on_a_gpu(configs):
     config = with_keys(
         configs[0],

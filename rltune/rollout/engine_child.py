@@ -1,0 +1,113 @@
+"""The other end of `engine_process`: an engine, alone in a process, that does what it is told.
+
+A message from the trial is a method's name and arguments. While a method runs, the engine may ask
+the trial for parts of its policy; at the end comes the result or the error.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from rltune.errors import RltuneError
+from rltune.rollout.engine import Engine
+from rltune.rollout.vllm_start import ServableModel
+
+ASK, RESULT, ERROR = "ask", "result", "error"
+EngineMaker = Callable[[ServableModel], Engine]
+
+
+class DistantModel:
+    """The trial's policy, seen from the engine's process.
+
+    Args:
+        connection: To the trial, which answers while one of its calls runs here.
+        end_ids: Ids that end a response.
+        adapter_rank: Rank of the policy's adapters; 0 without.
+
+    """
+
+    def __init__(
+        self, connection: "Connection[Any, Any]", end_ids: tuple[int, ...], adapter_rank: int
+    ) -> None:
+        self._connection = connection
+        self.end_ids = end_ids
+        self.adapter_rank = adapter_rank
+
+    def write_config(self, folder: Path, *, max_context: int) -> None:
+        """Have config.json written; both processes see the same folders."""
+        self._ask("write_config", folder, max_context)
+
+    def write_adapter(self, folder: Path) -> None:
+        """Have the adapter written in peft's format."""
+        self._ask("write_adapter", folder)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the trial's weights one by one, in the format that the engine computes in."""
+        self._ask("open_weights")
+        while (found := self._ask("next_weight")) is not None:
+            name, dtype, shape = found
+            memory = bytearray(self._connection.recv_bytes())
+            yield name, torch.frombuffer(memory, dtype=dtype).reshape(shape)
+
+    def _ask(self, *what: Any) -> Any:
+        self._connection.send((ASK, what))
+        return self._connection.recv()
+
+
+def main() -> None:
+    """Serve a trial. Arguments: a file descriptor and our folder; stdin: a pipe of the trial's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trial decides when its engine ends
+    watch = threading.Thread(target=_die_with_trial, daemon=True)
+    watch.start()
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_num_interop_threads(1)
+    try:
+        _serve(connection)
+    except (EOFError, ConnectionError):
+        watch.join()  # the trial is gone: the watch ends this process
+
+
+def _serve(connection: "Connection[Any, Any]") -> None:
+    engine: Engine | None = None
+    name = ""
+    while name != "close":
+        name, arguments = connection.recv()
+        try:
+            if engine is None:
+                make, end_ids, adapter_rank = arguments
+                engine, result = make(DistantModel(connection, end_ids, adapter_rank)), None
+            else:
+                result = getattr(engine, name)(*arguments)
+        except Exception as error:  # each is the trial's to handle
+            connection.send((ERROR, portable(error)))
+        else:
+            connection.send((RESULT, result))
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error as the trial can raise it: kinds that it does not know become text."""
+    if isinstance(error, RltuneError | ValueError):
+        return error
+    return RuntimeError(f"in the engine's process:\n{''.join(traceback.format_exception(error))}")
+
+
+def _die_with_trial() -> NoReturn:
+    """Wait until the trial's end of the pipe is gone, however it went, and leave nothing."""
+    sys.stdin.buffer.read()
+    shutil.rmtree(sys.argv[2], ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""An engine in a process of its own, with a GPU of its own: for models that fill one.
+
+The process lives as long as its trial: it ends when the trial closes it, and when the trial dies in
+any way. Both are on one machine and see the same folders.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rltune.errors import EngineDiedError
+from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.engine_child import ASK, ERROR, EngineMaker
+from rltune.rollout.vllm_start import ServableModel
+
+_CHILD = "rltune.rollout.engine_child"
+_END_S = 30.0  # an engine that was told to end and does not is killed
+_LAST_WORDS = 2000  # characters
+
+
+class ProcessEngine:
+    """Engine that runs elsewhere and computes what it would compute here.
+
+    Args:
+        make: Makes the engine there, from the policy as it is seen there. Picklable by name.
+        model: The policy.
+        dtype: Format of the computation: weights are handed over in it.
+        gpu: What the process is to see as `CUDA_VISIBLE_DEVICES`; empty for none.
+
+    Raises:
+        InputError: The engine is not installed, or cannot serve this model.
+        EngineDiedError: Its process ended.
+
+    """
+
+    def __init__(
+        self, make: EngineMaker, model: ServableModel, *, dtype: torch.dtype, gpu: str
+    ) -> None:
+        self._make = make
+        self._model = model
+        self._dtype = dtype
+        self._gpu = gpu
+        self._weights: Iterator[tuple[str, Tensor]] = iter(())
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection[Any, Any] | None = None
+        self._folder = Path()
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """Id of the engine's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
+        """Sample one response per request, there."""
+        completions: list[Completion] = self._call("generate", list(requests), params)
+        return completions
+
+    def sync(self) -> None:
+        """Have the trainer's weights taken over."""
+        self._call("sync")
+
+    def rest(self) -> None:
+        """Have freed what is not needed until the next call."""
+        self._call("rest")
+
+    def close(self) -> None:
+        """End the process; may be called twice."""
+        if self._process is None:
+            return
+        try:
+            self._call("close")
+            self._process.wait(_END_S)
+        except (EngineDiedError, subprocess.TimeoutExpired):
+            pass  # ended it shall be
+        self._end()
+
+    def _start(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="rltune-engine-"))
+        ours, theirs = socket.socketpair()
+        with theirs, (self._folder / "stderr").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _CHILD, str(theirs.fileno()), str(self._folder)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=self._environment(),
+                start_new_session=True,  # Ctrl-C is for the trial, which may want one more step
+            )
+        self._connection = Connection(ours.detach())
+        about = (self._make, self._model.end_ids, self._model.adapter_rank)
+        try:
+            self._call("start", *about)
+        except BaseException:
+            self._end()
+            raise
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": self._gpu,
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "TMPDIR": str(self._folder),
+        }
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        if self._process is None:  # it was interrupted
+            self._start()
+        try:
+            return self._converse(name, arguments)
+        except (EOFError, ConnectionError) as error:
+            raise self._died() from error
+
+    def _converse(self, name: str, arguments: Sequence[Any]) -> Any:
+        """Call a method there, and answer what it asks on the way."""
+        try:
+            self._send((name, arguments))
+            kind, content = self._receive()
+            while kind == ASK:
+                self._answer(*content)
+                kind, content = self._receive()
+        except (EOFError, ConnectionError):
+            raise
+        except BaseException:  # the next call must not get this one's answer
+            self._end()
+            raise
+        if kind == ERROR:
+            raise content
+        return content
+
+    def _answer(self, what: str, *arguments: Any) -> None:
+        if what == "next_weight":
+            self._send_weight()
+            return
+        if what == "open_weights":
+            self._weights = iter(self._model.weights())
+        elif what == "write_config":
+            folder, max_context = arguments
+            self._model.write_config(folder, max_context=max_context)
+        else:
+            self._model.write_adapter(*arguments)
+        self._send(None)
+
+    def _send_weight(self) -> None:
+        found = next(self._weights, None)
+        if found is None:
+            self._send(None)
+            return
+        name, tensor = found[0], found[1].to("cpu", self._dtype).contiguous()
+        self._send((name, tensor.dtype, tuple(tensor.shape)))
+        assert self._connection is not None
+        self._connection.send_bytes(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+    def _send(self, message: Any) -> None:
+        assert self._connection is not None
+        self._connection.send(message)
+
+    def _receive(self) -> Any:
+        assert self._connection is not None
+        return self._connection.recv()
+
+    def _died(self) -> EngineDiedError:
+        """Clean up after a process that ended by itself, and say how."""
+        assert self._process is not None
+        code = self._process.wait()
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        words = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
+        self._end()
+        error = EngineDiedError(
+            f"the rollout engine's process ended {how}. If it was killed for its memory (see "
+            "`dmesg`), lower rollout.vllm.kv_cache_gib. The same command goes on from the last "
+            "checkpoint."
+        )
+        if words:  # for the trial's log; the line for people has no room for them
+            error.add_note(f"Its last words:\n{words[-_LAST_WORDS:]}")
+        return error
+
+    def _end(self) -> None:
+        if self._process is None or self._connection is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process = self._connection = None
+        shutil.rmtree(self._folder, ignore_errors=True)

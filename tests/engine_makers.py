@@ -1,0 +1,31 @@
+"""What makes engines in a process of their own; that process imports some of it by name."""
+
+import torch
+
+from rltune.rollout.engine_process import ProcessEngine
+from rltune.rollout.scripted_engine import ScriptedEngine
+
+END = 3
+
+
+class NoModel:
+    """Stands in for the policy of an engine that needs none."""
+
+    end_ids = (END,)
+    adapter_rank = 0
+
+
+def script(request):
+    """Answer by the prompt alone."""
+    start = sum(request.prompt_ids) + len(request.prompt_ids)
+    return [2 + (start * start + 5 * place) % 14 for place in range(12)]
+
+
+def scripted_engine(model):
+    """Make the scripted engine for a policy, as an engine's process does."""
+    return ScriptedEngine(script, end_ids=model.end_ids, logprob=-1.0)
+
+
+def process_engine(make, model, *, dtype=torch.float32):
+    """Make an engine in a process of its own, without a GPU."""
+    return ProcessEngine(make, model, dtype=dtype, gpu="")

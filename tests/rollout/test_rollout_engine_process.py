@@ -1,0 +1,229 @@
+"""An engine in a process of its own: what crosses over, and how each side's end ends the other."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from engine_makers import END, NoModel, process_engine, scripted_engine
+
+from rltune.errors import EngineDiedError, InputError, Problem
+from rltune.policy.lora import add_adapter
+from rltune.policy.serve import ServedPolicy
+from rltune.rollout.engine import Request, SamplingParams
+from rltune.spec.schema import LoraConfig
+
+ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
+PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
+LORA = LoraConfig(rank=2)
+PATIENCE_S = 30.0
+
+
+class Reader:
+    """An engine that tells what it was given of a policy, and fails on request."""
+
+    def __init__(self, model):
+        self._model = model
+        self._folder = Path(os.environ["TMPDIR"]) / "read"
+        self._folder.mkdir()
+
+    def generate(self, requests, params):
+        if params == "value":
+            raise ValueError("a value of 7 is too large")
+        if params == "unknown":
+            raise KeyError("no such thing")
+        if params == "environment":
+            return dict(os.environ) | {"threads": torch.get_num_threads()}
+        return {name: digest(tensor) for name, tensor in self._model.weights()}
+
+    def sync(self):
+        self._model.write_config(self._folder, max_context=99)
+        self._model.write_adapter(self._folder)
+
+    def rest(self):
+        """Read one weight of all: the next reading must begin anew."""
+        next(iter(self._model.weights()))
+
+    def close(self):
+        """Nothing is held."""
+
+
+def refusing(model):
+    raise InputError(Problem("rollout.engine", "it is too warm today.", action="Wait."))
+
+
+def digest(tensor):
+    data = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+    return [str(tensor.dtype), list(tensor.shape), hashlib.sha256(data).hexdigest()]
+
+
+def is_gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def adapted(small_policy):
+    policy = small_policy()
+    add_adapter(policy.model, LORA, seed=0)
+    return policy
+
+
+@pytest.fixture
+def policy(small_policy):
+    return adapted(small_policy)
+
+
+@pytest.fixture(scope="module")
+def reader(small_policy):
+    """Return a reader of the policy that `policy` makes, too; for tests that leave it alive."""
+    engine = process_engine(Reader, ServedPolicy(adapted(small_policy), LORA))
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_arrive_bit_by_bit_in_the_format_of_the_engine(policy, dtype):
+    served = ServedPolicy(policy, LORA)
+    engine = process_engine(Reader, served, dtype=dtype)
+    want = {name: digest(tensor.to(dtype)) for name, tensor in served.weights()}
+    assert len(want) > 20
+    assert engine.generate([], PARAMS) == want
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight.add_(1.0)
+    engine.rest()
+    got = engine.generate([], PARAMS)
+    engine.close()
+    assert got == {name: digest(tensor.to(dtype)) for name, tensor in served.weights()} != want
+
+
+def test_the_trial_writes_what_the_engine_wants_in_files(reader, policy, tmp_path):
+    reader.sync()
+    folder = Path(reader.generate([], "environment")["TMPDIR"]) / "read"
+    ServedPolicy(policy, LORA).write_adapter(tmp_path)
+    ServedPolicy(policy, LORA).write_config(tmp_path, max_context=99)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 3
+    assert {(folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in names} == {
+        True
+    }
+
+
+def test_the_engine_has_the_threads_of_the_trial_and_no_gpu(reader):
+    seen = reader.generate([], "environment")
+    assert seen["CUDA_VISIBLE_DEVICES"] == ""
+    assert seen["threads"] == torch.get_num_threads()
+
+
+def test_errors_come_back_and_the_engine_goes_on(reader):
+    before = reader.pid
+    with pytest.raises(ValueError, match="a value of 7 is too large"):
+        reader.generate([], "value")
+    with pytest.raises(RuntimeError, match=r"in the engine's process:[\s\S]*no such thing"):
+        reader.generate([], "unknown")
+    assert reader.generate([], PARAMS)
+    assert reader.pid == before
+
+
+def test_an_engine_that_cannot_start_says_why_and_leaves_no_process():
+    before = psutil.Process().children()
+    with pytest.raises(InputError) as refused:
+        process_engine(refusing, NoModel())
+    assert refused.value.problems[0].where == "rollout.engine"
+    assert psutil.Process().children() == before
+
+
+def test_a_trial_that_cannot_answer_has_its_own_error(policy, monkeypatch):
+    served = ServedPolicy(policy, LORA)
+    engine = process_engine(Reader, served)
+    pid = engine.pid
+
+    def full(folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(served, "write_adapter", full)
+    with pytest.raises(OSError, match="No space left"):
+        engine.sync()
+    assert is_gone(pid)
+
+
+def test_a_killed_engine_is_an_error_of_the_trial_with_its_last_words():
+    engine = process_engine(scripted_engine, NoModel())
+    folder = engine._folder
+    (folder / "stderr").write_text("out of cheese\n")
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(EngineDiedError, match="ended by signal 9") as died:
+        engine.generate(ASKED, PARAMS)
+    assert died.value.__notes__ == ["Its last words:\nout of cheese"]
+    assert not folder.exists()
+
+
+TRIAL = """
+import sys, time
+from engine_makers import NoModel, process_engine, scripted_engine
+from rltune.rollout.engine import Request, SamplingParams
+engine = process_engine(scripted_engine, NoModel())
+print(engine.pid, engine._folder, flush=True)
+{then}
+"""
+BUSY = (
+    "engine.generate([Request(0, range(4, 3_000_000), 0)] * 10, SamplingParams(1.0, 8, 9_000_000))"
+)
+
+
+@pytest.mark.parametrize("then", ["time.sleep(600)", BUSY], ids=["idle", "busy"])
+def test_an_engine_dies_with_its_trial(then, tmp_path):
+    trial = subprocess.Popen(
+        [sys.executable, "-c", TRIAL.format(then=then)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    pid, folder = trial.stdout.readline().split()
+    assert Path(folder).is_dir()
+    trial.kill()
+    trial.wait()
+    trial.stdout.close()
+    wait_until(lambda: is_gone(int(pid)))
+    assert not Path(folder).exists()
+
+
+def test_a_trial_that_forgets_its_engine_takes_it_along(tmp_path):
+    """An exception nobody caught: the interpreter ends in its own way."""
+    trial = subprocess.run(
+        [sys.executable, "-c", TRIAL.format(then="sys.exit('over')")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert trial.stderr.strip() == "over"
+    pid, folder = trial.stdout.split()
+    wait_until(lambda: is_gone(int(pid)))
+    assert not Path(folder).exists()
+
+
+def test_scripted_answers_are_those_of_the_script():
+    """4 + 5 + 2 = 11; 2 + (121 + 5 p) % 14 = 11, 2: the sequence for p = 0, 1, ..."""
+    engine = process_engine(scripted_engine, NoModel())
+    (completion,) = engine.generate([Request(0, [4, 5], 0)], PARAMS)
+    engine.close()
+    assert completion.token_ids == (11, 2, 7, 12, 3)
+    assert completion.token_ids[-1] == END
+    assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"
