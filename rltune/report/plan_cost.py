@@ -111,7 +111,7 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
 def _turns(memory: MemoryPlan) -> str:
     """Return whether what generates and what trains are there at the same time."""
     if memory.is_engine_apart:
-        return "in a process of its own, on a GPU of its own where there are any"
+        return "in a process, and on a GPU, of its own"
     if memory.is_engine_kept:
         return "stays while the trainer updates"
     count = sum(name in memory.parts for name in ("rounded", *_TRAINING))
