@@ -11,7 +11,7 @@ from rltune.errors import StoreError
 from rltune.report.cards import Card, cards_that_hold
 from rltune.report.estimate import Estimate, estimate
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
-from rltune.report.memory import MemoryPlan, memory_plan, shape_of
+from rltune.report.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
 from rltune.report.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
@@ -109,15 +109,13 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     config = spec.config
     rollout, steps = config["rollout"], int(config["budget"]["steps"])
     rollouts = steps * rollout["groups"] * rollout["group_size"]
-    turns = config["env"].get("max_turns", math.inf)  # an env of one's own does not say
-    episode = int(min(turns * rollout["max_response_tokens"], rollout["max_context"]))
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
     step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
     cost = TrialCost(
         steps=steps,
         rollouts=rollouts,
-        max_tokens=rollouts * episode,
+        max_tokens=rollouts * sampled_tokens(config),
         optimizer_steps=steps * updates_per_step(config),
         gates=gates,
         heldout_rollouts=gates * int(config["gate"]["tasks"]),

@@ -22,6 +22,7 @@ from rltune.report.memory import (
     Shape,
     body_of,
     has_own_critic,
+    sampled_tokens,
 )
 
 
@@ -186,7 +187,7 @@ def talk_of(config: Mapping[str, Any]) -> _Talk:
     """Return the longest conversation that a config allows."""
     context, response = config["rollout"]["max_context"], config["rollout"]["max_response_tokens"]
     turns = config["env"].get("max_turns", math.ceil(context / response))  # an env of one's own
-    sampled = min(turns * response, context)
+    sampled = sampled_tokens(config)
     return _Talk(turns, sampled, context - sampled)
 
 

@@ -133,6 +133,13 @@ def body_of(shape: Shape, parameters: int) -> int:
     return parameters - shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
 
 
+def sampled_tokens(config: Mapping[str, Any]) -> int:
+    """Return the most tokens that a policy samples in one conversation."""
+    rollout, turns = config["rollout"], config["env"].get("max_turns")
+    context = int(rollout["max_context"])  # of an env of one's own no more is known
+    return min(turns * rollout["max_response_tokens"], context) if turns else context
+
+
 def has_own_critic(config: Mapping[str, Any]) -> bool:
     """Return whether a critic trains a copy of the policy's backbone."""
     return config["advantage"]["kind"] in CRITIC_KINDS and config["critic"]["backbone"] == "own"
@@ -166,7 +173,8 @@ def memory_plan(
     references = trained if config["loss"]["use_kl_loss"] else 0
     batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
     again = bool(config["optim"].get("gradient_checkpointing", False))
-    chunk = min(batch, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
+    sampled = config["optim"]["micro_batch_size"] * sampled_tokens(config)  # they alone have logits
+    chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
     engine = rounded + _graph_bytes(config, shape) if on_device else 0
     if is_vllm:

@@ -155,7 +155,8 @@ def test_cache_and_logits_by_hand(configs):
     plan = memory_plan(config, SMALL, parameters=1000, trained=1000)
     # 2 (keys and values) x 2 layers x 4 wide x 4 bytes x 12 conversations x 100 tokens
     assert plan.kv_cache == 2 * 2 * 4 * 4 * 12 * 100
-    assert plan.logits == 4 * 4 * 200 * 10  # 2 x 100 tokens, 10 words, 4 copies in float32
+    # 2 conversations of 5 turns of 8 sampled tokens, 10 words, 4 copies in float32
+    assert plan.logits == 4 * 4 * 80 * 10
     more = memory_plan(with_keys(config, gate={"tasks": 50}), SMALL, parameters=1, trained=1)
     assert more.kv_cache == 2 * 2 * 4 * 4 * 50 * 100  # the gate plays more at once
 
@@ -232,7 +233,8 @@ def test_activations_are_what_torch_keeps(dtype, width):
 
 @pytest.mark.parametrize("vocabulary", [10, 50_000, 151_936])
 def test_the_chunk_of_logits_is_the_trainers(configs, vocabulary):
-    config = with_keys(configs[0], rollout={"max_context": 10_000}, optim={"micro_batch_size": 4})
+    long = {"max_context": 10_000, "max_response_tokens": 2_000}
+    config = with_keys(configs[0], rollout=long, optim={"micro_batch_size": 4})
     shape = replace(SMALL, vocabulary=vocabulary)
     plan = memory_plan(config, shape, parameters=1, trained=1)
     assert plan.logits == 4 * 4 * chunk_of(vocabulary) * vocabulary
