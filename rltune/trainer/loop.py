@@ -22,7 +22,7 @@ from rltune.trainer.job import Job
 from rltune.trainer.judging import make_judge
 from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.measures import Metrics, gate_line
-from rltune.trainer.memory import memory_used
+from rltune.trainer.memory import memory_used, trim_heap
 from rltune.trainer.outcomes import fault_line, sound
 from rltune.trainer.proof import prove_sync
 from rltune.trainer.records import forget_after, write_heldout
@@ -179,6 +179,7 @@ class _Run:
             result = evaluate(
                 self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
             )
+        trim_heap()
         self._eval_s = self.watch.seconds("eval")
         if job.tracker.shows_media:
             job.tracker.media(step, {"heldout/episodes": episode_table(result.episodes)})
