@@ -34,6 +34,7 @@ from rltune.policy.load import Policy, assemble
 from rltune.policy.lora import add_adapter
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
+from rltune.report.cards import card_named
 from rltune.report.memory import DTYPE_BYTES, shape_of
 from rltune.report.shapes import SHAPES
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
@@ -48,18 +49,6 @@ from rltune.trainer.objective import MiniBatch, update
 from rltune.types import Episode, Turn
 
 ROOT = Path(__file__).parents[1]
-CARDS = {  # part of the name -> (GB/s of memory, dense bfloat16 TFLOP/s) of the data sheets
-    "H200": (4800, 989),
-    "H100 NVL": (3900, 835),
-    "H100 PCIe": (2000, 756),
-    "H100": (3350, 989),
-    "A100-SXM4-80GB": (2039, 312),
-    "A100": (1555, 312),
-    "L40S": (864, 362),
-    "L4": (300, 121),
-    "A10": (600, 125),
-    "4090": (1008, 165),
-}
 
 
 def main() -> None:
@@ -250,7 +239,7 @@ def turn_of(asked: list[int], completion: Completion) -> Turn:
 def ceilings_of(device: str) -> dict:
     """What the card can do: by its data sheet where it is known, and as measured just now."""
     card = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    sheet = next((limits for part, limits in CARDS.items() if part in card), None)
+    sheet = card_named(card)
     big, side = (2**30, 8192) if device == "cuda" else (2**24, 512)
     source = torch.zeros(big, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -260,8 +249,8 @@ def ceilings_of(device: str) -> dict:
     gemm_s = fastest(lambda: left @ left)
     return {
         "card": card,
-        "sheet_gb_s": sheet and sheet[0],
-        "sheet_tflop_s": sheet and sheet[1],
+        "sheet_gb_s": sheet and sheet.bandwidth / 1e9,
+        "sheet_tflop_s": sheet and sheet.flops / 1e12,
         "copy_gb_s": 2 * big / copy_s / 1e9,
         "gemm_tflop_s": 2 * side**3 / gemm_s / 1e12,
     }

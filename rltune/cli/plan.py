@@ -27,10 +27,11 @@ def plan(
 ) -> None:
     """Show every trial that `rltune sweep` would run, with its cost in steps, memory and time.
 
-    With --json: the plan.json that the sweep writes, its task digests still null.
+    With --json: the plan.json that the sweep writes, its task digests still null, and the cost of
+    each trial, in bytes and seconds.
     """
     from rltune.report.cost import measure
-    from rltune.report.plan import make_plan, plan_view
+    from rltune.report.plan import cost_json, make_plan, plan_view
     from rltune.spec.expand import expand
     from rltune.spec.load import load_sweep
     from rltune.spec.plan import plan_json
@@ -39,8 +40,9 @@ def plan(
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     specs = expand(loaded)
-    if as_json:
-        emit_json(plan_json(loaded, specs, tasks=None))
-        return
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
-    show(plan_view(make_plan(loaded, specs, measured)))
+    planned = make_plan(loaded, specs, measured)
+    if as_json:
+        emit_json({**plan_json(loaded, specs, tasks=None), "cost": cost_json(planned)})
+        return
+    show(plan_view(planned))

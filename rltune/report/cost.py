@@ -1,20 +1,33 @@
 """What a sweep will cost, before it runs: counts, memory, and time where it was measured before."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from rltune.errors import StoreError
+from rltune.report.cards import Card, cards_that_hold
+from rltune.report.estimate import Estimate, estimate
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
-from rltune.report.memory import MemoryPlan, memory_plan, shape_of
+from rltune.report.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
 from rltune.report.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
 from rltune.store.speed import speed_key, step_speeds
 from rltune.types import TrialSpec
+
+_SAVERS = (
+    ("optim.gradient_checkpointing", True),
+    ("rollout.vllm.sleep", True),
+    ("optim.micro_batch_size", 1),
+    ("critic.backbone", "policy"),
+    ("policy.lora.rank", 64),
+)
+"""Settings that may save memory, those that change no result but rounding first."""
+_WORTH_SAYING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,9 @@ class TrialCost:
         trained: Those of the policy that training changes: with LoRA the adapters'.
         memory: What it holds, part by part; None when parameters is.
         wall_s: Seconds by measured steps of an earlier run; None when there is none.
+        cards: GPUs that hold it, the smallest first; empty without a GPU, too.
+        savings: Where no card does: setting -> bytes with it, those that help.
+        estimate: Seconds on the smallest card that holds all trials; None where it was measured.
 
     """
 
@@ -45,6 +61,9 @@ class TrialCost:
     trained: int | None
     memory: MemoryPlan | None
     wall_s: float | None
+    cards: tuple[Card, ...] = ()
+    savings: tuple[tuple[str, int], ...] = ()
+    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +82,103 @@ class Measured:
     step_s: Mapping[str, float]
 
 
+def trial_costs(
+    specs: Sequence[TrialSpec], measured: Measured | None = None
+) -> tuple[TrialCost, ...]:
+    """Return the cost of every trial; times that are estimated are all on one kind of card."""
+    costs = [trial_cost(spec, measured) for spec in specs]
+    largest = largest_of(costs)
+    if largest is None or not largest.cards:
+        return tuple(costs)
+    return tuple(
+        replace(cost, estimate=_estimate(spec.config, largest.cards[0]))
+        if cost.wall_s is None
+        else cost
+        for spec, cost in zip(specs, costs, strict=True)
+    )
+
+
+def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
+    """Return the trial that takes most memory; None when that of none is known."""
+    known = ((cost.memory.fullest, cost) for cost in costs if cost.memory is not None)
+    return max(known, key=itemgetter(0), default=(0, None))[1]
+
+
 def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     """Return the cost of one trial."""
     config = spec.config
     rollout, steps = config["rollout"], int(config["budget"]["steps"])
     rollouts = steps * rollout["groups"] * rollout["group_size"]
-    turns = config["env"].get("max_turns", math.inf)  # an env of one's own does not say
-    episode = int(min(turns * rollout["max_response_tokens"], rollout["max_context"]))
     every = int(config["gate"]["every"])
     gates = 1 + math.ceil(steps / every)
-    shape = model_shape(config["policy"]["model"], config["env"]["kind"])
-    parameters, trained = _parameters(config, shape)
     step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
-    return TrialCost(
+    cost = TrialCost(
         steps=steps,
         rollouts=rollouts,
-        max_tokens=rollouts * episode,
+        max_tokens=rollouts * sampled_tokens(config),
         optimizer_steps=steps * updates_per_step(config),
         gates=gates,
         heldout_rollouts=gates * int(config["gate"]["tasks"]),
-        parameters=parameters,
-        trained=trained,
-        memory=(
-            None
-            if shape is None or parameters is None or trained is None
-            else memory_plan(config, shape_of(shape), parameters=parameters, trained=trained)
-        ),
+        parameters=None,
+        trained=None,
+        memory=None,
         wall_s=None if step_s is None else step_s * steps,
     )
+    model = model_shape(config["policy"]["model"], config["env"]["kind"])
+    return cost if model is None else _with_model(cost, config, model)
+
+
+def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, Any]) -> TrialCost:
+    """Return a cost with what follows from the config.json of the model."""
+    parameters, trained = _parameters(config, model)
+    if parameters is None or trained is None:
+        return replace(cost, parameters=parameters, trained=trained)
+    shape = shape_of(model)
+    memory = memory_plan(config, shape, parameters=parameters, trained=trained)
+    cost = replace(cost, parameters=parameters, trained=trained, memory=memory)
+    gpus = float(config["resources"]["gpus"])
+    if not gpus:
+        return cost
+    cards = cards_that_hold(memory.fullest, share=min(1.0, gpus))
+    if not cards:
+        return replace(cost, savings=tuple(_savings(config, model, memory.peak)))
+    return replace(cost, cards=cards)
+
+
+def _estimate(config: Mapping[str, Any], card: Card) -> Estimate | None:
+    """Return the time of a trial on a card; None when the model's shape is not known."""
+    model = model_shape(config["policy"]["model"], config["env"]["kind"])
+    parameters = None if model is None else parameter_count(model)
+    if model is None or parameters is None:
+        return None
+    return estimate(config, shape_of(model), parameters=parameters, card=card)
+
+
+def _savings(
+    config: Mapping[str, Any], model: Mapping[str, Any], peak: int
+) -> Iterator[tuple[str, int]]:
+    """Yield each setting that would save memory, and the bytes that a trial would then take."""
+    for key, value in _SAVERS:
+        section, _, name = key.partition(".")
+        own = dict(config[section])
+        inner, _, leaf = name.rpartition(".")
+        if inner:
+            own[inner] = {**own[inner], leaf: value}
+        else:
+            own[leaf] = value
+        changed = {**config, section: own}
+        parameters, trained = _parameters(changed, model)
+        if parameters is None or trained is None:
+            continue
+        less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).peak
+        if less < peak * (1 - _WORTH_SAYING):
+            yield f"{key}={str(value).lower()}", less
 
 
 def _parameters(
-    config: Mapping[str, Any], shape: Mapping[str, Any] | None
+    config: Mapping[str, Any], shape: Mapping[str, Any]
 ) -> tuple[int | None, int | None]:
     """Return the policy's parameters, and how many of them and its adapters are trained."""
-    if shape is None:
-        return None, None
     count, lora = parameter_count(shape), config["policy"]["lora"]
     if lora["rank"] == 0:
         return count, count

@@ -4,7 +4,7 @@ The sizes of weights, gradients, optimiser and cache follow from the shape. Thos
 logits are what torch keeps for the backward pass of a Qwen2 layer and of the vocabulary head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +14,21 @@ FLOAT32 = 4
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 MOST_TOKENS, MOST_LOGITS = 4096, 2**26  # held at once: policy.logprobs.chunk_of
 LOGITS_COPIES = 4  # logits, log-softmax, their gradients
-PROGRAM_BYTES = 510 * 2**20  # Python, torch, transformers and Ray in a worker, measured on Linux
+COLUMNS = 128  # of a cache that one CUDA graph serves: policy.static_decode
+VLLM_ROWS, VLLM_TOKENS = 256, 16_384  # at a time: rollout.vllm_start, and vLLM's own choice
+PROGRAM_BYTES = 630 * 10**6  # a worker's interpreter and libraries, by measurement: docs/cluster.md
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
 PART_NOTES = {
     "weights": "policy, critic and reference",
     "gradients": "of what is trained",
     "optimizer": "AdamW's two moments",
-    "kv_cache": "if every conversation fills its context; takes turns with the next two",
-    "engine": "vLLM's own weights and cache; with rollout.vllm.sleep in turn with the next two",
+    "kv_cache": "if every conversation fills its context",
+    "engine": "its own weights, vLLM's cache, and what it works with",
+    "rounded": "weights in bfloat16, of one pass",
     "activations": "of a micro-batch at full length",
     "logits": "of a chunk of tokens",
-    "program": "Python and its libraries, or the context of a GPU",
+    "heap": "freed in a pass, too small to be used again",
+    "program": "Python and its libraries",
 }
 
 PART_NAMES = tuple(PART_NOTES)
@@ -35,15 +39,18 @@ class MemoryPlan:
     """Bytes that a trial is expected to hold when it holds most.
 
     Attributes:
-        weights: Policy, critic and reference, float32, and a cast copy under bfloat16.
+        weights: Policy, critic and reference.
         gradients: Of what is trained.
         optimizer: AdamW's two moments of what is trained.
         kv_cache: Keys and values of all conversations at their full length.
-        engine: What vLLM holds beside the trainer: weights of its own, untied, and its cache.
+        engine: What the engine holds beside the trainer: weights of its own, and with vLLM a cache.
         activations: What is kept for the backward pass of one micro-batch at its full length.
         logits: Of one chunk of tokens over the vocabulary.
         program: What a process holds before it has a model.
-        is_engine_asleep: Whether the engine gives its memory back while the trainer updates.
+        rounded: Weights in bfloat16 that a pass of one backbone makes of those in float32.
+        heap: On a CPU, what a forward pass frees: see `heap_bytes`.
+        is_engine_kept: Whether the trainer updates while the engine, and its cache, are there.
+        is_engine_apart: Whether the engine is in a process of its own, and on its own GPU.
 
     """
 
@@ -55,7 +62,10 @@ class MemoryPlan:
     logits: int
     program: int
     engine: int = 0
-    is_engine_asleep: bool = False
+    rounded: int = 0
+    heap: int = 0
+    is_engine_kept: bool = False
+    is_engine_apart: bool = False
 
     @property
     def parts(self) -> Mapping[str, int]:
@@ -65,12 +75,18 @@ class MemoryPlan:
 
     @property
     def peak(self) -> int:
-        """The most at a time: training and generating take turns."""
+        """The most at a time in the trial's process: training and generating take turns."""
         held = self.weights + self.gradients + self.optimizer + self.program
-        generating, updating = self.kv_cache + self.engine, self.activations + self.logits
-        if not self.is_engine_asleep:
-            updating += self.engine
+        generating = self.kv_cache + (0 if self.is_engine_apart else self.engine)
+        updating = self.rounded + self.activations + self.logits + self.heap
+        if self.is_engine_kept:
+            return held + generating + updating
         return held + max(generating, updating)
+
+    @property
+    def fullest(self) -> int:
+        """The most that one GPU holds."""
+        return max(self.peak, self.engine + self.program) if self.is_engine_apart else self.peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,7 @@ class Shape:
         queries: Width Q of all queries.
         keys: Width K of all keys, and of all values.
         vocabulary: Number of tokens.
+        is_tied: Whether the vocabulary head is the embedding's matrix.
 
     """
 
@@ -93,6 +110,7 @@ class Shape:
     queries: int
     keys: int
     vocabulary: int
+    is_tied: bool = False
 
 
 def shape_of(config: Mapping[str, Any]) -> Shape:
@@ -106,7 +124,25 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
         queries=heads * head,
         keys=int(config.get("num_key_value_heads") or heads) * head,
         vocabulary=int(config["vocab_size"]),
+        is_tied=bool(config.get("tie_word_embeddings")),
     )
+
+
+def body_of(shape: Shape, parameters: int) -> int:
+    """Return the parameters of the layers: all but embeddings and head."""
+    return parameters - shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
+
+
+def sampled_tokens(config: Mapping[str, Any]) -> int:
+    """Return the most tokens that a policy samples in one conversation."""
+    rollout, turns = config["rollout"], config["env"].get("max_turns")
+    context = int(rollout["max_context"])  # of an env of one's own no more is known
+    return min(turns * rollout["max_response_tokens"], context) if turns else context
+
+
+def has_own_critic(config: Mapping[str, Any]) -> bool:
+    """Return whether a critic trains a copy of the policy's backbone."""
+    return config["advantage"]["kind"] in CRITIC_KINDS and config["critic"]["backbone"] == "own"
 
 
 def memory_plan(
@@ -114,54 +150,97 @@ def memory_plan(
 ) -> MemoryPlan:
     """Return the memory of a trial.
 
-    weights      4 P (1 + critic + reference), each a copy of its own only of what is trained
-    gradients    4 T (1 + critic),  optimizer 8 T (1 + critic)
+    weights      F + 4 (A + C), and 4 A more with a reference
+    gradients    4 (A + C),  optimizer 8 (A + C)
     kv_cache     2 L K b, for each token of the conversations that are generated together (torch)
-    engine       b (P + V D) + rollout.vllm.kv_cache_gib (vllm)
+
+    with A trained parameters of the policy and C of the critic, F bytes that are frozen, and b the
+    bytes of a number of the computation.
 
     Args:
         config: Resolved config.
         shape: Of the model.
-        parameters: P, of the policy without adapters.
-        trained: T, those that training changes.
+        parameters: Of the policy without adapters.
+        trained: A, those that training changes.
 
     """
     rollout, width = config["rollout"], DTYPE_BYTES[config["policy"]["dtype"]]
-    is_critic_own = (
-        config["advantage"]["kind"] in CRITIC_KINDS and config["critic"]["backbone"] == "own"
-    )
-    learners = 1 + is_critic_own
-    base = parameters if config["policy"]["lora"]["rank"] else 0
-    copies = learners + bool(config["loss"]["use_kl_loss"])
-    cast = width * parameters if width < FLOAT32 else 0
-    rows = max(rollout["groups"] * rollout["group_size"], config["gate"]["tasks"])
+    is_lora, body = bool(config["policy"]["lora"]["rank"]), body_of(shape, parameters)
+    # Frozen linear layers are stored as they are computed with: policy.precision.round_frozen.
+    frozen = width * body + FLOAT32 * (parameters - body) if is_lora else 0
+    rounded = width * (trained if is_lora else body) if width < FLOAT32 else 0
+    learned = trained + _critic_parameters(config, shape, trained)
+    references = trained if config["loss"]["use_kl_loss"] else 0
     batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
-    chunk = min(batch, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
-    on_device = config["resources"]["gpus"] > 0
-    is_vllm = rollout["engine"] == "vllm"
-    cache = 2 * shape.layers * shape.keys * width * rows * rollout["max_context"]
+    again = bool(config["optim"].get("gradient_checkpointing", False))
+    sampled = config["optim"]["micro_batch_size"] * sampled_tokens(config)  # they alone have logits
+    chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
+    token = activation_bytes(shape, width=width, is_recomputed=again)
+    if is_lora and config["policy"]["lora"]["dropout"]:
+        targets = config["policy"]["lora"]["targets"]
+        token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
+    on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
+    engine = rounded + _graph_bytes(config, shape) if on_device else 0
+    if is_vllm:
+        adapters = trained if is_lora else 0
+        engine = _vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
     return MemoryPlan(
-        weights=FLOAT32 * (base + copies * trained) + cast,
-        gradients=FLOAT32 * learners * trained,
-        optimizer=2 * FLOAT32 * learners * trained,
-        kv_cache=0 if is_vllm else cache,
-        engine=_vllm_bytes(rollout["vllm"], shape, parameters, width) if is_vllm else 0,
-        activations=batch
-        * activation_bytes(
-            shape,
-            width=width,
-            is_recomputed=bool(config["optim"].get("gradient_checkpointing", False)),
-        ),
+        weights=frozen + FLOAT32 * (learned + references),
+        gradients=FLOAT32 * learned,
+        optimizer=2 * FLOAT32 * learned,
+        kv_cache=0 if is_vllm else _cache_bytes(config, shape, width),
+        engine=engine,
+        activations=batch * token,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
-        is_engine_asleep=is_vllm and on_device and bool(rollout["vllm"]["sleep"]),
+        rounded=rounded,
+        heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
+        is_engine_apart=config["resources"].get("engine") == "own",
+        is_engine_kept=not (on_device and rollout["vllm"]["sleep"]) if is_vllm else on_device,
     )
 
 
-def _vllm_bytes(vllm: Mapping[str, Any], shape: Shape, parameters: int, width: int) -> int:
-    """Return what vLLM holds: the weights, with the head as a matrix of its own, and the cache."""
-    weights = width * (parameters + shape.vocabulary * shape.hidden)
-    return weights + int(vllm["kv_cache_gib"] * 2**30)
+def _critic_parameters(config: Mapping[str, Any], shape: Shape, trained: int) -> int:
+    """Return what a critic trains: a backbone, or D x 2 D and 2 D x 1 on the policy's."""
+    if has_own_critic(config):
+        return trained
+    is_on = config["advantage"]["kind"] in CRITIC_KINDS
+    return 2 * shape.hidden * (shape.hidden + 1) + 2 * shape.hidden + 1 if is_on else 0
+
+
+def _rows(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the conversations of a step and of a gate; the engine `torch` plays all at once."""
+    rollout = config["rollout"]
+    return rollout["groups"] * rollout["group_size"], config["gate"]["tasks"]
+
+
+def _cache_bytes(config: Mapping[str, Any], shape: Shape, width: int) -> int:
+    """Return the keys and values of full conversations."""
+    tokens = max(_rows(config)) * config["rollout"]["max_context"]
+    return int(2 * shape.layers * shape.keys * width * tokens)
+
+
+def _graph_bytes(config: Mapping[str, Any], shape: Shape) -> int:
+    """Return the logits that CUDA graphs hold: one graph for each block of columns."""
+    graphs = -(-config["rollout"]["max_context"] // COLUMNS)
+    return int(graphs * sum(_rows(config)) * shape.vocabulary * FLOAT32)
+
+
+def _vllm_bytes(
+    config: Mapping[str, Any], shape: Shape, *, parameters: int, adapters: int, width: int
+) -> int:
+    """Return what vLLM holds: weights, with the head as a matrix of its own, cache, and work.
+
+    On a GPU it works with the logits of its rows in float32, as they are, scaled and as logprobs,
+    and with the widest tensors of a layer for all tokens of a pass: the MLP's gate, up and product.
+    """
+    head = shape.vocabulary * shape.hidden if shape.is_tied else 0
+    held = width * (parameters + head + adapters)
+    held += int(config["rollout"]["vllm"]["kv_cache_gib"] * 2**30)
+    if config["resources"]["gpus"] == 0:
+        return held
+    work = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary + 3 * shape.inner * width * VLLM_TOKENS
+    return held + work
 
 
 def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
@@ -185,3 +264,44 @@ def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
     if is_recomputed:
         return shape.layers * shape.hidden * FLOAT32 + layer + last
     return shape.layers * layer + last
+
+
+def dropped_bytes(
+    shape: Shape, targets: Collection[str], *, width: int, is_recomputed: bool
+) -> int:
+    """Return the bytes that dropout of adapters adds to `activation_bytes`.
+
+    Each adapter keeps a copy of its input, with what was dropped, and a byte for each place of the
+    mask; without dropout it shares the input of its layer.
+
+    Args:
+        shape: Of the model.
+        targets: Last names of the layers with an adapter; unknown ones do not count.
+        width: Bytes of a number of the computation.
+        is_recomputed: As in `activation_bytes`.
+
+    """
+    inputs = {"o_proj": shape.queries, "down_proj": shape.inner}
+    inputs |= dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), shape.hidden)
+    layer = (width + 1) * sum(inputs.get(name, 0) for name in set(targets))
+    return layer if is_recomputed else shape.layers * layer
+
+
+def heap_bytes(shape: Shape, *, is_lora: bool, is_recomputed: bool) -> int:
+    """Return the bytes of one token's forward pass that are freed at once and yet stay.
+
+    On Linux torch asks for aligned blocks, and glibc before 2.38 cannot give a freed one to a
+    request of its own size, so a pass takes fresh memory for all that it does not keep. A layer:
+    squares of two norms and the outputs of attention and MLP, 4 D; queries and keys before their
+    rotation and its three products, 4 (Q + K). With adapters the linear layers' own outputs, too.
+
+    Args:
+        shape: Of the model.
+        is_lora: Whether the linear layers have adapters.
+        is_recomputed: Whether one layer at a time is there.
+
+    """
+    layer = 4 * shape.hidden + 4 * (shape.queries + shape.keys)
+    if is_lora:
+        layer += shape.queries + 2 * shape.keys + 2 * shape.hidden + 2 * shape.inner
+    return FLOAT32 * layer * (1 if is_recomputed else shape.layers)

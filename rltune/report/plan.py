@@ -1,15 +1,16 @@
 """The plan of a sweep: its trials as they will run, and what they cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 
-from rltune.report.cost import Measured, TrialCost, trial_cost
-from rltune.report.memory import PART_NOTES
+from rltune.report.cost import Measured, TrialCost, trial_costs
 from rltune.report.pilot import PILOT_STEPS, same_selection
+from rltune.report.plan_cost import cost_data, cost_table
 from rltune.report.render import (
+    about,
     duration,
     fits_columns,
     grid,
@@ -17,14 +18,10 @@ from rltune.report.render import (
     line,
     pairs,
     plural,
-    quantity,
-    size,
 )
 from rltune.spec.identity import diff_configs, flatten, is_excluded
-from rltune.spec.judge_checks import judge_need
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
-from rltune.spec.schema_run import reserved_gpus
 from rltune.types import TrialSpec
 
 
@@ -40,7 +37,19 @@ class Plan:
 
 def make_plan(loaded: LoadedSweep, specs: Sequence[TrialSpec], measured: Measured | None) -> Plan:
     """Put the plan of a sweep together."""
-    return Plan(loaded, tuple(specs), tuple(trial_cost(s, measured) for s in specs), measured)
+    return Plan(loaded, tuple(specs), trial_costs(specs, measured), measured)
+
+
+def cost_json(plan: Plan) -> dict[str, Any]:
+    """Return what the sweep costs as data: every trial by its id, and how it was measured."""
+    measured = plan.measured
+    return {
+        "measured": measured and {"source": measured.source, "steps": measured.steps},
+        "trials": {
+            spec.trial_id: cost_data(cost)
+            for spec, cost in zip(plan.specs, plan.costs, strict=True)
+        },
+    }
 
 
 def plan_view(plan: Plan) -> RenderableType:
@@ -55,7 +64,7 @@ def plan_view(plan: Plan) -> RenderableType:
         indent(_trials(plan)),
         line(),
         line("Cost of all trials, at most", "bold"),
-        indent(_costs(plan)),
+        indent(cost_table(plan.specs, plan.costs, plan.measured)),
         line(),
         *_pilot(plan.loaded),
         line("Config of every trial, the keys above aside", "bold"),
@@ -93,88 +102,15 @@ def _trial_table(plan: Plan, keys: Sequence[str]) -> RenderableType:
     for spec, cost in zip(plan.specs, plan.costs, strict=True):
         flat = flatten(spec.config)
         values = (show(flat[key]) if key in flat else "-" for key in keys)
-        table.add_row(spec.trial_id, *values, duration(cost.wall_s))
+        table.add_row(spec.trial_id, *values, _time(cost))
     return table
 
 
-def _costs(plan: Plan) -> RenderableType:
-    table = grid(["", "", ""], right=(1,))
-    table.show_header = False
-    for name, amount, note in _cost_rows(plan):
-        table.add_row(name, amount, note)
-    return table
-
-
-def _cost_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    costs, first = plan.costs, plan.costs[0]
-
-    def total(name: str) -> str:
-        return quantity(sum(getattr(cost, name) for cost in costs))
-
-    config = plan.specs[0].config
-    yield "training steps", total("steps"), ""
-    yield "rollouts", total("rollouts"), f"{quantity(first.rollouts // first.steps)} a step"
-    yield "sampled tokens", total("max_tokens"), "if every response fills its limit"
-    yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
-    yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
-    yield from _judge_rows(plan)
-    yield from _device_rows(config)
-    yield from _memory_rows(plan)
-    yield _time_row(plan)
-
-
-def _device_rows(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what a trial runs on."""
-    wanted = config["resources"]
-    engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
-    note = f"a trial: {engine}{config['rollout']['engine']}"
-    yield "cores", f"{wanted['cpus']:g}", note
-    gpus = reserved_gpus(wanted)
-    if gpus > wanted["gpus"]:
-        yield "GPUs", f"{gpus:g}", "a trial: one of them is its engine's alone"
-    elif gpus:
-        note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
-        yield "GPUs", f"{gpus:g}", note
-
-
-def _memory_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the memory of the trial that takes most, and its parts."""
-    first, config = plan.costs[0], plan.specs[0].config
-    plans = [cost.memory for cost in plan.costs if cost.memory is not None]
-    if first.parameters is None or first.trained is None or not plans:
-        yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
-        return
-    largest = max(plans, key=lambda memory: memory.peak)
-    count = f"{quantity(first.parameters)} parameters"
-    if first.trained != first.parameters:
-        count += f" + {quantity(first.trained)} trained in adapters"
-    yield "memory", size(largest.peak), f"a trial: {count}"
-    for name, amount in largest.parts.items():
-        yield f"  {name.replace('_', ' ')}", size(amount), PART_NOTES[name]
-
-
-def _judge_rows(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the calls to a language-model judge, and whether its budget covers a trial."""
-    asked = [(spec, need) for spec in plan.specs if (need := judge_need(spec.config))]
-    if not asked:
-        return
-    spec, need = min(asked, key=lambda pair: pair[1].ends or pair[1].last_step + 1)
-    llm = spec.config["attribution"]["llm"]
-    note = f"up to {quantity(need.calls)} calls a trial, budget {quantity(llm['max_calls'])} calls "
-    note += f"and {quantity(llm['max_tokens'])} tokens"
-    if need.ends is not None:
-        note += f": WARNING, judging ends at step {need.ends} of {need.last_step} ({need.by})"
-    yield "judge calls", quantity(sum(own.calls for _, own in asked)), note
-
-
-def _time_row(plan: Plan) -> tuple[str, str, str]:
-    known = [cost.wall_s for cost in plan.costs if cost.wall_s is not None]
-    if plan.measured is None or not known:
-        return "time", "-", "not measured yet"
-    source = f"one at a time, by {quantity(plan.measured.steps)} steps in {plan.measured.source}"
-    if len(known) < len(plan.costs):
-        source += f"; {len(plan.costs) - len(known)} trials were not measured"
-    return "time", duration(sum(known)), source
+def _time(cost: TrialCost) -> str:
+    """Return the time of a trial; `~` marks an estimate."""
+    if cost.wall_s is None and cost.estimate and cost.estimate.trial.about is not None:
+        return about(cost.estimate.trial.about)
+    return duration(cost.wall_s)
 
 
 def _pilot(loaded: LoadedSweep) -> Iterator[RenderableType]:

@@ -94,6 +94,8 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
         options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
     if settings.device == "cpu":
         options["block_size"] = _CPU_BLOCK
+        # After part of a prompt vLLM puts the generator of a seed back, which it can on CUDA alone.
+        options["enable_chunked_prefill"] = False
     try:
         llm = vllm.LLM(
             model=str(served),

@@ -1,5 +1,6 @@
 """How much memory a trial has held; `rltune audit` compares it with the plan."""
 
+import ctypes
 import resource
 from pathlib import Path
 
@@ -32,3 +33,14 @@ def peak_rss() -> int:
     found = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     kib = next(found, None)
     return 1024 * (int(kib) if kib else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def trim_heap() -> None:
+    """Give back to the system what the C library keeps of memory that was freed.
+
+    Over many steps it is cut into pieces that fit nothing. Nothing happens where that library is
+    not glibc.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

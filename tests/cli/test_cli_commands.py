@@ -76,7 +76,12 @@ def test_plan_json_is_what_the_sweep_writes(rltune, tmp_path):
     loaded = load_sweep(write_sweep(tmp_path))
     data = json.loads(rltune("plan", "sweeps/kl.yaml", "--json").out)
     written = json.loads(json.dumps(plan_json(loaded, expand(loaded), tasks=None)))
+    cost = data.pop("cost")
     assert data == {**written, "file": "sweeps/kl.yaml"}
+    assert [*cost["trials"]] == [trial["trial_id"] for trial in data["trials"]]
+    first = next(iter(cost["trials"].values()))
+    assert (first["steps"], first["wall_s"], first["cards"]) == (20, None, [])
+    assert first["memory"]["peak"] > first["memory"]["program"] > 0
 
 
 def test_plan_text(rltune, tmp_path):

@@ -195,6 +195,16 @@ def test_samples_follow_the_distribution(small_policy, two_vllm_engines):
     assert chi2 < n + 3.5 * (2 * n) ** 0.5
 
 
+def test_prompts_that_no_single_pass_takes(small_policy, two_vllm_engines):
+    """6,000 tokens, where vLLM reads 4,096 at a time on a CPU: no prompt may be cut."""
+    params = SamplingParams(1.0, 4, 200)
+    prompts_NT = np.random.default_rng(0).integers(4, 16, (40, 150)).tolist()
+    asked = [Request(n, prompt, n) for n, prompt in enumerate(prompts_NT)]
+    together, few = two_vllm_engines().generate(asked, params), two_vllm_engines()
+    alone = [c for n in range(0, 40, 10) for c in few.generate(asked[n : n + 10], params)]
+    assert [c.token_ids for c in together] == [c.token_ids for c in alone]
+
+
 def test_several_end_tokens(small_policy, vllm_engine_of):
     policy = small_policy(hidden_size=HIDDEN)
     said = Counter(token for c in reference(policy) for token in c.token_ids)

@@ -1,0 +1,170 @@
+"""What a plan says of its cost: counts, what it runs on, memory, and time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from rich.console import RenderableType
+
+from rltune.report.cards import CARDS, names
+from rltune.report.cost import Measured, TrialCost, largest_of
+from rltune.report.estimate import Estimate, Span
+from rltune.report.memory import PART_NOTES, MemoryPlan
+from rltune.report.render import about, duration, grid, quantity, size
+from rltune.spec.judge_checks import judge_need
+from rltune.spec.schema_run import reserved_gpus
+from rltune.types import TrialSpec
+
+Row = tuple[str, str, str]
+_TRAINING = ("activations", "logits", "heap")
+_COUNTS = ("", "", "two", "three", "four")
+_TIME_ASSUMES = "if all responses and conversations fill their limits"
+
+
+def cost_table(
+    specs: Sequence[TrialSpec], costs: Sequence[TrialCost], measured: Measured | None
+) -> RenderableType:
+    """Return the cost of all trials, a row each."""
+    table = grid(["", "", ""], right=(1,))
+    table.show_header = False
+    for name, amount, note in _rows(specs, costs, measured):
+        table.add_row(name, amount, note)
+    return table
+
+
+def cost_data(cost: TrialCost) -> dict[str, Any]:
+    """Return the cost of a trial as data, in bytes and seconds; estimates at full length."""
+    memory = cost.memory
+    return {
+        **asdict(replace(cost, memory=None, cards=())),
+        "cards": [card.name for card in cost.cards],
+        "memory": memory and {"peak": memory.peak, **memory.parts},
+    }
+
+
+def _rows(
+    specs: Sequence[TrialSpec], costs: Sequence[TrialCost], measured: Measured | None
+) -> Iterator[Row]:
+    first, config = costs[0], specs[0].config
+
+    def total(name: str) -> str:
+        return quantity(sum(getattr(cost, name) for cost in costs))
+
+    yield "training steps", total("steps"), ""
+    yield "rollouts", total("rollouts"), f"{quantity(first.rollouts // first.steps)} a step"
+    yield "sampled tokens", total("max_tokens"), "if every response fills its limit"
+    yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
+    yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
+    yield from _judge_rows(specs)
+    yield from _device_rows(config)
+    yield from _memory_rows(costs, config)
+    yield from _time_rows(costs, measured)
+
+
+def _judge_rows(specs: Sequence[TrialSpec]) -> Iterator[Row]:
+    """Yield the calls to a language-model judge, and whether its budget covers a trial."""
+    asked = [(spec, need) for spec in specs if (need := judge_need(spec.config))]
+    if not asked:
+        return
+    spec, need = min(asked, key=lambda pair: pair[1].ends or pair[1].last_step + 1)
+    llm = spec.config["attribution"]["llm"]
+    note = f"up to {quantity(need.calls)} calls a trial, budget {quantity(llm['max_calls'])} calls "
+    note += f"and {quantity(llm['max_tokens'])} tokens"
+    if need.ends is not None:
+        note += f": WARNING, judging ends at step {need.ends} of {need.last_step} ({need.by})"
+    yield "judge calls", quantity(sum(own.calls for _, own in asked)), note
+
+
+def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield what a trial reserves."""
+    wanted = config["resources"]
+    engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
+    yield "cores", f"{wanted['cpus']:g}", f"a trial: {engine}{config['rollout']['engine']}"
+    gpus = reserved_gpus(wanted)
+    if gpus > wanted["gpus"]:
+        yield "GPUs", f"{gpus:g}", "a trial: one of them is its engine's alone"
+    elif gpus:
+        note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
+        yield "GPUs", f"{gpus:g}", note
+
+
+def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the memory of the trial that takes most, its parts, and the cards that hold it."""
+    first, largest = costs[0], largest_of(costs)
+    if largest is None or largest.memory is None:
+        yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
+        return
+    count = f"{quantity(first.parameters or 0)} parameters"
+    if first.trained != first.parameters:
+        count += f" + {quantity(first.trained or 0)} trained in adapters"
+    yield "memory", size(largest.memory.peak), f"a trial: {count}"
+    turns, on_gpu = _turns(largest.memory), bool(config["resources"]["gpus"])
+    for name, amount in largest.memory.parts.items():
+        note = PART_NOTES[name] + (f"; {turns}" if name in ("kv_cache", "engine") else "")
+        if on_gpu and name == "program":
+            note = "what CUDA holds for a process"
+        yield f"  {name.replace('_', ' ')}", size(amount), note
+    if on_gpu:
+        yield from _card_rows(largest)
+
+
+def _turns(memory: MemoryPlan) -> str:
+    """Return whether what generates and what trains are there at the same time."""
+    if memory.is_engine_apart:
+        return "in a process, and on a GPU, of its own"
+    if memory.is_engine_kept:
+        return "stays while the trainer updates"
+    count = sum(name in memory.parts for name in ("rounded", *_TRAINING))
+    return f"takes turns with the next {_COUNTS[count]}"
+
+
+def _card_rows(cost: TrialCost) -> Iterator[Row]:
+    """Yield the cards that hold a trial, or what makes it smaller."""
+    if cost.cards:
+        yield "  fits", "", names(cost.cards)
+        others = [card for card in CARDS if card not in cost.cards]
+        if others:
+            largest = max(others, key=lambda card: card.memory)
+            yield "  does not fit", "", f"{names([largest])} and smaller"
+        return
+    most = size(max(card.memory for card in CARDS))
+    yield "  fits", "", f"no card that is known here: the largest has {most}. It would take"
+    for setting, peak in cost.savings:
+        yield "", size(peak), f"with --set {setting}"
+
+
+def _time_rows(costs: Sequence[TrialCost], measured: Measured | None) -> Iterator[Row]:
+    """Yield the time of all trials: measured, else estimated, else unknown."""
+    known = [cost.wall_s for cost in costs if cost.wall_s is not None]
+    if measured is not None and known:
+        source = f"one at a time, by {quantity(measured.steps)} steps in {measured.source}"
+        if len(known) < len(costs):
+            source += f"; {len(costs) - len(known)} trials were not measured"
+        yield "time", duration(sum(known)), source
+        return
+    guesses = [cost.estimate for cost in costs if cost.estimate is not None]
+    if len(guesses) < len(costs):
+        yield "time", "-", "not measured yet"
+        return
+    yield from _estimate_rows(guesses)
+
+
+def _estimate_rows(guesses: Sequence[Estimate]) -> Iterator[Row]:
+    """Yield the estimated time of all trials, and of the parts of the one that takes longest."""
+    longest = max(guesses, key=lambda guess: guess.trial.least)
+    all_of = guesses[0].trial
+    for guess in guesses[1:]:
+        all_of = all_of + guess.trial
+    note = f"; one at a time on one {longest.card}, {_TIME_ASSUMES}"
+    if all_of.about is None:
+        note += "; how near to it was not measured with rollout.vllm.eager: true"
+    yield "time, ESTIMATED", *_span(all_of, note)
+    yield "  a trial", *_span(longest.trial)
+    yield "  a training step", *_span(longest.step)
+    yield "  a held-out gate", *_span(longest.gate)
+
+
+def _span(span: Span, note: str = "") -> tuple[str, str]:
+    """Return what is expected, and the card's limit."""
+    expected = "-" if span.about is None else about(span.about)
+    return expected, f"at least {about(span.least)[1:]}{note}"
