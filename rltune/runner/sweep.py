@@ -265,7 +265,8 @@ def _run_all(
         ran.begun |= drive.begun
         ran.declined += read_declined(payloads[0].stop_file.parent)
         todo = [] if ran.was_stopped else _take_up(request, books.run, drive.bereft, ran, say)
-        books = replace(books, launch=next_launch(books.run))
+        if todo:
+            books = replace(books, launch=next_launch(books.run))
     books.close(specs)
 
 

@@ -55,8 +55,8 @@ def wait(payload: TrialPayload) -> None:
     """Wait for a machine that is no more."""
 
 
-def ctrl_c_then_lose(payload: TrialPayload):
-    signal.raise_signal(signal.SIGINT)
+def stop_then_lose(payload: TrialPayload):
+    signal.raise_signal(signal.SIGTERM)
     return lose(payload)
 
 
@@ -229,14 +229,14 @@ def test_a_first_launch_that_is_refused_is_an_error(play):
 
 
 def test_a_stop_in_the_second_launch_ends_the_command(play):
-    outcome, script = play((finish, lose, finish, finish), (ctrl_c_then_lose,))
+    outcome, script = play((finish, lose, finish, finish), (stop_then_lose,))
     assert len(script.seen) == 2
     assert outcome.is_interrupted
     assert outcome.statuses[outcome.specs[1].trial_id] is TrialStatus.INTERRUPTED
 
 
 def test_a_stop_in_the_first_launch_leaves_no_second(play):
-    outcome, script = play((finish, ctrl_c_then_lose, finish, finish))
+    outcome, script = play((finish, stop_then_lose, finish, finish))
     assert len(script.seen) == 1
     assert script.said == []
     assert outcome.is_interrupted
