@@ -1,38 +1,38 @@
 """Where a step on one GPU spends its time, and how near it is to what the card can do at most.
 
     python benchmarks/gpu.py                         # 0.5 B parameters, 128 rollouts x 5 turns
-    python benchmarks/gpu.py --engines torch,growing,vllm --json gpu.json
+    python benchmarks/gpu.py --engines torch,growing --json gpu.json
+    python benchmarks/gpu.py --engines vllm --lora 32 --graphs
     python benchmarks/gpu.py --model tiny --rows 4 --turns 2 --response 4 --dtype float32  # a CPU
 
 A Qwen2.5-architecture model with random weights plays turns of random tokens with the engine of a
 trial, and learns from them with its learner. The first step warms up and is not counted. Engines:
 `torch` as a trial uses it (on CUDA one graph a token over a cache of fixed places), `growing` the
-same without graphs, `vllm` where it is installed. Decoding is bound by memory bandwidth: every
-token reads the weights and the cached keys and values once. Training is bound by arithmetic:
-6 x parameters for each trained token, 2 x for each scored one. 10 minutes at most on one card.
+same without graphs, `vllm` where it is installed (`--graphs`: compiled, minutes to start). One that
+fails does not lose the others. `gpu_session.sh` runs this on a machine that is lent for minutes.
 """
 
 import argparse
+import gc
 import json
 import os
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from gpu_summary import Times, print_report, summary, synchronize
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rltune.errors import InputError
 from rltune.policy.decode import TransformersDecoder
 from rltune.policy.load import Policy, assemble
 from rltune.policy.lora import add_adapter
-from rltune.policy.precision import set_compute_dtype
+from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.report.cards import card_named
 from rltune.report.memory import DTYPE_BYTES, shape_of
@@ -45,37 +45,10 @@ from rltune.spec.load import load_sweep
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.credit import Credit
 from rltune.trainer.learner import Learner, make_learner, score_batch
-from rltune.trainer.memory import memory_used
 from rltune.trainer.objective import MiniBatch, update
 from rltune.types import Episode, Turn
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("collect", "score", "update", "sync", "eval")
-
-
-@dataclass
-class Times:
-    """Seconds of each part of the counted steps, and what was done in them."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    steps: int = 0
-    sampled: int = 0  # tokens
-    trained: int = 0  # tokens of the batches, prompts too
-    passes: int = 0  # tokens a row, all rows at once: each reads the weights once
-    read: float = 0.0  # cached tokens that those passes read
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        synchronize()
-        began = time.perf_counter()
-        yield
-        synchronize()
-        self.seconds[name] += time.perf_counter() - began
-
-
-def synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def main() -> None:
@@ -83,20 +56,22 @@ def main() -> None:
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     ceilings = ceilings_of(device)
-    results = {}
+    report = {"card": ceilings["card"], "torch": torch.__version__, "ceilings": ceilings}
+    report |= {"asked": vars(args) | {"json": str(args.json)}, "engines": {}}
     for engine in args.engines.split(","):
         try:
-            results[engine] = run(engine, args, device, ceilings)
-        except (ImportError, InputError) as error:
-            results[engine] = {"skipped": str(error)}
+            report["engines"][engine] = run(engine, args, device, ceilings)
+        except Exception as error:  # what the others show must not be lost
+            traceback.print_exc()
+            report["engines"][engine] = {"failed": f"{type(error).__name__}: {error}"}
+        if args.json:
+            args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        gc.collect()
         if device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-    report = {"card": ceilings["card"], "torch": torch.__version__, "ceilings": ceilings}
-    report |= {"asked": vars(args) | {"json": str(args.json)}, "engines": results}
     print_report(report)
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any("failed" in found for found in report["engines"].values()))
 
 
 def arguments() -> argparse.Namespace:
@@ -112,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--micro", type=int, default=8, help="rollouts per forward pass")
     parser.add_argument("--lora", type=int, default=0, metavar="RANK")
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--graphs", action="store_true", help="vLLM with CUDA graphs, not eager")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -119,7 +95,11 @@ def arguments() -> argparse.Namespace:
 def run(name: str, args: argparse.Namespace, device: str, ceilings: dict) -> dict:
     config, policy = config_of(args), policy_of(args, device)
     learner = make_learner(policy, config)
-    engine = engine_of(name, policy, config)
+    synchronize()
+    began = time.perf_counter()
+    engine = engine_of(name, policy, config, args)
+    synchronize()
+    start_s = time.perf_counter() - began
     times = Times()
     try:
         for step in range(args.steps + 1):
@@ -128,7 +108,7 @@ def run(name: str, args: argparse.Namespace, device: str, ceilings: dict) -> dic
             one_step(engine, learner, config, args, times, step=step + 1)
     finally:
         engine.close()
-    return summary(times, policy, args, ceilings)
+    return {"start_s": start_s} | summary(times, name, policy, args, ceilings)
 
 
 def config_of(args: argparse.Namespace) -> TrialConfig:
@@ -163,10 +143,11 @@ def policy_of(args: argparse.Namespace, device: str) -> Policy:
         add_adapter(model, config_of(args).policy.lora, seed=0)
     model.to(device).eval()
     set_compute_dtype(model, args.dtype)
+    round_frozen(model)
     return assemble(model, tiny_tokenizer("sokoban"), template="plain", is_bare=True)
 
 
-def engine_of(name: str, policy: Policy, config: TrialConfig) -> Engine:
+def engine_of(name: str, policy: Policy, config: TrialConfig, args: argparse.Namespace) -> Engine:
     if name == "torch":
         return TorchEngine(policy.decoder())
     if name == "growing":
@@ -176,7 +157,11 @@ def engine_of(name: str, policy: Policy, config: TrialConfig) -> Engine:
         raise SystemExit(f"--engines: {name!r} is none of torch, growing, vllm")
     from rltune.trainer.engines import make_engine
 
-    rollout = config.rollout.model_copy(update={"engine": "vllm"})
+    shape = shape_of(policy.model.config.to_dict())
+    held = args.rows * context(args) * 2 * shape.layers * shape.keys * DTYPE_BYTES[args.dtype]
+    sets = {"eager": not args.graphs, "kv_cache_gib": 0.25 + 1.1 * held / 2**30}
+    vllm = config.rollout.vllm.model_copy(update=sets)
+    rollout = config.rollout.model_copy(update={"engine": "vllm", "vllm": vllm})
     return make_engine(config.model_copy(update={"rollout": rollout}), policy)
 
 
@@ -191,12 +176,16 @@ def one_step(
 ) -> None:
     with times.part("collect"):
         batch = play(engine, learner.policy, args, times, seed=step)
+        engine.rest()
     times.steps += 1
     times.trained += int(batch.lengths_N.sum())
     micro = config.optim.micro_batch_size
     with times.part("score"):
         signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=micro)
     mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    theirs_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
+    gaps = (theirs_NT - signals.old_logp_NT)[mask_NT].abs()
+    times.gaps.append((gaps.mean().item(), gaps.max().item()))
     advantages_NT = torch.randn_like(signals.old_logp_NT).masked_fill(~mask_NT, 0.0)
     with times.part("update"):
         update(
@@ -207,7 +196,6 @@ def one_step(
         engine.generate([Request(0, [1, 2], 0)], SamplingParams(1.0, 1, config.rollout.max_context))
     with times.part("eval"):
         play(engine, learner.policy, args, Times(), seed=10_000)
-    engine.sync()
 
 
 def play(
@@ -219,23 +207,23 @@ def play(
     groups = np.arange(args.rows) // min(16, args.rows)
     first = rng.integers(2, vocabulary, (groups.max() + 1, args.prompt)).tolist()
     asked = [first[group] for group in groups]
-    context = [list(ids) for ids in asked]
+    so_far = [list(ids) for ids in asked]
     turns: list[list[Turn]] = [[] for _ in asked]
-    params = SamplingParams(1.0, args.response, 10**6)
+    params = SamplingParams(1.0, args.response, context(args))
     for _ in range(args.turns):
-        requests = [Request(i, ids, seed * 1000 + i) for i, ids in enumerate(context)]
+        requests = [Request(i, ids, seed * 1000 + i) for i, ids in enumerate(so_far)]
         said = engine.generate(requests, params)
         longest = max(len(completion.token_ids) for completion in said)
         times.sampled += sum(len(completion.token_ids) for completion in said)
         times.passes += longest
         times.read += (
-            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(context, said, strict=True))
+            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(so_far, said, strict=True))
             * longest
         )
         for i, completion in enumerate(said):
             turns[i].append(turn_of(asked[i], completion))
             asked[i] = rng.integers(2, vocabulary, args.between).tolist()
-            context[i] += [*completion.token_ids, *asked[i]]
+            so_far[i] += [*completion.token_ids, *asked[i]]
     episodes = [
         Episode(str(i), 0, int(group), 0, tuple(own), True, False, False, 0.0)
         for i, (group, own) in enumerate(zip(groups, turns, strict=True))
@@ -277,62 +265,6 @@ def fastest(work: Callable[[], object]) -> float:
         synchronize()
         best = min(best, time.perf_counter() - began)
     return best
-
-
-def summary(times: Times, policy: Policy, args: argparse.Namespace, ceilings: dict) -> dict:
-    shape, model = shape_of(policy.model.config.to_dict()), policy.model
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    width, head = DTYPE_BYTES[args.dtype], shape.vocabulary * shape.hidden
-    # Each pass reads the layers' weights in the computation's format, the head in float32, and the
-    # cached keys and values of every row.
-    weights = width * (parameters - head) + 4 * head
-    moved = times.passes * weights + times.read * 2 * shape.layers * shape.keys * width
-    gb_s = moved / times.seconds["collect"] / 1e9
-    tflop_s = 6 * parameters * times.trained / times.seconds["update"] / 1e12
-    steps = times.steps
-    step_s = sum(times.seconds[part] for part in PARTS if part != "eval") / steps
-    return {
-        "parameters": parameters,
-        "step_s": step_s,
-        "part_s": {part: times.seconds[part] / steps for part in PARTS},
-        "sync_share": times.seconds["sync"] / steps / step_s,
-        "sampled_tokens_s": times.sampled / times.seconds["collect"],
-        "trained_tokens_s": times.trained / times.seconds["update"],
-        "memory_gib": memory_used(),
-        "decode_gb_s": gb_s,
-        "decode_share": gb_s / (ceilings["sheet_gb_s"] or ceilings["copy_gb_s"]),
-        "train_tflop_s": tflop_s,
-        "train_share": tflop_s / (ceilings["sheet_tflop_s"] or ceilings["gemm_tflop_s"]),
-    }
-
-
-def print_report(report: dict) -> None:
-    asked, ceilings = report["asked"], report["ceilings"]
-    print(
-        f"{report['card']}, torch {report['torch']}: {asked['model']} {asked['dtype']}, "
-        f"{asked['rows']} rollouts x {asked['turns']} turns x {asked['response']} tokens"
-    )
-    sheet = ceilings["sheet_gb_s"]
-    known = (
-        f"{sheet:g} GB/s and {ceilings['sheet_tflop_s']:g} TFLOP/s" if sheet else "not in the table"
-    )
-    print(
-        f"at most: copy {ceilings['copy_gb_s']:.0f} GB/s, GEMM {ceilings['gemm_tflop_s']:.2f} "
-        f"TFLOP/s measured; data sheet {known}"
-    )
-    for name, found in report["engines"].items():
-        if "skipped" in found:
-            print(f"{name}: skipped, {found['skipped']}")
-            continue
-        print(f"{name}: {found['step_s']:.2f} s a step, sync {found['sync_share']:.1%} of it")
-        for part, seconds in found["part_s"].items():
-            print(f"  {part:8} {seconds:8.3f} s")
-        print(f"  sampled  {found['sampled_tokens_s']:8,.0f} tokens/s", end="")
-        print(f"  decode {found['decode_gb_s']:.1f} GB/s, {found['decode_share']:.1%} of the limit")
-        print(f"  trained  {found['trained_tokens_s']:8,.0f} tokens/s", end="")
-        print(f"  {found['train_tflop_s']:.3f} TFLOP/s, {found['train_share']:.1%} of the limit")
-        for key, gib in found["memory_gib"].items():
-            print(f"  {key.removeprefix('perf/')} {gib:.2f} GiB")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ def final_test(
         refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
 
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
+    from rltune.trainer.own_env import naming_own_env
 
     which = checkpoint or BEST
     step = checkpoint_step(found, which)
@@ -59,7 +60,8 @@ def final_test(
     if record is None or again:
         if found.read_done() is None:
             warn("The trial has not finished: its gate may still choose another checkpoint.")
-        record = look(_job(found, config), which=which)
+        with naming_own_env(config.env):
+            record = look(_job(found, config), which=which)
     if as_json:
         emit_json(record)
     else:

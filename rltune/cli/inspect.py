@@ -48,6 +48,7 @@ def _watch(reader: "StatusReader") -> bool:
     """Show the sweep until its driver ends; return False when the person ended it."""
     from rltune.report.live import make_progress
     from rltune.report.render_status import bad_lines, status_view
+    from rltune.runner.interrupts import interrupt, stop_on_signal
 
     console = make_console()
     redraws = is_live(console)
@@ -63,13 +64,13 @@ def _watch(reader: "StatusReader") -> bool:
         clock=clock,
     )
     try:
-        with progress:
+        with stop_on_signal(interrupt), progress:
             while state.driver is not None and not console.quiet:
                 progress.show(state)
                 time.sleep(_WATCH_S)
                 state = reader.read()
     except KeyboardInterrupt:
-        if redraws:
+        if redraws and console.file.isatty():  # SIGHUP: it may be gone
             console.print(status_view(state))
         return False
     return True

@@ -58,6 +58,7 @@ def play(
 ) -> None:
     """Play an environment by hand: action words a line, such as `Up Left`; q ends it."""
     from rltune.cli.play_config import choose
+    from rltune.trainer.own_env import naming_own_env
     from rltune_envs.errors import EnvError
 
     if solver and policy is not None:
@@ -67,16 +68,16 @@ def play(
     chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=_schooling(env, policy))
     if no_custom_code:
         _refuse_custom_code(env, chosen)
-    made = _made(chosen)
     try:
-        _play_all(
-            chosen,
-            made,
-            range(seed, seed + tasks),
-            policy=policy,
-            temperature=temperature,
-            is_solver=solver,
-        )
+        with naming_own_env(chosen.env):
+            _play_all(
+                chosen,
+                _made(chosen),
+                range(seed, seed + tasks),
+                policy=policy,
+                temperature=temperature,
+                is_solver=solver,
+            )
     except EnvError as error:
         raise _refused(error) from error
 

@@ -162,12 +162,19 @@ def run(request: "SweepRequest", console: "Console") -> int:
     """Run the trials and report; return the exit code."""
     from rltune.report.live import make_progress
     from rltune.report.render import plural
+    from rltune.runner.interrupts import interrupt, stop_on_signal
     from rltune.runner.sweep import FINAL, run_sweep
 
-    progress = make_progress(console, is_live=is_live(console), say=_printer(console), clock=clock)
+    say = _printer(console)
+    progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
-    with progress:
-        outcome = run_sweep(request, on_start=watcher.start, on_tick=watcher.tick)
+    with stop_on_signal(interrupt), progress:  # around what the sweep itself does at a signal
+        outcome = run_sweep(
+            request,
+            on_start=watcher.start,
+            on_tick=watcher.tick,
+            say=lambda text: say(f"{clock()} {text}"),
+        )
         watcher.tick()
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)

@@ -1,6 +1,6 @@
 """`rltune sync`: upload a sweep's offline W&B runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +12,8 @@ from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 
 if TYPE_CHECKING:
     from rltune.report.states import TrialState
+    from rltune.store.rundir import TrialDir
+    from rltune.types import TrialStatus
 
 Outcome = Literal["uploaded", "was uploaded", "to upload", "still runs", "no run", "failed"]
 
@@ -40,7 +42,8 @@ def sync(
 ) -> None:
     """Upload the offline W&B runs of a sweep and its children, trial by trial, each session once.
 
-    A trial that runs now is left for the next call. Needs `wandb login` or WANDB_API_KEY.
+    A trial that runs now is left for the next call. One that was killed gets a session with its
+    whole metrics first. Needs `wandb login` or WANDB_API_KEY.
     """
     from rltune.report.folder import find_run, read_folder
     from rltune.report.status import read_state
@@ -52,7 +55,7 @@ def sync(
     whole, done = read_state(found), []
     children = (one.trial for one in whole.derived if one.kind == "child")
     for state in (*whole.trials, *children):
-        done.append(_sync(state, dry_run=dry_run, timeout_s=timeout_s))
+        done.append(_sync(state, whole.metric_name, dry_run=dry_run, timeout_s=timeout_s))
         if not as_json:
             _say(done[-1])
     if as_json:
@@ -70,27 +73,63 @@ def warn_of_offline(config: Mapping[str, Any]) -> None:
         warn(f"W&B cannot be used online. {problem.where}: {problem.what} {OFFLINE}")
 
 
-def _sync(state: "TrialState", *, dry_run: bool, timeout_s: float) -> Synced:
+def _sync(state: "TrialState", metric: str, *, dry_run: bool, timeout_s: float) -> Synced:
+    from rltune.store.rundir import TrialDir
     from rltune.store.secret import masked
-    from rltune.track.sync import is_synced, sessions, upload
+    from rltune.track.sync import is_empty, is_synced, sessions, upload
     from rltune.types import TrialStatus
 
-    whole = sessions(Path(state.log).parent)
-    left = [session for session in whole if not is_synced(session)]
-
-    def outcome(what: Outcome, reason: str = "") -> Synced:
-        return Synced(state.trial_id, what, len(left), reason)
-
-    if not whole:
-        return outcome("no run")
+    trial = TrialDir(Path(state.log).parent)
+    found = sessions(trial.path)
+    is_cut_off = _is_cut_off(trial, found)
+    if not found and not is_cut_off:
+        return Synced(state.trial_id, "no run", 0)
     if state.status is TrialStatus.RUNNING:
-        return outcome("still runs")
-    if not left:
-        return outcome("was uploaded")
-    if dry_run:
-        return outcome("to upload")
+        return Synced(state.trial_id, "still runs", len(found))
+    if is_cut_off and not dry_run:
+        if reason := _write_history(trial, state.status, metric):
+            return Synced(state.trial_id, "failed", len(found), masked(reason))
+        found, is_cut_off = sessions(trial.path), False
+    left = [session for session in found if not (is_synced(session) or is_empty(session))]
+    n_left = len(left) + is_cut_off  # the session that is written first
+    if dry_run or not left:
+        return Synced(state.trial_id, "to upload" if n_left else "was uploaded", n_left)
     reason = upload(left, timeout_s=timeout_s)
-    return outcome("failed", masked(reason)) if reason else outcome("uploaded")
+    return Synced(state.trial_id, "failed" if reason else "uploaded", n_left, masked(reason))
+
+
+def _is_cut_off(trial: "TrialDir", found: Sequence[Path]) -> bool:
+    """Return whether the last process was killed: no session is known to hold all metrics."""
+    from rltune.store.jsonl import read_metrics
+    from rltune.track.sync import is_whole
+
+    if found and is_whole(found[-1]):
+        return False
+    is_offline = bool(found) or _tracking(trial) == "offline"
+    return is_offline and bool(read_metrics(trial.metrics).rows)
+
+
+def _tracking(trial: "TrialDir") -> str:
+    has_spec = trial.spec.exists()
+    return str(trial.read_spec().config["tracking"]["wandb"]) if has_spec else "disabled"
+
+
+def _write_history(trial: "TrialDir", status: "TrialStatus", metric: str) -> str:
+    """Write a session with the trial's whole metrics; return why that failed, empty if not."""
+    from rltune.store.jsonl import read_metrics
+    from rltune.track.make import outcome_summary, write_history
+
+    rows, result = read_metrics(trial.metrics).rows, trial.read_done()
+    said: list[str] = []
+    write_history(
+        trial.read_spec(),
+        trial.path,
+        rows,
+        status=status,
+        summary=outcome_summary(result, rows, metric=metric) if result else {},
+        warn=said.append,
+    )
+    return said[0] if said else ""
 
 
 def _say(one: Synced) -> None:

@@ -66,3 +66,6 @@ class TransformersDecoder:
         """Keep the given rows, in their order; a row may be taken several times."""
         cache.batch_select_indices(rows)
         return cache
+
+    def rest(self) -> None:
+        """Do nothing: nothing is held here."""

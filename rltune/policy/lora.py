@@ -61,7 +61,12 @@ def add_adapter(model: PreTrainedModel, lora: LoraConfig, *, seed: int) -> None:
             )
         ) from error
     layers = [name for name, _ in _linear_layers(model) if _last(name) in lora.targets]
-    config = PeftConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=layers)
+    config = PeftConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=layers,
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "lora"))
         inject_adapter_in_model(config, model, adapter_name=_NAME)

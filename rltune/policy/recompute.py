@@ -46,8 +46,8 @@ def recomputing(backbone: torch.nn.Module) -> Iterator[None]:
     blocks = _blocks(backbone) if is_on else []
     for block in blocks:
         block.training = block.gradient_checkpointing = True  # its children stay in eval mode
-        block._gradient_checkpointing_func = partial(
-            checkpoint, use_reentrant=False, preserve_rng_state=False
+        block._gradient_checkpointing_func = partial(  # an adapter drops the same inputs again
+            checkpoint, use_reentrant=False, preserve_rng_state=True
         )
     try:
         yield

@@ -64,7 +64,7 @@ class ServedPolicy:
             "task_type": "CAUSAL_LM",
             "r": self._lora.rank,
             "lora_alpha": self._lora.alpha,
-            "lora_dropout": 0.0,
+            "lora_dropout": self._lora.dropout,
             "bias": "none",
             "target_modules": layers,
         }

@@ -9,20 +9,24 @@ The price: attention reads the unused columns of the last block, too.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import pad
 from transformers import Cache, DynamicCache, PreTrainedModel
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import DynamicLayer
 
 from rltune.maths.checks import at_least_float32
+from rltune.policy.graphs import Graphs
 from rltune.policy.keys_values import keeping
+from rltune.policy.places import PlacedLayer
 from rltune.policy.precision import compute_dtype, computing
 
 ROW_BLOCK = 8
 COLUMN_BLOCK = 128
+_SMALL = 32  # a store below this part of a GPU's memory is kept while the trainer updates
 
 
 def has_plain_cache(model: PreTrainedModel) -> bool:
@@ -30,84 +34,7 @@ def has_plain_cache(model: PreTrainedModel) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer's share of the store, as transformers' attention asks for it."""
-
-    is_compileable = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places_T = torch.empty(0, dtype=torch.long)
-        self.shape = (0, 0)  # rows, columns
-        self._flat_keys = torch.empty(0)
-        self._flat_values = torch.empty(0)
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Make room for these heads; what was there is lost."""
-        rows, columns = self.shape
-        (_, heads, _, size), (_, value_heads, _, value_size) = key_states.shape, value_states.shape
-        self._flat_keys = key_states.new_zeros(rows * columns * heads * size)
-        self._flat_values = value_states.new_zeros(rows * columns * value_heads * value_size)
-        self.sizes = ((heads, size), (value_heads, value_size))
-        self.is_initialized = True
-        self._take_views()
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write new keys and values into their places; return all columns, unused ones too."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        self.keys.index_copy_(2, self.places_T, key_states)
-        self.values.index_copy_(2, self.places_T, value_states)
-        return self.keys, self.values
-
-    def reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> bool:
-        """Take another size, keeping the used columns of some rows (None: of as many as fit).
-
-        Returns:
-            Whether the store had to move: graphs over the old one are void.
-
-        """
-        if not self.is_initialized:
-            self.shape = shape
-            return False
-        kept = [
-            tensor[: shape[0], :, :used].clone() if rows is None else tensor[rows][:, :, :used]
-            for tensor in (self.keys, self.values)
-        ]
-        self.shape = shape
-        needed = [shape[0] * shape[1] * heads * size for heads, size in self.sizes]
-        has_moved = needed[0] > len(self._flat_keys) or needed[1] > len(self._flat_values)
-        if has_moved:
-            self._flat_keys = self._flat_keys.new_zeros(needed[0])
-            self._flat_values = self._flat_values.new_zeros(needed[1])
-        self._take_views()
-        for tensor, old in zip((self.keys, self.values), kept, strict=True):
-            tensor[: len(old), :, :used] = old
-        return has_moved
-
-    def _take_views(self) -> None:
-        (rows, columns), ((heads, size), (value_heads, value_size)) = self.shape, self.sizes
-        keys, values = (rows, heads, columns, size), (rows, value_heads, columns, value_size)
-        self.keys = self._flat_keys[: rows * heads * columns * size].view(keys)
-        self.values = self._flat_values[: rows * value_heads * columns * value_size].view(values)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the columns that a mask covers, and the first of them."""
-        return self.shape[1], 0
-
-    def get_seq_length(self) -> int:
-        """Return the columns that there are room for; positions are always given."""
-        return self.shape[1]
-
-    def get_max_length(self) -> int:
-        """Return the same."""
-        return self.shape[1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """Inputs of a forward pass over all places; a graph reads them where they are."""
 
     ids_RT: Tensor
@@ -115,10 +42,6 @@ class _Step:
     visible_R1TS: Tensor
     places_T: Tensor
     last_R: Tensor
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Return them in a fixed order."""
-        return self.ids_RT, self.positions_RT, self.visible_R1TS, self.places_T, self.last_R
 
 
 @dataclass
@@ -146,12 +69,15 @@ class StaticDecoder:
         self._model = model
         self.pad_id = pad_id
         self.end_ids = end_ids
-        self._layers = [_Layer() for _ in DynamicCache(config=model.config).layers]
+        self._cast: dict[str, Tensor] = {}
+        self._graphs: Graphs[_Step] = Graphs(self._forward)
+        self._can_capture = self.device.type == "cuda"
+        self._begin()
+
+    def _begin(self) -> None:
+        self._layers = [PlacedLayer() for _ in DynamicCache(config=self._model.config).layers]
         self._store = Cache(layers=self._layers)
         self._current = StaticCache()
-        self._cast: dict[str, Tensor] = {}
-        self._graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, _Step, Tensor]] = {}
-        self._can_capture = self.device.type == "cuda"
 
     @property
     def device(self) -> torch.device:
@@ -165,6 +91,7 @@ class StaticDecoder:
         self._current = StaticCache()
         return self._current
 
+    @torch.no_grad()
     def extend(
         self,
         cache: object,
@@ -216,6 +143,19 @@ class StaticDecoder:
         self._reshape((_blocks(len(rows), ROW_BLOCK), self._shape[1]), rows, held.used)
         return held
 
+    def rest(self) -> None:
+        """Free the store and its graphs, which voids the cache; on a GPU a small one is kept.
+
+        To capture the graphs again takes about as long as decoding some hundred tokens.
+        """
+        held = sum(layer.nbytes for layer in self._layers) + self._graphs.nbytes
+        if self.device.type == "cuda":
+            total = torch.cuda.get_device_properties(self.device).total_memory
+            if held * _SMALL < total:
+                return
+        self._graphs.clear()
+        self._begin()
+
     @property
     def _shape(self) -> tuple[int, int]:
         return self._layers[0].shape
@@ -262,35 +202,15 @@ class StaticDecoder:
         return head(at_least_float32(hidden_RTD[rows_R, step.last_R]))
 
     def _replay(self, step: _Step) -> Tensor:
-        """Do the same by a graph, captured when a size is met for the first time."""
-        found = self._graphs.get(self._shape)
-        if found is None:
-            try:
-                found = self._graphs[self._shape] = self._capture(step)
-            except RuntimeError as error:
-                self._can_capture = False
-                text = "no CUDA graphs, each kernel is launched by itself: %s"
-                logging.getLogger("rltune.trial").warning(text, error)
-                return self._forward(step)
-        graph, inputs, logits_RV = found
-        for own, new in zip(inputs.tensors(), step.tensors(), strict=True):
-            own.copy_(new)
-        graph.replay()
-        return logits_RV.clone()  # the next replay writes into the same memory
-
-    def _capture(self, step: _Step) -> tuple[torch.cuda.CUDAGraph, _Step, Tensor]:
-        """Record one pass; warming up writes the same keys and values to the same places."""
-        inputs = _Step(*(tensor.clone() for tensor in step.tensors()))
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):
-                self._forward(inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            logits_RV = self._forward(inputs)
-        return graph, inputs, logits_RV
+        """Do the same by a graph."""
+        try:
+            return self._graphs.replay(self._shape, step)
+        except RuntimeError as error:
+            self._can_capture = False
+            self._graphs.clear()
+            text = "no CUDA graphs, each kernel is launched by itself: %s"
+            logging.getLogger("rltune.trial").warning(text, error)
+            return self._forward(step)
 
 
 def _blocks(count: int, block: int) -> int:

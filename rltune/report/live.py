@@ -1,8 +1,8 @@
 """Progress of a running sweep: a live table on a terminal, one line per event elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -30,12 +30,7 @@ class Progress(Protocol):
     def __enter__(self) -> "Progress":
         """Begin."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """End, leaving the terminal as it was."""
 
 
@@ -132,12 +127,7 @@ class PlainProgress:
         """Begin."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Nothing to restore."""
 
 
@@ -181,14 +171,10 @@ class LiveProgress:
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Give the terminal back."""
-        self._live.stop()
+    def __exit__(self, *raised: object) -> None:
+        """Give the terminal back, if it is still there."""
+        with suppress(OSError):
+            self._live.stop()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The sizes of weights, gradients, optimiser and cache follow from the shape. Thos
 logits are what torch keeps for the backward pass of a Qwen2 layer and of the vocabulary head.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,6 +175,10 @@ def memory_plan(
     again = bool(config["optim"].get("gradient_checkpointing", False))
     sampled = config["optim"]["micro_batch_size"] * sampled_tokens(config)  # they alone have logits
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
+    token = activation_bytes(shape, width=width, is_recomputed=again)
+    if is_lora and config["policy"]["lora"]["dropout"]:
+        targets = config["policy"]["lora"]["targets"]
+        token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
     on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
     engine = rounded + _graph_bytes(config, shape) if on_device else 0
     if is_vllm:
@@ -186,7 +190,7 @@ def memory_plan(
         optimizer=2 * FLOAT32 * learned,
         kv_cache=0 if is_vllm else _cache_bytes(config, shape, width),
         engine=engine,
-        activations=batch * activation_bytes(shape, width=width, is_recomputed=again),
+        activations=batch * token,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
         rounded=rounded,
@@ -260,6 +264,27 @@ def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
     if is_recomputed:
         return shape.layers * shape.hidden * FLOAT32 + layer + last
     return shape.layers * layer + last
+
+
+def dropped_bytes(
+    shape: Shape, targets: Collection[str], *, width: int, is_recomputed: bool
+) -> int:
+    """Return the bytes that dropout of adapters adds to `activation_bytes`.
+
+    Each adapter keeps a copy of its input, with what was dropped, and a byte for each place of the
+    mask; without dropout it shares the input of its layer.
+
+    Args:
+        shape: Of the model.
+        targets: Last names of the layers with an adapter; unknown ones do not count.
+        width: Bytes of a number of the computation.
+        is_recomputed: As in `activation_bytes`.
+
+    """
+    inputs = {"o_proj": shape.queries, "down_proj": shape.inner}
+    inputs |= dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), shape.hidden)
+    layer = (width + 1) * sum(inputs.get(name, 0) for name in set(targets))
+    return layer if is_recomputed else shape.layers * layer
 
 
 def heap_bytes(shape: Shape, *, is_lora: bool, is_recomputed: bool) -> int:

@@ -20,7 +20,7 @@ from rltune.report.spark import heights_for
 from rltune.report.spent import Cost
 from rltune.report.states import BAD, DerivedState, SweepState, TrialState
 from rltune.report.trial_table import TrialTable
-from rltune.spec.judged import judged_by_condition, judged_line
+from rltune.spec.judged import judged_by_condition, judged_line, unjudged_line
 from rltune.types import TrialStatus
 
 SHOWN_FIRST = (
@@ -85,6 +85,9 @@ def notes(state: SweepState) -> Iterator[RenderableType]:
     judged = judged_line(judged_by_condition((t.condition, t.judged) for t in state.trials))
     if judged:
         yield line(judged)
+    named = unjudged_line((f"{t.condition}, seed {t.seed}", t.judged) for t in state.trials)
+    if named:
+        yield line(named, "yellow")
     yield from (line(said, "yellow") for said in map(silence, state.trials) if said)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rltune.errors import DivergedError
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.types import Distance, Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
@@ -94,6 +95,7 @@ def play(
     sampled stay in the episode as they are, whatever the text was worth.
 
     Raises:
+        DivergedError: A logprob is not finite, so what was drawn is no sample of the policy.
         EnvError: A reward is not finite.
 
     """
@@ -121,6 +123,7 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
     if completion.stop_reason is StopReason.CONTEXT:
         play.is_out_of_context = True
         return
+    _require_sample(completion, play)
     response = play.env.response_prefix + renderer.decode(completion.token_ids)
     gold = _gold(play)
     step, distance = _step(play, response)
@@ -174,6 +177,15 @@ def _step(play: _Play, response: str) -> tuple[Step, Distance | None]:
     if _UNKNOWN in (before, after):
         return step, None
     return step, Distance(before, after)
+
+
+def _require_sample(completion: Completion, play: _Play) -> None:
+    """Refuse tokens that were drawn from no distribution."""
+    if not all(map(math.isfinite, completion.logprobs)):
+        raise DivergedError(
+            f"task {play.slot.task.task_id!r}, turn {len(play.turns)}: the policy's logprobs are "
+            "not finite. The last checkpoint is kept; lower optim.lr, or tighten optim.grad_clip."
+        )
 
 
 def _require_finite(step: Step, play: _Play) -> None:

@@ -42,6 +42,9 @@ class DecodableModel(Protocol):
     def select(self, cache: object, rows: Tensor) -> object:
         """Return the cache of the given rows; a row may be taken several times."""
 
+    def rest(self) -> None:
+        """Free what would only save time in the next call; caches are void afterwards."""
+
 
 class _Rows:
     """Conversations whose prefixes are cached, one per row.
@@ -137,11 +140,12 @@ class TorchEngine:
 
     def rest(self) -> None:
         """Free the cache."""
+        self._model.rest()
         self.sync()
 
     def close(self) -> None:
         """Free the cache."""
-        self.sync()
+        self.rest()
 
     @torch.no_grad()
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:

@@ -49,7 +49,8 @@ class VllmEngine:
         try:
             with undisturbed():
                 self._llm = start_vllm(model, settings, self._folder)
-                self._load_weights()
+                if not model.adapter_rank:
+                    self._load_weights()
         except BaseException:
             self.close()
             raise

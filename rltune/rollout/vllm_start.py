@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from rltune.errors import InputError, Problem
@@ -66,10 +67,12 @@ class VllmSettings:
 
 
 def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> Any:
-    """Return vLLM with meaningless weights.
+    """Return vLLM: with the frozen weights where adapters train, else with meaningless ones.
+
+    vLLM before 0.26 cannot be given weights once adapters are enabled: it reads them when it loads.
 
     Args:
-        model: Only its config is read, and the size of its adapters.
+        model: What is served.
         settings: How vLLM is set up.
         folder: For vLLM's files.
 
@@ -82,16 +85,21 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     served = folder / "model"
     served.mkdir()
     model.write_config(served, max_context=settings.longest)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"load_format": "dummy"}  # the trainer's weights follow at once
+    file = None
     if rank:
+        file = _write_weights(model, served, getattr(torch, settings.dtype))
+        options["load_format"] = "auto"
         fitting = next((size for size in _RANKS if size >= rank), rank)
         options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
     if settings.device == "cpu":
         options["block_size"] = _CPU_BLOCK
+        # After part of a prompt vLLM puts the generator of a seed back, which it can on CUDA alone.
+        options["enable_chunked_prefill"] = False
     try:
         llm = vllm.LLM(
             model=str(served),
-            load_format="dummy",  # the trainer's weights follow at once
+            use_tqdm_on_load=False,
             skip_tokenizer_init=True,
             generation_config="vllm",  # no sampling defaults from a model's folder
             dtype=settings.dtype,
@@ -112,7 +120,18 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
         what = f"vLLM cannot serve this policy: {_last_line(error)}."
         action = "Change rollout.vllm or policy accordingly, or set rollout.engine to torch."
         raise InputError(Problem("rollout.engine", what, action=action)) from error
+    finally:
+        if file is not None:
+            file.unlink()
     return llm
+
+
+def _write_weights(model: ServableModel, folder: Path, dtype: torch.dtype) -> Path:
+    """Write a checkpoint's file; return it."""
+    tensors = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in model.weights()}
+    path = folder / "model.safetensors"
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    return path
 
 
 def _say_a_token(vllm: Any, llm: Any) -> None:

@@ -44,6 +44,8 @@ _END_EVENTS = {
 class Books:
     """Ledger and lineage of one launch. Only the holder of the driver lock writes them.
 
+    A launch that follows in the same command goes on with a copy under its own name.
+
     Attributes:
         run: The sweep's folder.
         launch: Name of this launch.
@@ -164,13 +166,15 @@ class Books:
             failure = trial.read_failed()
             if failure is not None and failure.attempt >= attempt:
                 outcome, attempt = failure, failure.attempt
-        is_open = entry is not None and entry.is_open and entry.last.attempt == attempt
+        known = entry.last if entry is not None and entry.last.attempt == attempt else None
+        launch = known.launch if known is not None else self.launch
+        is_open = known is not None and known.event is LedgerEvent.STARTED
         if attempt > seen:
             self._append(spec, LedgerEvent.STARTED, attempt=attempt)
             is_open = True
         if outcome is None:
             return
-        self._record(spec, outcome, attempt=attempt)
+        self._record(spec, outcome, attempt=attempt, launch=launch)
         if is_open:
             event, reason = _end_of(outcome)
             self._append(spec, event, attempt=attempt, reason=reason)
@@ -190,7 +194,7 @@ class Books:
         by = entry.last.launch if entry.is_open else "an earlier launch"
         reason = f"lost: the driver of {by} died before this attempt ended"
         failure = TrialFailure(RowStatus.PREEMPTED, reason, "", steps_done(trial), attempt)
-        self._record(spec, failure, attempt=attempt)
+        self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
         if trial.path.is_dir():
             trial.write_failed(failure)
 
@@ -209,7 +213,7 @@ class Books:
         )
 
     def _record(
-        self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int
+        self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int, launch: str
     ) -> None:
         """Append the lineage row of an attempt unless there is one.
 
@@ -225,7 +229,7 @@ class Books:
             timestamp=_ended_at(trial),
             commit=commit_of(trial) or self.commit,
             attempt=attempt,
-            job_name=self.launch,
+            job_name=launch,
             snapshot_path=snapshot_of(self.run, trial),
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),

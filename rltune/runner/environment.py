@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rltune.errors import Problem, ResourceError
+from rltune.runner.cluster_auth import MODE, choose_auth_mode
 from rltune.store.files import write_text_atomic
 
 RAY_ENVIRONMENT = {
@@ -29,11 +30,15 @@ _PREFIX = "rltune-ray-"
 REFUSED = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")  # Ray raises on them, late and unclearly
 
 
-def apply_ray_environment(*, is_local: bool) -> None:
+def apply_ray_environment(address: str | None) -> None:
     """Set Ray's variables for this process and those that it starts. Call before importing Ray.
 
+    Args:
+        address: A running cluster; None for a private one on this machine.
+
     Raises:
-        ResourceError: A variable is set that this version of Ray refuses.
+        ResourceError: A variable is set that this version of Ray refuses, or the cluster cannot
+            be used.
 
     """
     found = [name for name in REFUSED if name in os.environ]
@@ -45,8 +50,10 @@ def apply_ray_environment(*, is_local: bool) -> None:
             ]
         )
     os.environ.update(RAY_ENVIRONMENT)
-    if is_local:
+    if address is None:
         _set_token()
+    else:
+        choose_auth_mode(address)
 
 
 def _set_token() -> None:
@@ -55,9 +62,9 @@ def _set_token() -> None:
     Ray listens on every interface of the machine, and whoever reaches its port runs code. The
     token is handed on in the environment; without one there, Ray would write a file to the home.
     """
-    if "RAY_AUTH_MODE" in os.environ:
+    if MODE in os.environ:
         return
-    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ[MODE] = "token"
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
@@ -101,7 +108,7 @@ def require_resources(
         largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
         if wanted > largest:
             problems.append(_too_much(key, kind, wanted, largest))
-    together = [need for need in needs if not any(_fits(need, node) for node in nodes)]
+    together = [need for need in needs if not any(fits(need, node) for node in nodes)]
     if together and not problems:
         what = f"no machine has {_amounts(together[0])} together."
         problems.append(Problem("resources", what, action="Ask for less of one of them."))
@@ -120,7 +127,8 @@ def _too_much(key: str, kind: str, wanted: float, largest: float) -> Problem:
     )
 
 
-def _fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
+def fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
+    """Tell whether one machine has all that a trial asks for."""
     return all(amount <= node.get(kind, 0.0) for kind, amount in need.items())
 
 

@@ -14,6 +14,7 @@ from rltune.spec.plan import plan_json
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.rundir import RunDir
+from rltune.trainer.own_env import naming_own_env
 from rltune.trainer.tasks import freeze_tasks
 from rltune.types import TrialSpec
 from rltune_envs.errors import EnvError
@@ -127,8 +128,10 @@ def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> d
 
 
 def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manifest:
+    checked = TrialConfig.model_validate_json(dumps(config))
     try:
-        manifest = freeze_tasks(TrialConfig.model_validate_json(dumps(config)), base)
+        with naming_own_env(checked.env):
+            manifest = freeze_tasks(checked, base)
     except (EnvError, ValueError) as error:
         what = f"its tasks cannot be frozen: {str(error).rstrip('.')}."
         raise InputError(Problem(f"env {config['env']['kind']}", what)) from error

@@ -9,6 +9,14 @@ from types import FrameType
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def interrupt() -> None:
+    """Raise KeyboardInterrupt: given to `stop_on_signal`, every signal ends a block as Ctrl-C does.
+
+    Without it SIGTERM and SIGHUP end the process on the spot, and nothing is given back.
+    """
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def stop_on_signal(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` at the first signal; raise KeyboardInterrupt at the second.

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Mapping
+from typing import Any
 
 import ray
 
@@ -9,8 +10,8 @@ ANSWER_S = 3.0  # a machine that does not take a connection for so long is gone
 
 
 def living_nodes() -> list[Mapping[str, float]]:
-    """Return the resources of each machine that is up."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    """Return the resources of each machine that is up and answers."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"] and _answers(node)]
 
 
 def this_node() -> str:
@@ -30,11 +31,13 @@ def is_gone(node: str) -> bool:
     """
     start = node.rpartition(" ")[2]
     found = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
-    if found is None or not found["Alive"]:
-        return found is not None
+    return found is not None and not (found["Alive"] and _answers(found))
+
+
+def _answers(node: Mapping[str, Any]) -> bool:
+    place = (node["NodeManagerAddress"], node["NodeManagerPort"])
     try:
-        place = (found["NodeManagerAddress"], found["NodeManagerPort"])
         socket.create_connection(place, timeout=ANSWER_S).close()
     except OSError:
-        return True
-    return False
+        return False
+    return True

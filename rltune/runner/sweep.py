@@ -3,19 +3,20 @@
 Ray is imported only when something is left to run.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rltune.errors import ConfoundedError, Problem, ResourceError
 from rltune.runner.books import Books, open_books
 from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
-from rltune.runner.environment import apply_ray_environment, remove_ray_folders
+from rltune.runner.drive import Drive, OnTick
+from rltune.runner.environment import remove_ray_folders
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
-from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.provenance import DriverProvenance, driver_provenance
-from rltune.runner.trial import TrialPayload, read_provenance
+from rltune.runner.trial import TrialPayload
 from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.findings import ComparabilityReport
@@ -27,15 +28,16 @@ from rltune.trainer.engine_check import require_engine
 from rltune.trainer.preflight import require_judge, require_models, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
-if TYPE_CHECKING:
-    from rltune.runner.tune import TuneLaunch
-
 # Not run again. A diverged trial is a result: on the same code it diverges again.
 FINAL = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
 STOP_FILE = "STOP"
+MOST_LOSSES = 3
+"""A trial that has lost its machine so often in one command waits for the next command."""
+_GOES_ON = "the same command goes on with it"
 
 OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
-OnTick = Callable[[], None]
+Say = Callable[[str], None]
+MakePayloads = Callable[[Books, Sequence[TrialSpec]], list[TrialPayload]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,13 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
-    """What a launch left.
+    """What a command left.
 
     Attributes:
         run: The sweep's folder.
         specs: Every trial that was asked for.
         statuses: Trial id -> where it is now.
-        launched: Trials that this launch started.
+        launched: Trials that this command started.
         is_interrupted: Whether it was stopped before its end; the same command goes on.
         declined: Trials that were not started, as they could not finish by the deadline.
 
@@ -88,15 +90,28 @@ class SweepOutcome:
     declined: tuple[Declined, ...] = ()
 
 
+def _say_nothing(text: str) -> None:
+    pass
+
+
 def run_sweep(
-    request: SweepRequest, *, on_start: OnStart, on_tick: OnTick, tick_s: float = 1.0
+    request: SweepRequest,
+    *,
+    on_start: OnStart,
+    on_tick: OnTick,
+    say: Say = _say_nothing,
+    tick_s: float = 1.0,
 ) -> SweepOutcome:
     """Run what is missing of a sweep. Finished trials are returned, never run again.
+
+    A trial whose machine of a cluster goes is launched again on what is left of the cluster, once
+    the others have ended.
 
     Args:
         request: What to run.
         on_start: Called once the folder is written, before Ray starts.
         on_tick: Called about every `tick_s` while trials run, and once after the last.
+        say: Called with a line for each trial whose machine went.
         tick_s: Seconds between two looks at the trials.
 
     Raises:
@@ -131,19 +146,13 @@ def run_sweep(
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
             require_models(request.loaded, base)
         todo, declined = _startable(run, todo, request)
-        payloads = _payloads(request, books, driver, tasks, todo, base)
-        was_stopped = False
-        if payloads:
-            books.expect((payload.spec, payload.attempt) for payload in payloads)
-            try:
-                was_stopped = _Drive(request, books, payloads).run(on_tick, tick_s=tick_s)
-            finally:
-                remove_ray_folders(run.tune)
-            declined += read_declined(payloads[0].stop_file.parent)
+        make = partial(_payloads, request, driver, tasks, base)
+        ran = _Ran(declined=declined)
+        if todo:
+            _run_all(request, books, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
-    launched = sum(_has_begun(run, payload) for payload in payloads)
-    is_interrupted = was_stopped and not FINAL.issuperset(statuses.values())
-    return SweepOutcome(run, specs, statuses, launched, is_interrupted, tuple(declined))
+    is_interrupted = ran.was_stopped and not FINAL.issuperset(statuses.values())
+    return SweepOutcome(run, specs, statuses, len(ran.begun), is_interrupted, tuple(ran.declined))
 
 
 def require_comparable(report: ComparabilityReport, request: SweepRequest) -> None:
@@ -201,13 +210,97 @@ def _startable(
     return first_trials(run, may, request.max_trials), declined
 
 
-def _payloads(
+@dataclass(slots=True)
+class _Ran:
+    """What the launches of a command have come to so far.
+
+    Attributes:
+        declined: Trials that were not started, as they could not finish by the deadline.
+        begun: Trials that were started.
+        was_stopped: Whether a stop was asked for.
+        losses: Trial id -> how often its machine went.
+
+    """
+
+    declined: list[Declined]
+    begun: set[str] = field(default_factory=set)
+    was_stopped: bool = False
+    losses: Counter[str] = field(default_factory=Counter)
+
+
+def _run_all(
     request: SweepRequest,
     books: Books,
+    make: MakePayloads,
+    specs: Sequence[TrialSpec],
+    ran: _Ran,
+    *,
+    on_tick: OnTick,
+    say: Say,
+    tick_s: float,
+) -> None:
+    """Launch the trials, then those again whose machines went, until none is left to take up."""
+    todo = list(specs)
+    while todo:
+        payloads = make(books, todo)
+        books.expect((payload.spec, payload.attempt) for payload in payloads)
+        drive = Drive(
+            books,
+            payloads,
+            specs,
+            max_concurrent=request.max_concurrent,
+            address=request.ray_address,
+        )
+        try:
+            ran.was_stopped = drive.run(on_tick, tick_s=tick_s)
+        except ResourceError as error:
+            if not ran.losses:  # the first launch: what was asked for is refused
+                raise
+            reason = " ".join(str(error).split())
+            _say_each(todo, f"stays preempted; {_GOES_ON}. {reason}", say)
+            break
+        finally:
+            remove_ray_folders(books.run.tune)
+        _say_each(drive.stranded, f"not started, no machine is left for it; {_GOES_ON}", say)
+        ran.begun |= drive.begun
+        ran.declined += read_declined(payloads[0].stop_file.parent)
+        todo = [] if ran.was_stopped else _take_up(request, books.run, drive.bereft, ran, say)
+        books = replace(books, launch=next_launch(books.run))
+    books.close(specs)
+
+
+def _take_up(
+    request: SweepRequest, run: RunDir, bereft: Sequence[TrialSpec], ran: _Ran, say: Say
+) -> list[TrialSpec]:
+    """Return which of the trials whose machines went are launched again; say what becomes of each.
+
+    Other machines may be smaller: whether there is room is seen when Ray is asked.
+    """
+    ran.losses.update(spec.trial_id for spec in bereft)
+    spent = [spec for spec in bereft if ran.losses[spec.trial_id] >= MOST_LOSSES]
+    _say_each(spent, f"lost its machine {MOST_LOSSES} times and stays preempted; {_GOES_ON}", say)
+    todo, late = _startable(run, [spec for spec in bereft if spec not in spent], request)
+    ran.declined += late
+    for spec in todo:
+        has_checkpoint = run.trial(spec.trial_id).latest.exists()
+        start = "its last checkpoint" if has_checkpoint else "its beginning"
+        where = f"launched again on what is left of the cluster, from {start}"
+        _say_each([spec], f"its machine is gone; {where}", say)
+    return todo
+
+
+def _say_each(specs: Sequence[TrialSpec], what: str, say: Say) -> None:
+    for spec in specs:
+        say(f"{spec.condition}, seed {spec.seed}: {what}")
+
+
+def _payloads(
+    request: SweepRequest,
     driver: DriverProvenance,
     tasks: Mapping[str, FrozenTasks],
-    todo: Sequence[TrialSpec],
     base: Path,
+    books: Books,
+    todo: Sequence[TrialSpec],
 ) -> list[TrialPayload]:
     state = books.ledger.read()
     metric = request.loaded.spec.metric
@@ -226,87 +319,3 @@ def _payloads(
         )
         for spec in todo
     ]
-
-
-def _has_begun(run: RunDir, payload: TrialPayload) -> bool:
-    """Whether this attempt left a trace."""
-    trial = run.trial(payload.spec.trial_id)
-    failure = trial.read_failed()
-    seen = read_provenance(trial).get("attempt")
-    return seen == payload.attempt or (failure is not None and failure.attempt == payload.attempt)
-
-
-class _Drive:
-    """One launch under way: Tune in its thread, the books and the signals here."""
-
-    def __init__(
-        self, request: SweepRequest, books: Books, payloads: Sequence[TrialPayload]
-    ) -> None:
-        self._request = request
-        self._books = books
-        self._payloads = {payload.spec.trial_id: payload for payload in payloads}
-        self._stop_file = payloads[0].stop_file
-        self._launch: TuneLaunch | None = None
-
-    def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
-        """Drive the launch to its end; return whether a stop was asked for."""
-        self._stop_file.parent.mkdir(parents=True)
-        with stop_on_signal(self._stop):
-            apply_ray_environment(is_local=self._request.ray_address is None)
-            from rltune.runner.tune import TuneLaunch
-
-            self._launch = TuneLaunch(
-                self._books.launch,
-                self._books.run.tune,
-                list(self._payloads.values()),
-                max_concurrent=self._request.max_concurrent,
-                address=self._request.ray_address,
-            )
-            if self._is_stopping:
-                return True
-            self._launch.start()
-            try:
-                while self._launch.is_running(wait_s=tick_s):
-                    self._settle()
-                    on_tick()
-            except BaseException:
-                self._launch.abort()
-                raise
-            self._settle()
-            self._bury_silent()
-            on_tick()
-        self._launch.raise_error()
-        return self._is_stopping
-
-    @property
-    def _is_stopping(self) -> bool:
-        return self._stop_file.exists()
-
-    def _stop(self) -> None:
-        """Ask for a clean stop. The file comes first: what starts after `stop` must find it."""
-        self._stop_file.touch()
-        if self._launch is not None:
-            self._launch.stop()
-
-    def _settle(self) -> None:
-        assert self._launch is not None
-        for death in self._launch.deaths():
-            self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
-        self._books.settle([payload.spec for payload in self._payloads.values()])
-
-    def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
-        payload = self._payloads[trial_id]
-        self._books.bury(
-            payload.spec,
-            attempt=payload.attempt,
-            reason=reason,
-            is_preempted=self._is_stopping or is_machine_gone,
-        )
-
-    def _bury_silent(self) -> None:
-        """End the attempts of which neither they nor Ray told the end, and close the books."""
-        for trial_id, payload in self._payloads.items():
-            trial = self._books.run.trial(trial_id)
-            if read_provenance(trial).get("attempt") == payload.attempt:
-                self._bury(trial_id, "its process ended with the launch, without a marker")
-        self._books.close([payload.spec for payload in self._payloads.values()])

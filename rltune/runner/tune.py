@@ -22,9 +22,10 @@ from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
-from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.runner.trial import TrialPayload, run_trial
+from rltune.runner.waiting import Waiting
 from rltune.spec.schema_run import reserved_gpus
-from rltune.store.rundir import TrialDir
+from rltune.store.files import write_text_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,11 @@ class TuneLaunch:
             found.append(self._watch.deaths.popleft())
         return tuple(found)
 
+    @property
+    def stranded(self) -> frozenset[str]:
+        """Trials that were not started, since no machine was left that could hold them."""
+        return self._watch.stranded
+
     def abort(self) -> None:
         """End now: the trials' processes are killed."""
         if self._owns_ray:
@@ -167,6 +173,7 @@ class TuneLaunch:
     def _fit(self) -> None:
         needs = {payload.spec.trial_id: trial_needs(payload) for payload in self._payloads}
         require_resources(tuple(needs.values()), living_nodes())
+        self._watch.waiting = Waiting(needs, living_nodes)
         by_id = {payload.spec.trial_id: payload for payload in self._payloads}
 
         def placement(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
@@ -218,6 +225,8 @@ class _Watch:
     def __init__(self) -> None:
         self.running: set[str] = set()
         self.deaths: deque[Death] = deque()
+        self.waiting: Waiting | None = None
+        self.stranded: frozenset[str] = frozenset()
         self._waited_for: set[str] | None = None
 
     def drain_only(self, running: set[str]) -> None:
@@ -231,6 +240,14 @@ class _Watch:
     def is_drained(self) -> bool:
         return self._waited_for is not None and not (self._waited_for & self.running)
 
+    @property
+    def is_stranded(self) -> bool:
+        """Whether nothing runs, and no machine is left for what waits."""
+        if self.running or self.waiting is None or not self.waiting.is_hopeless():
+            return False
+        self.stranded = self.waiting.trials
+        return True
+
 
 class _Listener(tune.Callback):  # type: ignore[misc]
     """Notes which trials run and which died; the books follow from the trials' own files."""
@@ -243,6 +260,8 @@ class _Listener(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         self._watch.running.add(_trial_name(trial))
+        if self._watch.waiting is not None:
+            self._watch.waiting.start(_trial_name(trial))
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -253,10 +272,10 @@ class _Listener(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         name = _trial_name(trial)
-        node = str(read_provenance(TrialDir(self._payloads[name].folder)).get("node", ""))
+        node = _read_node(self._payloads[name])
         gone = is_gone(node)
-        reason = f"its machine is gone ({node}): " if gone else ""
-        self._watch.deaths.append(Death(name, reason + _death_reason(trial), gone))
+        reason = f"its machine is gone ({node})" if gone else _death_reason(trial)
+        self._watch.deaths.append(Death(name, reason, gone))
         self._watch.running.discard(name)
 
 
@@ -268,7 +287,10 @@ class _Silent(TrialProgressCallback):  # type: ignore[misc]
 
 
 class _Drained(tune.Stopper):  # type: ignore[misc]
-    """Ends the launch once a stop was asked for and the trials that ran have ended."""
+    """Ends the launch once a stop was asked for and the trials that ran have ended.
+
+    It also ends one that waits for machines that are no more.
+    """
 
     def __init__(self, watch: _Watch) -> None:
         self._watch = watch
@@ -277,11 +299,29 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
         return False
 
     def stop_all(self) -> bool:
-        return self._watch.is_drained
+        return self._watch.is_drained or self._watch.is_stranded
 
 
 def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
-    run_trial(replace(payloads[config["trial"]], node=this_node()))
+    payload = replace(payloads[config["trial"]], node=this_node())
+    _write_node(payload)
+    run_trial(payload)
+
+
+def _write_node(payload: TrialPayload) -> None:
+    """Note which machine makes this attempt, before anything that takes time."""
+    path = _node_file(payload)
+    path.parent.mkdir(exist_ok=True)
+    write_text_atomic(path, payload.node)
+
+
+def _read_node(payload: TrialPayload) -> str:
+    path = _node_file(payload)
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _node_file(payload: TrialPayload) -> Path:
+    return payload.stop_file.parent / "nodes" / payload.spec.trial_id
 
 
 def _trial_name(trial: Trial) -> str:

@@ -87,12 +87,17 @@ def clip_violations(loss: "LossConfig") -> list[Violation]:
 
 
 def optim_violations(optim: "OptimConfig") -> list[Violation]:
-    """Return whether the micro batches fail to tile a mini batch."""
-    if optim.mini_batch_size % optim.micro_batch_size == 0:
-        return []
-    what = f"{optim.micro_batch_size} does not divide optim.mini_batch_size, "
-    what += f"{optim.mini_batch_size}."
-    return [Violation("micro_batch_size", what, "Give a divisor, so that no rollout is left over.")]
+    """Return whether the micro batches fail to tile a mini batch, or weights decay past 0."""
+    found = []
+    if optim.mini_batch_size % optim.micro_batch_size:
+        what = f"{optim.micro_batch_size} does not divide optim.mini_batch_size, "
+        what += f"{optim.mini_batch_size}."
+        action = "Give a divisor, so that no rollout is left over."
+        found.append(Violation("micro_batch_size", what, action))
+    if optim.lr * optim.weight_decay > 1.0:  # AdamW: weights *= 1 - lr * weight_decay
+        what = f"{optim.weight_decay!r} times optim.lr takes more than all of a weight in a step."
+        found.append(Violation("weight_decay", what, f"Give at most {1 / optim.lr:g}."))
+    return found
 
 
 def filter_value_violations(

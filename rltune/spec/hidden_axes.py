@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten, same_value
-from rltune.spec.inert import credit_of_turns, filter_is_on
+from rltune.spec.inert import credit_of_turns, drops_inputs, filter_is_on
 from rltune.spec.keys import overlaps
 from rltune.spec.knobs import (
     is_drawing_key,
@@ -44,6 +44,7 @@ def hidden_axes(
         *_dropped_groups(flat),
         *_dropped_verdicts(flat),
         *_kl_without_gradient(flat),
+        *_ratio_with_dropout(flat),
         *_scale_dependent_filter(flat),
         *_moving_normaliser(flat, moving),
         *_update_count(configs),
@@ -110,6 +111,23 @@ def _kl_without_gradient(flat: Configs) -> Iterator[Finding]:
             f"The KL loss in {_named(labels)} is k1 (logp - logp_ref), whose expected gradient is "
             "zero on-policy: the coefficient adds noise, not a constraint.",
             "Set loss.kl_type: k2, or k3+.",
+        )
+
+
+def _ratio_with_dropout(flat: Configs) -> Iterator[Finding]:
+    labels = [
+        label
+        for label, config in flat.items()
+        if drops_inputs(config) and config["loss.kind"] != "reinforce"
+    ]
+    if labels:
+        yield warning(
+            "S8.dropout_ratio",
+            f"Adapters in {_named(labels)} drop inputs when the loss is computed, and not when "
+            "the old logprobs are: the ratio is not 1 in the first optimiser step either. A "
+            "tight clip cuts tokens for that alone (actor/pg_clipfrac), and actor/ppo_kl counts "
+            "the noise of dropout with the movement of the policy.",
+            "Set policy.lora.dropout: 0.0.",
         )
 
 

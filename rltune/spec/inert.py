@@ -26,6 +26,11 @@ def filter_is_on(flat: Mapping[str, Any]) -> bool:
     return effect_of_flat(flat).can_drop
 
 
+def drops_inputs(flat: Mapping[str, Any]) -> bool:
+    """Return whether the update of a flat config drops inputs of adapters."""
+    return bool(flat["policy.lora.rank"] and flat["policy.lora.dropout"])
+
+
 def credit_of_turns(flat: Mapping[str, Any]) -> str:
     """Return what gives turns credit of their own, `verdicts on turns`; empty for nothing."""
     kind = flat["attribution.kind"]
@@ -69,20 +74,28 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
         found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)
     if flat["attribution.kind"] == "adca":
         found |= _weight_of_verdicts(flat)
-    if flat["attribution.kind"] == "info_gain" and _no_gain_counts(flat):
-        found["attribution.mode"] = "attribution.ig_coef is 0"
+    if flat["attribution.kind"] == "info_gain" and _is_outcome_alone(flat):
+        keys = _below("attribution", "mode", "ig_type", "ig_coef", "gamma")
+        found |= dict.fromkeys((*keys, "advantage.singleton"), "the outcome alone counts")
     return found
 
 
 def _weight_of_verdicts(flat: Mapping[str, Any]) -> dict[str, str]:
     alpha, last = flat["attribution.alpha"], flat["attribution.alpha_min"]
     is_level = flat["attribution.alpha_schedule"] == "constant" or alpha == last
-    why = f"attribution.alpha is {alpha:g} in every step"
-    found = {"attribution.alpha_schedule": why, "attribution.alpha_min": why} if is_level else {}
-    first = flat["attribution.first_steps"]
-    if first is None or first >= flat["budget.steps"]:
+    n_judged = _judged_steps(flat)
+    why = f"attribution.alpha is {alpha:g} in every step with verdicts"
+    keys = _below("attribution", "alpha_schedule", "alpha_min", "alpha_steps")
+    found = dict.fromkeys(keys, why) if is_level or n_judged == 1 else {}
+    if n_judged == flat["budget.steps"]:
         found["attribution.first_steps"] = "turns are judged in every step"
     return found
+
+
+def _judged_steps(flat: Mapping[str, Any]) -> int:
+    """Return in how many training steps turns may be judged; alpha starts to move after one."""
+    first, steps = flat["attribution.first_steps"], flat["budget.steps"]
+    return int(steps if first is None else min(first, steps))
 
 
 def _below(section: str, *names: str) -> tuple[str, ...]:
@@ -120,8 +133,10 @@ def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
     """Return whether the policy that learns is the one that sampled, in every optimiser step.
 
     In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel.
+    With dropout they differ by what the update drops.
     """
-    return updates_per_step(flat) == 1 and flat["policy.dtype"] == "float32"
+    is_exact = flat["policy.dtype"] == "float32" and not drops_inputs(flat)
+    return updates_per_step(flat) == 1 and is_exact
 
 
 def _of_engine(flat: Mapping[str, Any]) -> Iterator[Rule]:
@@ -172,6 +187,16 @@ def _no_gain_counts(flat: Mapping[str, Any]) -> bool:
     return flat["attribution.ig_coef"] == 0 and not is_read
 
 
+def _is_outcome_alone(flat: Mapping[str, Any]) -> bool:
+    """Return whether info_gain comes to the outcome of each episode, normalised in its group.
+
+    Without a mode the estimator normalises it: alike, but for an episode alone in its group.
+    """
+    if flat["attribution.mode"] == "none":
+        return bool(flat["advantage.singleton"] == 0)
+    return _no_gain_counts(flat)
+
+
 def _of_adca(flat: Mapping[str, Any]) -> Iterator[Rule]:
     if flat["attribution.kind"] != "adca":
         return
@@ -189,6 +214,8 @@ def _of_adca(flat: Mapping[str, Any]) -> Iterator[Rule]:
     yield is_constant, steps, "attribution.alpha_schedule is constant"
     yield flat["attribution.judge"] != "llm", judge, "attribution.judge is not llm"
     yield not is_constant and is_level, steps[1:], "attribution.alpha_min is alpha"
+    is_once = _judged_steps(flat) == 1
+    yield not is_constant and is_once, steps, "turns are judged in the first step only"
     has_no_weight = alpha == 0 and (is_constant or is_level)
     yield has_no_weight, (*verdicts, *base, *judge), "attribution.alpha is 0"
 

@@ -10,6 +10,8 @@ from rltune.spec.records import TrialRecord
 LEAST_SHARE = 0.95
 """Share of answers below which the audit warns."""
 
+_NAMED = 3  # trials, the worst first
+
 TOLERANCE = 0.05
 """Largest difference of two conditions' shares without a warning."""
 
@@ -58,15 +60,32 @@ def judged_line(shares: Mapping[str, Judged]) -> str:
     return f"Episodes judged, of those asked about: {each}."
 
 
+def unjudged_line(trials: Iterable[tuple[str, Judged]]) -> str:
+    """Return the sentence that names the trials of which a judge left much unjudged.
+
+    Args:
+        trials: Name of each, and how much of it was judged.
+
+    """
+    low = [(name, own) for name, own in trials if own.asked and own.share < LEAST_SHARE]
+    low.sort(key=lambda one: one[1].share)
+    named = [f"{name}: {own.answered:,} of {own.asked:,}" for name, own in low[:_NAMED]]
+    if more := len(low) - len(named):
+        named.append(f"{more} more")
+    return f"Trials judged below {LEAST_SHARE:.0%}: {'; '.join(named)}." if named else ""
+
+
 def judged_findings(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A3: a condition of which a judge left much unjudged, or more than of another."""
-    shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
+    """Yield A3: a trial of which a judge left much unjudged, or a condition more than another."""
+    found = [(record.spec, judged_in(record.metrics)) for record in records]
+    shares = judged_by_condition((spec.condition, own) for spec, own in found)
     if not shares:
         return
     low, high = (pick(own.share for own in shares.values()) for pick in (min, max))
-    if low >= LEAST_SHARE and high - low <= TOLERANCE:
+    named = unjudged_line((f"{spec.condition}, seed {spec.seed}", own) for spec, own in found)
+    if not named and high - low <= TOLERANCE:
         return
-    message = judged_line(shares).removesuffix(".")
-    message += ". The rest keep their outcome: these conditions had less attribution than planned."
+    message = " ".join(filter(None, (judged_line(shares), named)))
+    message += " The rest keep their outcome: they had less attribution than planned."
     remedy = "See adca/judge_*_rate and trial.log for why; raise the judge's limits and run again."
     yield warning("A3.judged", message, remedy)

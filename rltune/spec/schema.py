@@ -18,6 +18,7 @@ from rltune.spec.schema_attribution import Attribution, NoAttributionConfig, wit
 from rltune.spec.schema_base import (
     Fraction,
     KlType,
+    LearningRate,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -52,10 +53,10 @@ class LoraConfig(Section):
     alpha: PositiveFloat = Field(
         16.0, description="An adapter's output is scaled by alpha / rank (no unit)."
     )
-    dropout: Annotated[float, Field(ge=0.0, le=0.0)] = Field(
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.0,
-        description="Share of an adapter's inputs that is dropped; 0 only: with dropout, the ratio "
-        "of the first pass would not be 1.",
+        description="Share of an adapter's inputs that the update's forward pass drops; whatever "
+        "scores, samples or evaluates drops none.",
     )
     targets: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(tuple_from_list)] = (
         Field(
@@ -159,7 +160,7 @@ class CriticConfig(Section):
         description="Values from a trained copy of the policy's backbone, or from a small network "
         "on the policy's own hidden states (half the cost).",
     )
-    lr: PositiveFloat = Field(1e-5, description="Learning rate of the critic, per step.")
+    lr: LearningRate = Field(1e-5, description="Learning rate of the critic, per step.")
     value_clip: PositiveFloat = Field(
         0.5, description="Largest move of a value in one update, in reward."
     )
@@ -173,7 +174,7 @@ class CriticConfig(Section):
 class OptimConfig(Section):
     """The policy's optimiser and how a batch is cut."""
 
-    lr: PositiveFloat = Field(1e-6, description="Learning rate of the policy, per optimiser step.")
+    lr: LearningRate = Field(1e-6, description="Learning rate of the policy, per optimiser step.")
     betas: Annotated[
         tuple[Annotated[float, Field(ge=0.0, lt=1.0)], Annotated[float, Field(ge=0.0, lt=1.0)]],
         BeforeValidator(tuple_from_list),
@@ -183,7 +184,8 @@ class OptimConfig(Section):
     mini_batch_size: PositiveInt = Field(32, description="Rollouts per optimiser step.")
     micro_batch_size: PositiveInt = Field(
         4,
-        description="Rollouts per forward pass; changes memory, and only the last bits of results.",
+        description="Rollouts per forward pass; changes memory, and of results the last bits only "
+        "(and which inputs policy.lora.dropout drops).",
     )
     epochs: PositiveInt = Field(1, description="Passes over one batch, in epochs.")
     gradient_checkpointing: bool = Field(

@@ -35,6 +35,7 @@ KlType = Annotated[
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 ImportPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
 PositiveInt = Annotated[int, Field(ge=1)]
+LearningRate = Annotated[float, Field(gt=0.0, le=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
 
 from rltune.errors import Problem, StoreError
 from rltune.store.files import dumps, loads, utc_now
@@ -103,12 +102,7 @@ class DriverLock:
         """Return the lock."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Release."""
         self.release()
 

@@ -1,12 +1,13 @@
 """Which trackers a trial gets."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from rltune.track.base import MultiTracker, Tracker, Warn
+from rltune.track.base import Metrics, MultiTracker, Tracker, Warn
 from rltune.track.jsonl import Append, JsonlTracker
 from rltune.track.wandb_tracker import WandbRun, WandbTracker, wandb_run_id
-from rltune.types import TrialSpec
+from rltune.types import TrialResult, TrialSpec, TrialStatus
 
 WandbMode = Literal["disabled", "offline", "online"]
 
@@ -70,3 +71,50 @@ def make_trackers(
     if wandb != "disabled":
         trackers.append(WandbTracker(wandb_run(spec, folder, mode=wandb, project=project), warn))
     return MultiTracker(tuple(trackers))
+
+
+def write_history(
+    spec: TrialSpec,
+    folder: Path,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    status: TrialStatus,
+    summary: Metrics,
+    warn: Warn,
+) -> None:
+    """Write one more offline session of a trial, with all that its metrics file has.
+
+    For one whose process was killed, and its session with it. Tables, histograms and artifacts of
+    the attempt are not in the file, so they are not in the session.
+
+    Args:
+        spec: The trial; it must not run.
+        folder: Its folder.
+        rows: Of its metrics file.
+        status: Where it is now.
+        summary: What the whole trial comes to; empty for one without a result.
+        warn: Takes one line when W&B fails.
+
+    """
+    project = spec.config["tracking"]["project"]
+    tracker = WandbTracker(wandb_run(spec, folder, mode="offline", project=project), warn)
+    tracker.resume(rows)
+    tracker.summary(summary)
+    tracker.close(status)
+
+
+def outcome_summary(
+    result: TrialResult, rows: Sequence[Mapping[str, float | str]], *, metric: str
+) -> dict[str, float | str]:
+    """Return what a trial comes to: the gate that was chosen, and the steps.
+
+    Args:
+        result: Of the trial.
+        rows: Of its metrics file.
+        metric: Name of the sweep's metric.
+
+    """
+    chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
+    heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
+    steps = {"best_step": result.best_step, "final_step": result.final_step}
+    return {**heldout, metric: result.heldout_metric, **steps}

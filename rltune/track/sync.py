@@ -2,6 +2,7 @@
 
 A session is a folder `offline-run-TIME-ID`; a resumed trial has several of one id. `wandb sync`
 uploads the sessions of an id in their order and leaves a `.synced` file, so nothing is sent twice.
+A killed process leaves one that holds a part, or nothing; the tracker marks those that it ended.
 """
 
 import os
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 
 from rltune.errors import InputError, Problem
 
+_WHOLE = "rltune-whole"
+_HEADER_BYTES = 7  # of a session's `.wandb` file before its first record
 _CLOUD = "https://api.wandb.ai"
 _REACH_S = 5.0
 OFFLINE = "Offline runs are written instead; `rltune sync` uploads them later."
@@ -27,6 +30,21 @@ def sessions(trial: Path) -> tuple[Path, ...]:
 def is_synced(session: Path) -> bool:
     """Tell whether `wandb sync` has uploaded a session."""
     return any(session.glob("*.wandb.synced"))
+
+
+def mark_whole(session: Path) -> None:
+    """Say that a session holds all that its trial had logged when it ended."""
+    (session / _WHOLE).touch()
+
+
+def is_whole(session: Path) -> bool:
+    """Tell whether a session was ended by its tracker."""
+    return (session / _WHOLE).exists()
+
+
+def is_empty(session: Path) -> bool:
+    """Tell whether a session holds no record, so that there is nothing to upload."""
+    return all(file.stat().st_size <= _HEADER_BYTES for file in session.glob("*.wandb"))
 
 
 def require_server(environment: Mapping[str, str] = os.environ) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rltune.track.base import Artifact, Histogram, Media, Metrics, Table, Warn, require_step
-from rltune.track.sync import OFFLINE, offline_problem
+from rltune.track.sync import OFFLINE, mark_whole, offline_problem
 from rltune.types import TrialStatus
 
 _ILLEGAL_IN_ID = re.compile(r"[^A-Za-z0-9._=+-]")
@@ -135,7 +135,12 @@ class WandbTracker:
         """Finish, after a failure too; a trial that did not end well is shown as failed."""
         run, self._run = self._run, None
         if run is not None:
-            self._guard("finish", lambda: _finish(run, status))
+            self._guard("finish", lambda: self._end(run, status))
+
+    def _end(self, run: Any, status: TrialStatus) -> None:
+        _finish(run, status)
+        if self._mode == "offline" and not self._has_failed:
+            mark_whole(Path(run.dir).parent)
 
     @property
     def _is_on(self) -> bool:

@@ -11,6 +11,7 @@ from rltune.store.files import write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Artifact
+from rltune.track.make import outcome_summary
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.splits import Manifest
@@ -58,10 +59,7 @@ def chosen_artifact(trial: TrialDir, result: TrialResult, *, metric: str) -> Art
 def record_outcome(job: Job, result: TrialResult) -> None:
     """Give the tracker what the chosen checkpoint measured, and its weights."""
     rows = read_metrics(job.trial.metrics).rows
-    chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
-    heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
-    steps = {"best_step": result.best_step, "final_step": result.final_step}
-    job.tracker.summary({**heldout, job.metric_name: result.heldout_metric, **steps})
+    job.tracker.summary(outcome_summary(result, rows, metric=job.metric_name))
     if job.tracker.shows_media:
         job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric_name))
 

@@ -16,6 +16,7 @@ from rltune.losses.reduce import TrainedCounts, aggregate, count_trained
 from rltune.losses.value import value_loss
 from rltune.maths.masked import masked_sum
 from rltune.maths.streams import permutation, stream_seed
+from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema import TrialConfig
@@ -81,10 +82,11 @@ def update(
     for epoch in range(config.optim.epochs):
         seed = stream_seed(config.seed, "minibatch", step, epoch)
         order = permutation(len(data.batch), seed)
-        for start in range(0, len(order), size):
+        for nth, start in enumerate(range(0, len(order), size)):
             part = data.rows(order[start : start + size])
+            place = (step, epoch, nth)
             made = _optimizer_step(
-                learner, part, config, step=step, kl_coef=kl_coef, on_entropy=on_entropy
+                learner, part, config, place=place, kl_coef=kl_coef, on_entropy=on_entropy
             )
             for name, value in made.items():
                 found[name].append(value)
@@ -98,7 +100,7 @@ def _optimizer_step(
     data: MiniBatch,
     config: TrialConfig,
     *,
-    step: int,
+    place: tuple[int, int, int],
     kl_coef: float,
     on_entropy: OnEntropy | None,
 ) -> Sums:
@@ -107,19 +109,24 @@ def _optimizer_step(
     A mini-batch in which every row was masked out still makes its step, with a gradient of zero, so
     that conditions differ in what they learn from and not in how many steps they make. (AdamW's
     momentum and weight decay go on in such a step, as in any other.)
+
+    `place` is the training step, the epoch and the number of the mini-batch.
     """
+    step = place[0]
     actor, critic = learner.policy.model, learner.critic
+    learners = [actor] if critic is None else [actor, critic]
     is_warmup = critic is not None and step <= config.critic.warmup_steps
-    _zero_gradients(actor)
-    if critic is not None:
-        _zero_gradients(critic)
+    for module in learners:
+        _zero_gradients(module)
     counts = count_trained(torch.from_numpy(data.batch.action_mask_NT))
     sums: Sums = defaultdict(float)
     if counts.n_tokens:
-        for index in by_length(data.batch, config.optim.micro_batch_size):
+        for nth, index in enumerate(by_length(data.batch, config.optim.micro_batch_size)):
             part = data.rows(index)
             if part.batch.action_mask_NT.any():
-                _backward(learner, part, config, counts, kl_coef, sums, on_entropy)
+                seed = stream_seed(config.seed, "lora-dropout", *place, nth)
+                with dropping(*learners, seed=seed):
+                    _backward(learner, part, config, counts, kl_coef, sums, on_entropy)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)

@@ -17,6 +17,7 @@ from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune.store.secret import is_secret
+from rltune.trainer.own_env import naming_own_env, own_place
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import EnvError, ImportPathError
@@ -135,7 +136,8 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         yield from missing
         is_plain = config.env.kind in ENVS and config.reward is None
         if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
-            yield from _env_problems(config, loaded, base)
+            with naming_own_env(config.env):
+                yield from _env_problems(config, loaded, base)
 
 
 def _asked(loaded: LoadedSweep) -> str:
@@ -154,7 +156,9 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
         return
     except Exception as error:  # whatever a class of one's own raises
         kind = "" if isinstance(error, EnvError | ValueError) else f"{type(error).__name__}: "
-        yield Problem(where, f"no environment can be made: {kind}{_sentence(error)}")
+        place = own_place(error, config.env) if kind else ""
+        action = f"Repair {place}." if place else ""
+        yield Problem(where, f"no environment can be made: {kind}{_sentence(error)}", action=action)
         return
     if not isinstance(made, TextEnv):
         what = f"it makes a {type(made).__name__}, not a rltune_envs.base.TextEnv."

@@ -1,5 +1,6 @@
 """The run folders of tests/report, and the command line in this process."""
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,3 +36,24 @@ def rltune(tmp_path, monkeypatch, capsys):
         return Result(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of the module's `finished` run folder, in the newest place of `runs`."""
+    import torch
+
+    from rltune.store.rundir import RunDir
+
+    path = tmp_path / "runs" / finished.name
+    shutil.copytree(finished, path, symlinks=True)
+    before = torch.get_num_threads()
+    yield RunDir(path)
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def trial(run):
+    """The only trial of `run` that has begun."""
+    (found,) = run.trial_dirs()
+    return found

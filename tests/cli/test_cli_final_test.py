@@ -2,16 +2,13 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from trained_folder import trained_folder
 
 from rltune.cli.final_test import paragraph
 from rltune.policy.tiny import SHIPPED
-from rltune.store.rundir import RunDir
 
 NAMES = "kl_loss_coef=0.0@0, kl_loss_coef=0.01@0, kl_loss_coef=0.0@1, kl_loss_coef=0.01@1"
 
@@ -21,22 +18,6 @@ def finished(tmp_path_factory):
     """A run folder whose first trial is done and whose others have not begun."""
     run, _ = trained_folder(tmp_path_factory.mktemp("finished"), which=0, test_tasks=6)
     return run.path
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    """A copy of it in the newest place of `runs`."""
-    path = tmp_path / "runs" / finished.name
-    shutil.copytree(finished, path, symlinks=True)
-    before = torch.get_num_threads()
-    yield RunDir(path)
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def trial(run):
-    (found,) = run.trial_dirs()
-    return found
 
 
 def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):

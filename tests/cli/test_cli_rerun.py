@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import torch
 import yaml
 from trained_folder import trained_folder
 
@@ -14,7 +13,7 @@ from rltune.store.files import read_json, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.lineage import LineageStore
 from rltune.store.lineage_record import RowContext, row_for
-from rltune.store.rundir import RunDir, TrialDir
+from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus
 
 METRIC = ("heldout/reward_mean", "max")
@@ -28,21 +27,6 @@ def finished(tmp_path_factory):
     context = RowContext(metric_name=METRIC[0], metric_mode="max", timestamp="t", commit="c")
     LineageStore(run.results, *METRIC).append(row_for(spec, result, (), context))
     return run.path
-
-
-@pytest.fixture
-def run(finished, tmp_path):
-    path = tmp_path / "runs" / finished.name
-    shutil.copytree(finished, path, symlinks=True)
-    before = torch.get_num_threads()
-    yield RunDir(path)
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def trial(run):
-    (found,) = run.trial_dirs()
-    return found
 
 
 def rows(run):

@@ -35,10 +35,13 @@ class FakeRunner:
     root: object
     acts: list[Callable[[FolderWriter], None]]
     interrupted: bool = False
+    said: tuple[str, ...] = ()
     requests: list[runner.SweepRequest] = field(default_factory=list)
 
-    def __call__(self, request, *, on_start, on_tick, tick_s=1.0):
+    def __call__(self, request, *, on_start, on_tick, say, tick_s=1.0):
         self.requests.append(request)
+        for text in self.said:
+            say(text)
         writer = FolderWriter(self.root, request.loaded.text, seeds=request.loaded.seeds)
         with take_driver_lock(writer.run.lock, argv=["rltune"]):
             on_start(writer.run, writer.specs)
@@ -59,8 +62,8 @@ def run_with(rltune, tmp_path, monkeypatch):
     """Run `rltune sweep` with the acts of a fake runner."""
     write_sweep(tmp_path)
 
-    def call(*acts, arguments=(), interrupted=False):
-        fake = FakeRunner(tmp_path, list(acts), interrupted)
+    def call(*acts, arguments=(), interrupted=False, said=()):
+        fake = FakeRunner(tmp_path, list(acts), interrupted, said)
         monkeypatch.setattr(runner, "run_sweep", fake)
         monkeypatch.setattr("rltune.cli.sweep.clock", lambda: "12:00:00")
         return rltune("sweep", "sweeps/kl.yaml", *arguments), fake
@@ -83,6 +86,11 @@ def test_proof_progress_closing_paths_verdict_in_order(run_with):
     marks = ["Comparable:", "Run folder", "12:00:00", "random floor", "Written", "Audit passed"]
     places = [result.out.index(mark) for mark in marks]
     assert places == sorted(places)
+
+
+def test_what_the_runner_says_is_a_line_with_the_time(run_with):
+    result, _ = run_with(finish(CONTROL, 0), arguments=("--seeds", "0"), said=("it goes on",))
+    assert "12:00:00 it goes on" in result.out.splitlines()
 
 
 def test_a_failure_is_told_at_once_and_again_at_the_end(run_with, tmp_path):

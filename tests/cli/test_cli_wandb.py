@@ -1,19 +1,24 @@
 """`rltune sync` and `rltune dashboard` on a real sweep folder, without an account."""
 
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from trained_folder import trained_folder
 
+from rltune.store.jsonl import read_metrics
 from rltune.store.origin import Origin, write_origin
 from rltune.store.rundir import TrialDir
 from rltune.track.dashboard import GROUP_BY, PANELS
 from rltune.track.sync import is_synced, sessions
 
+ROOT = Path(__file__).parents[2]
 KEY = "local" + "0" * 40
 
 
@@ -66,6 +71,65 @@ def test_children_go_up_with_the_sweep(rltune, run, finished):
     write_origin(child, origin)
     found = outcomes(rltune("sync", str(run), "--dry-run", "--json"))
     assert found["child-0"] == found[spec.trial_id] == "to upload"
+
+
+def cut_off(session):
+    """Leave a session as a kill does: the header of a file that holds no record yet."""
+    (session / "rltune-whole").unlink()
+    (file,) = session.glob("*.wandb")
+    file.write_bytes(file.read_bytes()[:7])
+
+
+def test_a_killed_trial_gets_a_session_with_its_whole_history(rltune, run, finished):
+    trial = TrialDir(run / "trials" / finished[1].trial_id)
+    (empty,) = sessions(trial.path)
+    cut_off(empty)
+    asked = ("sync", str(run), "--json")
+    (one,) = (o for o in json.loads(rltune(*asked, "--dry-run").out)["trials"] if o["sessions"])
+    assert (one["outcome"], one["sessions"]) == ("to upload", 1)
+    assert sessions(trial.path) == (empty,)  # a dry run writes nothing
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        server_url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        env = os.environ | {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server_url}
+        env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"}
+        command = [sys.executable, "-m", "rltune", *asked, "--timeout", "1"]
+        for _ in range(2):  # the second time there is nothing left to write
+            done = subprocess.run(command, env=env, capture_output=True, text=True)
+            assert done.returncode == 1, done.stderr
+            (one,) = (o for o in json.loads(done.stdout)["trials"] if o["outcome"] != "no run")
+            assert one["sessions"] == 1  # the empty one holds nothing to upload
+            assert one["reason"].startswith("no answer within 1 s")
+    _, written = sessions(trial.path)
+    told = inspect(written)
+    logged = [r["history"]["item"] for r in told if r["type"] == "history"]
+    rows = read_metrics(trial.metrics).rows
+    assert [(item["step"], item["heldout/success_rate"]) for item in logged] == [
+        (row["step"], row["heldout/success_rate"]) for row in rows
+    ]
+    (summary,) = inspect(written, "--summary")
+    assert summary["state"] == "finished"
+    assert summary["summary"]["best_step"] == trial.read_done().best_step
+    assert summary["config"]["rltune"]["trial_id"] == trial.trial_id
+
+
+def test_an_empty_session_beside_a_whole_one_is_left_out(rltune, run, finished):
+    trial = run / "trials" / finished[1].trial_id
+    (whole,) = sessions(trial)
+    killed = whole.with_name("offline-run-20000101_000000-x")
+    shutil.copytree(whole, killed)
+    cut_off(killed)
+    (one,) = (
+        o for o in json.loads(rltune("sync", str(run), "--dry-run", "--json").out)["trials"]
+        if o["sessions"]
+    )  # fmt: skip
+    assert (one["outcome"], one["sessions"]) == ("to upload", 1)
+
+
+def inspect(session, *flags):
+    """Return the records of a session, as W&B's own reader gives them."""
+    leet = [Path(sys.executable).with_name("wandb"), "leet", "inspect", *flags, "--json", session]
+    said = subprocess.run(leet, check=True, capture_output=True, text=True).stdout
+    return [json.loads(said)] if flags else [json.loads(line) for line in said.splitlines()]
 
 
 def test_without_a_key_the_next_action_is_said(rltune, run):

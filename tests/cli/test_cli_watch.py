@@ -50,10 +50,15 @@ class Terminal:
                 assert until is None, f"it ended: {self.text!r}"
                 return
 
+    def hang_up(self):
+        os.close(self._main)
+        self._main = None
+
     def close(self):
         self.process.kill()
         self.process.wait()
-        os.close(self._main)
+        if self._main is not None:
+            self.hang_up()
 
 
 @contextmanager
@@ -89,6 +94,36 @@ def test_a_failure_is_shown_at_once_and_ctrl_c_ends_quietly(tmp_path):
     assert "error" not in shown.text
     assert "\x1b[?25h" in shown.text  # the cursor is back
     assert "driven by process" in shown.text  # the last state stays on the screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_give_the_terminal_back_too(tmp_path, number):
+    writer = mixed_sweep(tmp_path)
+    with (
+        take_driver_lock(writer.run.lock, argv=["rltune"]),
+        terminal("status", "--watch", folder=tmp_path) as shown,
+    ):
+        shown.read(" ago")
+        assert "\x1b[?25l" in shown.text
+        shown.text = ""
+        shown.process.send_signal(number)
+        shown.read()
+    assert shown.process.wait() == 0
+    assert "\x1b[?25h" in shown.text  # the cursor is back
+    assert "driven by process" in shown.text
+
+
+def test_a_watch_ends_with_its_terminal(tmp_path):
+    writer = mixed_sweep(tmp_path)
+    with (
+        take_driver_lock(writer.run.lock, argv=["rltune"]),
+        terminal("status", "--watch", folder=tmp_path) as shown,
+    ):
+        shown.read(" ago")
+        shown.hang_up()
+        shown.process.send_signal(signal.SIGHUP)
+        shown.process.wait(PATIENCE_S)
+    assert list(tmp_path.rglob("rltune-bug-*")) == []
 
 
 def test_no_color_takes_the_colours_and_leaves_the_screen(tmp_path):

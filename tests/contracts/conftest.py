@@ -23,8 +23,8 @@ def vllm_engine_of():
 
     made = []
 
-    def make(policy, *, lora=None, device="cpu", is_own_process=False):
-        settings = VllmSettings("float32", device, CONTEXT, 0.05, eager=True, sleep=True)
+    def make(policy, *, lora=None, device="cpu", dtype="float32", is_own_process=False):
+        settings = VllmSettings(dtype, device, CONTEXT, 0.05, eager=True, sleep=True)
         served = ServedPolicy(policy, lora or LoraConfig())
         engine_of = partial(VllmEngine, settings=settings)
         made.append(process_engine(engine_of, served) if is_own_process else engine_of(served))
@@ -74,3 +74,9 @@ def two_engines(request):
         return make
 
     return maker
+
+
+@pytest.fixture
+def two_vllm_engines(two_engines):
+    """Return such a maker of vLLM engines in this process."""
+    return two_engines("_vllm_pair")

@@ -1,4 +1,4 @@
-"""Two steps of GRPO with adapters and of PPO with full weights, by `rltune sweep`, on real vLLM."""
+"""Two steps of GRPO and PPO, adapters and full weights, by `rltune sweep`, on real vLLM."""
 
 import json
 import subprocess
@@ -19,29 +19,38 @@ HOLD = """  rollout.engine: vllm
   rollout.vllm.kv_cache_gib: 0.25
   optim.lr: 1.0e-3
 """
-GRPO_LORA = HOLD + "  advantage: {kind: grpo}\n  policy.lora.rank: 8\n"
+GRPO_LORA = HOLD + "  advantage: {kind: grpo}\n  policy.lora: {rank: 8, dropout: 0.1}\n"
 STATED = 1e-4  # as in docs/engines.md, float32
 
 
 CLOCKS = ("timing_s/", "perf/")
 
 
-@pytest.mark.parametrize("hold", [GRPO_LORA, HOLD], ids=["grpo-lora", "ppo-full"])
-def test_two_steps_through_the_command_line(tmp_path, hold):
+@pytest.mark.parametrize(
+    ("hold", "correction"),
+    [(GRPO_LORA, "icepop"), (HOLD, "tis")],
+    ids=["grpo-lora-icepop", "ppo-full-tis"],
+)
+def test_two_steps_through_the_command_line(tmp_path, hold, correction):
     """With the engine in the trial's process, and in one of its own: nothing but clocks differs."""
-    shared = metrics_of(tmp_path / "shared", hold)
+    shared = metrics_of(tmp_path / "shared", hold, correction)
     for rows in shared.values():
         gaps = [row["rollout_corr/logprob_diff_max"] for row in rows[1:]]
         assert len(gaps) == 2
         assert all(0 < gap < STATED for gap in gaps), gaps
-    assert metrics_of(tmp_path / "own", hold, "resources.engine=own") == shared
+        for row in rows[1:]:  # a weight is e to the difference: inside the cap and the band
+            assert row["rollout_corr/rollout_is_std"] > 0
+            for end in ("min", "max"):
+                assert abs(row[f"rollout_corr/rollout_is_{end}"] - 1) < 2 * STATED
+    assert metrics_of(tmp_path / "own", hold, correction, "resources.engine=own") == shared
 
 
-def metrics_of(tmp_path, hold, *sets):
+def metrics_of(tmp_path, hold, correction, *sets):
     """Run the sweep; return what the audit's trials measured, clocks left out, by trial."""
     tmp_path.mkdir()
     sweep = tmp_path / "small.yaml"
     text = small_sweep(policy="tiny", steps=2, gate_every=1, values="[0.0, 0.01]")
+    text = text.replace("rollout_correction.kind: none", f"rollout_correction.kind: {correction}")
     sweep.write_text(text.replace("axis:", f"{hold}axis:", 1))
     options = [word for own in sets for word in ("--set", own)]
     command = ["-c", "from rltune.cli import main; main()", "sweep", str(sweep)]

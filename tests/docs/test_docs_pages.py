@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from literals import ROOT, literals
 
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+
 DOCS = ROOT / "docs"
 GROUPS = (
     "rollout|response_length|heldout|actor|critic|ig|adca|planning|sepa|rollout_corr|collapse"
@@ -87,3 +90,20 @@ def test_readme_links_to_files_that_are_there():
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", readme)
     assert len(links) > 5
     assert [link for link in links if not Path(ROOT / link).exists()] == []
+
+
+NEW_IDS = "a change of the config gave new ids: write these ones into README.md and docs/"
+
+
+@pytest.mark.parametrize("name", ["kl", "quickstart"])
+def test_the_ids_on_the_pages_are_those_of_the_shipped_sweeps(name):
+    loaded = load_sweep(ROOT / "sweeps" / f"{name}.yaml")
+    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    folders = set(re.findall(rf"(?<![\w-]){name}-[0-9a-f]{{8}}", text))
+    assert folders == {loaded.run_name}, NEW_IDS
+    trials = [spec.trial_id for spec in expand(loaded)]
+    below = re.findall(rf"{loaded.run_name}/\n? *trials/(kl_loss_coef=[^/\s]+)/", text)
+    blocks = re.findall(rf"{loaded.run_name}/\n(?:  .*\n)*?  trials/([^/\s]+)/", text)
+    assert below or blocks
+    assert set(below) | set(blocks) <= set(trials), f"{NEW_IDS}: {trials[:3]}"

@@ -79,6 +79,15 @@ def test_adapters_follow_the_seed_and_move_no_random_state(small_policy):
     assert weights_digest(first) == weights_digest(again) != weights_digest(other)
 
 
+def test_an_adapter_that_was_trained_with_another_dropout_starts_the_same(small_policy, tmp_path):
+    saved_by_peft(small_policy(), tmp_path)
+    plain = logprobs(with_adapter(small_policy(), init=str(tmp_path)))
+    edit(lora_dropout=0.5)(tmp_path)
+    for dropout in (0.0, 0.1):
+        model = with_adapter(small_policy(), init=str(tmp_path), dropout=dropout)
+        assert torch.equal(logprobs(model), plain)
+
+
 @pytest.mark.parametrize("init", ["default", "folder"])
 def test_the_reference_is_the_start(small_policy, tmp_path, init):
     saved_by_peft(small_policy(), tmp_path)
@@ -205,7 +214,15 @@ def test_unknown_targets_are_refused_with_the_names_of_the_model(small_policy):
 
 
 @pytest.mark.parametrize(
-    "values", [{"rank": -1}, {"alpha": 0.0}, {"dropout": 0.1}, {"targets": []}, {"init": ""}]
+    "values",
+    [
+        {"rank": -1},
+        {"alpha": 0.0},
+        {"dropout": -0.1},
+        {"dropout": 1.0},
+        {"targets": []},
+        {"init": ""},
+    ],
 )
 def test_values_outside_the_domain_are_refused(values):
     with pytest.raises(ValidationError):

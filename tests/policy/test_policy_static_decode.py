@@ -2,14 +2,17 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rltune.policy import static_decode
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import set_compute_dtype
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema import LoraConfig
 
 
 def make_model(**changes):
@@ -112,22 +115,99 @@ def test_layers_that_keep_a_window_only_are_told_apart():
     assert not has_plain_cache(make_model(**windows))
 
 
-@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_the_store_takes_what_a_plan_counts(dtype, width):
+    """13 rows are 16, 6 + 20 columns are 128: 2 (k and v) x 2 layers x 2 heads x 8 x 16 x 128."""
+    model = make_model()
+    set_compute_dtype(model, dtype)
+    decoder = StaticDecoder(model, pad_id=0, end_ids=(3,))
+    engine = TorchEngine(decoder)
+    conversation(engine, turns=1)
+    assert sum(layer.nbytes for layer in decoder._layers) == 2 * 2 * 2 * 8 * 16 * 128 * width
+    engine.rest()
+    assert sum(layer.nbytes for layer in decoder._layers) == 0
+
+
+def test_after_a_rest_it_says_the_same():
+    _, fixed = engines(make_model())
+    before = conversation(fixed)
+    fixed.rest()
+    assert_same(conversation(fixed), before, within=0)
+
+
+class ReadingBack(TorchDispatchMode):
+    """Names of operations that wait for a result on the host: a CUDA graph cannot hold one."""
+
+    KINDS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "is_nonzero", "equal.")
+
+    def __init__(self):
+        super().__init__()
+        self.ran, self.found = 0, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ran += 1
+        self.found += [str(func) for kind in self.KINDS if kind in str(func)]
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("rank", [0, 4])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_replayed_graphs_give_the_same_first_tokens_and_are_used(dtype):
-    model = make_model().cuda()
+def test_a_pass_reads_nothing_back(dtype, rank):
+    model = make_model()
+    add_adapter(model, LoraConfig(rank=rank), seed=0)
+    set_compute_dtype(model, dtype)
+    decoder = StaticDecoder(model, pad_id=0, end_ids=(3,))
+    cache, steps, forward = decoder.empty_cache(), [], decoder._forward
+    decoder._forward = lambda step: steps.append(step) or forward(step)
+    decoder.extend(
+        cache,
+        torch.tensor([[5, 6]]),
+        torch.tensor([[0, 1]]),
+        torch.ones(1, 2, 2, dtype=torch.bool).tril(),
+        torch.tensor([1]),
+    )
+    with torch.no_grad(), ReadingBack() as mode:
+        forward(steps[0])
+    assert mode.ran > 100
+    assert mode.found == []
+    with ReadingBack() as mode:
+        torch.ones(2).sum().item()
+    assert mode.found == ["aten._local_scalar_dense.default"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_replayed_graphs_follow_the_weights_and_are_used(monkeypatch, dtype, rank):
+    """Graphs of many sizes, in any order, over weights that an optimiser changes in place."""
+    monkeypatch.setattr(static_decode, "COLUMN_BLOCK", 16)
+    model = make_model()
+    add_adapter(model, LoraConfig(rank=rank), seed=0)
+    model.cuda()
     set_compute_dtype(model, dtype)
     growing, _ = engines(model)
     decoder = StaticDecoder(model, pad_id=0, end_ids=(3,))
     fixed = TorchEngine(decoder)
-    for _ in range(2):  # the second time, graphs of the first are replayed
+    trained = list(trained_parameters(model).values())
+    optimizer = torch.optim.AdamW(trained, lr=0.03, fused=True)
+    first, sizes = [], []
+    for _ in range(3):  # from the second time on, graphs of before are replayed
         left, right = (conversation(e, turns=2, temperature=0.0) for e in (fixed, growing))
         if dtype == "float32":
             assert_same(left, right, within=1e-3)
-        assert [c.token_ids[0] for c in left[:13]] == [c.token_ids[0] for c in right[:13]]
+        for one, other in zip(left[:13], right[:13], strict=True):
+            assert one.token_ids[0] == other.token_ids[0]
+            assert one.logprobs[:2] == pytest.approx(other.logprobs[:2], abs=0.1)
+        first.append([c.logprobs for c in left])
+        sizes.append(len(decoder._graphs))
+        for parameter in trained:
+            parameter.grad = torch.randn_like(parameter)
+        optimizer.step()
+        fixed.rest()
         fixed.sync()
         growing.sync()
-    assert decoder._graphs
+    assert first[0] != first[1] != first[2]
+    assert sizes[-1] > 2
     assert decoder._can_capture
 
 

@@ -50,3 +50,6 @@ def test_status_closing_table_and_audit_say_how_much_was_judged(tmp_path, answer
     assert said in drawn(closing_view(closing, width=200), 200)
     found = [one for one in audit.report.warnings if one.code == "A3.judged"]
     assert [said in one.message for one in found] == ([] if answered else [True])
+    named = "Trials judged below 95%: kl_loss_coef=0.1, seed 0: 0 of 22."
+    assert (named in drawn(status_view(read_state(folder)), 200)) is not bool(answered)
+    assert [named in one.message for one in found] == ([] if answered else [True])

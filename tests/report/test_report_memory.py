@@ -5,6 +5,7 @@ import torch
 from run_folders import write_sweep
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, chunk_of
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
@@ -12,6 +13,7 @@ from rltune.report.memory import (
     MemoryPlan,
     Shape,
     activation_bytes,
+    dropped_bytes,
     heap_bytes,
     memory_plan,
     shape_of,
@@ -193,23 +195,22 @@ def test_generating_and_training_take_turns():
     assert more.peak == 39 + 24 + 64 + 128
 
 
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
-def test_activations_are_what_torch_keeps(dtype, width):
-    config = Qwen2Config(
-        vocab_size=100,
-        hidden_size=128,
-        intermediate_size=512,
-        num_hidden_layers=3,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-    )
-    model = Qwen2ForCausalLM(config).eval()
-    set_compute_dtype(model, dtype)
+QWEN = {
+    "vocab_size": 100,
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+}
+
+
+def kept_per_token(model):
+    """Return the bytes that a forward pass over 4 x 256 = 1024 tokens keeps, for each of them."""
     ids = torch.randint(100, (4, 257))
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[:, 0] = False
-    weights = {id(p.untyped_storage()): p for p in model.parameters()}
-    weights = {p.untyped_storage().data_ptr() for p in weights.values()}
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept = {}
 
     def note(tensor):
@@ -224,11 +225,48 @@ def test_activations_are_what_torch_keeps(dtype, width):
             )  # alive, so no address comes twice
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        action_hidden(model.base_model, ids, mask)  # reads 256 tokens of each row: 4 x 256 = 1024
-    measured = sum(size for size, _ in kept.values()) / 1024
+    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
+    with hooks, dropping(model, seed=0):
+        action_hidden(model.base_model, ids, mask)
+    return sum(size for size, _ in kept.values()) / 1024
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_activations_are_what_torch_keeps(dtype, width):
+    config = Qwen2Config(**QWEN)
+    model = Qwen2ForCausalLM(config).eval()
+    set_compute_dtype(model, dtype)
     planned = activation_bytes(shape_of(config.to_dict()), width=width, is_recomputed=False)
-    assert planned == pytest.approx(measured, rel=0.03)
+    assert planned == pytest.approx(kept_per_token(model), rel=0.03)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_dropped_inputs_are_what_torch_keeps_more(dtype, width):
+    kept = []
+    for dropout in (0.0, 0.1):
+        model = Qwen2ForCausalLM(Qwen2Config(**QWEN)).eval()
+        add_adapter(model, LoraConfig(rank=4, dropout=dropout), seed=0)
+        set_compute_dtype(model, dtype)
+        kept.append(kept_per_token(model))
+    targets, shape = LoraConfig().targets, shape_of(QWEN)
+    planned = dropped_bytes(shape, targets, width=width, is_recomputed=False)
+    # 3 layers: q k v gate up of 128, o of 128, down of 512
+    assert planned == 3 * (width + 1) * (6 * 128 + 512)
+    assert planned == pytest.approx(kept[1] - kept[0], rel=0.2)
+
+
+def test_dropout_of_adapters_is_planned(configs):
+    def activations(**lora):
+        changes = {"lora": configs[0]["policy"]["lora"] | lora}
+        config = with_keys(configs[0], policy=changes, optim={"micro_batch_size": 1})
+        config = with_keys(config, rollout={"max_context": 10})
+        return memory_plan(config, SMALL, parameters=1000, trained=10).activations
+
+    plain = activations(rank=4)
+    assert activations(dropout=0.1) == plain  # without adapters
+    # 10 tokens x 2 layers x 5 bytes x q's input of 8 and down's of 16
+    dropping_two = activations(rank=4, dropout=0.1, targets=["q_proj", "down_proj"])
+    assert dropping_two - plain == 10 * 2 * 5 * (8 + 16)
 
 
 @pytest.mark.parametrize("vocabulary", [10, 50_000, 151_936])

@@ -21,14 +21,20 @@ def main() -> None:
         allow_confounded=None,
         argv=tuple(sys.argv),
     )
+    said: list[str] = []
     outcome = run_sweep(
-        request, on_start=lambda run, specs: None, on_tick=lambda: ticks.append(1), tick_s=0.2
+        request,
+        on_start=lambda run, specs: None,
+        on_tick=lambda: ticks.append(1),
+        say=said.append,
+        tick_s=0.2,
     )
     report = {
         "statuses": {name: status.value for name, status in outcome.statuses.items()},
         "launched": outcome.launched,
         "is_interrupted": outcome.is_interrupted,
         "ticks": len(ticks),
+        "said": said,
         "ray": "ray" in sys.modules,
     }
     print(json.dumps(report))

@@ -66,6 +66,13 @@ class Node:
         self._process.wait()
 
 
+def start_head(name: str, environment: dict[str, str], address: str, folder: Path) -> Node:
+    """Start the head of a cluster at an address of this machine."""
+    where = ("--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}")
+    rest = (f"--temp-dir={folder}", "--include-dashboard=false")
+    return Node(name, environment, "--head", *where, *rest)
+
+
 class TwoNodes:
     """A head and a worker, one core each, that only holders of their token can reach.
 
@@ -85,9 +92,7 @@ class TwoNodes:
             "PYTHONPATH": os.pathsep.join(sys.path),
             "OMP_NUM_THREADS": "1",
         }
-        port = self.address.rpartition(":")[2]
-        head = (f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
-        self.head = Node("head", self.environment, "--head", "--node-ip-address=127.0.0.1", *head)
+        self.head = start_head("head", self.environment, self.address, folder)
         self.worker = self.head
         try:
             self._wait_for(1)

@@ -1,8 +1,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from rltune.runner.environment import (
     RAY_FOLDER,
     apply_ray_environment,
@@ -35,18 +33,16 @@ def test_a_note_that_names_something_else_deletes_nothing(tmp_path):
     assert not note.exists()
 
 
-@pytest.mark.parametrize("is_local", [True, False])
-def test_a_private_cluster_has_a_token_of_its_own(monkeypatch, is_local):
-    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+def test_a_private_cluster_has_a_token_of_its_own(monkeypatch):
     monkeypatch.setattr("os.environ", environ := {})
-    apply_ray_environment(is_local=is_local)
-    assert (environ.get("RAY_AUTH_MODE") == "token") is is_local
-    assert (len(environ.get("RAY_AUTH_TOKEN", "")) == 64) is is_local
+    apply_ray_environment(None)
+    assert environ["RAY_AUTH_MODE"] == "token"
+    assert len(environ["RAY_AUTH_TOKEN"]) == 64
 
 
 def test_what_a_person_set_for_ray_stays(monkeypatch):
     monkeypatch.setattr("os.environ", environ := {"RAY_AUTH_MODE": "disabled"})
-    apply_ray_environment(is_local=True)
+    apply_ray_environment(None)
     assert environ["RAY_AUTH_MODE"] == "disabled"
     assert "RAY_AUTH_TOKEN" not in environ
 
@@ -75,7 +71,7 @@ def test_a_note_that_is_no_text_is_no_obstacle(tmp_path):
 
 _AFTER_AN_ABORT = """
 from rltune.runner.environment import apply_ray_environment
-apply_ray_environment(is_local=True)
+apply_ray_environment(None)
 import ray
 try:
     ray.put(1)

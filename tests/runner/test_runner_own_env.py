@@ -97,6 +97,23 @@ def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path):
     assert not list((tmp_path / "runs").glob("*/trials/*"))
 
 
+def test_an_env_that_raises_while_its_tasks_are_drawn_is_named_with_its_line(
+    small_policy, tmp_path
+):
+    sweep = settle(tmp_path / "work", small_policy)
+    module = sweep.parent / "coins" / "my_env.py"
+    lines = module.read_text(encoding="utf-8").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("def _fewest")) + 1
+    lines.insert(at, '    {}["gone"]')
+    module.write_text("\n".join(lines), encoding="utf-8")
+    done = drive(sweep, tmp_path / "runs")
+    assert done.stderr.splitlines()[-1] == (
+        "rltune.errors.InputError: env coins.my_env:MyEnv: it raised KeyError: 'gone' "
+        f"({module}:{at + 1}, in _fewest). Repair it, and give the same command again."
+    )
+    assert not list((tmp_path / "runs").glob("*/trials/*"))
+
+
 def test_a_broken_import_path_starts_nothing(small_policy, tmp_path):
     sweep = settle(tmp_path / "work", small_policy)
     text = sweep.read_text(encoding="utf-8")

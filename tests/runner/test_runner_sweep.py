@@ -207,7 +207,7 @@ def test_cores_and_gpus_must_be_on_one_machine():
 def test_variables_that_ray_refuses_are_named_before_it_starts(monkeypatch, name):
     monkeypatch.setenv(name, "/tmp/x")
     with pytest.raises(ResourceError, match=f"^environment: {name}: "):
-        apply_ray_environment(is_local=True)
+        apply_ray_environment(None)
 
 
 def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
         made.append(make_ray_folder(launch))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rltune.runner.sweep._Drive.run", run)
+    monkeypatch.setattr("rltune.runner.sweep.Drive.run", run)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
     assert [folder.exists() for folder in made] == [False]

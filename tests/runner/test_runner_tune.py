@@ -43,3 +43,19 @@ def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, smal
         ResourceError, match=r"^ray\.init: it already runs in this process\. Call ray\.shutdown\(\)"
     ):
         launch.start()
+
+
+def test_a_launch_ends_when_nothing_runs_and_no_machine_is_left_for_what_waits(monkeypatch):
+    from rltune.runner.tune import _Drained, _Watch
+    from rltune.runner.waiting import Waiting
+
+    monkeypatch.setattr("rltune.runner.waiting.GRACE_S", 0.0)
+    watch = _Watch()
+    end = _Drained(watch)
+    assert not end.stop_all()
+    watch.waiting = Waiting({"a": {"CPU": 2.0}}, lambda: [{"CPU": 1.0}])
+    watch.running.add("b")
+    assert not end.stop_all()
+    watch.running.clear()
+    assert end.stop_all()
+    assert watch.stranded == {"a"}

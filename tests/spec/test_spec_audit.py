@@ -5,6 +5,7 @@ import pytest
 from rltune.spec import audit
 from rltune.spec.audit import TrialRecord
 from rltune.spec.expand import expand
+from rltune.spec.judged import judged_findings
 from rltune.types import TrialResult, TrialStatus
 
 STEPS = 4
@@ -474,3 +475,22 @@ def test_a3_a_condition_with_fewer_verdicts_is_named(records, answered, said):
     found = [line for line in lines(records) if "judged" in line]
     assert [line.partition(":")[0].split(".")[0] for line in found] == [s[:2] for s in said]
     assert all(f"{label} {answered / 10:.1%} of " in line for line in found)
+
+
+def test_a3_one_trial_without_verdicts_is_named_in_a_condition_of_many(records):
+    """One of 30 trials without a verdict leaves 96.7 % of its condition judged."""
+    counts = {"adca/asked_count": 10.0, "adca/answered_count": 10.0}
+    first = records[0]
+
+    def trial(seed, **own):
+        spec = replace(first.spec, seed=seed, trial_id=f"s{seed}")
+        metrics = tuple({**row, **counts, **own} for row in first.metrics)
+        return replace(first, spec=spec, metrics=metrics)
+
+    many = [trial(seed) for seed in range(29)]
+    assert list(judged_findings(many)) == []
+    (found,) = judged_findings([*many, trial(29, **{"adca/answered_count": 0.0})])
+    asked = 10 * len(first.metrics)
+    assert f"Trials judged below 95%: {first.spec.condition}, seed 29: 0 of {asked}." in (
+        found.message
+    )

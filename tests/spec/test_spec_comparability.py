@@ -299,6 +299,36 @@ def test_s8_accepted_with_a_reason_stays_visible(load, key):
     assert check_sweep(load(K1, other)).warnings[0].accepted_reason is None
 
 
+ADAPTERS = ("hold:\n", "hold:\n  policy.lora: {rank: 4, dropout: 0.1}\n")
+
+
+def test_s8_a_ratio_with_dropout(load):
+    accept = ("seeds:", "accept: {S8.dropout_ratio: as published}\nseeds:")
+    (finding,) = check_sweep(load(ADAPTERS, accept)).warnings
+    assert finding.code == "S8.dropout_ratio"
+    assert finding.message.startswith("Adapters in 3 conditions (kl_loss_coef=0.0, ")
+    assert "actor/pg_clipfrac" in finding.message
+    assert "actor/ppo_kl" in finding.message
+    assert finding.remedy == "Set policy.lora.dropout: 0.0."
+    assert finding.accepted_reason == "as published"
+    for change in (("dropout: 0.1", "dropout: 0.0"), ("rank: 4", "rank: 0")):
+        assert check_sweep(load(ADAPTERS, change)).warnings == ()
+    no_ratio = ("hold:\n", "hold:\n  loss.kind: reinforce\n")
+    assert check_sweep(load(ADAPTERS, no_ratio)).warnings == ()
+
+
+def test_dropout_may_be_the_axis_and_does_nothing_without_adapters(load):
+    hold = "  loss.kl_loss_coef: 0.0\n  policy.lora.rank: 4\n"
+    changes = axis("policy.lora.dropout", "[0.0, 0.1]", "0.0", hold=hold)
+    report = check_sweep(load(*changes))
+    assert [finding.code for finding in report.warnings] == ["S8.dropout_ratio"]
+    assert "Adapters in dropout=0.1 drop" in report.warnings[0].message
+    assert report.errors == ()
+    (error,) = check_sweep(load(*axis("policy.lora.dropout", "[0.0, 0.1]", "0.0"))).errors
+    assert error.rule == "S6"
+    assert "policy.lora.dropout (policy.lora.rank is 0)" in error.message
+
+
 FILTER = (
     "    include_zero: true\n",
     "    include_zero: true\n    mode: softmax\n    metric: reward_variance\n    type: largest\n"

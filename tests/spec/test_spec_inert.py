@@ -22,8 +22,11 @@ AUTO = {**GTPO, "advantage.shaping.sepa.schedule": "auto"}
 FILTER = {"rollout_filter.value": 0.9}
 ZEROS = {"rollout_filter.include_zero": False}
 NO_WEIGHT = {**LLM, **COSINE, "attribution.alpha": 0.0, "attribution.alpha_min": 0.0}
+ALONE = {"advantage": {"kind": "grpo", "ddof": 0, "singleton": 0.5}}
+ONCE = {**ADCA, **COSINE, "attribution.first_steps": 1}
 FREE_GAIN = {**GAIN, "attribution.ig_coef": 0.0}
 WHOLE = {"optim.mini_batch_size": 128}  # 8 groups x 16 rollouts are one optimiser step
+DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 SEPA = "advantage.shaping.sepa."
 
@@ -61,8 +64,13 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     ),
     (
         "loss.clip_low loss.clip_high loss.dual_clip", WHOLE, RATIO_ONE,
-        [{**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"}],
+        [
+            {**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"},
+            {**WHOLE, **DROPOUT, "policy.lora.rank": 4},
+        ],
     ),
+    ("loss.clip_low", {**WHOLE, **DROPOUT}, RATIO_ONE, []),  # without adapters nothing is dropped
+    ("loss.clip_low", {**WHOLE, "policy.lora.rank": 4}, RATIO_ONE, []),
     (
         "loss.turn_clip_beta", {**GAIN, **WHOLE, "loss.kind": "turn"}, RATIO_ONE,
         [{**GAIN, **WHOLE, "loss.kind": "turn", "optim.epochs": 2}],
@@ -161,6 +169,8 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "attribution.alpha_min attribution.alpha_steps", ADCA,
         "attribution.alpha_schedule is constant", [{**ADCA, **COSINE}],
     ),
+    ("attribution.alpha_min attribution.alpha_steps", ONCE,
+     "turns are judged in the first step only", [{**ONCE, "attribution.first_steps": 2}]),
     (
         "attribution.llm.model attribution.llm.base_url attribution.llm.api_key_env "
         "attribution.llm.max_concurrency attribution.llm.max_retries attribution.llm.timeout_s "
@@ -281,7 +291,12 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         (ADCA, {**ADCA, **COSINE, "attribution.alpha_min": 0.1}, "attribution.alpha_schedule"),
         (ADCA, {**ADCA, "attribution.first_steps": 200, "budget.steps": 200},
          "attribution.first_steps"),
+        (ONCE, {**ADCA, "attribution.first_steps": 1}, "attribution.alpha_schedule"),
+        ({**ADCA, "budget.steps": 1}, {**ADCA, **COSINE, "budget.steps": 1},
+         "attribution.alpha_schedule"),
         (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "separate"}, "attribution.mode"),
+        (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "none"}, "attribution.mode"),
+        ({**FREE_GAIN, **ALONE}, NO_GAIN, "advantage.singleton"),
     ],
 )  # fmt: skip
 def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
@@ -302,7 +317,10 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
         ({**ADCA, **COSINE}, ADCA),
         (ADCA, {**ADCA, "attribution.first_steps": 3}),
         (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "joint"}),
-        (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "none"}),
+        (FREE_GAIN, {**NO_GAIN, **ALONE}),
+        (GAIN, NO_GAIN),
+        ({**ONCE, "attribution.first_steps": 2}, {**ADCA, "attribution.first_steps": 2}),
+        (ONCE, ADCA),
         ({**ADCA, "attribution.alpha": 0.0}, {**ADCA, "attribution.alpha": 0.0,
                                               "attribution.fusion": "all_steps"}),
     ],

@@ -7,7 +7,7 @@ from rltune.errors import SpecError
 from rltune.spec.comparability import check_sweep
 from rltune.spec.judge_checks import JudgeNeed, judge_need
 from rltune.spec.judge_names import address_fault
-from rltune.spec.judged import Judged, judged_by_condition, judged_in, judged_line
+from rltune.spec.judged import Judged, judged_by_condition, judged_in, judged_line, unjudged_line
 from rltune.spec.schema_attribution import AdcaConfig, JudgeConfig
 
 NONE = "  attribution.kind: none"
@@ -134,3 +134,14 @@ def test_shares_are_over_what_was_asked():
     assert shares == {"a": Judged(20, 12)}
     assert judged_line(shares) == "Episodes judged, of those asked about: a 60.0% of 20."
     assert judged_line({}) == ""
+
+
+def test_the_trials_with_the_fewest_verdicts_are_named():
+    assert unjudged_line([("a", Judged(20, 19)), ("b", Judged(0, 0))]) == ""  # 19 / 20 is 95 %
+    assert unjudged_line([("a", Judged(20, 18)), ("b", Judged(2000, 0)), ("c", Judged(1, 1))]) == (
+        "Trials judged below 95%: b: 0 of 2,000; a: 18 of 20."
+    )
+    four = [(name, Judged(10, i)) for i, name in enumerate("dcba")]
+    assert unjudged_line(four) == (
+        "Trials judged below 95%: d: 0 of 10; c: 1 of 10; b: 2 of 10; 1 more."
+    )

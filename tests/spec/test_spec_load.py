@@ -265,6 +265,12 @@ OVERRIDE_CASES = {
         "(rollout.groups x rollout.group_size). "
         "Give a divisor, so that every optimiser step has the same size."
     ],
+    "optim.lr=1e+38": ["optim.lr: 1e+38 is out of range. Give at most 1.0."],
+    "critic.lr=1.5": ["critic.lr: 1.5 is out of range. Give at most 1.0."],
+    "optim.weight_decay=1e+40": [  # the toy's profile has lr 1e-4
+        "optim.weight_decay: 1e+40 times optim.lr takes more than all of a weight in a step. "
+        "Give at most 10000."
+    ],
     "env.max_actions=11": [  # 5 turns x 2
         "env.max_actions: 11 actions can never be reached in 5 turns of 2. Give at most 10."
     ],

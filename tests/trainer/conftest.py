@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
+from killing import Dying, Killed
 
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.schema import TrialConfig
@@ -197,25 +198,6 @@ class Trial:
     @property
     def checkpoints(self):
         return sorted(int(p.name[5:]) for p in self.folder.checkpoints.glob("step-*"))
-
-
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it is written."""
-
-
-class Dying:
-    """A tracker in front of another that dies after it recorded a step."""
-
-    def __init__(self, tracker, die_at):
-        self._tracker, self._die_at = tracker, die_at
-
-    def __getattr__(self, name):
-        return getattr(self._tracker, name)
-
-    def log(self, step, metrics):
-        self._tracker.log(step, metrics)
-        if step == self._die_at:
-            raise Killed
 
 
 @pytest.fixture

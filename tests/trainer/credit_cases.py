@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from killing import Dying
 
 from rltune.policy.load import policy_of
 from rltune.rollout.tokens import to_batch
@@ -194,25 +195,6 @@ def nothing(episode):
     return 0.0
 
 
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it is written."""
-
-
-class _Dying:
-    """A tracker that dies after it recorded a step."""
-
-    def __init__(self, tracker, die_at):
-        self._tracker, self._die_at = tracker, die_at
-
-    def __getattr__(self, name):
-        return getattr(self._tracker, name)
-
-    def log(self, step, metrics):
-        self._tracker.log(step, metrics)
-        if step == self._die_at:
-            raise Killed
-
-
 @cache
 def _tasks(env, gate):
     config = TrialConfig.model_validate(
@@ -244,7 +226,7 @@ class Trial:
             make_env=env_maker(config.env, config.reward),
             policy=self.policy,
             engine=TorchEngine(self.policy.decoder()),
-            tracker=_Dying(tracker, die_at),
+            tracker=Dying(tracker, die_at),
             metric_name="heldout/reward_mean",
             metric_mode="max",
             should_stop=lambda: False,

@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from credit_cases import Killed, config_of, lasting, make_trial
+from credit_cases import config_of, lasting, make_trial
+from killing import Killed
 
 from rltune.advantages.sepa import SepaState
 from rltune.losses.kl import AdaptiveKl

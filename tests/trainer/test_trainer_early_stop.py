@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rltune.gate import GateResult
-from rltune.trainer import controllers, loop
+from rltune.trainer import controllers
+from rltune.trainer import step as training
 from rltune.trainer.checkpoint import Progress
 from rltune.trainer.controllers import Controllers, Spread
 from rltune.trainer.ending import early_stop, early_stop_metrics
@@ -51,8 +52,8 @@ def fading(monkeypatch, up_env):
         now["step"] = keywords["step"]
         return real(*given, **keywords)
 
-    real = loop.collect
-    monkeypatch.setattr(loop, "collect", collect)
+    real = training.collect
+    monkeypatch.setattr(training, "collect", collect)
     monkeypatch.setattr(up_env, "reset", begun)
     monkeypatch.setattr(up_env, "step", faded)
     monkeypatch.setattr(controllers, "FIRST_STEPS", 2)

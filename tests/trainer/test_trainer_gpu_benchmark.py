@@ -15,7 +15,9 @@ def test_the_benchmark_of_a_step_runs(monkeypatch, tmp_path, capsys):
     out = tmp_path / "gpu.json"
     words = [*sizes.split(), "--dtype", "float32", "--engines", "torch,growing", "--json", str(out)]
     monkeypatch.setattr(sys, "argv", ["gpu.py", *words])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    with pytest.raises(SystemExit, match=r"^False$"):
+        runpy.run_path(str(SCRIPT), run_name="__main__")
     report = json.loads(out.read_text())
     for found in report["engines"].values():
         parts = found["part_s"]
@@ -25,5 +27,9 @@ def test_the_benchmark_of_a_step_runs(monkeypatch, tmp_path, capsys):
         assert found["parameters"] > 800_000
         assert found["decode_share"] > 0
         assert found["train_share"] > 0
+        assert found["logprob_gap_max"] < 1e-4
+        share = parts["sync"] / found["step_s"]
+        assert found["sync_share"] == pytest.approx(share)
+        assert found["targets"] == {"sync under 2% of the step": share < 0.02}
         assert found["memory_gib"]["perf/max_rss_gb"] > 0.1
     assert "s a step, sync " in capsys.readouterr().out

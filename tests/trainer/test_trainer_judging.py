@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from credit_cases import Killed, config_of, make_episode, make_trial, make_turn
+from credit_cases import config_of, make_episode, make_trial, make_turn
+from killing import Killed
 
 from rltune.errors import InputError, TrialError
 from rltune.spec.schema_attribution import JudgeConfig
@@ -276,9 +277,14 @@ def test_an_outage_after_a_verdict_does_not_end_the_trial(serve, folder):
 def test_a_trial_that_goes_on_with_a_spent_budget_goes_on_to_its_end(serve, folder):
     server = serve()
     assert judge_of(server, folder, max_calls=2).ask(many(2, 1), step=1).flags == [(False,)] * 2
-    again = judge_of(server, folder, max_calls=2)  # as after a kill with a checkpoint at step 1
+    warned = []  # as after a kill with a checkpoint at step 1:
+    again = judge_of(server, folder, warned.append, max_calls=2)
     for step in range(2, 8):
         assert again.ask(many(2, step), step=step).flags == [None] * 2
+    assert warned == [
+        "step 2: 2 of 2 episodes asked about were not judged, and few or none will be from here "
+        "on: 2 calls are spent; raise attribution.llm.max_calls"
+    ]
 
 
 def test_a_budget_that_never_allowed_a_call_ends_the_trial(serve, folder):

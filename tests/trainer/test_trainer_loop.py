@@ -318,9 +318,17 @@ def test_weights_that_are_not_finite_are_divergence_not_staleness(small_policy, 
         prove_sync(engine, policy, up_env().task(0), up_env())
 
 
-def test_a_wild_learning_rate_ends_as_diverged(make_trial):
-    trial = make_trial(optim__lr=1e30)
-    with pytest.raises(DivergedError):
+def test_what_is_drawn_from_no_distribution_is_divergence(small_policy, make_config, sample_batch):
+    policy = small_policy()
+    with torch.no_grad():
+        next(policy.model.parameters()).fill_(torch.nan)
+    with pytest.raises(DivergedError, match=r"^task 'up-0', turn 0: .* not finite\. .*optim\.lr"):
+        sample_batch(make_config(), policy)
+
+
+def test_a_gradient_without_an_end_ends_as_diverged(make_trial):
+    trial = make_trial(loss__entropy_coeff=1e30)  # its square is more than a float32 holds
+    with pytest.raises(DivergedError, match="actor/grad_norm is inf"):
         trial.run()
     assert trial.checkpoints == [0]
     assert trial.folder.read_done() is None

@@ -76,6 +76,10 @@ def make_echo():
     return Echo()
 
 
+def make_nothing():
+    return {}["gone"]
+
+
 def not_an_env():
     return 3
 
@@ -83,6 +87,7 @@ def not_an_env():
 def long(attempt):
     return float(len(attempt.responses[0]) > 1)
 '''
+_BUG = '    return {}["gone"]'
 BROKEN = "import nothing_of_this_name\n"
 SWEEP = """
 name: own
@@ -316,6 +321,11 @@ REFUSED = {
     "value": (
         {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {offset: -1}}"},
         "env.factory: no environment can be made: offset is negative.",
+    ),
+    "bug": (
+        {"env": "own_env:make_nothing"},
+        "env.factory: no environment can be made: KeyError: 'gone'. "
+        f"Repair {{base}}/own_env.py:{ENV.splitlines().index(_BUG) + 1}, in make_nothing.",
     ),
     "argument": (
         {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {size: 1}}"},

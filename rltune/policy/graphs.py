@@ -1,0 +1,92 @@
+"""CUDA graphs of one pass over inputs of several sizes.
+
+A graph launches all kernels of a pass at once, but only over memory that stays where it is: inputs
+are copied to where it reads them, and its output is copied from where it writes it.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+InputsT = TypeVar("InputsT", bound=tuple[Tensor, ...])
+
+
+class _Captured(NamedTuple, Generic[InputsT]):
+    graph: torch.cuda.CUDAGraph
+    inputs: InputsT
+
+
+class Graphs(Generic[InputsT]):
+    """Graphs of a pass, one for each size that is met.
+
+    They share one pool for what lives inside a pass alone, and one output: no two run at a time. So
+    many sizes take little more memory than the largest.
+
+    Args:
+        run: The pass: a named tuple of tensors in, (R, V) out. It may write elsewhere, as long as
+            the same input writes the same.
+
+    """
+
+    def __init__(self, run: Callable[[InputsT], Tensor]) -> None:
+        self._run = run
+        self._captured: dict[Hashable, _Captured[InputsT]] = {}
+        self._pool: Any = None
+        self._stream: torch.cuda.Stream | None = None
+        self._out_RV = torch.empty(0, 0)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._captured)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the output; what is inside the pool is not counted."""
+        return self._out_RV.nbytes
+
+    def clear(self) -> None:
+        """Forget all: what they read or write has moved."""
+        self._captured.clear()
+        self._pool = None  # one that all graphs have left cannot be entered again
+        self._out_RV = torch.empty(0, 0)
+
+    def replay(self, size: Hashable, inputs: InputsT) -> Tensor:
+        """Return what the pass returns for these inputs; captured when a size is new.
+
+        Raises:
+            RuntimeError: The pass does what a graph cannot hold, or memory is short.
+
+        """
+        if size not in self._captured:
+            self._captured[size] = self._capture(inputs)
+        graph, own = self._captured[size]
+        for mine, new in zip(own, inputs, strict=True):
+            mine.copy_(new)
+        graph.replay()
+        return self._out_RV[: len(inputs[0])].clone()  # the next replay writes over it
+
+    def _capture(self, inputs: InputsT) -> _Captured[InputsT]:
+        """Record one pass, after two on the same stream that make what is made once."""
+        own = type(inputs)(*(tensor.clone() for tensor in inputs))
+        current = torch.cuda.current_stream()
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            self._run(own)
+            shape = self._run(own).shape
+        current.wait_stream(self._stream)
+        if len(self._out_RV) < shape[0]:
+            self.clear()
+            self._out_RV = torch.empty(shape, device=current.device)
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                self._out_RV[: shape[0]].copy_(self._run(own))
+        except RuntimeError:
+            torch.cuda.set_stream(current)  # torch leaves its own when a capture fails
+            raise
+        return _Captured(graph, own)

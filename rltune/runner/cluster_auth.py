@@ -1,0 +1,98 @@
+"""Whether a running cluster is spoken to with a token. Asks the cluster; imports no Ray.
+
+Ray does not look for it by itself when an address is given, and driver and cluster must agree. A
+cluster with a token refuses a driver that sends none. A driver that demands one connects to a
+cluster without, and then refuses that cluster's calls: every trial dies before it begins.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rltune.errors import Problem, ResourceError
+
+MODE = "RAY_AUTH_MODE"
+PATIENCE_S = 120.0  # Ray gives a silent address up after about 45 s
+_REFUSED = "InvalidAuthToken"
+_GIVE = (
+    "Give the cluster's own in RAY_AUTH_TOKEN, in a file that RAY_AUTH_TOKEN_PATH names, or in "
+    "~/.ray/auth_token."
+)
+
+
+def choose_auth_mode(address: str) -> None:
+    """Set RAY_AUTH_MODE as the cluster at an address needs it. Call before importing Ray.
+
+    Raises:
+        ResourceError: No cluster answers there; it wants a token, and the one at hand is not its
+            own, or there is none; or RAY_AUTH_MODE is set to what it does not know.
+
+    """
+    given = os.environ.get(MODE)
+    if given not in (None, "disabled", "token") or address.startswith("ray://"):
+        return  # what we do not know is left to Ray
+    mode = "token" if _is_refused(address, "disabled") else "disabled"
+    if given not in (None, mode):
+        what = f"it is {given!r}, and the cluster at {address} knows no token."
+        if mode == "token":
+            what = f"it is {given!r}, and the cluster at {address} wants a token."
+        raise ResourceError(Problem(f"environment: {MODE}", what, action="Unset it."))
+    if mode == "token":
+        _require_token(address)
+    os.environ[MODE] = mode
+
+
+def find_token() -> tuple[str, bool]:
+    """Return where Ray looks for a token, and whether there is one."""
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return "RAY_AUTH_TOKEN", True
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        return str(path), bool(path.read_bytes().strip())
+    except OSError:
+        return str(path), False
+
+
+def _require_token(address: str) -> None:
+    place, is_there = find_token()
+    if not is_there:
+        what = f"the cluster at {address} wants a token, and {place} holds none."
+        raise ResourceError(Problem("--ray-address", what, action=_GIVE))
+    if _is_refused(address, "token"):
+        what = f"the cluster at {address} wants another token than that in {place}."
+        raise ResourceError(Problem("--ray-address", what, action=_GIVE))
+
+
+def _is_refused(address: str, mode: str) -> bool:
+    """Ask whether a cluster refuses us for want of its token; raise when it cannot be used at all.
+
+    In a process of its own: Ray reads the mode once, and prints what it meets.
+    """
+    command = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | {MODE: mode},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            start_new_session=True,  # a Ctrl-C is for the driver
+        )
+    except subprocess.TimeoutExpired:
+        raise _unusable(address, f"no answer within {PATIENCE_S:g} s") from None
+    if done.returncode == 0:
+        return False
+    if _REFUSED in done.stderr:
+        return True
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    raise _unusable(address, said[-1].strip() if said else f"exit code {done.returncode}")
+
+
+def _unusable(address: str, why: str) -> ResourceError:
+    action = "Check the address with `ray status`, or leave it out to run on this machine."
+    what = f"{address!r} cannot be used: {why.rstrip('.')}."
+    return ResourceError(Problem("--ray-address", what, action=action))

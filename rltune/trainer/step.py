@@ -1,0 +1,190 @@
+"""One training step: collect, filter, credit, update. What is around it is in `loop`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from rltune.gate import is_gate_step
+from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.trainer.attribution import AskJudge, probes
+from rltune.trainer.collapse import collapse_metrics
+from rltune.trainer.collect import collect, tasks_of_step
+from rltune.trainer.controllers import Controllers
+from rltune.trainer.exhibits import distributions, filter_table
+from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
+from rltune.trainer.heldout import task_digest
+from rltune.trainer.job import Job
+from rltune.trainer.judging import Judged, TrialJudge
+from rltune.trainer.learner import Learner
+from rltune.trainer.learning import Learned, learn, without_batch
+from rltune.trainer.measures import Metrics, rollout_metrics
+from rltune.trainer.outcomes import fault_line
+from rltune.trainer.records import write_episodes
+from rltune.trainer.replays import write_replays
+from rltune.trainer.stopwatch import Stopwatch
+from rltune.types import Episode
+from rltune_envs.base import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a step leaves, besides the weights.
+
+    Attributes:
+        metrics: Of its rollouts, and of what was learned from them.
+        episodes: All that were played.
+        controllers: State of everything that adapts, after the step.
+
+    """
+
+    metrics: Metrics
+    episodes: list[Episode]
+    controllers: Controllers
+
+
+class TrainingStep:
+    """Makes the training steps of a trial.
+
+    Args:
+        job: The trial.
+        learner: Trained in place.
+        judge: Of `attribution.judge: llm`; None where no language model is asked.
+        watch: Counts the time of the parts.
+
+    """
+
+    def __init__(
+        self, job: Job, learner: Learner, judge: TrialJudge | None, watch: Stopwatch
+    ) -> None:
+        self._job, self._config = job, job.config
+        self._learner, self._judge, self._watch = learner, judge, watch
+
+    def make(self, step: int, controllers: Controllers) -> Trained:
+        """Play the tasks of a step and learn from them.
+
+        Args:
+            step: Training step, from 1.
+            controllers: State before it.
+
+        """
+        config, job = self._config, self._job
+        groups, on_drop = config.rollout.groups, config.rollout_filter.on_drop
+        tasks = tasks_of_step(job.manifest.train, seed=config.seed, step=step, groups=groups)
+        episodes = self._collect(tasks, step)
+        whole = to_batch(episodes, pad_id=job.policy.pad_id)
+        chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)
+        write_episodes(job.trial, episodes, chosen, step=step)
+        warn_of_faults(job, episodes, where=f"step {step}")
+        metrics = self._measure(tasks, episodes, chosen, step)
+        keep = partial(
+            write_replays,
+            job.trial,
+            job.policy,
+            episodes,
+            chosen,
+            step=step,
+            steps=config.budget.steps,
+        )
+        if chosen.is_empty and on_drop == "drop":
+            keep(None)
+            after = without_batch(controllers, metrics, config)
+            return Trained(metrics | {"budget/optimizer_steps": 0.0}, episodes, after)
+        batch = apply_filter(whole, chosen, on_drop=on_drop)
+        learned = self._learn(batch, episodes, chosen, controllers, metrics, step)
+        keep((batch, learned.credit.advantages_NT))
+        return Trained(metrics | learned.metrics, episodes, learned.controllers)
+
+    def _collect(self, tasks: Sequence[Task], step: int) -> list[Episode]:
+        config, job = self._config, self._job
+        with self._watch.timed("collect"):
+            episodes = collect(
+                config,
+                job.policy,
+                job.engine,
+                tasks,
+                step=step,
+                make_env=job.make_env,
+                probes=probes(config.attribution, step),
+            )
+        job.engine.rest()
+        return episodes
+
+    def _measure(
+        self, tasks: Sequence[Task], episodes: Sequence[Episode], chosen: FilterResult, step: int
+    ) -> Metrics:
+        """Return what can be said of the rollouts before anything is learned from them."""
+        return {
+            **rollout_metrics(
+                episodes,
+                chosen,
+                groups=self._config.rollout.groups,
+                auxiliary_names=self._job.make_env().auxiliary_names,
+            ),
+            "rollout/task_hash": task_digest(tasks),
+            "rollout/empty_after_filter": float(chosen.is_empty),
+            **self._collapse(episodes, step),
+        }
+
+    def _collapse(self, episodes: Sequence[Episode], step: int) -> Metrics:
+        config = self._config.collapse
+        if not config.every or (step - 1) % config.every:
+            return {}
+        with self._watch.timed("collapse"):
+            return collapse_metrics(
+                self._job.policy,
+                episodes,
+                prompts=config.prompts,
+                temperature=self._config.rollout.temperature,
+            )
+
+    def _learn(
+        self,
+        batch: TokenBatch,
+        episodes: Sequence[Episode],
+        chosen: FilterResult,
+        controllers: Controllers,
+        metrics: Metrics,
+        step: int,
+    ) -> Learned:
+        """Learn from what the filter left, and show it where the tracker wants to see it."""
+        config, job = self._config, self._job
+        is_shown = job.tracker.shows_media and is_gate_step(
+            step, every=config.gate.every, last=config.budget.steps
+        )
+        entropies: list[Tensor] = []
+        learned = learn(
+            self._learner,
+            batch,
+            episodes,
+            config,
+            controllers,
+            metrics,
+            step=step,
+            scale=chosen.scale,
+            ask=self._asker(step),
+            timed=self._watch.timed,
+            on_entropy=entropies.append if is_shown else None,
+        )
+        if is_shown:
+            shown = distributions(entropies, job.policy.model)
+            job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
+        return learned
+
+    def _asker(self, step: int) -> AskJudge:
+        """Return what asks the judge about the episodes of a step."""
+
+        def ask(episodes: Sequence[Episode]) -> Judged:
+            if self._judge is None:
+                raise ValueError("attribution.judge is not llm")
+            with self._watch.timed("judge"):
+                return self._judge.ask(episodes, step=step)
+
+        return ask
+
+
+def warn_of_faults(job: Job, episodes: Sequence[Episode], *, where: str) -> None:
+    """Warn of the episodes that something outside the policy spoiled, in one line."""
+    if said := fault_line(episodes, where=where):
+        job.warn(said)
