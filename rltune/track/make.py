@@ -6,7 +6,7 @@ from typing import Literal
 
 from rltune.track.base import Metrics, MultiTracker, Tracker, Warn
 from rltune.track.jsonl import Append, JsonlTracker
-from rltune.track.wandb_tracker import WandbRun, WandbTracker, wandb_run_id
+from rltune.track.wandb_tracker import WandbRun, WandbTracker, end_service, wandb_run_id
 from rltune.types import TrialResult, TrialSpec, TrialStatus
 
 WandbMode = Literal["disabled", "offline", "online"]
@@ -101,6 +101,7 @@ def write_history(
     tracker.resume(rows)
     tracker.summary(summary)
     tracker.close(status)
+    end_service()  # only then is all of it in the file
 
 
 def outcome_summary(

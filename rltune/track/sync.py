@@ -43,8 +43,10 @@ def is_whole(session: Path) -> bool:
 
 
 def is_empty(session: Path) -> bool:
-    """Tell whether a session holds no record, so that there is nothing to upload."""
-    return all(file.stat().st_size <= _HEADER_BYTES for file in session.glob("*.wandb"))
+    """Tell whether a kill left a session without a record, so that there is nothing to upload."""
+    return not is_whole(session) and all(
+        file.stat().st_size <= _HEADER_BYTES for file in session.glob("*.wandb")
+    )
 
 
 def require_server(environment: Mapping[str, str] = os.environ) -> None:

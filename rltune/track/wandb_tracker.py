@@ -155,7 +155,7 @@ class WandbTracker:
             if self._mode == "offline":
                 raise
             self._go_offline(f"{type(error).__name__}: {error}")
-            _forget_sessions()  # the service of this process still holds the id
+            end_service()  # the service of this process still holds the id
             self._run = _init(replace(run, mode="offline"), self.run_id)
 
     def _go_offline(self, why: str) -> None:
@@ -254,7 +254,8 @@ def _init(run: WandbRun, run_id: str) -> Any:
     return started
 
 
-def _forget_sessions() -> None:
+def end_service() -> None:
+    """End W&B's own process, which writes what is left of the sessions to their files."""
     import wandb
 
     wandb.teardown(exit_code=1)

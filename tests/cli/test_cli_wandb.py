@@ -95,7 +95,7 @@ def test_a_killed_trial_gets_a_session_with_its_whole_history(rltune, run, finis
         command = [sys.executable, "-m", "rltune", *asked, "--timeout", "1"]
         for _ in range(2):  # the second time there is nothing left to write
             done = subprocess.run(command, env=env, capture_output=True, text=True)
-            assert done.returncode == 1, done.stderr
+            assert done.returncode == 1, (done.stdout, done.stderr)
             (one,) = (o for o in json.loads(done.stdout)["trials"] if o["outcome"] != "no run")
             assert one["sessions"] == 1  # the empty one holds nothing to upload
             assert one["reason"].startswith("no answer within 1 s")
