@@ -185,9 +185,10 @@ def run(request: "SweepRequest", console: "Console") -> int:
         warn("interrupted; the same command goes on with what is missing.")
         return 3
     left = sum(status not in FINAL for status in outcome.statuses.values())
-    if left and (request.max_trials is not None or request.deadline is not None):
+    may_leave = request.max_trials is not None or request.deadline is not None
+    if left and may_leave:
         console.print(f"{plural(left, 'trial')} left; the same command goes on.")
-    return 0 if is_sound else 1
+    return 0 if is_sound and (may_leave or not left) else 1
 
 
 def late_text(late: "Declined") -> str:

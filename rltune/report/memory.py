@@ -14,9 +14,9 @@ FLOAT32 = 4
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 MOST_TOKENS, MOST_LOGITS = 4096, 2**26  # held at once: policy.logprobs.chunk_of
 LOGITS_COPIES = 4  # logits, log-softmax, their gradients
-COLUMNS = 128  # of a cache that one CUDA graph serves: policy.static_decode
 VLLM_ROWS, VLLM_TOKENS = 256, 16_384  # at a time: rollout.vllm_start, and vLLM's own choice
 PROGRAM_BYTES = 630 * 10**6  # a worker's interpreter and libraries, by measurement: docs/cluster.md
+VLLM_BYTES = 340 * 10**6  # vLLM's libraries and what it works with on a CPU, by measurement
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
 PART_NOTES = {
     "weights": "policy, critic and reference",
@@ -39,11 +39,11 @@ class MemoryPlan:
     """Bytes that a trial is expected to hold when it holds most.
 
     Attributes:
-        weights: Policy, critic and reference.
+        weights: Policy, critic and reference, and what the engine `torch` keeps rounded on a GPU.
         gradients: Of what is trained.
         optimizer: AdamW's two moments of what is trained.
         kv_cache: Keys and values of all conversations at their full length.
-        engine: What the engine holds beside the trainer: weights of its own, and with vLLM a cache.
+        engine: What the engine holds beside the trainer: with vLLM weights of its own and a cache.
         activations: What is kept for the backward pass of one micro-batch at its full length.
         logits: Of one chunk of tokens over the vocabulary.
         program: What a process holds before it has a model.
@@ -180,23 +180,23 @@ def memory_plan(
         targets = config["policy"]["lora"]["targets"]
         token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
     on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
-    engine = rounded + _graph_bytes(config, shape) if on_device else 0
-    if is_vllm:
-        adapters = trained if is_lora else 0
-        engine = _vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
+    adapters = trained if is_lora else 0
+    kept = rounded if on_device and not is_vllm else 0
     return MemoryPlan(
-        weights=frozen + FLOAT32 * (learned + references),
+        weights=frozen + FLOAT32 * (learned + references) + kept,
         gradients=FLOAT32 * learned,
         optimizer=2 * FLOAT32 * learned,
         kv_cache=0 if is_vllm else _cache_bytes(config, shape, width),
-        engine=engine,
+        engine=_vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
+        if is_vllm
+        else _graph_bytes(config, shape),
         activations=batch * token,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
         rounded=rounded,
         heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
         is_engine_apart=config["resources"].get("engine") == "own",
-        is_engine_kept=not (on_device and rollout["vllm"]["sleep"]) if is_vllm else on_device,
+        is_engine_kept=is_vllm and not (on_device and rollout["vllm"]["sleep"]),
     )
 
 
@@ -221,9 +221,10 @@ def _cache_bytes(config: Mapping[str, Any], shape: Shape, width: int) -> int:
 
 
 def _graph_bytes(config: Mapping[str, Any], shape: Shape) -> int:
-    """Return the logits that CUDA graphs hold: one graph for each block of columns."""
-    graphs = -(-config["rollout"]["max_context"] // COLUMNS)
-    return int(graphs * sum(_rows(config)) * shape.vocabulary * FLOAT32)
+    """Return the logits that CUDA graphs write: all to one place."""
+    if config["resources"]["gpus"] == 0:
+        return 0
+    return int(max(_rows(config)) * shape.vocabulary * FLOAT32)
 
 
 def _vllm_bytes(
@@ -238,7 +239,7 @@ def _vllm_bytes(
     held = width * (parameters + head + adapters)
     held += int(config["rollout"]["vllm"]["kv_cache_gib"] * 2**30)
     if config["resources"]["gpus"] == 0:
-        return held
+        return held + VLLM_BYTES
     work = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary + 3 * shape.inner * width * VLLM_TOKENS
     return held + work
 
