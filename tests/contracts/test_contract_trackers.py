@@ -167,6 +167,7 @@ def test_an_interrupted_trial_is_not_held_up_by_wandb(tmp_path, monkeypatch):
     class Stopped:
         def __init__(self):
             self.summary = {}
+            self.dir = tmp_path / "files"
 
         def log(self, values):
             raise KeyboardInterrupt
