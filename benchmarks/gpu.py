@@ -71,7 +71,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
     print_report(report)
-    sys.exit(any("failed" in found for found in report["engines"].values()))
+    sys.exit(int(any("failed" in found for found in report["engines"].values())))
 
 
 def arguments() -> argparse.Namespace:

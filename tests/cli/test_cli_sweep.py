@@ -192,7 +192,7 @@ def test_nothing_left_to_run_says_so(run_with, tmp_path):
 
 
 def test_plan_shows_what_the_runner_writes(rltune, tmp_path):
-    """Case of `plan --json`: the runner's own plan.json, task digests aside."""
+    """Case of `plan --json`: the runner's own plan.json, task digests aside, and the cost."""
     write_sweep(tmp_path)
     data = json.loads(rltune("plan", "sweeps/kl.yaml", "--json").out)
     loaded = load_sweep("sweeps/kl.yaml")
@@ -201,6 +201,7 @@ def test_plan_shows_what_the_runner_writes(rltune, tmp_path):
     run = RunDir(tmp_path / "run").create()
     tasks = {spec.trial_id: frozen for spec in specs}
     write_folder(run, loaded, check_sweep(loaded), specs, tasks, allowed=None)
+    assert data.pop("cost")["trials"].keys() == tasks.keys()
     assert data == {**read_json(run.plan), "tasks": None}
 
 

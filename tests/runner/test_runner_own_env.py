@@ -28,7 +28,7 @@ SMALL = """
   resources: {{cpus: 1, gpus: 0, threads: 1}}
   tracking.wandb: offline
   budget.steps: 2
-  rollout: {{groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
+  rollout: {{engine: torch, groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
   optim: {{mini_batch_size: 4, micro_batch_size: 4}}
 """
 
