@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -19,17 +20,19 @@ class QuietConsole(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; long paths stay whole, and off a terminal no blanks fill lines up."""
         options.setdefault("crop", False)
-        if self.is_terminal:
-            super().print(*objects, **options)
-            return
-        with self.capture() as captured:
-            super().print(*objects, **options)
-        if not self.quiet:
-            try:
+        try:
+            if self.is_terminal:
+                super().print(*objects, **options)
+                return
+            with self.capture() as captured:
+                super().print(*objects, **options)
+            if not self.quiet:
                 self.file.write("".join(f"{one.rstrip()}\n" for one in captured.get().splitlines()))
                 self.file.flush()
-            except BrokenPipeError:
-                self.on_broken_pipe()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+        except OSError:  # the terminal is gone
+            self.quiet = True
 
     def on_broken_pipe(self) -> None:
         """Go on without printing."""
@@ -71,4 +74,5 @@ def emit_json(data: Any) -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error; control characters in it are shown, not obeyed."""
-    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
+    with suppress(OSError):  # a terminal that is gone ends no sweep
+        print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)

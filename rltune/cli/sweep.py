@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rltune.report.live import Progress
     from rltune.report.status import StatusReader
     from rltune.runner.budget import Deadline, Declined, Estimate
-    from rltune.runner.sweep import SweepRequest
+    from rltune.runner.sweep import SweepOutcome, SweepRequest
     from rltune.spec.load import LoadedSweep
     from rltune.store.rundir import RunDir
     from rltune.types import TrialSpec
@@ -178,17 +178,23 @@ def run(request: "SweepRequest", console: "Console") -> int:
         watcher.tick()
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)
-    if not outcome.launched and FINAL.issuperset(outcome.statuses.values()):
+    if not outcome.begun and FINAL.issuperset(outcome.statuses.values()):
         console.print("Nothing was left to run: every trial ended earlier.")
     is_sound = report_end(outcome.run, console)
     if outcome.is_interrupted:
         warn("interrupted; the same command goes on with what is missing.")
         return 3
-    left = sum(status not in FINAL for status in outcome.statuses.values())
-    may_leave = request.max_trials is not None or request.deadline is not None
-    if left and may_leave:
-        console.print(f"{plural(left, 'trial')} left; the same command goes on.")
-    return 0 if is_sound and (may_leave or not left) else 1
+    left = {name for name, status in outcome.statuses.items() if status not in FINAL}
+    if left:
+        console.print(f"{plural(len(left), 'trial')} left; the same command goes on.")
+    return 0 if is_sound and left <= _asked_to_leave(request, outcome) else 1
+
+
+def _asked_to_leave(request: "SweepRequest", outcome: "SweepOutcome") -> set[str]:
+    """Return the trials that may be left over: not started, as the command's limits said."""
+    declined = {late.estimate.trial_id for late in outcome.declined}
+    waiting = outcome.statuses.keys() - outcome.begun
+    return declined | (waiting if request.max_trials is not None else set())
 
 
 def late_text(late: "Declined") -> str:

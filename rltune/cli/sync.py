@@ -1,6 +1,6 @@
 """`rltune sync`: upload a sweep's offline W&B runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -81,7 +81,7 @@ def _sync(state: "TrialState", metric: str, *, dry_run: bool, timeout_s: float) 
 
     trial = TrialDir(Path(state.log).parent)
     found = sessions(trial.path)
-    is_cut_off = _is_cut_off(trial, found)
+    is_cut_off = _is_cut_off(trial, has_sessions=bool(found))
     if not found and not is_cut_off:
         return Synced(state.trial_id, "no run", 0)
     if state.status is TrialStatus.RUNNING:
@@ -92,21 +92,26 @@ def _sync(state: "TrialState", metric: str, *, dry_run: bool, timeout_s: float) 
         found, is_cut_off = sessions(trial.path), False
     left = [session for session in found if not (is_synced(session) or is_empty(session))]
     n_left = len(left) + is_cut_off  # the session that is written first
-    if dry_run or not left:
-        return Synced(state.trial_id, "to upload" if n_left else "was uploaded", n_left)
+    if not n_left:
+        is_there = any(map(is_synced, found))
+        return Synced(state.trial_id, "was uploaded" if is_there else "no run", 0)
+    if dry_run:
+        return Synced(state.trial_id, "to upload", n_left)
     reason = upload(left, timeout_s=timeout_s)
     return Synced(state.trial_id, "failed" if reason else "uploaded", n_left, masked(reason))
 
 
-def _is_cut_off(trial: "TrialDir", found: Sequence[Path]) -> bool:
-    """Return whether the last process was killed: no session is known to hold all metrics."""
-    from rltune.store.jsonl import read_metrics
-    from rltune.track.sync import is_whole
+def _is_cut_off(trial: "TrialDir", *, has_sessions: bool) -> bool:
+    """Return whether the last process was killed: no session is known to hold all metrics.
 
-    if found and is_whole(found[-1]):
-        return False
-    is_offline = bool(found) or _tracking(trial) == "offline"
-    return is_offline and bool(read_metrics(trial.metrics).rows)
+    Told by steps, not by the names of sessions: those have the local time of their machine.
+    """
+    from rltune.store.jsonl import read_metrics
+    from rltune.track.sync import whole_until
+
+    is_offline = has_sessions or _tracking(trial) == "offline"
+    last = max((int(row["step"]) for row in read_metrics(trial.metrics).rows), default=-1)
+    return is_offline and last > whole_until(trial.path)
 
 
 def _tracking(trial: "TrialDir") -> str:

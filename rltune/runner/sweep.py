@@ -76,7 +76,7 @@ class SweepOutcome:
         run: The sweep's folder.
         specs: Every trial that was asked for.
         statuses: Trial id -> where it is now.
-        launched: Trials that this command started.
+        begun: Trials that this command started.
         is_interrupted: Whether it was stopped before its end; the same command goes on.
         declined: Trials that were not started, as they could not finish by the deadline.
 
@@ -85,7 +85,7 @@ class SweepOutcome:
     run: RunDir
     specs: tuple[TrialSpec, ...]
     statuses: Mapping[str, TrialStatus]
-    launched: int
+    begun: frozenset[str]
     is_interrupted: bool
     declined: tuple[Declined, ...] = ()
 
@@ -152,7 +152,9 @@ def run_sweep(
             _run_all(request, books, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     is_interrupted = ran.was_stopped and not FINAL.issuperset(statuses.values())
-    return SweepOutcome(run, specs, statuses, len(ran.begun), is_interrupted, tuple(ran.declined))
+    return SweepOutcome(
+        run, specs, statuses, frozenset(ran.begun), is_interrupted, tuple(ran.declined)
+    )
 
 
 def require_comparable(report: ComparabilityReport, request: SweepRequest) -> None:
@@ -254,6 +256,7 @@ def _run_all(
         try:
             ran.was_stopped = drive.run(on_tick, tick_s=tick_s)
         except ResourceError as error:
+            ran.was_stopped = payloads[0].stop_file.exists()
             if not ran.losses:  # the first launch: what was asked for is refused
                 raise
             reason = " ".join(str(error).split())

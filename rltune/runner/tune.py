@@ -272,6 +272,8 @@ class _Listener(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         name = _trial_name(trial)
+        if self._watch.waiting is not None:  # one that died before it started waits no more
+            self._watch.waiting.start(name)
         node = _read_node(self._payloads[name])
         gone = is_gone(node)
         reason = f"its machine is gone ({node})" if gone else _death_reason(trial)

@@ -12,9 +12,6 @@ LEAST_SHARE = 0.95
 
 _NAMED = 3  # trials, the worst first
 
-TOLERANCE = 0.05
-"""Largest difference of two conditions' shares without a warning."""
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -76,14 +73,13 @@ def unjudged_line(trials: Iterable[tuple[str, Judged]]) -> str:
 
 
 def judged_findings(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A3: a trial of which a judge left much unjudged, or a condition more than another."""
+    """Yield A3: trials of which a judge left much unjudged."""
     found = [(record.spec, judged_in(record.metrics)) for record in records]
     shares = judged_by_condition((spec.condition, own) for spec, own in found)
     if not shares:
         return
-    low, high = (pick(own.share for own in shares.values()) for pick in (min, max))
     named = unjudged_line((f"{spec.condition}, seed {spec.seed}", own) for spec, own in found)
-    if not named and high - low <= TOLERANCE:
+    if not named:
         return
     message = " ".join(filter(None, (judged_line(shares), named)))
     message += " The rest keep their outcome: they had less attribution than planned."

@@ -32,19 +32,20 @@ def is_synced(session: Path) -> bool:
     return any(session.glob("*.wandb.synced"))
 
 
-def mark_whole(session: Path) -> None:
-    """Say that a session holds all that its trial had logged when it ended."""
-    (session / _WHOLE).touch()
+def mark_whole(session: Path, *, step: int) -> None:
+    """Say that a session, offline or online, holds all that its trial logged up to a step."""
+    (session / _WHOLE).write_text(str(step), encoding="ascii")
 
 
-def is_whole(session: Path) -> bool:
-    """Tell whether a session was ended by its tracker."""
-    return (session / _WHOLE).exists()
+def whole_until(trial: Path) -> int:
+    """Return the last step up to which a session of a trial holds everything; -1 without one."""
+    marks = (trial / "wandb").glob(f"*run-*/{_WHOLE}")
+    return max((int(mark.read_text(encoding="ascii") or -1) for mark in marks), default=-1)
 
 
 def is_empty(session: Path) -> bool:
     """Tell whether a kill left a session without a record, so that there is nothing to upload."""
-    return not is_whole(session) and all(
+    return not (session / _WHOLE).exists() and all(
         file.stat().st_size <= _HEADER_BYTES for file in session.glob("*.wandb")
     )
 

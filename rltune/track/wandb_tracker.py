@@ -85,6 +85,7 @@ class WandbTracker:
         self._warn = warn
         self._run: Any = None
         self._has_failed = False
+        self._step = -1
         self._guard("start", lambda: self._start(run))
 
     @property
@@ -116,6 +117,7 @@ class WandbTracker:
 
     def _log(self, values: Mapping[str, object]) -> None:
         self._run.log(dict(values))
+        self._step = int(str(values["step"]))
 
     def _use(self, artifact: Artifact) -> None:
         self._run.config.update({f"input_{artifact.kind}": artifact.name}, allow_val_change=True)
@@ -139,8 +141,8 @@ class WandbTracker:
 
     def _end(self, run: Any, status: TrialStatus) -> None:
         _finish(run, status)
-        if self._mode == "offline" and not self._has_failed:
-            mark_whole(Path(run.dir).parent)
+        if not self._has_failed:
+            mark_whole(Path(run.dir).parent, step=self._step)
 
     @property
     def _is_on(self) -> bool:

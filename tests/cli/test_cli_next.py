@@ -61,7 +61,9 @@ def test_a_limited_sweep_says_what_is_left_and_why(rltune, fake, monkeypatch):
     def limited(request, **rest):
         outcome = fake(request, **rest)
         statuses = {"a": TrialStatus.DONE, "b": TrialStatus.PENDING}
-        return runner.SweepOutcome(outcome.run, outcome.specs, statuses, 1, False, (late,))
+        return runner.SweepOutcome(
+            outcome.run, outcome.specs, statuses, frozenset("a"), False, (late,)
+        )
 
     monkeypatch.setattr(runner, "run_sweep", limited)
     result = rltune(
@@ -104,3 +106,28 @@ def test_lengths_of_time(text, seconds):
 def test_what_is_no_length_of_time(text):
     with pytest.raises(InputError, match=r"--budget: .* is no length of time"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("begun", "options", "code"),
+    [
+        ("ab", (), 1),  # b lost its machine, say
+        ("ab", ("--max-trials", "2"), 1),
+        ("a", ("--max-trials", "1"), 0),
+        ("a", (), 1),  # no limit kept b from starting
+    ],
+)
+def test_what_is_left_over_is_code_1_unless_a_limit_left_it(
+    rltune, fake, monkeypatch, begun, options, code
+):
+    def leaving(request, **rest):
+        outcome = fake(request, **rest)
+        statuses = {"a": TrialStatus.DONE, "b": TrialStatus.INTERRUPTED}
+        return runner.SweepOutcome(
+            outcome.run, outcome.specs, statuses, frozenset(begun), is_interrupted=False
+        )
+
+    monkeypatch.setattr(runner, "run_sweep", leaving)
+    result = rltune("sweep", "sweeps/kl.yaml", "--seeds", "0", *options)
+    assert result.code == code, result.err
+    assert "1 trial left; the same command goes on." in result.out

@@ -52,7 +52,7 @@ class FakeRunner:
             run=writer.run,
             specs=writer.specs,
             statuses={},
-            launched=len(self.acts),
+            begun=frozenset(spec.trial_id for spec in writer.specs[: len(self.acts)]),
             is_interrupted=self.interrupted,
         )
 

@@ -101,5 +101,5 @@ def test_a_sweep_whose_time_is_up_starts_nothing(small, tmp_path):
     prepare(request_of(small, tmp_path))
     request = request_of(small, tmp_path, deadline=Deadline(time.time() - 1))
     outcome = run_sweep(request, on_start=lambda *_: None, on_tick=lambda: None)
-    assert (outcome.launched, outcome.is_interrupted) == (0, False)
+    assert (len(outcome.begun), outcome.is_interrupted) == (0, False)
     assert len(outcome.declined) == len(outcome.specs)

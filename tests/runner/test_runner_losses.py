@@ -142,7 +142,7 @@ def test_a_trial_that_lost_its_machine_is_launched_again_alone(play):
     statuses = list(outcome.statuses.values())
     done = TrialStatus.DONE
     assert statuses == [done, done, done, TrialStatus.FAILED]  # a crash is not tried again
-    assert (outcome.launched, outcome.is_interrupted) == (4, False)
+    assert (len(outcome.begun), outcome.is_interrupted) == (4, False)
 
 
 def test_the_rows_of_a_seed_wait_for_the_second_attempt_of_its_control(play):
@@ -172,7 +172,7 @@ def test_three_losses_are_enough_for_one_command(play):
     )
     assert outcome.statuses[outcome.specs[1].trial_id] is TrialStatus.INTERRUPTED
     assert not outcome.is_interrupted  # nobody asked for a stop
-    assert outcome.launched == 4
+    assert len(outcome.begun) == 4
 
 
 def test_what_does_not_fit_on_what_is_left_stays_preempted(play):
@@ -195,7 +195,7 @@ def test_what_waits_for_a_machine_that_is_no_more_is_named(play):
         "the same command goes on with it"
     )
     assert outcome.statuses[outcome.specs[3].trial_id] is TrialStatus.PENDING
-    assert outcome.launched == 3
+    assert len(outcome.begun) == 3
 
 
 def test_who_waits_is_given_up_when_no_machine_could_hold_it_for_a_minute(monkeypatch):
@@ -258,7 +258,7 @@ def test_a_private_cluster_never_loses_its_machine(play, monkeypatch):
 def test_the_most_trials_of_a_command_are_trials_and_not_attempts(play):
     outcome, script = play((finish, lose), (finish,), max_trials=2)
     assert script.seen == [[("kl_loss_coef=0.0", 1), (FIRST, 1)], [(FIRST, 2)]]
-    assert outcome.launched == 2
+    assert len(outcome.begun) == 2
 
 
 def test_a_trial_that_cannot_finish_in_time_is_not_taken_up(play, monkeypatch):

@@ -155,7 +155,7 @@ def test_a_finished_sweep_returns_without_ray(small, tmp_path, make_payload):
     had_ray = "ray" in sys.modules
     outcome = run_sweep(request, on_start=nothing, on_tick=nothing)
     assert list(outcome.statuses.values()) == [TrialStatus.DONE, TrialStatus.DIVERGED]
-    assert (outcome.launched, outcome.is_interrupted) == (0, False)
+    assert (len(outcome.begun), outcome.is_interrupted) == (0, False)
     assert ("ray" in sys.modules) == had_ray
     assert len(run.results.read_text().splitlines()) == 1 + 2
 
