@@ -141,7 +141,7 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
         return cost
     cards = cards_that_hold(memory.fullest, share=min(1.0, gpus))
     if not cards:
-        return replace(cost, savings=tuple(_savings(config, model, memory.peak)))
+        return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
     return replace(cost, cards=cards)
 
 
@@ -170,7 +170,7 @@ def _savings(
         parameters, trained = _parameters(changed, model)
         if parameters is None or trained is None:
             continue
-        less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).peak
+        less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).fullest
         if less < peak * (1 - _WORTH_SAYING):
             yield f"{key}={str(value).lower()}", less
 

@@ -180,6 +180,7 @@ def memory_plan(
         targets = config["policy"]["lora"]["targets"]
         token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
     on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
+    is_own = config["resources"].get("engine") == "own"
     adapters = trained if is_lora else 0
     kept = rounded if on_device and not is_vllm else 0
     return MemoryPlan(
@@ -192,10 +193,10 @@ def memory_plan(
         else _graph_bytes(config, shape),
         activations=batch * token,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
-        program=DEVICE_BYTES if on_device else PROGRAM_BYTES,
+        program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + is_own),
         rounded=rounded,
         heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
-        is_engine_apart=config["resources"].get("engine") == "own",
+        is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
         is_engine_kept=is_vllm and not (on_device and rollout["vllm"]["sleep"]),
     )
 

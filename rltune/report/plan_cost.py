@@ -97,9 +97,9 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
     count = f"{quantity(first.parameters or 0)} parameters"
     if first.trained != first.parameters:
         count += f" + {quantity(first.trained or 0)} trained in adapters"
-    yield "memory", size(largest.memory.peak), f"a trial: {count}"
+    yield "memory", size(largest.memory.fullest), f"a trial: {count}"
     on_gpu = bool(config["resources"]["gpus"])
-    turns = _turns(largest.memory, on_gpu=on_gpu)
+    turns = _turns(largest.memory)
     for name, amount in largest.memory.parts.items():
         note = PART_NOTES[name] + (f"; {turns}" if name in ("kv_cache", "engine") else "")
         if on_gpu and name == "program":
@@ -109,10 +109,10 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
         yield from _card_rows(largest)
 
 
-def _turns(memory: MemoryPlan, *, on_gpu: bool) -> str:
+def _turns(memory: MemoryPlan) -> str:
     """Return whether what generates and what trains are there at the same time."""
     if memory.is_engine_apart:
-        return "in a process, and on a GPU, of its own" if on_gpu else "in a process of its own"
+        return "in a process, and on a GPU, of its own"
     if memory.is_engine_kept:
         return "stays while the trainer updates"
     count = sum(name in memory.parts for name in ("rounded", *_TRAINING))

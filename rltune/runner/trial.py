@@ -231,8 +231,10 @@ def _run_job(
         status = TrialStatus.INTERRUPTED
         raise
     finally:
-        engine.close()
-        tracker.close(status)
+        try:
+            engine.close()
+        finally:
+            tracker.close(status)
 
 
 def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:

@@ -131,6 +131,9 @@ def test_where_the_engine_is_comes_from_the_config(configs):
     here, apart = (memory_plan(c, SMALL, parameters=1000, trained=1000) for c in (config, own))
     assert (here.is_engine_apart, apart.is_engine_apart) == (False, True)
     assert apart.peak < here.peak
+    on_cpu = [with_keys(c, resources={"gpus": 0.0}) for c in (config, own)]
+    here, apart = (memory_plan(c, SMALL, parameters=1000, trained=1000) for c in on_cpu)
+    assert apart.peak == here.peak + 630_000_000  # another Python with its libraries
 
 
 def test_graphs_on_a_gpu(configs):

@@ -24,6 +24,19 @@ ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 LORA = LoraConfig(rank=2)
 PATIENCE_S = 30.0
+STUCK = 99
+
+
+class Stuck:
+    """An engine that does not end, or not well."""
+
+    def __init__(self, model):
+        self._is_stuck = model.adapter_rank == STUCK
+
+    def close(self):
+        if not self._is_stuck:
+            raise KeyError("it cannot end")
+        time.sleep(600)
 
 
 class Reader:
@@ -171,6 +184,34 @@ def test_a_killed_engine_is_an_error_of_the_trial_with_its_last_words():
         engine.generate(ASKED, PARAMS)
     assert died.value.__notes__ == ["Its last words:\nout of cheese"]
     assert not folder.exists()
+
+
+def test_an_orderly_end_is_one():
+    engine = process_engine(scripted_engine, NoModel())
+    process, folder = engine._process, engine._folder
+    engine.close()
+    assert process.returncode == 0
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("rank", [0, STUCK], ids=["an error", "stuck"])
+def test_an_engine_that_does_not_end_well_is_ended(monkeypatch, rank):
+    monkeypatch.setattr("rltune.rollout.engine_process._END_S", 0.5)
+    model = NoModel()
+    model.adapter_rank = rank
+    engine = process_engine(Stuck, model)
+    pid, folder = engine.pid, engine._folder
+    engine.close()
+    assert is_gone(pid)
+    assert not folder.exists()
+
+
+def test_a_module_of_the_current_folder_is_not_taken_for_a_library(tmp_path, monkeypatch):
+    (tmp_path / "safetensors.py").write_text("raise SystemError('not this one')\n")
+    (tmp_path / "torch.py").write_text("raise SystemError('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    process_engine(scripted_engine, NoModel()).close()
 
 
 TRIAL = """
