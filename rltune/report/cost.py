@@ -13,6 +13,8 @@ from rltune.report.estimate import Estimate, estimate
 from rltune.report.folder import find_run, is_run_folder, read_folder, read_records
 from rltune.report.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
 from rltune.report.parameters import adapter_parameters, model_shape, parameter_count
+from rltune.spec.identity import flatten
+from rltune.spec.keys import nested
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
@@ -159,14 +161,7 @@ def _savings(
 ) -> Iterator[tuple[str, int]]:
     """Yield each setting that would save memory, and the bytes that a trial would then take."""
     for key, value in _SAVERS:
-        section, _, name = key.partition(".")
-        own = dict(config[section])
-        inner, _, leaf = name.rpartition(".")
-        if inner:
-            own[inner] = {**own[inner], leaf: value}
-        else:
-            own[leaf] = value
-        changed = {**config, section: own}
+        changed = nested({**flatten(config), key: value})
         parameters, trained = _parameters(changed, model)
         if parameters is None or trained is None:
             continue

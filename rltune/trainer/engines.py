@@ -7,6 +7,7 @@ import torch
 
 from rltune.errors import Problem, ResourceError
 from rltune.policy.load import Policy
+from rltune.policy.precision import DTYPES
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Engine
 from rltune.rollout.engine_process import ProcessEngine
@@ -40,7 +41,7 @@ def make_engine(config: TrialConfig, policy: Policy) -> Engine:
     return ProcessEngine(
         partial(VllmEngine, settings=settings),
         served,
-        dtype=getattr(torch, config.policy.dtype),
+        dtype=DTYPES[config.policy.dtype],
         gpu=engine_gpu(config.resources.gpus),
     )
 
