@@ -141,7 +141,7 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
     gpus = float(config["resources"]["gpus"])
     if not gpus:
         return cost
-    cards = cards_that_hold(memory.fullest, share=min(1.0, gpus))
+    cards = cards_that_hold(memory.fullest, share=gpus)
     if not cards:
         return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
     return replace(cost, cards=cards)

@@ -118,8 +118,8 @@ def require_resources(
 
 def _too_much(key: str, kind: str, wanted: float, largest: float) -> Problem:
     action = f"Run with --set {key}={largest:g}, or give --ray-address of a larger cluster."
-    if kind == "GPU" and wanted > 1:
-        action += " One of them is the engine's where resources.engine is own."
+    if kind == "GPU" and wanted > 1:  # the second one is the rollout engine's
+        action = "Run with --set resources.engine=shared, or on a machine with more GPUs."
     return Problem(
         key,
         f"a trial asks for {wanted:g} {kind}s and the largest machine has {largest:g}.",

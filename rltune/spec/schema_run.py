@@ -6,17 +6,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, Strict
 
 from rltune.spec.schema_base import NonNegativeFloat, PositiveFloat, PositiveInt, Section
+from rltune.spec.violations import Violation, refuse
 
 
-def whole_or_share(gpus: float) -> float:
-    """Return a number of GPUs that Ray can reserve: a share of one, or whole ones.
-
-    Raises:
-        ValueError: It is neither.
-
-    """
-    if gpus > 1 and gpus != int(gpus):
-        raise ValueError(f"{gpus:g} GPUs cannot be reserved; give 0 to 1, or a whole number")
+def one_or_share(gpus: float) -> float:
+    """Return a number of GPUs when a trial can use all of it: at most one device."""
+    if gpus > 1:
+        what = f"{gpus:g} GPUs would leave all but one idle: a trial trains on one device."
+        action = (
+            "Give 1, or a share such as 0.5. More GPUs run more trials side by side; with "
+            "resources.engine own, the rollout engine reserves a second one."
+        )
+        refuse([Violation("", what, action)])
     return gpus
 
 
@@ -99,10 +100,10 @@ class ResourcesConfig(Section):
     """What a trial may use of a machine."""
 
     cpus: PositiveFloat = Field(1.0, description="CPU cores reserved for a trial, in cores.")
-    gpus: Annotated[NonNegativeFloat, AfterValidator(whole_or_share)] = Field(
+    gpus: Annotated[NonNegativeFloat, AfterValidator(one_or_share)] = Field(
         0.0,
-        description="GPUs reserved for a trial, in devices; 0.25 is a quarter of one, and of its "
-        "memory at most.",
+        description="GPUs reserved for a trial, in devices, at most 1; 0.25 is a quarter of one, and "
+        "of its memory at most.",
     )
     engine: Literal["shared", "own"] = Field(
         "shared",

@@ -188,6 +188,10 @@ def test_launches_are_counted(tmp_path):
             r"^resources\.cpus: a trial asks for 4 CPUs and the largest machine has 2\.",
         ),
         ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial asks for 1 GPUs .* --set "),
+        (
+            {"CPU": 1.0, "GPU": 2.0},
+            r"^resources\.gpus: a trial asks for 2 GPUs .* --set resources\.engine=shared, or ",
+        ),
     ],
 )
 def test_trials_that_fit_nowhere_are_refused(needs, message):

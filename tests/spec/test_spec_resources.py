@@ -1,17 +1,20 @@
 import pytest
-from pydantic import ValidationError
 
 from rltune.spec.schema_run import ResourcesConfig, reserved_gpus
 
 
-@pytest.mark.parametrize("gpus", [0.0, 0.25, 1.0, 2.0])
-def test_a_share_of_one_gpu_or_whole_ones(gpus):
+@pytest.mark.parametrize("gpus", [0.0, 0.25, 1.0])
+def test_a_share_of_one_gpu_or_one(gpus):
     assert ResourcesConfig(gpus=gpus).gpus == gpus
 
 
-def test_ray_cannot_reserve_one_and_a_half():
-    with pytest.raises(ValidationError, match=r"1\.5 GPUs cannot be reserved; give 0 to 1, or a "):
-        ResourcesConfig(gpus=1.5)
+@pytest.mark.parametrize("gpus", ["1.5", "2", "8.0"])
+def test_more_gpus_than_a_trial_can_use_are_refused(problems, gpus):
+    assert problems(overrides=[f"resources.gpus={gpus}"]) == [
+        f"--set resources.gpus={gpus}: resources.gpus: {float(gpus):g} GPUs would leave all but "
+        "one idle: a trial trains on one device. Give 1, or a share such as 0.5. More GPUs run more "
+        "trials side by side; with resources.engine own, the rollout engine reserves a second one."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rltune.trainer.engines import engine_gpu
 
 
 @pytest.mark.parametrize(
-    ("visible", "gpus", "own"), [("3,5", 1, "5"), ("GPU-a,GPU-b,GPU-c", 2, "GPU-c"), ("7", 0, "")]
+    ("visible", "gpus", "own"), [("3,5", 1, "5"), ("GPU-a,GPU-b,GPU-c", 1, "GPU-b"), ("7", 0, "")]
 )
 def test_it_is_the_first_that_is_not_the_trainers(monkeypatch, visible, gpus, own):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
