@@ -102,8 +102,8 @@ class ResourcesConfig(Section):
     cpus: PositiveFloat = Field(1.0, description="CPU cores reserved for a trial, in cores.")
     gpus: Annotated[NonNegativeFloat, AfterValidator(one_or_share)] = Field(
         0.0,
-        description="GPUs reserved for a trial, in devices, at most 1; 0.25 is a quarter of one, and "
-        "of its memory at most.",
+        description="GPUs reserved for a trial, in devices, at most 1; 0.25 is a quarter of one "
+        "and of its memory.",
     )
     engine: Literal["shared", "own"] = Field(
         "shared",

@@ -12,8 +12,9 @@ def test_a_share_of_one_gpu_or_one(gpus):
 def test_more_gpus_than_a_trial_can_use_are_refused(problems, gpus):
     assert problems(overrides=[f"resources.gpus={gpus}"]) == [
         f"--set resources.gpus={gpus}: resources.gpus: {float(gpus):g} GPUs would leave all but "
-        "one idle: a trial trains on one device. Give 1, or a share such as 0.5. More GPUs run more "
-        "trials side by side; with resources.engine own, the rollout engine reserves a second one."
+        "one idle: a trial trains on one device. Give 1, or a share such as 0.5. More GPUs run "
+        "more trials side by side; with resources.engine own, the rollout engine reserves a second "
+        "one."
     ]
 
 
