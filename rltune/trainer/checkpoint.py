@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from rltune.policy.lora import trained_parameters
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
-from rltune.trainer.learner import Learner
+from rltune.trainer.learner import Learner, updates_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ class Progress:
         gates: Held-out results so far, step 0 included.
         rollouts: Episodes played in training so far.
         generated_tokens: Tokens sampled in training so far.
-        optimizer_steps: Optimiser steps so far.
+        optimizer_steps: Mini-batches gone through so far, those of a critic warm-up included.
+        policy_updates: Updates of the policy so far.
+        critic_updates: Updates of the critic so far; 0 without one.
         consecutive_empty: Steps in a row in which the filter kept nothing.
         controllers: State of everything that adapts to what was seen.
         train_s: Seconds of training steps in all attempts.
@@ -52,6 +54,8 @@ class Progress:
     rollouts: int = 0
     generated_tokens: int = 0
     optimizer_steps: int = 0
+    policy_updates: int = 0
+    critic_updates: int = 0
     consecutive_empty: int = 0
     controllers: Controllers = field(default_factory=Controllers)
     train_s: float = 0.0
@@ -111,7 +115,16 @@ def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Prog
         restore_module(module, folder / f"{name}.safetensors")
     for name, optimizer in _optimizers(learner).items():
         _restore_optimizer(optimizer, folder / f"{name}.safetensors")
-    return progress
+    return with_updates(progress, learner)
+
+
+def with_updates(progress: Progress, learner: Learner) -> Progress:
+    """Return the progress with the updates that the optimisers have made."""
+    return replace(
+        progress,
+        policy_updates=updates_made(learner.actor_optimizer),
+        critic_updates=updates_made(learner.critic_optimizer),
+    )
 
 
 def newest_checkpoint(

@@ -124,6 +124,8 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
             "rollouts": float(progress.rollouts),
             "generated_tokens": float(progress.generated_tokens),
             "optimizer_steps": float(progress.optimizer_steps),
+            "policy_updates": float(progress.policy_updates),
+            "critic_updates": float(progress.critic_updates),
         },
         receipts=_receipts(trial),
     )

@@ -66,6 +66,17 @@ def make_learner(policy: Policy, config: TrialConfig) -> Learner:
     )
 
 
+def updates_made(optimizer: torch.optim.Optimizer | None) -> int:
+    """Return how often an optimiser has moved its parameters; its own count, which a resume keeps.
+
+    A critic warm-up leaves the policy's as it is. A mini-batch with nothing to train on counts:
+    momentum and weight decay go on in it.
+    """
+    if optimizer is None:
+        return 0
+    return max((int(entry["step"]) for entry in optimizer.state.values()), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class ActionScores:
     """A forward pass over sampled tokens, row-major.

@@ -14,6 +14,7 @@ from rltune.trainer.checkpoint import (
     newest_checkpoint,
     prune_checkpoints,
     save_checkpoint,
+    with_updates,
 )
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
 from rltune.trainer.exhibits import episode_table
@@ -210,6 +211,7 @@ class _Run:
         """Add a step to the budget; return the running totals."""
         progress, episodes, metrics = self.progress, trained.episodes, trained.metrics
         tokens = sum(episode.n_sampled for episode in episodes)
+        progress = with_updates(progress, self.learner)
         self.progress = replace(
             progress,
             rollouts=progress.rollouts + len(episodes),
@@ -223,6 +225,8 @@ class _Run:
             "budget/rollouts": float(self.progress.rollouts),
             "budget/generated_tokens": float(self.progress.generated_tokens),
             "budget/optimizer_steps": float(self.progress.optimizer_steps),
+            "budget/policy_updates": float(self.progress.policy_updates),
+            "budget/critic_updates": float(self.progress.critic_updates),
             "perf/tokens_per_s": tokens / max(1e-9, self.watch.seconds("collect")),
         }
 

@@ -46,6 +46,7 @@ EVERY_STEP = {
     *("timing_s/collect", "timing_s/score", "timing_s/credit", "timing_s/update", "timing_s/sync"),
     *("timing_s/checkpoint", "perf/tokens_per_s"),
     *("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps"),
+    *("budget/policy_updates", "budget/critic_updates"),
 }
 WITH_CRITIC = {
     *("critic/vf_loss", "critic/vf_clipfrac", "critic/vf_explained_var", "critic/grad_norm"),
@@ -175,6 +176,27 @@ def test_when_all_groups_are_masked_the_steps_are_made(make_trial, kind):
     assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
 
 
+def counted(trial, name):
+    return [row[f"budget/{name}"] for row in trial.rows[1:]]
+
+
+def test_updates_of_the_policy_and_of_the_critic_are_counted_apart(make_trial):
+    """Two mini-batches a step; the policy stands still in the first three of four steps."""
+    trial = make_trial(advantage={"kind": "gae"}, critic__warmup_steps=3)
+    result = trial.run()
+    assert counted(trial, "optimizer_steps") == [2, 4, 6, 8]
+    assert counted(trial, "policy_updates") == [0, 0, 0, 2]
+    assert counted(trial, "critic_updates") == [2, 4, 6, 8]
+    assert (result.budget["policy_updates"], result.budget["critic_updates"]) == (2, 8)
+
+
+def test_without_a_critic_every_mini_batch_updates_the_policy(make_trial):
+    trial = make_trial(critic__warmup_steps=3)
+    trial.run()
+    assert counted(trial, "policy_updates") == counted(trial, "optimizer_steps") == [2, 4, 6, 8]
+    assert counted(trial, "critic_updates") == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("kind", ["grpo", "gae"])
 @pytest.mark.parametrize("on_drop", ["mask", "drop"])
 def test_mask_keeps_the_number_of_optimiser_steps(make_trial, kind, on_drop):
@@ -184,7 +206,8 @@ def test_mask_keeps_the_number_of_optimiser_steps(make_trial, kind, on_drop):
     )
     result = trial.run()
     assert [row["rollout/filter_kept_ratio"] for row in trial.rows[1:]] == [0.5] * 4
-    assert result.budget["optimizer_steps"] == {"mask": 8, "drop": 4}[on_drop]
+    made = {"mask": 8, "drop": 4}[on_drop]
+    assert result.budget["optimizer_steps"] == result.budget["policy_updates"] == made
 
 
 def test_equal_rewards_teach_nothing_without_a_filter(make_trial):

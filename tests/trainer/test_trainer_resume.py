@@ -26,6 +26,7 @@ KINDS = {
     "grpo": {},
     "gae-own": {"advantage": {"kind": "gae"}, "optim__epochs": 2, **KL},
     "gae-policy": {"advantage": {"kind": "gae"}, "critic__backbone": "policy", **KL},
+    "gae-warmup": {"advantage": {"kind": "gae"}, "critic__warmup_steps": 4},
     # The filter leaves steps and mini-batches with nothing to learn from.
     "grpo-mask": {
         "rollout_filter": {"value": 0.5, "include_zero": False, "on_drop": "mask"},
@@ -95,6 +96,21 @@ def test_the_kinds_and_the_seeds_differ(make_trial, whole):
     assert len(digests) == len(KINDS) + 1
     empty = [row["rollout/filter_kept_ratio"] for row in whole("grpo-mask")[0].rows[1:]]
     assert min(empty) < 1
+
+
+def test_updates_are_those_that_the_optimisers_made_whatever_the_progress_says(make_trial, whole):
+    """A checkpoint whose progress lacks the counts goes on with the right ones."""
+    trial = make_trial(**STEPS, **KINDS["gae-warmup"])
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=6)
+    path = trial.folder.checkpoint(5) / "state.json"
+    state = json.loads(path.read_text())
+    del state["progress"]["policy_updates"], state["progress"]["critic_updates"]
+    path.write_text(json.dumps(state))
+    assert_same_trial(trial, trial.run(), whole("gae-warmup"))
+    assert (trial.rows[-1]["budget/policy_updates"], trial.rows[-1]["budget/critic_updates"]) == (
+        *(4, 12),  # of two steps after the warm-up, of all six
+    )
 
 
 @pytest.mark.parametrize("die_at", [0, 3, 6])
