@@ -234,7 +234,9 @@ def profile_table() -> str:
     settings = {name: flatten(_read(name)) for name in names}
     keys = dict.fromkeys(key for own in settings.values() for key in own)
     rows = [
-        f"| {_profile_key(key)} | " + " | ".join(_cell(settings[name], key) for name in names) + " |"
+        f"| {_profile_key(key)} | "
+        + " | ".join(_cell(settings[name], key) for name in names)
+        + " |"
         for key in sorted(keys, key=lambda key: key.startswith("by_env."))
     ]
     head = f"| key | {' | '.join(f'`{name}`' for name in names)} |\n|---|{'---|' * len(names)}"

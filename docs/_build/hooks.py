@@ -16,12 +16,13 @@ from formulas import with_mathml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from rule_tables import rule_table
+from rule_tables import mutation_table, rule_table
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES: dict[str, Callable[[], str]] = {
     "config": trial_config_tables,
     "knobs": knob_table,
+    "mutations": mutation_table,
     "profiles": profile_table,
     "rules": rule_table,
     "sweep-file": sweep_file_tables,

@@ -1,0 +1,190 @@
+"""Doctored run folders, with what the audit must say of each.
+
+Every case starts from a clean folder (two conditions, three seeds, 20 steps, gates at 0, 10 and
+20) and changes what one trial recorded. Each fault has a near miss that must pass. The table of
+docs/comparability.md is made from this list.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from run_folders import CONTROL, TREATED, FolderWriter
+
+from rltune.store.files import read_json, write_json_atomic
+from rltune.store.rundir import TrialDir
+from rltune.types import TrialStatus
+
+Doctor = Callable[[FolderWriter], None]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FolderMutation:
+    """One doctored folder.
+
+    Attributes:
+        code: The rule, or the rule with the kind of its finding.
+        what: What was done to the folder, in words.
+        doctor: Does it.
+        is_fault: Whether the rule must find it; a near miss must pass.
+        is_named: Whether the rule names a near miss in a warning.
+
+    """
+
+    code: str
+    what: str
+    doctor: Doctor
+    is_fault: bool = True
+    is_named: bool = False
+
+    @property
+    def rule(self) -> str:
+        """`A3` of `A3.judged`."""
+        return self.code.partition(".")[0]
+
+
+def trial(writer: FolderWriter, label: str = TREATED, seed: int = 1) -> TrialDir:
+    return writer.run.trial(writer.spec(label, seed).trial_id)
+
+
+def all_trials(writer: FolderWriter) -> list[TrialDir]:
+    return [writer.run.trial(spec.trial_id) for spec in writer.specs]
+
+
+def provenance(**fields: Any) -> Doctor:
+    """One trial recorded something else."""
+    return lambda writer: _edit_json(trial(writer).provenance, fields)
+
+
+def provenance_everywhere(**fields: Any) -> Doctor:
+    def doctor(writer: FolderWriter) -> None:
+        for each in all_trials(writer):
+            _edit_json(each.provenance, fields)
+
+    return doctor
+
+
+def metrics(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
+    """Each line of one trial's metrics is updated; None removes it."""
+    return lambda writer: _edit_lines(trial(writer).metrics, change)
+
+
+def metrics_of_seed(seed: int, change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
+    """Each line of both conditions' metrics of one seed is updated."""
+
+    def doctor(writer: FolderWriter) -> None:
+        for label in (CONTROL, TREATED):
+            _edit_lines(trial(writer, label, seed).metrics, change)
+
+    return doctor
+
+
+def heldout(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
+    return lambda writer: _edit_lines(trial(writer).heldout, change)
+
+
+def updates(factor: float) -> Doctor:
+    """One condition makes fewer optimiser steps."""
+
+    def fewer(row: Row) -> Row:
+        counters = ("budget/optimizer_steps", "budget/policy_updates")
+        return {key: row[key] * factor for key in counters if key in row}
+
+    def doctor(writer: FolderWriter) -> None:
+        for seed in (0, 1, 2):
+            _edit_lines(trial(writer, seed=seed).metrics, fewer)
+
+    return doctor
+
+
+def ended(status: TrialStatus, reason: str, step: int = 10) -> Doctor:
+    """One trial ends at an earlier step."""
+
+    def doctor(writer: FolderWriter) -> None:
+        own = trial(writer)
+        result = own.read_done()
+        assert result is not None
+        own.write_done(
+            replace(result, status=status, reason=reason, final_step=step, best_step=step)
+        )
+        for path in (own.metrics, own.heldout):
+            _edit_lines(path, lambda row: {} if row["step"] <= step else None)
+
+    return doctor
+
+
+def no_marker(writer: FolderWriter) -> None:
+    trial(writer).done.unlink()
+
+
+def gate_row(step: int, **fields: Any) -> Callable[[Row], Row]:
+    return lambda row: fields if row["step"] == step else {}
+
+
+def _edit_json(path: Path, fields: Mapping[str, Any]) -> None:
+    write_json_atomic(path, {**read_json(path), **fields})
+
+
+def _edit_lines(path: Path, change: Callable[[Row], Mapping[str, Any] | None]) -> None:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    changed = [{**row, **new} for row in rows if (new := change(row)) is not None]
+    path.write_text("".join(json.dumps(row) + "\n" for row in changed), encoding="utf-8")
+
+
+def fault(code: str, what: str, doctor: Doctor) -> FolderMutation:
+    return FolderMutation(code, what, doctor)
+
+
+def near_miss(code: str, what: str, doctor: Doctor, *, is_named: bool = False) -> FolderMutation:
+    return FolderMutation(code, what, doctor, is_fault=False, is_named=is_named)
+
+
+FOLDER_MUTATIONS = (
+    # A1: what ran.
+    fault("A1", "one trial ran another commit", provenance(commit="beef")),
+    fault("A1", "one trial ran another torch",
+          provenance(versions={"python": "3.11.0", "torch": "2.7"})),
+    fault("A1", "one trial started from other weights", provenance(weights_sha256="x")),
+    fault("A1", "one trial did not record its task manifest",
+          lambda writer: _drop(trial(writer).provenance, "manifest_sha256")),
+    fault("A1", "an earlier attempt of a trial ran on another device",
+          provenance(earlier=[{"attempt": 1, "device": "cuda", "weights_sha256": "w"}])),
+    near_miss("A1", "all trials ran another commit", provenance_everywhere(commit="beef")),
+    near_miss("A1", "one trial ran on another host", provenance(host="b", time="later")),
+    # A2: the same tasks, and the same luck.
+    fault("A2", "one trial drew other tasks at step 7",
+          metrics(gate_row(7, **{"rollout/task_hash": "other"}))),
+    fault("A2", "one trial did not record the tasks of step 3",
+          metrics(lambda row: None if row["step"] == 3 else {})),
+    near_miss("A2", "both conditions of a seed drew the same other tasks at step 7",
+              metrics_of_seed(1, gate_row(7, **{"rollout/task_hash": "other"}))),
+    # A3: what was consumed.
+    fault("A3", "one condition made 30 % fewer optimiser steps", updates(0.7)),
+    fault("A3", "one condition made 10 % fewer optimiser steps", updates(0.9)),
+    near_miss("A3", "one condition made 4 % fewer optimiser steps", updates(0.96)),
+    # A4: the last step.
+    fault("A4", "a trial is done at step 10 of 20", ended(TrialStatus.DONE, "")),
+    fault("A4", "a trial stopped early without a reason",
+          ended(TrialStatus.STOPPED_EARLY, "")),
+    fault("A4", "a trial has no marker, and nobody drives it", no_marker),
+    fault("A4", "a result claims more steps than its metrics have",
+          metrics(lambda row: None if row["step"] > 18 else {})),
+    near_miss("A4", "a trial stopped early, with its reason: named, and no success",
+              ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), is_named=True),
+    # A5: the held-out gate.
+    fault("A5", "one trial was evaluated on other tasks",
+          heldout(gate_row(10, tasks_sha256="other"))),
+    fault("A5", "one trial was evaluated at another temperature",
+          heldout(gate_row(20, temperature=1.0))),
+    fault("A5", "one trial left out a gate", heldout(lambda r: None if r["step"] == 10 else {})),
+    near_miss("A5", "one trial solved other tasks",
+              heldout(gate_row(10, success=[1] * 10, reward=[1.0] * 10))),
+)  # fmt: skip
+
+
+def _drop(path: Path, field: str) -> None:
+    content = read_json(path)
+    write_json_atomic(path, {key: value for key, value in content.items() if key != field})

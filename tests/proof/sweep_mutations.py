@@ -1,0 +1,182 @@
+"""Planted faults in shipped sweep files, with what the proof must say of each.
+
+Each fault has its near miss: an edit of the same place that is right and must pass. The table of
+docs/comparability.md is made from this list.
+"""
+
+from dataclasses import dataclass
+
+Edit = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SweepMutation:
+    """One edited sweep file.
+
+    Attributes:
+        code: The rule, or the rule with the kind of its finding: `S8.k1_loss`.
+        what: The edit in words.
+        edits: Texts of the file and what takes their place.
+        is_fault: Whether the rule must find it; a near miss must pass.
+        sweep: Name of the file under sweeps/.
+        beside: Name of an unedited sweep that is checked together with it.
+        refused: Text of the message where the file is refused while it is loaded.
+
+    """
+
+    code: str
+    what: str
+    edits: tuple[Edit, ...]
+    is_fault: bool = True
+    sweep: str = "quickstart"
+    beside: str | None = None
+    refused: str = ""
+
+    @property
+    def rule(self) -> str:
+        """`S8` of `S8.k1_loss`."""
+        return self.code.partition(".")[0]
+
+
+def fault(code: str, what: str, *edits: Edit, **options: str) -> SweepMutation:
+    return SweepMutation(code, what, edits, is_fault=True, **options)
+
+
+def near_miss(code: str, what: str, *edits: Edit, **options: str) -> SweepMutation:
+    return SweepMutation(code, what, edits, is_fault=False, **options)
+
+
+def hold(*lines: str) -> Edit:
+    """Return the edit that adds lines under `hold`, behind its first key."""
+    return (
+        "\n  loss.entropy_coeff: 0.0\n",
+        "\n  loss.entropy_coeff: 0.0\n" + "".join(f"  {line}\n" for line in lines),
+    )
+
+
+_AXIS = """\
+  key: loss.kl_loss_coef
+  values: [0.0, 0.01, 0.1]
+  control: 0.0
+  coupled:
+    - key: loss.use_kl_loss
+      rule: "value > 0"
+      why: with coefficient 0 no reference forward pass is run
+"""
+_COUPLED = """\
+  coupled:
+    - key: loss.use_kl_loss
+      rule: "value > 0"
+      why: with coefficient 0 no reference forward pass is run
+"""
+_NO_KL = hold("loss.use_kl_loss: false", "loss.kl_loss_coef: 0.0")
+
+
+def axis(key: str, values: str, control: str, *more: str) -> Edit:
+    """Return the edit that replaces the axis of the quickstart."""
+    lines = (f"key: {key}", f"values: {values}", f"control: {control}", *more)
+    return (_AXIS, "".join(f"  {line}\n" for line in lines))
+
+
+def coupled(key: str, rule: str) -> str:
+    """Return the line of the axis that couples one key."""
+    return f'coupled: [{{key: {key}, rule: "{rule}", why: planted}}]'
+
+
+_STEPS = "  budget.steps: 20                # short, so that the whole sweep takes minutes\n"
+_FILTER_OFF = "    value: 1.0\n"
+_ZERO_IN = "    include_zero: true\n"
+_DROP = "    on_drop: drop\n"
+
+SWEEP_MUTATIONS = (
+    # S1: a second key moves.
+    fault("S1", "`optim.lr` follows the axis by interpolation",
+          hold("optim.lr: ${loss.kl_loss_coef}"), ("values: [0.0,", "values: [0.001,"),
+          ("control: 0.0", "control: 0.001")),
+    fault("S1", "`loss.clip_high` follows the axis by interpolation",
+          hold("loss.clip_high: ${loss.kl_loss_coef}")),
+    near_miss("S1", "a key interpolates a held key: one value in all conditions",
+              hold("loss.clip_high: ${loss.clip_low}")),
+    # S2: a coupled key without a rule that holds.
+    fault("S2", "the rule of a coupled key divides by the control's 0",
+          ('rule: "value > 0"', 'rule: "1 / value > 0"'),
+          refused="fails for axis value 0"),
+    fault("S2", "a coupled key has a rule and no reason",
+          ("\n      why: with coefficient 0 no reference forward pass is run", ""),
+          refused="why"),
+    near_miss("S2", "the same rule, written otherwise", ('"value > 0"', '"not value <= 0"')),
+    # S3: a knob that nobody holds.
+    fault("S3", "`loss.entropy_coeff` is not held", ("  loss.entropy_coeff: 0.0\n", "")),
+    fault("S3", "the filter's `include_zero` is not held", (_ZERO_IN, "")),
+    near_miss("S3", "a knob without effect is not held (`loss.kl_type` where no KL is computed)",
+              ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
+              ("  loss.kl_target: null            # the weight stays as it is\n", ""), _NO_KL,
+              axis("optim.lr", "[1.0e-4, 2.0e-4]", "1.0e-4")),
+    # S4: seeds.
+    fault("S4", "two seeds", ("seeds: [0, 1]", "seeds: [3, 4]")),
+    fault("S4", "one seed", ("seeds: [0, 1]", "seeds: [0]")),
+    near_miss("S4", "three seeds", ("seeds: [0, 1]", "seeds: [0, 1, 2]")),
+    # S5: more for one condition than for another.
+    fault("S5", "the axis is the number of steps", _NO_KL, axis("budget.steps", "[20, 40]", "20"),
+          (_STEPS, "")),
+    fault("S5", "a coupled key gives one condition longer responses",
+          (_COUPLED, _COUPLED + "    - {key: rollout.max_response_tokens, why: planted, "
+           "rule: '16 if value > 0 else 8'}\n")),
+    near_miss("S5", "the axis is the group size and the number of groups makes up for it",
+              _NO_KL, axis("rollout.group_size", "[4, 8]", "8",
+                           coupled("rollout.groups", "128 // value")),
+              ("  rollout.groups: 16              "
+               "# half of the laptop profile's rollouts, for the same reason\n", "")),
+    # S6: two names, one run.
+    fault("S6", "two values are one number", ("[0.0, 0.01, 0.1]", "[0.0, 0.01, 1.0e-2]"),
+          refused="0.01 is given twice"),
+    fault("S6", "the axis is a key without effect: the KL estimator where no KL is computed",
+          _NO_KL, ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
+          axis("loss.kl_type", "[k1, k2]", "k2")),
+    near_miss("S6", "the KL estimator where KL is computed",
+              hold("loss.use_kl_loss: true", "loss.kl_loss_coef: 0.01"),
+              ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
+              axis("loss.kl_type", "[k3+, k2]", "k2")),
+    # S7: a value out of its domain.
+    fault("S7", "a negative KL coefficient", ("0.01, 0.1]", "-0.01, 0.1]"),
+          refused="kl_loss_coef"),
+    fault("S7", "a held key has a misspelt value", ("kl_type: k2 ", "kl_type: k22 "),
+          refused="k22"),
+    near_miss("S7", "the largest coefficient is 1", ("0.01, 0.1]", "0.01, 1.0]")),
+    # S8: hidden second axes.
+    fault("S8.k1_loss", "the KL loss is k1", ("kl_type: k2 ", "kl_type: k1 ")),
+    near_miss("S8.k1_loss", "k1's value with k2's gradient", ("kl_type: k2 ", "kl_type: k1+ ")),
+    fault("S8.drop_changes_updates", "a filter drops groups", (_FILTER_OFF, "    value: 0.9\n"),
+          (_ZERO_IN, "    include_zero: false\n")),
+    near_miss("S8.drop_changes_updates", "the filter masks them",
+              (_FILTER_OFF, "    value: 0.9\n"), (_ZERO_IN, "    include_zero: false\n"),
+              (_DROP, "    on_drop: mask\n")),
+    fault("S8.softmax_scale", "a filter keeps a share of softmax",
+          (_FILTER_OFF, "    value: 0.9\n")),
+    near_miss("S8.softmax_scale", "a share of the score's sum", (_FILTER_OFF, "    value: 0.9\n"),
+              ("mode: softmax", "mode: mass")),
+    fault("S8.normaliser", "the axis is a filter under token-mean", _NO_KL,
+          (_FILTER_OFF, ""), (_DROP, "    on_drop: mask\n"), ("mode: softmax", "mode: mass"),
+          axis("rollout_filter.value", "[1.0, 0.5]", "1.0")),
+    near_miss("S8.normaliser", "the same filter with a constant divisor", _NO_KL,
+              hold("loss.aggregation: seq-mean-token-sum-norm", "loss.sum_norm: 16.0"),
+              (_FILTER_OFF, ""), (_DROP, "    on_drop: mask\n"), ("mode: softmax", "mode: mass"),
+              axis("rollout_filter.value", "[1.0, 0.5]", "1.0")),
+    fault("S8.update_count", "the axis is the mini-batch size", _NO_KL,
+          axis("optim.mini_batch_size", "[32, 64]", "64")),
+    near_miss("S8.update_count", "the axis is the learning rate", _NO_KL,
+              axis("optim.lr", "[1.0e-4, 2.0e-4]", "1.0e-4")),
+    fault("S8.tasks", "the axis is the size of the room", _NO_KL,
+          axis("env.size", "[6, 7]", "6")),
+    near_miss("S8.tasks", "the axis is the penalty of a malformed response", _NO_KL,
+              axis("env.format_penalty", "[-0.1, 0.0]", "-0.1")),
+    # S9: sweeps of one protocol.
+    fault("S9", "one sweep of a protocol runs longer", hold("budget.steps: 7"),
+          sweep="kl", beside="entropy"),
+    fault("S9", "the axis is a key that the protocol does not free",
+          hold("loss.use_kl_loss: false", "loss.kl_loss_coef: 0.0"),
+          axis("optim.lr", "[1.0e-4, 2.0e-4]", "1.0e-4"),
+          ("base: sokoban ", "protocol: figure3\nbase: sokoban ")),
+    near_miss("S9", "a sweep of the protocol differs in a freed key only",
+              ("control: 0.0", "control: 0.001"), sweep="kl", beside="entropy"),
+)  # fmt: skip
