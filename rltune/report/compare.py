@@ -11,7 +11,7 @@ from statistics import fmean, stdev, variance
 
 from rltune.gate import wilson_interval
 from rltune.maths.difference import Span, paired_span
-from rltune.maths.power import seeds_for_power, tasks_for_power
+from rltune.maths.power import seeds_for_power, tasks_for_power, tasks_for_z_power
 from rltune.maths.resample import probability_of_improvement
 from rltune.maths.significance import mcnemar_p, normal_p, paired_t_p, sign_flip_p, welch
 from rltune.report.compare_sides import Side, last_gate, require_comparable, scores_of
@@ -142,7 +142,7 @@ def _independent_seeds(
     except ValueError:  # no side has any spread
         found = None
     difference = fmean(xs) - fmean(ys)
-    spread = math.sqrt(sum(max(variance(side), _resolution(a) ** 2) for side in (xs, ys)))
+    spreads = [max(variance(side), _resolution(a) ** 2) for side in (xs, ys)]
     return Compared(
         metric=a.metric,
         a=_half(a, ours),
@@ -154,8 +154,16 @@ def _independent_seeds(
         test="Welch's t test",
         p=found.p if found else None,
         p_above=probability_of_improvement(xs, ys),
-        needed=seeds_for_power(difference, spread, least=SEEDS_FOR_A_CLAIM),
+        needed=_seeds_a_side(difference, spreads),
     )
+
+
+def _seeds_a_side(difference: float, variances: Sequence[float]) -> int | None:
+    """Return the seeds a side with which Welch's test sees a difference, at these variances."""
+    total = sum(variances)
+    squares = sum(v * v for v in variances)
+    freedom = total * total / squares if squares else 1.0  # Welch's, of equally many a side
+    return seeds_for_power(difference, math.sqrt(total), least=SEEDS_FOR_A_CLAIM, freedom=freedom)
 
 
 def _half(side: Side, finals: Mapping[int, float]) -> Half:
@@ -204,7 +212,7 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
         found,
         test="paired z test",
         p=normal_p(found.difference, spread / math.sqrt(len(d))),
-        needed=seeds_for_power(found.difference, spread),
+        needed=tasks_for_z_power(found.difference, spread),
     )
 
 

@@ -54,12 +54,12 @@ def test_case_e3_sixteen_and_eleven_of_125_are_not_distinguishable(tmp_path):
     # Bonett and Price: p = 6/127, q = 1/127: 5/127 +- 1.96 sqrt((7/127 - (5/127)^2) / 127)
     # = 0.039370 +- 1.959964 x 0.020538
     assert found.interval == pytest.approx((-0.000883, 0.079623), abs=1e-6)
-    # (1.959964 sqrt 0.04 + 0.841621 sqrt(0.04 - 0.0016))^2 / 0.0016 = 193.8
-    assert found.needed == 194
+    # exact McNemar, 0.04 of the tasks solved by one alone: 0.7993 at 196, 0.8031 at 197
+    assert found.needed == 197
     assert found.sentence == (
         f"{TREATED}@0 and {CONTROL}@0 are not distinguishable on 125 held-out tasks (16 and 11 "
         "solved): difference +0.04, 95 % interval -0.000883 to +0.0796, exact McNemar test "
-        "p = 0.062. About 194 held-out tasks would show one of this size with 80 % power."
+        "p = 0.062. About 197 held-out tasks would show one of this size with 80 % power."
     )
     assert found.notes[0].startswith("Luck of the tasks only, one trial a side")
     # Wilson: (0.128 + 0.015366) / 1.030732 +- 1.901527 sqrt(0.000892928 + 0.000061463)
@@ -134,6 +134,8 @@ def test_other_seeds_are_independent_samples(finished, tmp_path):
     found = compare_and_say(side_of(other, CONTROL), side_of(finished, TREATED))
     assert (found.unit, found.n, found.test) == ("seeds", 3, "Welch's t test")
     assert (found.verdict, found.p_above) == ("above", 1.0)
+    # 0.7 - 0.267 = 0.433; both spreads are 0.1: Welch's test of 3 and 3 sees it with power 0.97
+    assert found.needed == 3
     assert "over 3 seeds a side" in found.sentence
 
 
