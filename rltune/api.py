@@ -44,6 +44,7 @@ from rltune.report.tables import (
     TrialRow,
     mark_of,
 )
+from rltune.types import Json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -193,8 +194,8 @@ class Sweep:
             raise StoreError(Problem(str(self.path), f"no figure {name!r}: {found.reason}."))
         return found
 
-    def compare(self, a: str, b: str) -> Compared:
-        """Compare the last gates of two conditions (`0.01`) or trials (`0.01@0`).
+    def compare(self, a: Json, b: Json) -> Compared:
+        """Compare the last gates of two conditions (`0.01`) or trials (`"0.01@0"`).
 
         Raises:
             RltuneError: No such condition or trial, or they cannot be compared, and why.

@@ -16,6 +16,7 @@ from rltune.cli.init import init
 from rltune.cli.inspect import audit, status
 from rltune.cli.lineage import register
 from rltune.cli.next import next_trial
+from rltune.cli.options import TakesValues
 from rltune.cli.plan import plan
 from rltune.cli.play import play
 from rltune.cli.report import report
@@ -94,30 +95,34 @@ app.command(
     )
 )(report)
 app.command(
+    cls=TakesValues,
     epilog=_examples(
         "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",
         "rltune compare 0.01@0 0.0@0 runs/kl-31966bc3",
         "rltune compare runs/kl-31966bc3:0.01 runs/kl-5d0e7a41:0.01",
-    )
+    ),
 )(compare)
 app.add_typer(lineage)
 register(lineage, _examples)
 app.command(
     "test",
+    cls=TakesValues,
     epilog=_examples(
         "rltune test kl_loss_coef=0.01@0",
         "rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again",
     ),
 )(final_test)
 app.command(
+    cls=TakesValues,
     epilog=_examples(
         "rltune rerun kl_loss_coef=0.01@0 --verify",
         "rltune rerun kl_loss_coef=0.01@0 --verify --steps 3",
         "rltune rerun kl_loss_coef=0.01@0 --seed 7 --set optim.lr=2e-6",
-    )
+    ),
 )(rerun)
 app.command(
     "continue",
+    cls=TakesValues,
     epilog=_examples(
         "rltune continue kl_loss_coef=0.01@0",
         "rltune continue kl_loss_coef=0.01@0 --set budget.steps=100",

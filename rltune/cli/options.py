@@ -4,12 +4,14 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rltune.errors import InputError, Problem, SpecError
 
+_NEGATIVE = re.compile(r"-\.?[0-9]")
 RUNS = Path("runs")
 RUNS_VARIABLE = "RLTUNE_RUNS_DIR"
 
@@ -59,6 +61,15 @@ TrialName = Annotated[
         show_default=False,
     ),
 ]
+
+
+class TakesValues(TyperCommand):
+    """A command whose arguments may be negative numbers: `-0.1` is a value, not an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what no option is as an argument, where one looks like a negative number."""
+        ctx.ignore_unknown_options |= any(_NEGATIVE.match(text) for text in args)
+        return super().parse_args(ctx, args)
 
 
 def require_runs_dir(runs_dir: Path, run_name: str) -> None:

@@ -1,7 +1,8 @@
 """Which trial, or which side of a comparison, a person means by a word."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rltune.errors import Problem, StoreError
 from rltune.report.audit import judge_folder
@@ -15,6 +16,7 @@ from rltune.report.folder import (
     read_records,
     run_folders,
 )
+from rltune.report.named import of_condition, of_seed
 from rltune.store.derived import child_dirs
 from rltune.store.origin import read_origin
 from rltune.store.rundir import RunDir, TrialDir
@@ -33,9 +35,8 @@ def find_trial(given: str, folder: Path | None, runs_dir: Path) -> TrialDir:
         StoreError: None or several are meant.
 
     """
-    path = Path(given)
-    if path.is_dir() and run_of(TrialDir(path.resolve())) is not None:
-        return TrialDir(path.resolve())
+    if _is_trial_folder(given):
+        return TrialDir(Path(given).resolve())
     newest = find_run(folder, runs_dir)
     matches = _matches(newest, given)
     if not matches and folder is None and given:
@@ -67,8 +68,8 @@ def _matches(run: RunDir, given: str) -> list[Match]:
     children = [child.read_spec() for child in child_dirs(run)]
     found = (
         [spec for spec in (*own, *children) if spec.trial_id == given]
-        or [spec for spec in own if _is_meant(spec, given)]
-        or [spec for spec in children if _is_meant(spec, given)]
+        or _meant(own, given)
+        or _meant(children, given)
     )
     return [(run, spec) for spec in found]
 
@@ -78,11 +79,10 @@ def _dir_of(run: RunDir, spec: TrialSpec) -> TrialDir:
     return child if child.spec.is_file() else run.trial(spec.trial_id)
 
 
-def _is_meant(spec: TrialSpec, given: str) -> bool:
-    """Tell whether a text is the start of a trial's id, or names its condition and its seed."""
-    short = spec.condition.partition("=")[2] or spec.condition
-    names = (f"{spec.condition}@{spec.seed}", f"{short}@{spec.seed}")
-    return given in names or (bool(given) and spec.trial_id.startswith(given))
+def _meant(specs: Sequence[TrialSpec], given: str) -> list[TrialSpec]:
+    """Return the trials of a condition and a seed, else those whose id starts with a text."""
+    by_id = [spec for spec in specs if given and spec.trial_id.startswith(given)]
+    return of_seed(specs, given) or by_id
 
 
 def _not_one(given: str, run: RunDir, matches: Iterable[Match]) -> Problem:
@@ -97,8 +97,8 @@ def _not_one(given: str, run: RunDir, matches: Iterable[Match]) -> Problem:
     return Problem(str(run.path), f"{given!r} is no trial here.", f"Choose one of {names}.")
 
 
-def find_side(given: str, folder: Path | None, runs_dir: Path) -> tuple[Side, tuple[Problem, ...]]:
-    """Return the condition or the trial that a text names, and what could not be read of it.
+def find_side(given: Any, folder: Path | None, runs_dir: Path) -> tuple[Side, tuple[Problem, ...]]:
+    """Return the condition or the trial that is named, and what could not be read of it.
 
     Args:
         given: Label of a condition or the value in it, else a trial as in `find_trial`;
@@ -110,21 +110,21 @@ def find_side(given: str, folder: Path | None, runs_dir: Path) -> tuple[Side, tu
         StoreError: Nothing or several are meant, or a repetition.
 
     """
-    place, _, name = given.rpartition(":")
+    place, _, name = given.rpartition(":") if isinstance(given, str) else ("", "", given)
     if place and Path(place).is_dir():
         folder, given = Path(place), name
-    if not Path(given).is_dir():
+    if not _is_trial_folder(given):
         sweep = read_folder(find_run(folder, runs_dir))
-        condition = _condition(sweep, given)
-        if condition is not None:
-            return _condition_side(sweep, condition)
-    return _trial_side(find_trial(given, folder, runs_dir))
+        meant = of_condition(sweep.specs, given)
+        if meant:
+            return _condition_side(sweep, meant[0].condition)
+    return _trial_side(find_trial(str(given), folder, runs_dir))
 
 
-def _condition(sweep: SweepFolder, given: str) -> str | None:
-    """Return the condition that a text names: its label, or the value in it."""
-    labels = dict.fromkeys(spec.condition for spec in sweep.specs)
-    return next((one for one in labels if given in (one, one.partition("=")[2])), None)
+def _is_trial_folder(given: Any) -> bool:
+    if not isinstance(given, str) or not Path(given).is_dir():
+        return False
+    return run_of(TrialDir(Path(given).resolve())) is not None
 
 
 def _condition_side(sweep: SweepFolder, condition: str) -> tuple[Side, tuple[Problem, ...]]:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import FrozenInstanceError, astuple
 from pathlib import Path
 
+import numpy as np
 import pytest
 from run_folders import CONTROL, TREATED, finished_sweep
 
@@ -144,11 +145,26 @@ def test_compare_conditions_and_trials(sweep):
     assert sweep.compare("0.1@0", "0.0@0").unit == "tasks"
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(0.1, 0.0), (0.10, 0), ("0.10", "0"), (np.float64(0.1), np.int64(0)), ("1e-1", -0.0)],
+)
+def test_conditions_are_named_by_their_values(sweep, a, b):
+    assert sweep.compare(a, b) == sweep.compare(TREATED, CONTROL)
+
+
+@pytest.mark.parametrize("value", [True, False, None, 0.3, "true", [0.1], {"a": 1}])
+def test_a_value_of_another_kind_names_nothing(sweep, value):
+    with pytest.raises(rltune.RltuneError, match=r"is no trial here\. Choose one of kl"):
+        sweep.compare(value, 0.1)
+
+
 def test_from_a_point_back_to_its_trial(sweep):
     row = next(row for row in sweep.trials() if (row.condition, row.seed) == (TREATED, 2))
     folder = sweep.trial_path("0.1@2")
     assert folder == sweep.path / "trials" / row.trial_id
     assert sweep.trial_path(row.trial_id) == folder
+    assert sweep.trial_path("1e-1@2") == sweep.trial_path("loss.kl_loss_coef=.10@02") == folder
     assert (folder / "metrics.jsonl").is_file()
 
 

@@ -41,6 +41,43 @@ def test_two_trials_as_json(rltune, run, names):
     assert found["p"] == 0.125
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("0.10", "0"),
+        ("1e-1", "0.00"),
+        (".1", "-0"),
+        ("kl_loss_coef=1e-1", "kl_loss_coef=0"),
+        ("loss.kl_loss_coef=0.1", "loss.kl_loss_coef=0e0"),
+    ],
+)
+def test_a_value_may_be_spelled_otherwise(rltune, run, names):
+    result = rltune("compare", *names, "--json")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(result.out)
+    assert (found["a"]["label"], found["b"]["label"]) == (TREATED, CONTROL)
+
+
+@pytest.mark.parametrize("names", [(".10@00", "-0@0"), ("kl_loss_coef=1e-1@0", "0@0")])
+def test_a_trial_may_be_spelled_otherwise(rltune, run, names):
+    result = rltune("compare", *names, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["unit"] == "tasks"
+
+
+def test_a_folder_named_like_a_value_is_no_trial(rltune, run, tmp_path, monkeypatch):
+    (tmp_path / "cwd" / "0").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "cwd")
+    assert rltune("compare", "0.1", "0", str(run)).code == 0
+
+
+@pytest.mark.parametrize("name", ["other=0.1", "0.1@9", "0.1@", "@0", "0.1 0", "", "[", "'0.1'"])
+def test_what_is_another_value_is_named(rltune, run, name):
+    result = rltune("compare", name, "0.0")
+    assert (result.code, result.out) == (2, "")
+    assert " is no trial here. Choose one of kl_loss_coef=0.0@0," in result.err
+
+
 def test_two_folders(rltune, run, tmp_path):
     other = finished_sweep(tmp_path / "other").run.path
     result = rltune("compare", f"{run}:0.1", f"{other}:0.0", "--json")
