@@ -1,7 +1,8 @@
 """From a loss per token to one number, so that any micro-batch split gives the same gradient.
 
-The denominators count the whole mini-batch of an optimiser step. The caller counts once with
-`count_trained`, then adds up `aggregate` over the micro-batches: no division by their number.
+The denominators count the whole mini-batch of an optimiser step, or are constants of the config.
+The caller counts once with `count_trained`, then adds up `aggregate` over the micro-batches: no
+division by their number.
 """
 
 from dataclasses import dataclass
@@ -33,12 +34,33 @@ def count_trained(mask_BT: Tensor) -> TrainedCounts:
     return TrainedCounts(n_tokens=int(mask_BT.sum()), n_sequences=int(mask_BT.any(dim=1).sum()))
 
 
+CONSTANT = "seq-mean-token-sum-norm"
+"""The aggregation whose denominator no batch can move."""
+
 AGGREGATIONS: tuple[str, ...] = (
     "token-mean",
     "seq-mean-token-sum",
     "seq-mean-token-mean",
-    "seq-mean-token-sum-norm",
+    CONSTANT,
 )
+
+
+def side_divisor(mode: str, *, n_tokens: float, mini_batch_size: float, sum_norm: float) -> float:
+    """Return what the sums over tokens of entropy, KL and value loss are divided by.
+
+    They are means over tokens whatever the policy loss is aggregated by, so that a coefficient has
+    one unit. Under `seq-mean-token-sum-norm` they have its constant, too: a mini-batch with one row
+    left to train on pulls with the weight of one row, not of a full mini-batch. (verl aggregates
+    them like the policy loss.)
+
+    Args:
+        mode: One of `AGGREGATIONS`.
+        n_tokens: Sampled tokens of the whole mini-batch.
+        mini_batch_size: Rows of a full mini-batch, `optim.mini_batch_size`.
+        sum_norm: The constant of `seq-mean-token-sum-norm`, in tokens.
+
+    """
+    return mini_batch_size * sum_norm if mode == CONSTANT else n_tokens
 
 
 def aggregate(
@@ -48,6 +70,7 @@ def aggregate(
     mode: str,
     n_tokens: float,
     n_sequences: float,
+    mini_batch_size: float,
     sum_norm: float,
 ) -> Tensor:
     """Return this micro-batch's share of the mini-batch loss.
@@ -55,11 +78,12 @@ def aggregate(
     token-mean               sum(L m) / n_tokens
     seq-mean-token-sum       sum(L m) / n_sequences
     seq-mean-token-mean      sum_i (sum_t L m / len_i) / n_sequences     (original GRPO)
-    seq-mean-token-sum-norm  sum(L m) / n_sequences / sum_norm           (Dr.GRPO)
+    seq-mean-token-sum-norm  sum(L m) / mini_batch_size / sum_norm       (Dr.GRPO)
 
     verl's `loss_agg_mode`. Differs: the counts are required, because verl's fall-back to local
-    counts weighs tokens by the micro-batch they fall into; `sum_norm` is a constant that must be
-    given, because the padded width changes from batch to batch.
+    counts weighs tokens by the micro-batch they fall into. Both denominators of
+    `seq-mean-token-sum-norm` are constants of the config, so that a token weighs the same however
+    many rows are left to train on; verl takes the rows of the batch and its padded width.
 
     Args:
         loss_BT: Loss per token of this micro-batch; any rubbish outside the mask.
@@ -67,6 +91,7 @@ def aggregate(
         mode: One of `AGGREGATIONS`.
         n_tokens: Sampled tokens of the whole mini-batch.
         n_sequences: Rows of the whole mini-batch with at least one sampled token.
+        mini_batch_size: Rows of a full mini-batch, trained on or not; unused by the other modes.
         sum_norm: The constant of `seq-mean-token-sum-norm`, > 0; unused by the other modes.
 
     Raises:
@@ -78,7 +103,12 @@ def aggregate(
             f"{mode!r} is not an aggregation. Choose one of {', '.join(AGGREGATIONS)}."
         )
     require_same_shape(ndim=2, loss_BT=loss_BT, mask_BT=mask_BT)
-    denominators = {"n_tokens": n_tokens, "n_sequences": n_sequences, "sum_norm": sum_norm}
+    denominators = {
+        "n_tokens": n_tokens,
+        "n_sequences": n_sequences,
+        "mini_batch_size": mini_batch_size,
+        "sum_norm": sum_norm,
+    }
     for name, number in denominators.items():
         if not number > 0:
             raise ValueError(
@@ -94,4 +124,4 @@ def aggregate(
         case "seq-mean-token-mean":
             return (sum_B / mask_BT.sum(dim=1).clamp(min=1)).sum() / n_sequences
         case _:  # seq-mean-token-sum-norm
-            return sum_B.sum() / n_sequences / sum_norm
+            return sum_B.sum() / mini_batch_size / sum_norm

@@ -28,6 +28,9 @@ KEPT_TOKENS = (
 )
 """Axes that change which tokens, or how many, are trained on."""
 
+CONSTANT_NORM = "seq-mean-token-sum-norm"
+"""The `loss.aggregation` that divides by constants of the config."""
+
 
 def hidden_axes(
     configs: Mapping[str, Mapping[str, Any]], moving: Sequence[str]
@@ -161,13 +164,21 @@ def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding
         )
         return
     touching = [key for key in moving if any(overlaps(key, other) for other in KEPT_TOKENS)]
-    if touching and modes != {"seq-mean-token-sum-norm"}:
-        yield warning(
-            "S8.normaliser",
-            f"loss.aggregation {', '.join(sorted(modes))} divides by what is trained on, which "
-            f"{', '.join(touching)} changes: the weight of a token differs between conditions.",
-            "Set loss.aggregation: seq-mean-token-sum-norm with one loss.sum_norm.",
-        )
+    sizes = {config["optim.mini_batch_size"] for config in flat.values()}
+    if not touching or (modes == {CONSTANT_NORM} and len(sizes) == 1):
+        return
+    divisor = (
+        f"{CONSTANT_NORM} divides by optim.mini_batch_size, which moves with {', '.join(touching)}"
+        if modes == {CONSTANT_NORM}
+        else f"loss.aggregation {', '.join(sorted(modes))} divides by what is trained on, which "
+        f"{', '.join(touching)} changes"
+    )
+    yield warning(
+        "S8.normaliser",
+        f"{divisor}: the weight of a token differs between conditions.",
+        f"Set loss.aggregation: {CONSTANT_NORM} with one loss.sum_norm and one "
+        "optim.mini_batch_size.",
+    )
 
 
 def _update_count(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

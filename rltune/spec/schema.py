@@ -121,9 +121,15 @@ class LossConfig(Section):
     )
     aggregation: Literal[
         "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-    ] = Field("token-mean", description="How token losses become one number.")
+    ] = Field(
+        "token-mean",
+        description="How token losses become one number; seq-mean-token-sum-norm divides all terms "
+        "by optim.mini_batch_size times sum_norm, whatever is trained on.",
+    )
     sum_norm: PositiveFloat = Field(
-        1.0, description="Divisor of seq-mean-token-sum-norm, in tokens; unused otherwise."
+        1.0,
+        description="Divisor of seq-mean-token-sum-norm, about the sampled tokens of an episode "
+        "(tokens); unused otherwise.",
     )
     entropy_coeff: NonNegativeFloat = Field(
         0.0, description="Weight of the mean token entropy that is added as a bonus, per nat."

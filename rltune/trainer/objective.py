@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rltune.errors import DivergedError
 from rltune.losses.kl import full_kl, kl_penalty
-from rltune.losses.reduce import TrainedCounts, aggregate, count_trained
+from rltune.losses.reduce import TrainedCounts, aggregate, count_trained, side_divisor
 from rltune.losses.value import value_loss
 from rltune.maths.masked import masked_sum
 from rltune.maths.streams import permutation, stream_seed
@@ -149,10 +149,9 @@ def _backward(
 ) -> None:
     """Add the gradient of one micro-batch, normalised by the counts of its mini-batch.
 
-    total = policy loss - entropy_coeff mean(H) + kl_coef mean(KL)
+    total = policy loss - (entropy_coeff sum(H) - kl_coef sum(KL)) / side divisor
 
-    Entropy and KL are means over tokens whatever `loss.aggregation` is, so that a coefficient has
-    one unit. (verl aggregates them like the policy loss.)
+    The metrics of entropy, KL and value loss are means over tokens whatever that divisor is.
     """
     device = data.signals.old_logp_NT.device
     ids = torch.from_numpy(data.batch.ids_NT).to(device)
@@ -175,27 +174,38 @@ def _backward(
         mode=loss.aggregation,
         n_tokens=counts.n_tokens,
         n_sequences=counts.n_sequences,
+        mini_batch_size=config.optim.mini_batch_size,
         sum_norm=loss.sum_norm,
     )
+    divisor = _side_divisor(config, counts)
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    entropy = _entropy(scores, mask) / counts.n_tokens
-    sums["actor/entropy"] += entropy.item()
+    entropy = _entropy(scores, mask)
+    sums["actor/entropy"] += entropy.item() / counts.n_tokens
     if on_entropy is not None and scores.tokens.entropy_M is not None:
         on_entropy(scores.tokens.entropy_M.detach())
     if loss.entropy_coeff:
-        total = total - loss.entropy_coeff * entropy
+        total = total - loss.entropy_coeff * (entropy / divisor)
     if data.signals.ref_logp_NT is not None:
         kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
-        kl = masked_sum(kl_BT, mask) / counts.n_tokens
-        sums["actor/kl_loss"] += kl.item()
-        total = total + kl_coef * kl
+        kl = masked_sum(kl_BT, mask)
+        sums["actor/kl_loss"] += kl.item() / counts.n_tokens
+        total = total + kl_coef * (kl / divisor)
     torch.autograd.backward(total)
     for name, value in policy.sums.items():
         sums[name] += value.item() / counts.n_tokens
     if learner.critic is not None:
         values_M = learner.critic(ids, mask, scores.hidden_MD)
-        _backward_critic(values_M, data, mask, config.critic.value_clip, counts.n_tokens, sums)
+        _backward_critic(values_M, data, mask, config, counts, sums)
+
+
+def _side_divisor(config: TrialConfig, counts: TrainedCounts) -> float:
+    return side_divisor(
+        config.loss.aggregation,
+        n_tokens=counts.n_tokens,
+        mini_batch_size=config.optim.mini_batch_size,
+        sum_norm=config.loss.sum_norm,
+    )
 
 
 def _entropy(scores: ActionScores, mask: Tensor) -> Tensor:
@@ -242,11 +252,11 @@ def _backward_critic(
     values_M: Tensor,
     data: MiniBatch,
     mask: Tensor,
-    value_clip: float,
-    n_tokens: int,
+    config: TrialConfig,
+    counts: TrainedCounts,
     sums: Sums,
 ) -> None:
-    """Add the critic's gradient of one micro-batch; always a mean over tokens, as in verl."""
+    """Add the critic's gradient of one micro-batch; its tokens weigh as those of entropy and KL."""
     if data.signals.values_NT is None or data.credit.returns_NT is None:
         raise ValueError("the critic needs old values and returns")
     value = value_loss(
@@ -254,13 +264,13 @@ def _backward_critic(
         data.signals.values_NT,
         data.credit.returns_NT,
         mask_BT=mask,
-        value_clip=value_clip,
+        value_clip=config.critic.value_clip,
     )
-    vf_loss = masked_sum(value.per_token_BT, mask) / n_tokens
-    torch.autograd.backward(vf_loss)
-    sums["critic/vf_loss"] += vf_loss.item()
+    vf_loss = masked_sum(value.per_token_BT, mask)
+    torch.autograd.backward(vf_loss / _side_divisor(config, counts))
+    sums["critic/vf_loss"] += vf_loss.item() / counts.n_tokens
     for name, total in value.sums.items():
-        sums[name] += total.item() / n_tokens
+        sums[name] += total.item() / counts.n_tokens
 
 
 def _zero_gradients(module: torch.nn.Module) -> None:

@@ -32,6 +32,7 @@ def gradient(loss_of, logp, *, mask=MASK, n_micro=1, mode="token-mean"):
             mode=mode,
             n_tokens=counts.n_tokens,
             n_sequences=counts.n_sequences,
+            mini_batch_size=len(mask),
             sum_norm=7.0,
         ).backward()
     return logp.grad

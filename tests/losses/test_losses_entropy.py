@@ -148,7 +148,8 @@ def entropy_step(coefficient):
     logits = torch.randn(2, 3, 6, dtype=torch.float64, generator=generator).requires_grad_()
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]], dtype=torch.bool)
     policy = logits.square().sum(-1)  # stands for any policy loss
-    numbers = {"mode": "token-mean", "n_tokens": 3, "n_sequences": 2, "sum_norm": 1.0}
+    counts = {"n_tokens": 3, "n_sequences": 2, "mini_batch_size": 2}
+    numbers = {"mode": "token-mean", **counts, "sum_norm": 1.0}
     entropy = aggregate(token_entropy(logits), mask, **numbers)
     return logits, mask, aggregate(policy, mask, **numbers), coefficient * entropy
 

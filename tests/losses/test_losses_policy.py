@@ -125,7 +125,7 @@ def test_case_c6_gradient_reaches_the_actions_and_never_the_observations():
     logp = logprobs_of(logits, ids, temperature=1.0)
     advantages = broadcast(torch.tensor([1.0, -0.5]), action_mask)
     loss = ppo_loss(logp, logp.detach(), advantages, mask_BT=action_mask, **CLIPS).per_token_BT
-    numbers = {"n_tokens": 4, "n_sequences": 2, "sum_norm": 1.0}
+    numbers = {"n_tokens": 4, "n_sequences": 2, "mini_batch_size": 2, "sum_norm": 1.0}
     aggregate(loss, action_mask, mode="token-mean", **numbers).backward()
     assert (logits.grad[~action_mask] == 0).all()
     assert (logits.grad[action_mask].abs().sum(-1) > 1e-3).all()
@@ -149,13 +149,14 @@ def test_case_b1_groups_without_spread_count_but_do_not_push(mode):
     mask = torch.ones(8, 2, dtype=torch.bool)
     advantages = broadcast(grpo(rewards, torch.tensor([0] * 4 + [1] * 4)), mask)
     counts = count_trained(mask)
-    numbers = {"mode": mode, "n_tokens": 16, "n_sequences": 8, "sum_norm": 2.0}
+    numbers = {"mode": mode, "n_tokens": 16, "n_sequences": 8, "mini_batch_size": 10}
+    numbers["sum_norm"] = 2.0
     assert (counts.n_tokens, counts.n_sequences) == (16, 8)
     weight = {  # of one token, by hand
         "token-mean": 1 / 16,
         "seq-mean-token-sum": 1 / 8,
         "seq-mean-token-mean": 1 / 2 / 8,
-        "seq-mean-token-sum-norm": 1 / 8 / 2,
+        "seq-mean-token-sum-norm": 1 / 10 / 2,
     }[mode]
     for beta in (0.0, 0.1):
         logp = torch.full((8, 2), -1.0, dtype=torch.float64, requires_grad=True)

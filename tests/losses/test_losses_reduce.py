@@ -3,11 +3,11 @@ import math
 import pytest
 import torch
 
-from rltune.losses.reduce import AGGREGATIONS, aggregate, count_trained
+from rltune.losses.reduce import AGGREGATIONS, CONSTANT, aggregate, count_trained, side_divisor
 
 LOSS = torch.tensor([[1.0, 2.0, 9.0], [6.0, math.nan, math.nan], [math.nan] * 3])
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0]], dtype=torch.bool)
-COUNTS = {"n_tokens": 4, "n_sequences": 2, "sum_norm": 10.0}
+COUNTS = {"n_tokens": 4, "n_sequences": 2, "mini_batch_size": 3, "sum_norm": 10.0}
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ COUNTS = {"n_tokens": 4, "n_sequences": 2, "sum_norm": 10.0}
         ("token-mean", 18 / 4),  # (1 + 2 + 9 + 6) / 4
         ("seq-mean-token-sum", 18 / 2),
         ("seq-mean-token-mean", 5.0),  # (12 / 3 + 6 / 1) / 2
-        ("seq-mean-token-sum-norm", 18 / 2 / 10),
+        ("seq-mean-token-sum-norm", 18 / 3 / 10),
     ],
 )
 def test_by_hand(mode, want):
@@ -57,11 +57,34 @@ def test_case_c1_any_micro_batch_split_gives_the_same_gradient(mode, n_micro):
                 mode=mode,
                 n_tokens=counts.n_tokens,
                 n_sequences=counts.n_sequences,
+                mini_batch_size=8,
                 sum_norm=7.0,
             ).backward()
         return w.grad
 
     torch.testing.assert_close(gradient(n_micro), gradient(1), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_kept", [32, 16, 4, 1])
+def test_a_token_weighs_the_same_however_many_rows_are_left(n_kept):
+    """Of 32 rows with 4 tokens each: 1 / (32 * 16); over the rows that are left it is 1 / 16 at 1.
+
+    The sums over tokens of entropy, KL and value loss are divided by the same number.
+    """
+    mask = (torch.arange(32) < n_kept)[:, None].expand(32, 4)
+    loss = torch.ones(32, 4, requires_grad=True)
+    counts = count_trained(mask)
+    constants = {"mini_batch_size": 32, "sum_norm": 16.0}
+    numbers = {"n_tokens": counts.n_tokens, "n_sequences": counts.n_sequences, **constants}
+    aggregate(loss, mask, mode=CONSTANT, **numbers).backward()
+    assert torch.equal(loss.grad, mask / 512)
+    assert side_divisor(CONSTANT, n_tokens=counts.n_tokens, **constants) == 512
+
+
+@pytest.mark.parametrize("mode", AGGREGATIONS)
+def test_what_entropy_kl_and_value_loss_are_divided_by(mode):
+    divisor = side_divisor(mode, n_tokens=40, mini_batch_size=8, sum_norm=10.0)
+    assert divisor == (80 if mode == CONSTANT else 40)
 
 
 def test_gradient_outside_the_mask_is_exactly_zero():

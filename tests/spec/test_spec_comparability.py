@@ -362,6 +362,23 @@ def test_s8_normaliser_that_follows_the_axis(load):
     assert codes(load, *changes) == ["S8.normaliser"]
 
 
+def test_s8_normaliser_of_constants_that_move(load):
+    """The remedy divides by optim.mini_batch_size: that must not move with what is trained on."""
+    norm = "  loss.kl_loss_coef: 0.0\n  loss.aggregation: seq-mean-token-sum-norm\n"
+    coupled = """  coupled:
+    - key: optim.mini_batch_size
+      rule: "64 if value == 5 else 32"
+      why: a test
+"""
+    changes = axis("env.max_turns", "[5, 6]", "5", hold=norm, coupled=coupled)
+    report = check_sweep(load(FILTER, *changes))
+    (found,) = [item for item in report.warnings if item.code == "S8.normaliser"]
+    assert found.message == (
+        "seq-mean-token-sum-norm divides by optim.mini_batch_size, which moves with env.max_turns: "
+        "the weight of a token differs between conditions."
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "values"),
     [

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rltune.losses.kl import full_kl
-from rltune.losses.reduce import AGGREGATIONS
+from rltune.losses.reduce import AGGREGATIONS, CONSTANT
 from rltune.policy.load import weights_digest
 from rltune.trainer.credit import Credit, estimate
 from rltune.trainer.learner import make_learner, score_actions, score_batch
@@ -168,6 +168,53 @@ def test_the_micro_batch_split_changes_nothing(prepare, aggregation, backbone):
         assert other == pytest.approx(metrics, rel=1e-9, abs=1e-12)
         for a, b in zip(split, whole, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def masked(data, rows):
+    """Return the data with all but the given rows masked out."""
+    keep = np.isin(np.arange(len(data.batch)), rows)
+    mask = data.batch.action_mask_NT & keep[:, None]
+    return replace(data, batch=replace(data.batch, action_mask_NT=mask))
+
+
+LEFT = {
+    "mask": masked,  # `on_drop: mask`
+    "drop": lambda data, rows: data.rows(np.array(rows)),  # the mini-batch is cut short
+}
+
+
+@pytest.mark.parametrize("how", LEFT)
+@pytest.mark.parametrize("backbone", ["own", "policy"])
+def test_one_row_left_pulls_with_the_weight_of_one_row(prepare, how, backbone):
+    """Policy, entropy, KL and value loss: the gradients of the parts add up to that of the whole.
+
+    Each part divided by what it trains on would add up to a multiple of it.
+    """
+    changes = {
+        **ALL_TERMS,
+        "dtype": "float64",
+        "loss__aggregation": CONSTANT,
+        "loss__sum_norm": 7.0,
+        "critic__backbone": backbone,
+    }
+    got = []
+    for rows in (range(8), [0], range(1, 8)):
+        learner, data, config = prepare(**changes)
+        make_step(learner, LEFT[how](data, rows), config)
+        got.append(gradients(learner))
+    for whole, one, others in zip(*got, strict=True):
+        torch.testing.assert_close(one + others, whole, rtol=1e-9, atol=1e-12)
+
+
+def test_metrics_stay_means_over_tokens_under_a_constant_divisor(prepare):
+    """One unit of entropy, KL and value loss in every run, whatever the gradient is divided by."""
+    names = ("actor/entropy", "actor/kl_loss", "critic/vf_loss", "actor/ppo_kl")
+    found = []
+    for aggregation in ("token-mean", CONSTANT):
+        learner, data, config = prepare(**ALL_TERMS, loss__aggregation=aggregation)
+        metrics = make_step(learner, data, config)
+        found.append([metrics[name] for name in names])
+    assert found[0] == found[1]
 
 
 def test_mini_batches_are_optimiser_steps(prepare):
