@@ -145,8 +145,8 @@ def difference_interval(
     low  = d - sqrt((p2 - l2)^2 + (u1 - p1)^2)
     high = d + sqrt((u2 - p2)^2 + (p1 - l1)^2)
 
-    Both samples count as independent. Gates of one trial play the same tasks with the same luck, so
-    for them it is wider than need be.
+    Both samples count as independent. Gates of one trial play the same tasks with the same sampling
+    seeds, so for them it is wider than need be.
 
     Source: R. G. Newcombe, Statistics in Medicine 17 (1998), method 10.
 

@@ -112,6 +112,7 @@ class Episode:
     failure_class: str = "none"  # why it is no success: `rltune_envs.base.FailureClass`
     auxiliary: Mapping[str, float] = field(default_factory=dict)  # the env's measures of it
     closing: str = ""  # what the environment showed at the end; the policy never read it
+    noise_seed: int = 0  # names the environment's luck: `rltune_envs.base.TextEnv.noise_seed`
 
     @property
     def fault(self) -> str:

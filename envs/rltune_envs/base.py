@@ -102,14 +102,19 @@ class GoldResponse:
 class TextEnv(ABC):
     """A multi-turn text environment.
 
-    `reset(seed)` is the only source of randomness: the same seed gives the same episode for the
-    same responses, in every process and thread. A step after the end changes nothing and earns
-    nothing. `checks.check_env` proves all of it.
+    `reset(seed)` and `noise_seed` are the only sources of randomness: the same two give the same
+    episode for the same responses, in every process and thread. The seed makes the task; all luck
+    of an episode follows from both, so that a task that comes again comes with fresh luck. A step
+    after the end changes nothing and earns nothing. `checks.check_env` proves all of it.
     """
 
     is_deterministic: bool = True
     """Whether the same actions always lead to the same outcome of a task. Where they do not, the
     expert is optimal in expectation only."""
+
+    noise_seed: int = 0
+    """Names the luck of the next episodes; whoever plays sets it before `reset`. A deterministic
+    environment ignores it. A wrapper hands it to what it wraps."""
 
     difficulty_unit: str = "actions"
     """What `Task.difficulty` counts."""

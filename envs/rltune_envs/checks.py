@@ -19,6 +19,7 @@ from rltune_envs.episode_checks import (
     check_global_random_state,
     check_instances,
     check_names,
+    check_noise,
     check_records,
     check_reset,
     check_task,
@@ -71,4 +72,5 @@ def check_env(
         for check in _CHECKS:
             check(player, seed, other)
     check_names(make_env(), seeds)
+    check_noise(player, seeds)
     check_odds(player, seeds)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from rltune_envs.base import Step, TextEnv
-from rltune_envs.check_player import Player
+from rltune_envs.check_player import Player, Transcript
 from rltune_envs.record_checks import (
     broken,
     require_episode,
@@ -19,6 +19,8 @@ from rltune_envs.record_checks import (
     require_task,
     require_texts,
 )
+
+_NOISE_SEEDS = range(4)
 
 
 def check_threads(player: Player, seeds: Sequence[int], threads: int) -> None:
@@ -67,6 +69,38 @@ def check_global_random_state(player: Player, seed: int, other: int) -> None:
     if episodes[0] != episodes[1]:
         detail = "the state of a global generator changed the episode"
         raise broken("reset(seed) is the only randomness", seed, detail)
+
+
+def check_noise(player: Player, seeds: Sequence[int]) -> None:
+    """Play under several noise seeds: they decide the luck where there is any, and nothing else."""
+    moved = False
+    for seed in seeds:
+        first, *others = (_play_with_noise(player, seed, noise) for noise in _NOISE_SEEDS)
+        if any(known != first[0] for known, _ in others):
+            raise broken("task(seed) is a function of the seed", seed, "noise_seed changed it")
+        if _play_with_noise(player, seed, _NOISE_SEEDS[-1]) != others[-1]:
+            detail = "the same noise_seed led to two episodes"
+            raise broken("seed and noise_seed are the only randomness", seed, detail)
+        moved |= any(transcript != first[1] for _, transcript in others)
+    is_deterministic = player.make_env().is_deterministic
+    if is_deterministic and moved:
+        detail = "noise_seed changed an episode; set is_deterministic to False"
+        raise broken("a deterministic environment has no luck", seeds[0], detail)
+    if not is_deterministic and not moved:
+        detail = (
+            f"noise seeds 0 to {_NOISE_SEEDS[-1]} led to the same episodes on all {len(seeds)} "
+            "seeds; draw the luck in reset from the seed and self.noise_seed together"
+        )
+        raise broken("a task that comes again has fresh luck", seeds[0], detail)
+
+
+def _play_with_noise(
+    player: Player, seed: int, noise_seed: int
+) -> tuple[tuple[object, ...], Transcript]:
+    """Return all that is known of a task, and an episode of it."""
+    env = player.make_env()
+    env.noise_seed = noise_seed
+    return _all_about(env, seed), player.play(env, seed)
 
 
 @contextmanager

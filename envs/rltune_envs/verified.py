@@ -70,6 +70,15 @@ class VerifiedEnv(TextEnv):
         self._last: Step | None = None
 
     @property
+    def noise_seed(self) -> int:
+        """The environment's."""
+        return self.env.noise_seed
+
+    @noise_seed.setter
+    def noise_seed(self, value: int) -> None:
+        self.env.noise_seed = value
+
+    @property
     def system_prompt(self) -> str:
         """The environment's."""
         return self.env.system_prompt
@@ -188,6 +197,7 @@ def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
 
 def _play_randomly(env: TextEnv, seed: int, index: int) -> bool:
     rng = stream(f"random floor/{seed}/{index}")
+    env.noise_seed = index
     env.reset(seed=seed)
     while True:
         step = env.step(env.format_response(env.random_actions(rng)))

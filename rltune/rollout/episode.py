@@ -34,6 +34,7 @@ class Slot:
         group: Index of the prompt in this step.
         member: Index inside the group.
         seed: Seed of the sampling draws.
+        noise_seed: Names the environment's luck in this episode.
 
     """
 
@@ -41,6 +42,7 @@ class Slot:
     group: int
     member: int
     seed: int
+    noise_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def play(
 
 
 def _start(slot: Slot, env: TextEnv, renderer: Renderer, probes: Probes) -> _Play:
+    env.noise_seed = slot.noise_seed
     observation = env.reset(seed=slot.task.seed)
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
     return _Play(slot, env, observation, prompt, probes)
@@ -210,6 +213,7 @@ def _finish(play: _Play) -> Episode:
     return Episode(
         task_id=play.slot.task.task_id,
         task_seed=play.slot.task.seed,
+        noise_seed=play.slot.noise_seed,
         group=play.slot.group,
         member=play.slot.member,
         turns=tuple(play.turns),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from rltune.maths.streams import permutation, stream_seed
+from rltune.maths.streams import noise_seed, permutation, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
@@ -41,10 +41,20 @@ def collect(
     make_env: Callable[[], TextEnv],
     probes: Probes | None = None,
 ) -> list[Episode]:
-    """Play `group_size` episodes of each task, measured by the probes that credit asks for."""
+    """Play `group_size` episodes of each task, measured by the probes that credit asks for.
+
+    The members of a group share the environment's luck, so that their rewards differ by what they
+    did. The next visit to the task has other luck: there is nothing in it to learn by heart.
+    """
     rollout = config.rollout
     slots = [
-        Slot(task, group, member, stream_seed(config.seed, "sampling", step, group, member))
+        Slot(
+            task,
+            group,
+            member,
+            stream_seed(config.seed, "sampling", step, group, member),
+            noise_seed(config.seed, "train", step, group),
+        )
         for group, task in enumerate(tasks)
         for member in range(rollout.group_size)
     ]

@@ -183,10 +183,18 @@ def _restore(job: TestJob, step: int) -> None:
 
 
 def _play(job: TestJob, tasks: Sequence[Task]) -> HeldoutResult:
-    """Play as a gate does, with luck of its own."""
+    """Play as a gate does, with luck of its own, equal for every checkpoint."""
     engine = job.make_engine(job.policy)
     try:
-        return evaluate(job.config, job.policy, engine, tasks, make_env=job.make_env, luck="test")
+        return evaluate(
+            job.config,
+            job.policy,
+            engine,
+            tasks,
+            make_env=job.make_env,
+            step=0,
+            purpose="test",
+        )
     finally:
         engine.close()
 

@@ -1,10 +1,10 @@
-"""The held-out evaluation: frozen tasks, one episode each, the same sampling noise each time."""
+"""The held-out evaluation: frozen tasks, one episode each, always with the same sampling seeds."""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rltune.maths.streams import stream_seed
+from rltune.maths.streams import noise_seed, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
@@ -45,12 +45,14 @@ def evaluate(
     tasks: Sequence[Task],
     *,
     make_env: Callable[[], TextEnv],
-    luck: str = "heldout",
+    step: int,
+    purpose: str = "heldout",
 ) -> HeldoutResult:
     """Play every task once at the gate's temperature.
 
-    The sampling seeds depend on the trial's seed and the task only. Gates of one trial, and trials
-    of one seed, therefore share their luck, and differences between them are less noisy.
+    The sampling seeds depend on the trial's seed and the task only, so that differences between
+    gates of one trial, and between trials of one seed, are less noisy. The environment's luck is
+    the same in trials of one seed, and fresh at every step: no gate can be won by knowing it.
 
     Args:
         config: Resolved config.
@@ -58,12 +60,19 @@ def evaluate(
         engine: Samples with its weights.
         tasks: Held-out tasks, or those of the final test.
         make_env: Makes a fresh environment.
-        luck: Names the stream of the sampling seeds.
+        step: Training step of the gate.
+        purpose: Names the streams of the seeds.
 
     """
     rollout = config.rollout
     slots = [
-        Slot(task, group, 0, stream_seed(config.seed, luck, group))
+        Slot(
+            task,
+            group,
+            0,
+            stream_seed(config.seed, purpose, group),
+            noise_seed(config.seed, purpose, step, group),
+        )
         for group, task in enumerate(tasks)
     ]
     params = SamplingParams(

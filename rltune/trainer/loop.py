@@ -178,7 +178,12 @@ class _Run:
         job = self.job
         with self.watch.timed("eval"):
             result = evaluate(
-                self.config, job.policy, job.engine, job.manifest.heldout, make_env=job.make_env
+                self.config,
+                job.policy,
+                job.engine,
+                job.manifest.heldout,
+                make_env=job.make_env,
+                step=step,
             )
         trim_heap()
         self._eval_s = self.watch.seconds("eval")

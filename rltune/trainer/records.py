@@ -54,6 +54,7 @@ def _episode_rows(
             "step": step,
             "task_id": episode.task_id,
             "task_seed": episode.task_seed,
+            "noise_seed": episode.noise_seed,
             "group": episode.group,
             "member": episode.member,
             "kept": bool(kept),

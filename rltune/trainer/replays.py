@@ -128,6 +128,7 @@ def _row(
         "step": step,
         "task_id": episode.task_id,
         "task_seed": episode.task_seed,
+        "noise_seed": episode.noise_seed,
         "group": episode.group,
         "member": episode.member,
         "success": episode.success,

@@ -18,14 +18,14 @@ from rltune_envs.skill_checks import check_odds
 
 
 class Slippery(MyEnv):
-    """A named coin falls down with probability 1/4, and is then not paid: luck of the seed."""
+    """A named coin falls down with probability 1/4, and is then not paid."""
 
     is_deterministic = False
     luck = 3 / 4
 
     def reset(self, *, seed):
         observation = super().reset(seed=seed)
-        self.rng = random.Random(f"slip {seed}")
+        self.rng = random.Random(f"slip {seed} {self.noise_seed}")
         self.holds = 3 / 4
         return observation
 
@@ -152,6 +152,54 @@ class AllOrNothing(Slippery):
 
     def optimal_success_probability(self, seed):
         return 0.5
+
+
+class KnowsItsLuck(Slippery):
+    """Its luck is a function of the task alone: who remembers a task knows it."""
+
+    @property
+    def noise_seed(self):
+        return 0
+
+    @noise_seed.setter
+    def noise_seed(self, value):
+        pass
+
+
+class SecretLuck(MyEnv):
+    """Calls itself deterministic, and asks the noise seed whether it starts at all."""
+
+    def step(self, response):
+        return super().step("" if self.noise_seed == 3 else response)
+
+
+class FreeLuck(Slippery):
+    """Draws from an unseeded generator once the noise seed is not 0."""
+
+    def reset(self, *, seed):
+        observation = super().reset(seed=seed)
+        if self.noise_seed:
+            self.rng = random.Random()
+        return observation
+
+
+class OtherTask(Slippery):
+    def task(self, seed):
+        return replace(super().task(seed), facts={"noise": self.noise_seed})
+
+
+@pytest.mark.parametrize(
+    ("make_env", "message"),
+    [
+        (KnowsItsLuck, "a task that comes again has fresh luck"),
+        (SecretLuck, "a deterministic environment has no luck"),
+        (FreeLuck, "seed and noise_seed are the only randomness"),
+        (OtherTask, r"task\(seed\) is a function of the seed"),
+    ],
+)
+def test_the_noise_seed_decides_the_luck_and_nothing_else(make_env, message):
+    with pytest.raises(ContractError, match=message):
+        check_env(make_env, seeds=range(8))
 
 
 @pytest.mark.parametrize("make_env", [Slippery, AllOrNothing])

@@ -1,5 +1,6 @@
 """FrozenLake as a text environment: contract, prompts, endings, luck."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -98,10 +99,11 @@ def test_tasks_are_the_same_at_every_slip_rate():
 
 def test_the_kth_step_has_its_luck_whatever_was_chosen():
     """Two members of a group walk on different ways; a step that is aimed alike slips alike."""
-    luck = _luck(5, 10)
-    assert luck == _luck(5, 10)
-    assert luck[:4] == _luck(5, 4)  # a longer episode does not change the first steps
-    assert luck != _luck(6, 10)
+    luck = _luck(5, 0, 10)
+    assert luck == _luck(5, 0, 10)
+    assert luck[:4] == _luck(5, 0, 4)  # a longer episode does not change the first steps
+    assert luck != _luck(6, 0, 10)
+    assert luck != _luck(5, 1, 10)
     seen = []
     for first in ("Up", "Down"):
         env = FrozenLakeEnv(size=12, frozen_probability=1.0, success_rate=0.5, prompt="compact")
@@ -112,6 +114,33 @@ def test_the_kth_step_has_its_luck_whatever_was_chosen():
         env.step("<answer>Right</answer>")
         seen.append(env._cell - before)
     assert seen[0] == seen[1]
+
+
+def won(env, seed, noise_seed, answers):
+    """Play the answers of an earlier visit, or what wins now, and return whether that wins."""
+    env.noise_seed = noise_seed
+    env.reset(seed=seed)
+    return any(env.step(f"<answer>{answer}</answer>").success for answer in answers)
+
+
+def answers_that_win(env, seed, noise_seed):
+    """Search for five single steps that win with the luck of one visit; none when nothing does."""
+    for answers in itertools.product(env.action_names, repeat=5):
+        if won(env, seed, noise_seed, answers):
+            return answers
+    return ()
+
+
+def test_who_knows_the_luck_of_one_visit_is_no_better_on_the_next():
+    env = FrozenLakeEnv(success_rate=0.5, prompt="compact", max_actions_per_turn=1)
+    seeds, visits = range(60), range(1, 21)
+    ceiling = sum(map(env.optimal_success_probability, seeds)) / len(seeds)
+    known = {seed: answers_that_win(env, seed, 0) for seed in seeds}
+
+    assert ceiling < 0.7
+    assert sum(won(env, seed, 0, known[seed]) for seed in seeds) > 0.9 * len(seeds)
+    again = [won(env, seed, visit, known[seed]) for seed in seeds for visit in visits]
+    assert sum(again) / len(again) < ceiling
 
 
 def test_splits_are_disjoint_and_their_floor_does_not_depend_on_slip():

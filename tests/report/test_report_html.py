@@ -293,6 +293,7 @@ ENVS = {
 def played(make, arguments, *, seed):
     """Return the line of episodes.jsonl of a perfect player, and what it saw."""
     env = make(prompt="compact", **arguments)
+    env.noise_seed = 7
     seen, turns = [env.reset(seed=seed)], []
     while True:
         response = env.format_response(env.expert_actions() or ())
@@ -304,7 +305,7 @@ def played(make, arguments, *, seed):
         if step.terminated or step.truncated:
             break
     row = {"step": 1, "task_id": "t", "task_seed": seed, "group": 0, "member": 0, "kept": True,
-           "success": step.success, "truncated": False, "reward": 1.0, "failure_class": "none",
+           "success": step.success, "truncated": False, "noise_seed": 7, "reward": 1.0, "failure_class": "none",
            "auxiliary": {}, "fault": "", "turns": turns}  # fmt: skip
     return row, seen
 
@@ -317,6 +318,11 @@ def test_an_episode_is_played_again_from_its_seed_and_its_responses(finished, ki
     spec = replace(finished.specs[0], config=config.model_dump())
     row, seen = played(make, arguments, seed=5)
     assert [found for _, found in rebuilt(spec, [row])] == [seen]
+    unknown = [""] * len(seen)
+    del row["noise_seed"]  # as a version recorded it that had none
+    expected = seen if make(**arguments).is_deterministic else unknown
+    assert [found for _, found in rebuilt(spec, [row])] == [expected]
+    row |= {"noise_seed": 8}
     row["turns"][0]["actions"] = ["something else"]  # another version of the environment
     assert [found for _, found in rebuilt(spec, [row])] == [[""] * len(seen)]
 

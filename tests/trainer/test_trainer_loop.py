@@ -84,6 +84,7 @@ def test_what_is_recorded(make_trial, changes, more):
     assert len(episodes) == 4 * 8
     names = {"group", "kept", "member", "reward", "step", "success"}
     names |= {"task_id", "task_seed", "truncated", "turns", "failure_class", "auxiliary", "fault"}
+    names |= {"noise_seed"}
     assert all(set(row) == names for row in episodes)
     turns = [turn for row in episodes for turn in row["turns"]]
     names = {"response", "actions", "reward", "is_valid", "n_invalid", "n_over_limit", "fault"}

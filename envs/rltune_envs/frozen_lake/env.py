@@ -36,9 +36,9 @@ GOAL_REWARD = 1.0
 class FrozenLakeEnv(GridGame):
     """A way over ice to a goal; see the module for the reward.
 
-    Slips follow from the task's seed and the number of the executed action alone: whatever the
-    members of a group choose, their k-th steps share their luck. The tasks do not depend on
-    `success_rate`.
+    Slips follow from the task's seed, `noise_seed` and the number of the executed action: whatever
+    episodes of one noise seed choose, their k-th steps share their luck, and another noise seed has
+    other luck. The tasks do not depend on `success_rate`.
 
     Args:
         size: Rows, and columns.
@@ -151,7 +151,7 @@ class FrozenLakeEnv(GridGame):
     def _set_up(self, seed: int) -> None:
         self._lake = self._lake_of(seed)
         self._cell = self._lake.start
-        self._luck = _luck(seed, self.max_actions)
+        self._luck = _luck(seed, self.noise_seed, self.max_actions)
 
     def _move(self, action: int) -> float:
         direction = slip(action, luck=self._luck[self._actions], success_rate=self.success_rate)
@@ -213,7 +213,7 @@ def _describe(lake: Lake, seed: int) -> Task:
 
 
 @lru_cache(maxsize=65536)
-def _luck(seed: int, n: int) -> tuple[float, ...]:
+def _luck(seed: int, noise_seed: int, n: int) -> tuple[float, ...]:
     """Return the uniform number of each step of an episode."""
-    rng = stream(f"frozen_lake/slip/{seed}", n_bytes=16)
+    rng = stream(f"frozen_lake/slip/{seed}/{noise_seed}", n_bytes=16)
     return tuple(rng.random() for _ in range(n))

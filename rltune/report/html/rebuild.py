@@ -1,7 +1,8 @@
-"""What an episode saw, played again from its task's seed and its responses.
+"""What an episode saw, played again from its seeds and its responses.
 
 Folders without replays.jsonl keep no observations. The shipped environments are a function of the
-seed and the responses, so the same ones come out again; code of one's own and servers are not run.
+task's seed, the noise seed and the responses, so the same ones come out again; code of one's own
+and servers are not run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +25,8 @@ Row = Mapping[str, Any]
 def rebuilt(spec: TrialSpec, rows: Sequence[Row]) -> Iterator[tuple[Row, list[str]]]:
     """Yield each episode with the texts before its turns and after the last.
 
-    The texts are empty where the environment cannot be made here, or where it does not execute the
-    actions that were recorded.
+    The texts are empty where the environment cannot be made here, where an env with luck has no
+    noise seed recorded, or where it does not execute the actions that were recorded.
 
     Args:
         spec: The trial.
@@ -49,7 +50,10 @@ def _env(config: Mapping[str, Any]) -> TextEnv | None:
 
 
 def _seen(env: TextEnv, row: Row) -> list[str] | None:
-    """Return what was seen; None when the environment does something else today."""
+    """Return what was seen; None when the luck is not recorded or the actions do not agree."""
+    if not env.is_deterministic and "noise_seed" not in row:
+        return None
+    env.noise_seed = row.get("noise_seed", 0)
     seen = [env.reset(seed=row["task_seed"])]
     for turn in row["turns"]:
         step = env.step(turn["response"])
