@@ -305,8 +305,9 @@ def played(make, arguments, *, seed):
         if step.terminated or step.truncated:
             break
     row = {"step": 1, "task_id": "t", "task_seed": seed, "group": 0, "member": 0, "kept": True,
-           "success": step.success, "truncated": False, "noise_seed": 7, "reward": 1.0, "failure_class": "none",
-           "auxiliary": {}, "fault": "", "turns": turns}  # fmt: skip
+           "success": step.success, "truncated": False, "noise_seed": 7,
+           "reward": 1.0, "failure_class": "none", "auxiliary": {}, "fault": "",
+           "turns": turns}  # fmt: skip
     return row, seen
 
 
