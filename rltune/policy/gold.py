@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from rltune.policy.pieces import PieceEncoder, content, control_ids, frame
+
 
 @dataclass(frozen=True, slots=True)
 class GoldCopy:
@@ -49,7 +51,8 @@ def encode_gold(
 
     A token is of the answer when it overlaps the answer's characters, so one that also holds a
     space or a bracket beside it counts, and nothing is lost where tokens merge across the border.
-    As in A2TGPO; IGPO's first code counted tokens, which is wrong there.
+    As in A2TGPO; IGPO's first code counted tokens, which is wrong there. The answer is text,
+    whatever it spells; what stands around it may hold an end token.
 
     Args:
         tokenizer: A fast tokenizer, which knows the characters of each token.
@@ -66,13 +69,10 @@ def encode_gold(
             f"{type(tokenizer).__name__} does not know the characters of its tokens; load a fast "
             "tokenizer (one with a tokenizer.json)."
         )
-    encoded = tokenizer(
-        before + gold + after, add_special_tokens=False, return_offsets_mapping=True
-    )
+    encoder = PieceEncoder(tokenizer, control_ids(tokenizer))
+    tokens = encoder.tokens([frame(before), content(gold), frame(after)])
     start, stop = len(before), len(before) + len(gold)
-    scored = tuple(
-        first < stop and last > start and first < last for first, last in encoded["offset_mapping"]
-    )
+    scored = tuple(token.start < min(stop, token.end) and token.end > start for token in tokens)
     if not any(scored):
         raise ValueError(f"the gold answer {gold!r} has no token of its own; it cannot be scored.")
-    return tuple(encoded["input_ids"]), scored
+    return tuple(token.id for token in tokens), scored

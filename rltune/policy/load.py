@@ -143,7 +143,7 @@ def assemble(
     renderer: TextRenderer
     if is_bare:
         kind = "bare"
-        renderer = PlainRenderer(tokenizer, user="", assistant="")
+        renderer = PlainRenderer(tokenizer, user="", assistant="", end_ids=end_ids)
     elif template != "plain" and tokenizer.chat_template:
         kind = "chat"
         is_appended = template == "append"
@@ -151,7 +151,9 @@ def assemble(
         end_ids = tuple(sorted({*renderer.end_ids}))
     else:
         kind = "plain"
-        renderer = PlainRenderer(tokenizer, user="\nUser: ", assistant="\nAssistant: ")
+        renderer = PlainRenderer(
+            tokenizer, user="\nUser: ", assistant="\nAssistant: ", end_ids=end_ids
+        )
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end_ids[0]
     return Policy(
         model=model,

@@ -3,15 +3,20 @@
 A conversation only ever grows: the ids of an earlier turn are never made again from text. So what
 the policy is trained on is what it sampled. A template that rewrites history would show a served
 model another conversation; it is refused, unless its frames alone are asked for (`append`).
+
+What the world says is encoded apart from the frames around it (`rltune.policy.pieces`).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
+from rltune.policy.pieces import Piece, PieceEncoder, content, control_ids, frame
 
+_SYSTEM, _USER = "⟦system⟧", "⟦user⟧"  # stand for contents while a template is asked for its frames
 _MARK = "<answer>Up</answer>"
 _KEPT = (_MARK, f"<think>first thoughts</think> {_MARK}", "no tags")
 """Responses that a template must leave alone; thoughts are what most of them take out."""
@@ -50,32 +55,48 @@ class PlainRenderer:
     that was always shown a begin-of-text token is another one without it.
 
     Args:
-        tokenizer: Encodes each piece on its own.
+        tokenizer: Encodes each message with what is written around it.
         user: Written before each observation.
         assistant: Written before each response.
+        end_ids: Ids that end a response by the model's config.
 
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, user: str, assistant: str) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, user: str, assistant: str, end_ids: Sequence[int] = ()
+    ) -> None:
         self._tokenizer = tokenizer
         self._user = user
         self._assistant = assistant
+        self._pieces = PieceEncoder(tokenizer, control_ids(tokenizer, end_ids=end_ids))
+        self._silent = _silent_ids(tokenizer, end_ids) if user else frozenset()
 
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
         """Return system text, observation, and the start of the response."""
-        text = f"{system}{self._user}{observation}{self._assistant}{prefix}"
-        return [*_start_ids(self._tokenizer), *self._encode(text)]
+        pieces = [content(system), *self._turn(observation, prefix)]
+        return [*_start_ids(self._tokenizer), *self._pieces.encode(pieces)]
 
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
         """Return the next observation and the start of the next response."""
-        return self._encode(f"{self._user}{observation}{self._assistant}{prefix}")
+        return self._pieces.encode(self._turn(observation, prefix))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids; the tiny tokenizer's end tag is text, not a special token."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=bool(self._user)))
+        """Return the text of the ids; the tiny tokenizer's end tag is text, not an end token."""
+        return _decoded(self._tokenizer, ids, self._silent)
 
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+    def _turn(self, observation: str, prefix: str) -> list[Piece]:
+        return [frame(self._user), content(observation), frame(self._assistant + prefix)]
+
+
+def _silent_ids(tokenizer: Tokenizer, end_ids: Sequence[int]) -> frozenset[int]:
+    """Return the ids that are no part of what a response says: ends and padding."""
+    return frozenset({*end_ids, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None})
+
+
+def _decoded(tokenizer: Tokenizer, ids: Sequence[int], silent: frozenset[int]) -> str:
+    """Return the text of ids; a tag that is a special token is a part of it."""
+    said = [id for id in ids if id not in silent]
+    return str(tokenizer.decode(said, skip_special_tokens=False))
 
 
 def _start_ids(tokenizer: Tokenizer) -> list[int]:
@@ -124,31 +145,55 @@ class ChatRenderer:
             ) from error
         if fault is not None:
             raise InputError(fault)
-        self.end_ids = (*end_ids, *self._own_end(self._between("B")))
+        self._first = {bool(system): self._render(system, _USER) for system in (_SYSTEM, "")}
+        self._following = self._between(_USER)
+        self._shapes = {mark: self._shape(mark) for mark in (_SYSTEM, _USER)}
+        self.end_ids = (*end_ids, *self._own_end(self._following))
         self._end_texts = [tokenizer.decode([end]) for end in self.end_ids]
+        self._silent = _silent_ids(tokenizer, self.end_ids)
+        frames = [*self._first.values(), self._following]
+        control = control_ids(tokenizer, end_ids=self.end_ids, frames=frames)
+        self._pieces = PieceEncoder(tokenizer, control)
 
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
         """Return the rendered system and user messages and the start of the response."""
-        return self._encode(_opened(self._render(system, observation), prefix))
+        return self._encode(self._first[bool(system)], system, observation, prefix)
 
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
         """Return the rest of the response's frame, the next user message, and the next start."""
-        between = self._between(observation)
+        between = self._following
         if is_ended:
             for end in self._end_texts:
                 if between.lstrip().startswith(end):
                     between = between.lstrip().removeprefix(end)
                     break
-        return self._encode(_opened(between, prefix))
+        return self._encode(between, "", observation, prefix)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids without special tokens."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        """Return the text of the ids without end and padding tokens."""
+        return _decoded(self._tokenizer, ids, self._silent)
+
+    def _encode(self, frames: str, system: str, observation: str, prefix: str) -> list[int]:
+        """Put the messages where their marks stand in what a template writes; encode all of it."""
+        messages = {_SYSTEM: system, _USER: observation}
+        contents = {mark: self._shapes[mark](text) for mark, text in messages.items()}
+        *parts, last = re.split(f"({_SYSTEM}|{_USER})", frames)
+        pieces = [content(contents[part]) if part in contents else frame(part) for part in parts]
+        return self._pieces.encode([*pieces, frame(_opened(last, prefix))])
+
+    def _shape(self, mark: str) -> Callable[[str], str]:
+        """Return what the template does to the messages of a role: nothing, or it trims them."""
+        spaced = f"\n {mark} \n"
+        system, user = (spaced if mark == own else own for own in (_SYSTEM, _USER))
+        return str if spaced in self._render(system, user) else str.strip
 
     def _fault(self, *, is_appended: bool) -> Problem | None:
         """Return why the template cannot be used."""
         action = "Set policy.template: plain, or use another model."
-        if len({self._render("S", "A", _MARK, "B") for _ in range(_RENDERINGS)}) > 1:
+        shown = [self._render(_SYSTEM, _USER), self._render("", _USER), self._between(_USER)]
+        if _SYSTEM not in shown[0] or any(_USER not in text for text in shown):
+            what = "the chat template does not show every system and user message as it is."
+        elif len({self._render("S", "A", _MARK, "B") for _ in range(_RENDERINGS)}) > 1:
             what = "the chat template writes one conversation in several ways: there is chance in "
             what += "it, so prompts would differ from trial to trial."
         elif not self._has_one_frame():
@@ -186,7 +231,7 @@ class ChatRenderer:
 
         Base models name another end of text in their config, and would never stop at this one.
         """
-        first = self._encode(between)[:1]
+        first = self._tokenizer.encode(between, add_special_tokens=False)[:1]
         tokens = self._tokenizer.added_tokens_decoder
         return [token for token in first if token in tokens and tokens[token].special]
 
@@ -204,9 +249,6 @@ class ChatRenderer:
                 messages, chat_template=template, tokenize=False, add_generation_prompt=True
             )
         )
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
 def _opened(text: str, prefix: str) -> str:
