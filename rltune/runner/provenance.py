@@ -35,7 +35,7 @@ EARLIER = (
         "source_sha256",
         "versions",
     ),
-    *("device", "dtype", "engine", "threads"),
+    *("device", "cpu_model", "dtype", "engine", "threads"),
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "user_sources"),
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""

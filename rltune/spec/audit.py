@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.spec.audit_prompts import grouped, same_prompts
 from rltune.spec.audit_provenance import OTHER_TASKS, same_provenance
 from rltune.spec.audit_text import by_value, few, sides
 from rltune.spec.consumption import Consumption, budget_findings, consumption
@@ -64,54 +65,6 @@ def env_key(record: TrialRecord) -> str:
     return sha256_hex(canonical_json(record.spec.config.get("env", {})))
 
 
-def _by_tasks(records: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
-    """Return records in groups whose configs give the same frozen tasks."""
-    groups: dict[str, list[TrialRecord]] = {}
-    for record in records:
-        groups.setdefault(canonical_json(task_settings(record.spec.config)), []).append(record)
-    return list(groups.values())
-
-
-def same_prompts(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A2: a seed and step at which two conditions drew other tasks.
-
-    An error between configs that give the same tasks; a warning where the axis changes the tasks.
-    """
-    keys = moving_task_keys(record.spec.config for record in records)
-    by_seed: dict[int, list[TrialRecord]] = {}
-    for record in records:
-        by_seed.setdefault(record.spec.seed, []).append(record)
-    again = "Delete these trials and run them again."
-    for seed, group in by_seed.items():
-        yield from _unrecorded_tasks(group)
-        parts = [split for part in _by_tasks(group) if (split := _first_split(part))]
-        for step, drawn in parts:
-            message = f"seed {seed} drew other tasks from step {step} on: {sides(drawn)}."
-            yield error("A2", message, again)
-        if keys and not parts and (split := _first_split(group)):
-            step, drawn = split
-            message = f"seed {seed} drew other tasks with {', '.join(keys)} from step {step} on: "
-            yield warning("A2", f"{message}{sides(drawn)}.", OTHER_TASKS)
-
-
-def _first_split(group: Sequence[TrialRecord]) -> tuple[int, dict[str, list[str]]] | None:
-    """Return the first step at which not all drew the same tasks, with who drew which."""
-    hashes = {record.spec.trial_id: record.task_hashes for record in group}
-    for step in sorted({step for stream in hashes.values() for step in stream}):
-        drawn = by_value((name, stream[step]) for name, stream in hashes.items() if step in stream)
-        if len(drawn) > 1:
-            return step, drawn
-    return None
-
-
-def _unrecorded_tasks(group: Sequence[TrialRecord]) -> Iterator[Finding]:
-    for record in group:
-        missing = sorted(set(range(1, record.last_step + 1)) - set(record.task_hashes))
-        if missing:
-            message = f"{record.spec.trial_id} has no task hash for step {missing[0]}."
-            yield error("A2", message, "Delete this trial and run it again.")
-
-
 def same_length(records: Sequence[TrialRecord], *, is_driven: bool) -> Iterator[Finding]:
     """Yield A4: trials that ended short, with the reason where one is named."""
     for record in records:
@@ -162,17 +115,22 @@ def same_evaluation(records: Sequence[TrialRecord]) -> Iterator[Finding]:
     """
     remedy = "Delete these trials and run them again."
     keys = moving_task_keys(record.spec.config for record in records)
+    is_asked = len({record.spec.config["gate"]["temperature"] for record in records}) > 1
     for field in ("tasks_sha256", "n", "temperature"):
-        groups = [records] if field == "temperature" else _by_tasks(records)
+        groups = [records] if field == "temperature" else grouped(records, task_settings)
         parts = [found for group in groups if len(found := _heldout(group, field)) > 1]
         for found in parts:
-            yield error("A5", f"held-out {field} differs: {sides(found)}.", remedy)
+            action = _ONE_TEMPERATURE if field == "temperature" and is_asked else remedy
+            yield error("A5", f"held-out {field} differs: {sides(found)}.", action)
         everywhere = _heldout(records, field)
         if keys and not parts and len(everywhere) > 1:
             message = f"held-out {field} differs with {', '.join(keys)}: {sides(everywhere)}."
             yield warning("A5", message, OTHER_TASKS)
     yield from _gate_steps(records, remedy)
     yield from _gate_faults(records)
+
+
+_ONE_TEMPERATURE = "Their configs ask for it: give all conditions one gate.temperature."
 
 
 def _gate_faults(records: Sequence[TrialRecord]) -> Iterator[Finding]:

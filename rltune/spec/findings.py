@@ -28,7 +28,7 @@ RULES = {
     "S8": "no known hidden second axis",
     "S9": "sweeps of one protocol agree on every key that it does not free",
     "A1": "one commit, package set, device kind, dtype, engine, weights and task manifest",
-    "A2": "the same prompts at every step in all conditions of a seed",
+    "A2": "the same prompts in all conditions of a seed, sampled alike before any update",
     "A3": "consumed budgets are close: rollouts, tokens, optimiser steps, wall time",
     "A4": "every trial reached its last step, or its early end is named",
     "A5": "evaluated on the same frozen held-out tasks at the same steps",

@@ -63,6 +63,16 @@ PLAYED_ONLY = (
 """
 
 
+SAMPLING = ("env", "policy", "rollout", "gate.tasks", "gate.test_tasks", "resources.threads")
+"""Sections and keys that can change what is sampled before the first update.
+
+All others (loss, advantage, optimiser, critic, filter, reward ...) work on what was sampled.
+"""
+
+PAID_ONLY = ("env.format_penalty",)
+"""Keys in those sections that change what an episode earns, but nothing that the policy reads."""
+
+
 def is_task_key(key: str) -> bool:
     """Return whether a dotted leaf key decides the frozen tasks, their floor or their ceiling."""
     return _is_in(key, TASK_SECTIONS) and not _is_in(key, SHOWN_ONLY)
@@ -80,6 +90,15 @@ def _is_in(key: str, sections: Iterable[str]) -> bool:
 def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the keys that change the frozen tasks, floor or ceiling."""
     return {key: value for key, value in flatten(config).items() if is_task_key(key)}
+
+
+def sampling_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the keys that can change what is sampled before the first update."""
+    return {
+        key: value
+        for key, value in flatten(config).items()
+        if _is_in(key, SAMPLING) and not _is_in(key, PAID_ONLY)
+    }
 
 
 def moving_task_keys(configs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

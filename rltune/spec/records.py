@@ -53,6 +53,28 @@ class TrialRecord:
         }
 
     @property
+    def task_stream(self) -> Mapping[int, str]:
+        """Place in the stream of tasks, from 1 -> short digest of the task that was drawn there."""
+        lists = [row.get("rollout/task_digests") for row in self.metrics if row["step"] > 0]
+        if not all(isinstance(tasks, str) for tasks in lists):
+            return {}
+        return dict(enumerate((task for tasks in lists for task in str(tasks).split()), start=1))
+
+    @property
+    def first_sample(self) -> str:
+        """Digest of the tokens sampled in step 1, before any update; empty in older records."""
+        return str(self._first.get("rollout/sampled_hash", ""))
+
+    @property
+    def first_faults(self) -> float:
+        """Episodes of step 1 in which something outside the policy failed."""
+        return float(self._first.get("rollout/fault_count", 0.0))
+
+    @property
+    def _first(self) -> Mapping[str, Any]:
+        return next((row for row in self.metrics if row["step"] == 1), {})
+
+    @property
     def gate_steps(self) -> list[int]:
         """Steps at which the held-out gate must have run: 0, every n, and the last one.
 

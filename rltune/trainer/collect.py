@@ -1,5 +1,6 @@
 """Tasks of a step, and the episodes that are played on them."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 
 from rltune.maths.streams import noise_seed, permutation, stream_seed
@@ -67,3 +68,18 @@ def collect(
         params=params,
         probes=probes,
     )
+
+
+def task_digests(tasks: Sequence[Task]) -> str:
+    """Return the first 8 hex digits of the sha256 of each task id, in order, with spaces."""
+    return " ".join(hashlib.sha256(task.task_id.encode()).hexdigest()[:8] for task in tasks)
+
+
+def sampled_digest(episodes: Sequence[Episode]) -> str:
+    """Return the sha256 of all sampled token ids, turn by turn in order."""
+    digest = hashlib.sha256()
+    for episode in episodes:
+        for turn in episode.turns:
+            digest.update(f"{','.join(map(str, turn.sampled_ids))};".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()

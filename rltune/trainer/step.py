@@ -10,7 +10,7 @@ from rltune.gate import is_gate_step
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.trainer.attribution import AskJudge, probes
 from rltune.trainer.collapse import collapse_metrics
-from rltune.trainer.collect import collect, tasks_of_step
+from rltune.trainer.collect import collect, sampled_digest, task_digests, tasks_of_step
 from rltune.trainer.controllers import Controllers
 from rltune.trainer.exhibits import distributions, filter_table
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
@@ -123,6 +123,8 @@ class TrainingStep:
                 auxiliary_names=self._job.make_env().auxiliary_names,
             ),
             "rollout/task_hash": task_digest(tasks),
+            "rollout/task_digests": task_digests(tasks),
+            "rollout/sampled_hash": sampled_digest(episodes),
             "rollout/empty_after_filter": float(chosen.is_empty),
             **self._collapse(episodes, step),
         }

@@ -67,6 +67,16 @@ def provenance_everywhere(**fields: Any) -> Doctor:
     return doctor
 
 
+def both(first: Doctor, second: Doctor) -> Doctor:
+    """Return the doctor that does two things."""
+
+    def doctor(writer: FolderWriter) -> None:
+        first(writer)
+        second(writer)
+
+    return doctor
+
+
 def metrics(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
     """Each line of one trial's metrics is updated; None removes it."""
     return lambda writer: _edit_lines(trial(writer).metrics, change)
@@ -159,6 +169,17 @@ FOLDER_MUTATIONS = (
           metrics(gate_row(7, **{"rollout/task_hash": "other"}))),
     fault("A2", "one trial did not record the tasks of step 3",
           metrics(lambda row: None if row["step"] == 3 else {})),
+    fault("A2", "one trial sampled other tokens in step 1, before any update",
+          metrics(gate_row(1, **{"rollout/sampled_hash": "other"}))),
+    fault("A2.luck", "one trial sampled other tokens in step 1, on another processor",
+          both(provenance(cpu_model="other"),
+               metrics(gate_row(1, **{"rollout/sampled_hash": "other"})))),
+    fault("A2.not_recorded", "one trial did not record what it sampled in step 1",
+          metrics(gate_row(1, **{"rollout/sampled_hash": ""}))),
+    near_miss("A2", "one trial sampled other tokens in step 2, after an update",
+              metrics(gate_row(2, **{"rollout/sampled_hash": "other"}))),
+    near_miss("A2", "one trial ran on another processor and sampled the same tokens",
+              provenance(cpu_model="other")),
     near_miss("A2", "both conditions of a seed drew the same other tasks at step 7",
               metrics_of_seed(1, gate_row(7, **{"rollout/task_hash": "other"}))),
     # A3: what was consumed.

@@ -63,6 +63,7 @@ PROVENANCE = {
     "source_sha256": "s",
     "versions": {"python": "3.11.0", "torch": "2.6"},
     "device": "cpu",
+    "cpu_model": "a processor",
     "dtype": "float32",
     "engine": "torch",
     "threads": 1,
@@ -120,6 +121,8 @@ class FolderWriter:
             if step:
                 row |= {
                     "rollout/task_hash": f"{spec.seed}-{step}",
+                    "rollout/task_digests": f"{spec.seed}.{step}.1 {spec.seed}.{step}.2",
+                    "rollout/sampled_hash": f"{spec.seed}-{step}",
                     "budget/rollouts": 8.0 * step,
                     "budget/generated_tokens": 200.0 * step,
                     "budget/optimizer_steps": 2.0 * step,

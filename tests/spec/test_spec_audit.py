@@ -34,6 +34,8 @@ def row(step, seed, updates=4):
     return {
         "step": step,
         "rollout/task_hash": f"tasks of seed {seed} step {step}",
+        "rollout/task_digests": " ".join(f"{seed}.{8 * step + k}" for k in range(8)),
+        "rollout/sampled_hash": f"{seed}-{step}",
         "budget/rollouts": 128 * step,
         "budget/generated_tokens": 1000 * step,
         "budget/optimizer_steps": updates * step,
@@ -326,6 +328,136 @@ def test_a2_a_step_without_a_hash_proves_nothing(records):
         f"A2 error: {name(records[0])} has no task hash for step 2. "
         "Delete this trial and run it again."
     ]
+
+
+def sampled(record, digest):
+    """A record whose step 1 sampled other tokens."""
+    first = {**record.metrics[1], "rollout/sampled_hash": digest}
+    return replace(record, metrics=(record.metrics[0], first, *record.metrics[2:]))
+
+
+def with_config(record, section, **keys):
+    """A record of another config."""
+    config = {**record.spec.config, section: {**record.spec.config[section], **keys}}
+    return replace(record, spec=replace(record.spec, config=config))
+
+
+def test_a2_other_luck_in_step_1_without_a_reason_is_an_error(records):
+    records[1] = sampled(records[1], "other")
+    assert lines(records) == [
+        "A2 error: seed 0 sampled other tokens in step 1, before any update: "
+        f"'0-1' in {name(records[0])}, {name(records[2])}; 'other' in {name(records[1])}. "
+        "Nothing in their configs or machines explains it. Find what draws outside the config (an "
+        "environment or a score with randomness of its own, a search service that answers "
+        "otherwise), repair it, and run the sweep in another --runs-dir."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "is_compared"),
+    [
+        ("loss", {"kind": "gspo"}, True),
+        ("optim", {"lr": 0.5}, True),
+        ("critic", {"lr": 0.5}, True),
+        ("advantage", {"kind": "rloo"}, True),
+        ("rollout_filter", {"value": 0.5}, True),
+        ("env", {"format_penalty": -0.5}, True),
+        ("env", {"prompt": "natural", "max_turns": 3}, False),
+        ("policy", {"dtype": "bfloat16"}, False),
+        ("rollout", {"temperature": 0.5}, False),
+        ("rollout", {"max_response_tokens": 3}, False),
+    ],
+)
+def test_a2_luck_is_compared_where_the_axis_cannot_change_it(records, section, keys, is_compared):
+    records[1] = sampled(with_config(records[1], section, **keys), "other")
+    found = [line for line in lines(records) if "sampled other tokens" in line]
+    assert len(found) == is_compared
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"cpu_model": "b"}, "Rounding differs between machines, and cpu_model does: 'a' in "),
+        (
+            {"cpu_model": "a", "earlier": [{"weights_sha256": "w", "cpu_model": "b"}]},
+            "Rounding differs between machines, and cpu_model does: 'a' in ",
+        ),
+    ],
+)
+def test_a2_other_luck_on_another_machine_is_named_and_explained(records, change, why):
+    records = [replace(r, provenance={**PROVENANCE, "cpu_model": "a"}) for r in records]
+    other = replace(records[1], provenance={**PROVENANCE, **change})
+    assert lines([records[0], other, *records[2:]]) == []  # equal tokens: nothing to explain
+    records[1] = sampled(other, "other")
+    report = audit_trials(records)
+    assert report.ok
+    (line,) = lines(records)
+    assert line.startswith("A2.luck warning: seed 0 sampled other tokens in step 1")
+    assert why in line
+    assert "one kind of machine" in line
+
+
+def test_a2_other_luck_on_a_gpu_or_after_a_fault_is_a_warning(records):
+    gpu = [replace(r, provenance={**PROVENANCE, "device": "H200"}) for r in records]
+    (line,) = lines([gpu[0], sampled(gpu[1], "other"), *gpu[2:]])
+    assert "Only the torch engine on a CPU rounds alike every time." in line
+    first = {**records[1].metrics[1], "rollout/fault_count": 2.0}
+    metrics = (records[1].metrics[0], first, *records[1].metrics[2:])
+    records[1] = sampled(replace(records[1], metrics=metrics), "other")
+    (line,) = lines(records)
+    assert f"Episodes of that step had a fault in {name(records[1])}." in line
+
+
+def test_a2_an_older_run_did_not_record_its_luck(records):
+    def old(record):
+        new = ("rollout/sampled_hash", "rollout/task_digests")
+        rows = [{k: v for k, v in row.items() if k not in new} for row in record.metrics]
+        return replace(record, metrics=tuple(rows))
+
+    report = audit_trials([old(record) for record in records])
+    assert report.ok
+    (line,) = [str(finding) for finding in report.warnings]
+    assert line.startswith("A2.not_recorded warning: the tokens sampled in step 1 are not recorded")
+    mixed = [with_config(old(records[0]), "rollout", groups=4, group_size=32), *records[1:]]
+    assert [line.split(":")[0] for line in lines(mixed)] == ["A2.not_recorded warning"]
+    assert "several values of rollout.groups" in lines(mixed)[0]
+
+
+def of_groups(record, groups, start=0):
+    """A record that draws its seed's stream in steps of another size."""
+    seed = record.spec.seed
+
+    def digests(step):
+        places = range(start + groups * step, start + groups * step + groups)
+        return " ".join(f"{seed}.{place}" for place in places)
+
+    rows = [
+        {**row, "rollout/task_digests": digests(row["step"] - 1 + 8 // groups),
+         "rollout/task_hash": f"{groups} at {row['step']}"}
+        if row["step"] else row
+        for row in record.metrics
+    ]  # fmt: skip
+    changed = with_config(record, "rollout", groups=groups, group_size=128 // groups)
+    return sampled(replace(changed, metrics=tuple(rows)), f"{groups}")
+
+
+def test_a2_a_group_size_axis_draws_one_stream_in_other_portions(records):
+    """Steps of 4 tasks go half as far through the stream as steps of 8."""
+    for i in (1, 4):
+        records[i] = of_groups(records[i], 4)
+    assert lines(records) == []
+    records[1] = of_groups(records[1], 4, start=1)
+    (line,) = lines(records)
+    assert line.startswith("A2 error: seed 0 drew other tasks from task 1 on: '0.8' in ")
+    assert f"'0.9' in {name(records[1])}." in line
+
+
+def test_a5_does_not_advise_what_cannot_help(records):
+    """A temperature that the config asks for is the same after a second run."""
+    other = with_config(records[1], "gate", temperature=0.3)
+    gates = tuple({**row, "temperature": 0.3} for row in other.heldout)
+    (line,) = lines([records[0], replace(other, heldout=gates), *records[2:]])
+    assert line.endswith("Their configs ask for it: give all conditions one gate.temperature.")
 
 
 def test_a3_warns_over_five_percent_of_optimiser_steps(records):

@@ -31,6 +31,8 @@ EVERY_STEP = {
         "rollout/over_limit_actions",
         "rollout/turns",
         "rollout/task_hash",
+        "rollout/task_digests",
+        "rollout/sampled_hash",
         "rollout/empty_after_filter",
         "rollout/fault_count",
         "rollout/ups",
@@ -234,6 +236,40 @@ def test_the_trial_s_tasks_are_those_of_its_seed(make_trial):
         streams.append([row["rollout/task_hash"] for row in trial.rows[1:]])
     assert streams[0] == streams[1] == streams[2] != streams[3]
     assert len(set(streams[0])) == 3
+
+
+def test_the_first_rollouts_of_a_seed_are_the_same_whatever_learns_from_them(make_trial):
+    """A2: equal luck before any update, other tokens after it, other luck for another seed."""
+    base = {"budget__steps": 3, "gate__every": 3, "optim__lr": 0.05}
+    trials = [
+        make_trial("a", **base),
+        make_trial("b", **base, advantage={"kind": "gae"}, loss__entropy_coeff=0.1),
+        make_trial("c", **base, rollout_filter={"strategy": "top_k", "value": 0.5}),
+        make_trial("d", **base, seed=1),
+        make_trial("e", **base, rollout__temperature=2.0),
+    ]
+    digests = []
+    for trial in trials:
+        trial.run()
+        digests.append([row["rollout/sampled_hash"] for row in trial.rows[1:]])
+    firsts = [own[0] for own in digests]
+    assert firsts[0] == firsts[1] == firsts[2]
+    assert len({firsts[0], firsts[3], firsts[4]}) == 3
+    assert len({own[2] for own in digests}) == len(trials)
+
+
+def test_steps_of_another_size_draw_the_same_stream(make_trial):
+    """A2 for a group-size axis: task by task, the smaller steps are behind."""
+    base = {"budget__steps": 2, "gate__every": 2}
+    few = make_trial("few", **base, rollout__groups=2, rollout__group_size=4)
+    many = make_trial("many", **base, rollout__groups=4, rollout__group_size=2)
+    streams = []
+    for trial in (few, many):
+        trial.run()
+        rows = [row["rollout/task_digests"].split() for row in trial.rows[1:]]
+        streams.append([task for row in rows for task in row])
+    assert (len(streams[0]), len(streams[1])) == (4, 8)
+    assert streams[1][:4] == streams[0]
 
 
 def test_tasks_go_through_the_split_once_an_epoch(make_manifest):
