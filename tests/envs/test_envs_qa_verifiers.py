@@ -40,7 +40,16 @@ EM = [  # (prediction, gold answers, exact match, contained)
     ("Guild Amber", ["Amber Guild"], 0, 0),
     ("It is Amber Guild", ["Amber Guild"], 0, 1),
     ("Amber", ["Amber Guild"], 0, 0),
-    ("paris", ["pari"], 0, 1),  # as published: characters, not words
+    ("paris", ["pari"], 0, 0),  # words, not characters
+    ("born in 1834", ["34"], 0, 0),
+    ("the U.S.A. team", ["usa"], 0, 1),
+    ("Amber, the Guild", ["Amber Guild"], 1, 1),  # what normalising removes does not part words
+    ("I do not know", ["no"], 0, 0),
+    ("there is no answer", ["no"], 0, 0),  # a closed answer is said or not said
+    ("yes it is", ["yes"], 0, 0),
+    ("No.", ["no"], 1, 1),
+    ("yesterday", ["yes"], 0, 0),
+    ("no man", ["no man"], 1, 1),  # a gold of two words is no closed one
     ("", ["yes"], 0, 0),
     ("the", ["a"], 0, 0),  # nothing is left on both sides
     ("anything", ["the"], 0, 0),  # an empty alias is contained in nothing

@@ -34,10 +34,12 @@ def exact_match(prediction: str, answers: Sequence[str]) -> float:
 def sub_em(prediction: str, answers: Sequence[str]) -> float:
     """Return 1 where the prediction contains a gold answer once both are normalised, else 0.
 
-    As published, any characters in a row count: "paris" contains "pari".
+    Whole words in a row count. Where the gold answer is yes, no or noanswer, anything but equality
+    gives 0, as in `f1`: "there is no answer" does not say no. Search-R1 compares characters
+    instead, so that "I do not know" contains "no".
     """
     said = normalize_answer(prediction)
-    return float(any(gold and gold in said for gold in map(normalize_answer, answers)))
+    return float(any(_contains(said, gold) for gold in map(normalize_answer, answers)))
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
@@ -64,6 +66,12 @@ def supporting_recall(retrieved: Collection[str], supporting: Sequence[str]) -> 
 def count_missing(retrieved: Collection[str], supporting: Sequence[str]) -> int:
     """Return how many supporting titles were not retrieved, compared as in `supporting_recall`."""
     return len(set(map(_same_title, supporting)) - set(map(_same_title, retrieved)))
+
+
+def _contains(said: str, gold: str) -> bool:
+    if gold in _CLOSED:
+        return said == gold
+    return bool(gold) and f" {gold} " in f" {said} "
 
 
 def _overlap(said: str, gold: str) -> float:
