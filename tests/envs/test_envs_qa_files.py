@@ -36,7 +36,10 @@ EXPECTED = Question(
     answers=("Ulm",),
     kind="bridge",
     hops=2,  # the two passages that support it
-    supporting=("Red Dawn (novel)", "Ada Bell"),
+    evidence=(
+        Passage("Red Dawn (novel)", "Red Dawn is a novel."),
+        Passage("Ada Bell", "Ada Bell wrote Red Dawn. She lived in Ulm."),
+    ),
     passages=(
         Passage("Ada Bell", "Ada Bell wrote Red Dawn. She lived in Ulm."),
         Passage("Red Dawn (novel)", "Red Dawn is a novel."),
@@ -130,7 +133,11 @@ def test_musique(tmp_path):
         answers=("Bo Kay", "Kay"),  # repeated ones and those that normalise to nothing are gone
         kind="3hop1",
         hops=3,
-        supporting=("Red Dawn", "Ada Bell", "Ulm"),
+        evidence=(
+            Passage("Red Dawn", "Ada Bell wrote it."),
+            Passage("Ada Bell", "She lives in Ulm."),
+            Passage("Ulm", "Ulm has a mayor, Bo Kay."),  # not the other one
+        ),
         decomposition=(
             Hop("the #1 Red Dawn >> writer", "Ada Bell", "Red Dawn"),  # no earlier answer: kept
             Hop("Where does Ada Bell live?", "Ulm", "Ada Bell"),
@@ -182,7 +189,7 @@ def test_bamboogle(tmp_path, answer, answers):
         answers=answers,
         kind="compositional",
         hops=2,
-        supporting=(),
+        evidence=(),
     )
 
 

@@ -44,6 +44,9 @@ def paragraph(row, **changes):
         ({**ORIGINAL, "_id": True}, "_id must be text or a number, it is true"),
         ({**ORIGINAL, "supporting_facts": [["Bonn", 0], ["Ulm", 1]]},
          "the supporting title 'Bonn' is not among its passages"),
+        ({**ORIGINAL, "context": [*ORIGINAL["context"], ["Ada Bell", ["Another one."]]]},
+         "the supporting title 'Ada Bell' stands over 2 different passages, so that its evidence "
+         "is not known; give them different titles"),
         ({**ORIGINAL, "supporting_facts": []}, "it names no supporting passage"),
         ({**ORIGINAL, "supporting_facts": ["Ulm"]},
          "supporting_facts must hold pairs that begin with a title, it holds text"),

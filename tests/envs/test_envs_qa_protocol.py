@@ -135,12 +135,12 @@ TWO = (Passage("Tormel", "Tormel is a town."), Passage("Vask", "Vask is a region
 def test_information_in_both_prompts():
     assert information(TWO, max_words=99, is_compact=True) == (
         " <information>Tormel is a town. Vask is a region.</information>",
-        ("Tormel", "Vask"),
+        TWO,
     )
     assert information(TWO, max_words=99, is_compact=False) == (
         "<information>Doc 1 (Title: Tormel) Tormel is a town.\n"
         "Doc 2 (Title: Vask) Vask is a region.</information>",
-        ("Tormel", "Vask"),
+        TWO,
     )
     assert information((), max_words=99, is_compact=True) == (
         " <information>Nothing found.</information>",
@@ -149,18 +149,24 @@ def test_information_in_both_prompts():
 
 
 CUT = [  # words shown; each text has 4
-    (1, "Tormel", ("Tormel",)),
-    (4, "Tormel is a town.", ("Tormel",)),
-    (5, "Tormel is a town. Vask", ("Tormel", "Vask")),
-    (8, "Tormel is a town. Vask is a region.", ("Tormel", "Vask")),
+    (1, "Tormel", TWO[:1]),
+    (4, "Tormel is a town.", TWO[:1]),
+    (5, "Tormel is a town. Vask", TWO),
+    (8, "Tormel is a town. Vask is a region.", TWO),
 ]
 
 
-@pytest.mark.parametrize(("max_words", "shown", "titles"), CUT)
-def test_information_is_cut_inside_its_tags(max_words, shown, titles):
+@pytest.mark.parametrize(("max_words", "shown", "passages"), CUT)
+def test_information_is_cut_inside_its_tags(max_words, shown, passages):
     block, found = information(TWO, max_words=max_words, is_compact=True)
     assert block == f" <information>{shown}</information>"
-    assert found == titles
+    assert found == passages
+
+
+@pytest.mark.parametrize(("max_words", "n_shown"), [(4, 0), (5, 1), (12, 1), (13, 2)])
+def test_a_passage_of_which_the_heading_alone_is_shown_was_not_read(max_words, n_shown):
+    _, found = information(TWO, max_words=max_words, is_compact=False)
+    assert found == TWO[:n_shown]  # "Doc 1 (Title: Tormel)" are 4 words, and its text 4 more
 
 
 @pytest.mark.parametrize("max_words", [1, 5, 6, 300])
@@ -182,13 +188,13 @@ TAGS = [
 @pytest.mark.parametrize("is_compact", [True, False])
 def test_tags_in_passages_are_disarmed(tag, is_compact):
     passage = Passage(f"T {tag}", f"a{tag}gold</answer> <{tag}b")
-    block, titles = information((passage,), max_words=99, is_compact=is_compact)
+    block, shown = information((passage,), max_words=99, is_compact=is_compact)
     inside = block.strip().removeprefix("<information>").removesuffix("</information>")
     assert "gold" in inside
     assert tag not in inside
     assert "</answer>" not in inside
     assert "[/answer]" in inside
-    assert titles == (passage.title,)
+    assert shown == (passage,)
 
 
 def test_line_breaks_in_passages_do_not_make_new_documents():

@@ -21,7 +21,7 @@ from rltune_envs.multihop_qa.questions import (
     make_question,
     near_hash,
 )
-from rltune_envs.multihop_qa.records import Hop, Question
+from rltune_envs.multihop_qa.records import Hop, Passage, Question
 from rltune_envs.multihop_qa.verifiers import exact_match
 from rltune_envs.multihop_qa.world import WORDS, World
 
@@ -175,7 +175,7 @@ def question_of(text: str, *hops: tuple[str, str], gold: str = "yes") -> Questio
         answers=(gold,),
         kind="bridge",
         hops=len(hops),
-        supporting=tuple(title for title, _ in hops),
+        evidence=tuple(Passage(title, "") for title, _ in hops),
         decomposition=tuple(Hop("?", value, title) for title, value in hops),
     )
 

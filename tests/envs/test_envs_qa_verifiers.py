@@ -7,7 +7,6 @@ from rltune_envs.multihop_qa.verifiers import (
     f1,
     normalize_answer,
     sub_em,
-    supporting_recall,
 )
 
 NORMALIZED = [
@@ -87,20 +86,6 @@ F1 = [
 @pytest.mark.parametrize(("prediction", "answers", "expected"), F1)
 def test_f1(prediction, answers, expected):
     assert f1(prediction, answers) == pytest.approx(expected)
-
-
-RECALL = [
-    ([], ["A", "B"], 0.0),
-    (["A"], ["A", "B"], 1 / 2),
-    (["b ", "A", "C"], ["A", "B"], 1.0),  # case and blanks do not matter, nor do others
-    (["A", "A"], ["A", "B", "C"], 1 / 3),
-    (["A"], [], 0.0),  # nothing is known to support it
-]
-
-
-@pytest.mark.parametrize(("retrieved", "supporting", "expected"), RECALL)
-def test_supporting_recall(retrieved, supporting, expected):
-    assert supporting_recall(retrieved, supporting) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("score", [exact_match, sub_em, f1])

@@ -108,7 +108,7 @@ def compare(
         answers=answers,
         kind="comparison",
         hops=plan.hops,
-        supporting=tuple(hop.title for hop in hops),
+        evidence=world.passages_of([hop.title for hop in hops]),
         decomposition=hops,
         candidates=candidates,
     )

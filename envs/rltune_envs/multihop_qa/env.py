@@ -14,11 +14,12 @@ from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa import protocol, verifiers
 from rltune_envs.multihop_qa.arguments import require_limits, require_prompt, require_source
+from rltune_envs.multihop_qa.evidence import missing, queries, supporting_recall
 from rltune_envs.multihop_qa.gold import gold_answer
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
 from rltune_envs.multihop_qa.protocol import ANSWER, SEARCH, Action
 from rltune_envs.multihop_qa.questions import HOPS, KINDS, content_hash, near_hash
-from rltune_envs.multihop_qa.records import Question
+from rltune_envs.multihop_qa.records import Passage, Question
 from rltune_envs.multihop_qa.sources import BM25, OWN, question_of, search
 
 
@@ -108,7 +109,7 @@ class MultihopQaEnv(TextEnv):
 
     def _begin(self) -> None:
         self._turns = self._searches = 0
-        self._retrieved: set[str] = set()
+        self._retrieved: set[Passage] = set()
         self._tried: set[str] = set()  # queries, so that the expert repeats none
         self._has_fault = False
         self._last: Step | None = None
@@ -196,16 +197,13 @@ class MultihopQaEnv(TextEnv):
         return "".join(blocks) if self.is_compact else protocol.NO_THOUGHT + " ".join(blocks)
 
     def expert_actions(self) -> tuple[str, ...] | None:
-        """Search for the next passage of the gold evidence, by its title; then answer."""
-        question = self.question
+        """Search for the next passage of the gold evidence; then answer."""
         if self._searches < self.max_searches and self._turns < self.max_turns - 1:
-            for title in dict.fromkeys(
-                (*(hop.title for hop in question.decomposition), *question.supporting)
-            ):
-                query = protocol.one_line(title)
-                if title not in self._retrieved and query not in self._tried:
+            by_text = self._source.is_own_corpus
+            for query in queries(self._missing(), by_text=by_text):
+                if query not in self._tried:
                     return (Action(SEARCH, query).name,)
-        return (_answer(question.answers[0]),)
+        return (_answer(self.question.answers[0]),)
 
     def distance_to_go(self) -> int | None:
         """Return how many supporting passages are still to be found, and the answer to be given.
@@ -215,7 +213,7 @@ class MultihopQaEnv(TextEnv):
         """
         if self._last is not None and self._last.terminated:
             return 0 if self._last.success else None
-        return verifiers.count_missing(self._retrieved, self.question.supporting) + 1
+        return len(self._missing()) + 1
 
     def gold_response(self) -> GoldResponse | None:
         """Return the gold answer and its aliases, to be given now; None after the end."""
@@ -242,8 +240,13 @@ class MultihopQaEnv(TextEnv):
             "question": question.text,
             "answers": list(question.answers),
             "supporting": list(question.supporting),
+            "evidence": [asdict(passage) for passage in question.evidence],
             "decomposition": [asdict(hop) for hop in question.decomposition],
         }
+
+    def _missing(self) -> list[Passage]:
+        """Return the evidence that was not read yet."""
+        return missing(self._retrieved, self.question, is_exact=self._source.is_own_corpus)
 
     @property
     def _has_ended(self) -> bool:
@@ -267,10 +270,10 @@ class MultihopQaEnv(TextEnv):
             failed = self._notice(protocol.SEARCH_FAILED)
             fault = protocol.one_line(f"retriever: {error}")
             return replace(failed, action=action, fault=fault)
-        block, titles = protocol.information(
+        block, shown = protocol.information(
             passages, max_words=self.max_information_words, is_compact=self.is_compact
         )
-        self._retrieved.update(titles)
+        self._retrieved.update(shown)
         return _Outcome(self._with_limits(block), action)
 
     def _notice(self, text: str) -> _Outcome:
@@ -292,7 +295,9 @@ class MultihopQaEnv(TextEnv):
             "em": verifiers.exact_match(text, answers),
             "f1": verifiers.f1(text, answers),
             "sub_em": verifiers.sub_em(text, answers),
-            "supporting_recall": verifiers.supporting_recall(self._retrieved, question.supporting),
+            "supporting_recall": supporting_recall(
+                self._retrieved, question, is_exact=self._source.is_own_corpus
+            ),
             "searches": float(self._searches),
         }
 

@@ -7,6 +7,7 @@ match it. Answers of two choices name them as `candidates`: what a guess can do 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rltune_envs.multihop_qa.files_rows import (
     Row,
@@ -25,6 +26,7 @@ from rltune_envs.multihop_qa.verifiers import normalize_answer
 ReadRow = Callable[[Row, str], Question]
 """Makes a question of a row; the text is its id where the row has none."""
 
+_Item = TypeVar("_Item", str, Passage)
 _HOPS_IN_ID = re.compile(r"((\d)hop\d?)__")
 
 
@@ -35,15 +37,16 @@ def read_hotpotqa(row: Row, place: str) -> Question:
         RowError: The row cannot be used.
 
     """
-    supporting = _supporting(row)
+    passages = _context(row)
+    evidence = _unique([_titled_so(title, passages) for title in _supporting(row)])
     return _question(
         row,
         place,
         answers=[text_of(row, "answer")],
         kind=text_of(row, "type"),
-        hops=len(supporting),
-        supporting=supporting,
-        passages=_context(row),
+        hops=len(evidence),
+        evidence=evidence,
+        passages=passages,
     )
 
 
@@ -64,18 +67,18 @@ def read_2wiki(row: Row, place: str) -> Question:
 
 
 def _read_2wiki_paragraphs(row: Row, place: str) -> Question:
-    passages, supporting = [], []
+    passages, evidence = [], []
     for one in map(as_row, list_of(row, "paragraphs")):
         passages.append(Passage(text_of(one, "title"), text_of(one, "text")))
         if value_of(one, "is_supporting") is True:
-            supporting.append(passages[-1].title)
+            evidence.append(passages[-1])
     return _question(
         row,
         place,
         answers=[text_of(row, "answer")],
         kind=text_of(row, "kind"),
-        hops=len(_unique(supporting)),
-        supporting=_unique(supporting),
+        hops=len(_unique(evidence)),
+        evidence=_unique(evidence),
         passages=tuple(passages),
     )
 
@@ -95,7 +98,8 @@ def read_musique(row: Row, place: str) -> Question:
     for one in map(as_row, list_of(row, "paragraphs")):
         passage = Passage(text_of(one, "title"), text_of(one, "paragraph_text"))
         passages[number_of(one, "idx")] = passage
-    hops = _steps(row, passages)
+    steps = _steps(row, passages)
+    hops = tuple(hop for hop, _ in steps)
     aliases = texts_of(row, "answer_aliases") if "answer_aliases" in row else []
     shape = _HOPS_IN_ID.match(str(row.get("id", "")))
     if shape and int(shape[2]) != len(hops):
@@ -106,7 +110,7 @@ def read_musique(row: Row, place: str) -> Question:
         answers=[text_of(row, "answer"), *aliases],
         kind=shape[1] if shape else f"{len(hops)}hop",
         hops=len(hops),
-        supporting=_unique([hop.title for hop in hops]),
+        evidence=_unique([passage for _, passage in steps]),
         passages=tuple(passages.values()),
         decomposition=hops,
     )
@@ -135,7 +139,7 @@ def _question(
     answers: Sequence[str],
     kind: str,
     hops: int,
-    supporting: tuple[str, ...] = (),
+    evidence: tuple[Passage, ...] = (),
     passages: tuple[Passage, ...] | None = None,
     decomposition: tuple[Hop, ...] = (),
 ) -> Question:
@@ -145,12 +149,8 @@ def _question(
         raise RowError(
             f"the answer {answers[0]!r} is empty once punctuation and articles are dropped"
         )
-    if passages is not None and not supporting:
+    if passages is not None and not evidence:
         raise RowError("it names no supporting passage")
-    passages = passages or ()
-    titles = {passage.title for passage in passages}
-    if missing := [title for title in supporting if title not in titles]:
-        raise RowError(f"the supporting title {missing[0]!r} is not among its passages")
     usable = _unique([answer.strip() for answer in answers if normalize_answer(answer)])
     return Question(
         question_id=_id(row, place),
@@ -158,10 +158,10 @@ def _question(
         answers=usable,
         kind=kind,
         hops=hops,
-        supporting=supporting,
+        evidence=evidence,
         decomposition=decomposition,
-        passages=passages,
-        candidates=_candidates(text, kind, usable[0], supporting),
+        passages=passages or (),
+        candidates=_candidates(text, kind, usable[0], [one.title for one in evidence]),
     )
 
 
@@ -195,6 +195,19 @@ def _supporting(row: Row) -> tuple[str, ...]:
         return _unique([title.strip() for title in texts_of(found, "title")])
     facts = list_of(row, "supporting_facts")
     return _unique([_titled(fact, "supporting_facts")[0] for fact in facts])
+
+
+def _titled_so(title: str, passages: Sequence[Passage]) -> Passage:
+    """Return the one passage with a title."""
+    found = _unique([passage for passage in passages if passage.title == title])
+    if not found:
+        raise RowError(f"the supporting title {title!r} is not among its passages")
+    if len(found) > 1:
+        raise RowError(
+            f"the supporting title {title!r} stands over {len(found)} different passages, so that "
+            "its evidence is not known; give them different titles"
+        )
+    return found[0]
 
 
 def _context(row: Row) -> tuple[Passage, ...]:
@@ -236,18 +249,19 @@ def _triples(row: Row, supporting: Sequence[str]) -> tuple[Hop, ...]:
     return tuple(hops) if all(hop.title in supporting for hop in hops) else ()
 
 
-def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[Hop, ...]:
-    """Return MuSiQue's decomposition, with earlier answers in the place of `#1`, `#2`."""
-    hops: list[Hop] = []
+def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[tuple[Hop, Passage], ...]:
+    """Return MuSiQue's steps and their passages; earlier answers stand for `#1`, `#2`."""
+    steps: list[tuple[Hop, Passage]] = []
     for step in map(as_row, list_of(row, "question_decomposition")):
         place = number_of(step, "paragraph_support_idx")
         if place not in passages:
             raise RowError(f"paragraph_support_idx {place} is not among its paragraphs")
-        text = _filled(text_of(step, "question"), [hop.answer for hop in hops])
-        hops.append(Hop(text, text_of(step, "answer"), passages[place].title))
-    if not hops:
+        text = _filled(text_of(step, "question"), [hop.answer for hop, _ in steps])
+        passage = passages[place]
+        steps.append((Hop(text, text_of(step, "answer"), passage.title), passage))
+    if not steps:
         raise RowError("question_decomposition is empty")
-    return tuple(hops)
+    return tuple(steps)
 
 
 def _filled(text: str, answers: Sequence[str]) -> str:
@@ -256,5 +270,5 @@ def _filled(text: str, answers: Sequence[str]) -> str:
     return re.sub(r"#\d+", lambda found: known.get(found[0], found[0]), text)
 
 
-def _unique(items: Sequence[str]) -> tuple[str, ...]:
+def _unique(items: Sequence[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))

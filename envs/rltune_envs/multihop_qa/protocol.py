@@ -140,8 +140,8 @@ def with_limits(text: str, *, searches_left: int, turns_left: int) -> str:
 
 def information(
     passages: Sequence[Passage], *, max_words: int, is_compact: bool
-) -> tuple[str, tuple[str, ...]]:
-    """Return the block that shows passages, and the titles of those that are in it.
+) -> tuple[str, tuple[Passage, ...]]:
+    """Return the block that shows passages, and those of which it shows some text.
 
     Tags inside the passages lose their angle brackets, so that the block ends where it seems to.
 
@@ -152,18 +152,17 @@ def information(
 
     """
     lines: list[str] = []
-    shown: list[str] = []
+    shown: list[Passage] = []
     left = max_words
     for number, passage in enumerate(passages, start=1):
         if left <= 0:
             break
-        line = (
-            passage.text if is_compact else f"Doc {number} (Title: {passage.title}) {passage.text}"
-        )
-        words = _TAG.sub(r"[\1]", line).split()[:left]
+        heading = "" if is_compact else f"Doc {number} (Title: {passage.title}) "
+        words = _TAG.sub(r"[\1]", heading + passage.text).split()[:left]
         left -= len(words)
         lines.append(" ".join(words))
-        shown.append(passage.title)
+        if len(words) > len(heading.split()):
+            shown.append(passage)
     if is_compact:
         return f" <information>{' '.join(lines) or NOTHING_FOUND}</information>", tuple(shown)
     text = "\n".join(lines) or NOTHING_FOUND

@@ -80,13 +80,13 @@ def content_hash(question: Question) -> str:
 
 
 def near_hash(question: Question) -> str:
-    """Return the sha256 of the evidence: one for all questions with the same supporting titles.
+    """Return the sha256 of the evidence: one for all questions that rest on the same passages.
 
     A question whose evidence is not known is near to itself alone.
     """
-    if not question.supporting:
+    if not question.evidence:
         return content_hash(question)
-    return _digest(sorted(normalize_answer(title) for title in question.supporting))
+    return _digest(sorted(normalize_answer(f"{one.title} {one.text}") for one in question.evidence))
 
 
 @cache
@@ -130,7 +130,7 @@ def _bridge(world: World, rng: random.Random, n_hops: int, *, question_id: str) 
         answers=world.answers(reached[-1], kind),
         kind="bridge",
         hops=n_hops,
-        supporting=tuple(reached[:-1]),
+        evidence=world.passages_of(reached[:-1]),
         decomposition=tuple(hops),
         candidates=world.names(kind),
     )

@@ -31,7 +31,7 @@ class Question:
         answers: The gold answer first, then its aliases; at least one.
         kind: `bridge`, `comparison`, or the source's own word.
         hops: Facts that must be combined; 0 where the source does not say.
-        supporting: Titles of the passages that hold them, without repetition.
+        evidence: The passages that hold them, without repetition.
         decomposition: The hops in order; empty where the source has none.
         passages: The question's own passages, distractors included; empty where there are none.
         candidates: What a guess without reading chooses from; empty where that is unknown.
@@ -43,10 +43,15 @@ class Question:
     answers: tuple[str, ...]
     kind: str
     hops: int
-    supporting: tuple[str, ...]
+    evidence: tuple[Passage, ...]
     decomposition: tuple[Hop, ...] = ()
     passages: tuple[Passage, ...] = ()
     candidates: tuple[str, ...] = ()
+
+    @property
+    def supporting(self) -> tuple[str, ...]:
+        """Titles of the evidence, without repetition; a title may stand over several passages."""
+        return tuple(dict.fromkeys(passage.title for passage in self.evidence))
 
 
 class Retriever(Protocol):

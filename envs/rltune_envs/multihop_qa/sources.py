@@ -38,6 +38,10 @@ class Source(Hashable, Protocol):
     def corpus(self, seed: int) -> Corpus:
         """Return what is searched for it."""
 
+    @property
+    def is_own_corpus(self) -> bool:
+        """Whether what is searched is known to hold the questions' own passages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -67,6 +71,11 @@ class ClosedWorld:
         return make_question(
             _world(self.seed, self.passages), seed, hops=self.hops, kinds=self.kinds
         )
+
+    @property
+    def is_own_corpus(self) -> bool:
+        """Whether no server is searched."""
+        return self.server is None
 
     def corpus(self, seed: int) -> Corpus:
         """Return the server, else all passages of the world."""
@@ -107,6 +116,11 @@ class QuestionFile:
                 "set env.corpus to a file of passages, or env.retriever to the URL of a server"
             )
         return question
+
+    @property
+    def is_own_corpus(self) -> bool:
+        """Whether neither a server nor a file of passages is searched."""
+        return self.server is None and self.searched in (OWN, ALL)
 
     def corpus(self, seed: int) -> Corpus:
         """Return the server, else what is searched for the question of a seed."""

@@ -1,4 +1,4 @@
-"""Scores of an answer against the gold answers, and of what was read against the gold evidence.
+"""Scores of an answer against the gold answers.
 
 They look at text that the caller took from the policy's own response, and at nothing else.
 """
@@ -6,7 +6,7 @@ They look at text that the caller took from the policy's own response, and at no
 import re
 import string
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -52,22 +52,6 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
     return max((_overlap(said, normalize_answer(gold)) for gold in answers), default=0.0)
 
 
-def supporting_recall(retrieved: Collection[str], supporting: Sequence[str]) -> float:
-    """Return the share of the supporting titles that were retrieved; 0 where none is known.
-
-    Titles are compared without case and with white space collapsed.
-    """
-    if not supporting:
-        return 0.0
-    found = {_same_title(title) for title in retrieved}
-    return sum(_same_title(title) in found for title in supporting) / len(supporting)
-
-
-def count_missing(retrieved: Collection[str], supporting: Sequence[str]) -> int:
-    """Return how many supporting titles were not retrieved, compared as in `supporting_recall`."""
-    return len(set(map(_same_title, supporting)) - set(map(_same_title, retrieved)))
-
-
 def _contains(said: str, gold: str) -> bool:
     if gold in _CLOSED:
         return said == gold
@@ -80,7 +64,3 @@ def _overlap(said: str, gold: str) -> float:
     words, gold_words = said.split(), gold.split()
     shared = (Counter(words) & Counter(gold_words)).total()
     return 2 * shared / (len(words) + len(gold_words)) if shared else 0.0
-
-
-def _same_title(title: str) -> str:
-    return " ".join(title.casefold().split())

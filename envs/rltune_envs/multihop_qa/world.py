@@ -1,7 +1,7 @@
 """The closed world: invented facts, told in one short passage for each entity."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rltune_envs.multihop_qa import names
 from rltune_envs.multihop_qa.facts import (
@@ -67,6 +67,7 @@ class World:
         self.seed = seed
         self.entities = {entity.name: entity for entity in invent(seed, passages)}
         self.passages = tuple(Passage(name, _tell(one)) for name, one in self.entities.items())
+        self._passages = {passage.title: passage for passage in self.passages}
         self._names: dict[str, tuple[str, ...]] = {}
         for kind in (PERSON, WORK, ORGANISATION, TOWN, REGION):
             self._names[kind] = tuple(n for n, one in self.entities.items() if one.kind == kind)
@@ -89,6 +90,10 @@ class World:
     def subjects(self, relation: str, value: str) -> list[str]:
         """Return the entities for which a relation gives a value."""
         return self._subjects.get((relation, value), [])
+
+    def passages_of(self, entities: Sequence[str]) -> tuple[Passage, ...]:
+        """Return the passages of entities, in their order."""
+        return tuple(self._passages[name] for name in entities)
 
     def is_told_together(self, name: str, value: str) -> bool:
         """Return whether some passage holds both an entity's name and another name or value."""
