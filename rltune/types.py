@@ -15,6 +15,7 @@ class StopReason(StrEnum):
 
     STOP = "stop"  # the policy sampled one of its end tokens
     LENGTH = "length"  # the response token limit was reached
+    CONTEXT_CUT = "context_cut"  # the context was full before the response token limit was reached
     CONTEXT = "context"  # the prompt already fills the context; nothing was sampled
 
 
@@ -112,6 +113,7 @@ class Episode:
     failure_class: str = "none"  # why it is no success: `rltune_envs.base.FailureClass`
     auxiliary: Mapping[str, float] = field(default_factory=dict)  # the env's measures of it
     closing: str = ""  # what the environment showed at the end; the policy never read it
+    is_out_of_context: bool = False  # the context left no room for another response
     noise_seed: int = 0  # names the environment's luck: `rltune_envs.base.TextEnv.noise_seed`
 
     @property

@@ -62,6 +62,12 @@ class Completion:
     stop_reason: StopReason
 
 
+def cut_reason(n_sampled: int, params: SamplingParams) -> StopReason:
+    """Return which limit cut a response that has no end token."""
+    is_full = n_sampled < params.max_tokens
+    return StopReason.CONTEXT_CUT if is_full else StopReason.LENGTH
+
+
 class Engine(Protocol):
     """Samples responses from the newest weights that it was synced to."""
 

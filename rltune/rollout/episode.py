@@ -223,6 +223,7 @@ def _finish(play: _Play) -> Episode:
         reward=sum(turn.reward for turn in play.turns),
         failure_class=_failure_class(play).value,
         auxiliary=dict(last.auxiliary) if last is not None else {},
+        is_out_of_context=play.is_out_of_context,
         closing=last.observation if last is not None else "",
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
 from rltune.types import StopReason
 
 Script = Callable[[Request], Sequence[int]]
@@ -51,5 +51,5 @@ class ScriptedEngine:
             if token in self._end_ids:
                 break
         ended = bool(ids) and ids[-1] in self._end_ids
-        reason = StopReason.STOP if ended else StopReason.LENGTH
+        reason = StopReason.STOP if ended else cut_reason(len(ids), params)
         return Completion(tuple(ids), (self._logprob,) * len(ids), reason)

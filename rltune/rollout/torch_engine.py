@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rltune.maths.streams import uniforms
-from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
 from rltune.types import StopReason
 
 
@@ -177,15 +177,16 @@ class TorchEngine:
                 if token in self._model.end_ids:
                     reasons[row] = StopReason.STOP
                 elif len(sampled[row]) >= room[row]:
-                    reasons[row] = StopReason.LENGTH
+                    reasons[row] = cut_reason(len(sampled[row]), params)
                 else:
                     feed[row].append(token)
             if all(reason is not None for reason in reasons):
                 break
             logits_BV = self._rows.feed(feed)
         return [
-            Completion(tuple(ids), tuple(logps), reason or StopReason.LENGTH)
+            Completion(tuple(ids), tuple(logps), reason)
             for ids, logps, reason in zip(sampled, logprobs, reasons, strict=True)
+            if reason is not None  # none is left
         ]
 
     def _prefill(self, requests: Sequence[Request]) -> Tensor:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.maths.streams import stream_seed
-from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
 from rltune.rollout.vllm_start import ServableModel, VllmSettings, start_vllm, undisturbed
 from rltune.types import StopReason
 
@@ -81,7 +81,7 @@ class VllmEngine:
             self._forget_unless_continued([requests[index] for index in asked])
             outputs = self._run([requests[i] for i in asked], [room[i] for i in asked], params)
             for index, output in zip(asked, outputs, strict=True):
-                completions[index] = _completion(output, self._model.end_ids)
+                completions[index] = _completion(output, self._model.end_ids, params)
         self._said = {
             request.conversation: [*request.prompt_ids, *completion.token_ids]
             for request, completion in zip(requests, completions, strict=True)
@@ -192,11 +192,12 @@ class VllmEngine:
             self._forget()
 
 
-def _completion(output: Any, end_ids: tuple[int, ...]) -> Completion:
+def _completion(output: Any, end_ids: tuple[int, ...], params: SamplingParams) -> Completion:
     (sample,) = output.outputs
     ids = tuple(sample.token_ids)
     logprobs = tuple(
         float(of_place[token].logprob) for of_place, token in zip(sample.logprobs, ids, strict=True)
     )
-    reason = StopReason.STOP if ids and ids[-1] in end_ids else StopReason.LENGTH
+    is_ended = bool(ids) and ids[-1] in end_ids
+    reason = StopReason.STOP if is_ended else cut_reason(len(ids), params)
     return Completion(ids, logprobs, reason)

@@ -36,7 +36,10 @@ PANELS: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...] = (
         (
             ("Groups kept by the filter", ("rollout/filter_kept_ratio",)),
             ("Response length", ("response_length/mean", "response_length/max")),
-            ("Responses cut at the limit", ("response_length/clip_ratio",)),
+            (
+                "Responses cut at a limit",
+                ("response_length/clip_ratio", "rollout/context_clip_ratio"),
+            ),
             ("Invalid actions", ("rollout/invalid_action_rate",)),
         ),
     ),

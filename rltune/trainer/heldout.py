@@ -9,7 +9,7 @@ from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.spec.schema import TrialConfig
-from rltune.trainer.outcomes import failure_metrics, outcome_metrics
+from rltune.trainer.outcomes import cut_shares, failure_metrics, outcome_metrics
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 
@@ -35,7 +35,8 @@ class HeldoutResult:
         outcomes = outcome_metrics(
             self.episodes, prefix="heldout", auxiliary_names=self.auxiliary_names
         )
-        return {**outcomes, **failure_metrics(self.episodes)}
+        cut = {f"heldout/{name}": share for name, share in cut_shares(self.episodes).items()}
+        return {**outcomes, **cut, **failure_metrics(self.episodes)}
 
 
 def evaluate(

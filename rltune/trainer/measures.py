@@ -11,8 +11,8 @@ from rltune.rollout.tokens import TokenBatch
 from rltune.trainer.credit import Credit
 from rltune.trainer.filtering import FilterResult
 from rltune.trainer.learner import Signals
-from rltune.trainer.outcomes import mean, outcome_metrics, sound
-from rltune.types import Episode, StopReason
+from rltune.trainer.outcomes import cut_shares, mean, outcome_metrics, sound
+from rltune.types import Episode
 
 Metrics = dict[str, Any]
 
@@ -34,7 +34,7 @@ def rollout_metrics(
     turns = [turn for episode in episodes for turn in episode.turns]
     counted = [turn for episode in sound(episodes) for turn in episode.turns]
     lengths = np.array([len(turn.sampled_ids) for turn in turns] or [0])
-    cut = sum(turn.stop_reason is StopReason.LENGTH for turn in turns)
+    cut = cut_shares(episodes)
     return {
         **outcome_metrics(episodes, prefix="rollout", auxiliary_names=auxiliary_names),
         "rollout/in_group_reward_std": _spread_in_groups(episodes, groups),
@@ -44,7 +44,9 @@ def rollout_metrics(
         "response_length/mean": float(lengths.mean()),
         "response_length/max": float(lengths.max()),
         "response_length/min": float(lengths.min()),
-        "response_length/clip_ratio": cut / max(1, len(turns)),
+        "response_length/clip_ratio": cut["clip_ratio"],
+        "rollout/context_clip_ratio": cut["context_clip_ratio"],
+        "rollout/out_of_context_ratio": cut["out_of_context_ratio"],
     }
 
 

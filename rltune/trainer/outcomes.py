@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rltune.types import Episode
+from rltune.types import Episode, StopReason
 from rltune_envs.base import FailureClass
 
 FAILURES = tuple(
@@ -50,6 +50,22 @@ def outcome_metrics(
         },
     }
     return {f"{prefix}/{name}": value for name, value in found.items()}
+
+
+def cut_shares(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return the shares of what the token limits cut, of all episodes; 0 where nothing was said.
+
+    `clip_ratio`: responses cut by `rollout.max_response_tokens`. `context_clip_ratio`: responses
+    cut by `rollout.max_context` before that. `out_of_context_ratio`: episodes that ended because
+    the context left no room for another response.
+    """
+    reasons = [turn.stop_reason for episode in episodes for turn in episode.turns]
+    n_ended = sum(episode.is_out_of_context for episode in episodes)
+    return {
+        "clip_ratio": reasons.count(StopReason.LENGTH) / max(1, len(reasons)),
+        "context_clip_ratio": reasons.count(StopReason.CONTEXT_CUT) / max(1, len(reasons)),
+        "out_of_context_ratio": n_ended / max(1, len(episodes)),
+    }
 
 
 def failure_metrics(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -29,6 +29,7 @@ GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "
 _OF_A_STEP = (
     *("in_group_reward_std", "filter_kept_ratio", "filter_zero_count", "over_limit_actions"),
     *("task_hash", "task_digests", "sampled_hash", "empty_after_filter"),
+    *("clip_ratio", "context_clip_ratio", "out_of_context_ratio"),
 )
 _ASKED = {
     "solver": ("distance_to_go",),

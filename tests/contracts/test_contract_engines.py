@@ -146,6 +146,20 @@ def test_context_limit(engine):
         else:
             assert 1 <= len(completion.token_ids) <= room
             assert (completion.stop_reason is StopReason.STOP) == (completion.token_ids[-1] == END)
+            cut = StopReason.LENGTH if room >= params.max_tokens else StopReason.CONTEXT_CUT
+            assert completion.stop_reason in (StopReason.STOP, cut)
+
+
+def test_the_limit_that_cuts_is_named(engine):
+    """Three tokens fit into the context: the response limit of eight did not cut the response."""
+    asked = [Request(n, [4 + n % 12] * n, n) for n in range(3, 60)]
+    for request in asked:
+        space = 3 if request.seed % 2 else 8
+        params = SamplingParams(1.0, 8, len(request.prompt_ids) + space)
+        (completion,) = engine.generate([request], params)
+        cut = StopReason.CONTEXT_CUT if space == 3 else StopReason.LENGTH
+        is_ended = completion.token_ids[-1] == END
+        assert completion.stop_reason is (StopReason.STOP if is_ended else cut)
 
 
 def test_nobody_has_room(engine):

@@ -13,6 +13,7 @@ from rltune.trainer.credit import estimate
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.trainer.learner import Signals
 from rltune.trainer.measures import rollout_metrics, training_metrics
+from rltune.trainer.outcomes import cut_shares
 from rltune.types import Episode, StopReason, Turn
 
 GRPO = GrpoConfig(kind="grpo")
@@ -143,7 +144,23 @@ def test_rollout_metrics_by_hand():
         "response_length/max": 6.0,
         "response_length/min": 1.0,
         "response_length/clip_ratio": 0.25,
+        "rollout/context_clip_ratio": 0.0,
+        "rollout/out_of_context_ratio": 0.0,
     }
+
+
+def test_each_limit_has_its_share():
+    """Of five responses two were cut: one at each limit. The context ended one of two episodes."""
+    said = [turn([4, 3]), turn([4, 3]), turn([4] * 6, stop=StopReason.LENGTH)]
+    short = [turn([4, 3]), turn([4, 4], stop=StopReason.CONTEXT_CUT)]
+    whole = Episode("t", 0, 0, 0, tuple(said), False, True, False, 0.0)
+    ended = replace(whole, turns=tuple(short), is_out_of_context=True)
+    assert cut_shares([whole, ended]) == {
+        "clip_ratio": 0.2,
+        "context_clip_ratio": 0.2,
+        "out_of_context_ratio": 0.5,
+    }
+    assert set(cut_shares([]).values()) == {0.0}
 
 
 def test_training_metrics_by_hand():

@@ -29,6 +29,8 @@ EVERY_STEP = {
     *("rollout/filter_kept_ratio", "rollout/filter_zero_count", "rollout/invalid_action_rate"),
     *(
         "rollout/over_limit_actions",
+        "rollout/context_clip_ratio",
+        "rollout/out_of_context_ratio",
         "rollout/turns",
         "rollout/task_hash",
         "rollout/task_digests",
@@ -56,6 +58,7 @@ WITH_CRITIC = {
 }
 GATE = {"heldout/success_rate", "heldout/reward_mean", "heldout/turns"}
 GATE |= {"heldout/invalid_action_rate", "heldout/fault_count", "heldout/ups", "timing_s/eval"}
+GATE |= {f"heldout/{cut}" for cut in ("clip_ratio", "context_clip_ratio", "out_of_context_ratio")}
 GATE |= {f"heldout/failure/{name}" for name in ("wrong", "lost", "unfinished", "malformed")}
 
 
