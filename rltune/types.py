@@ -115,6 +115,7 @@ class Episode:
     closing: str = ""  # what the environment showed at the end; the policy never read it
     is_out_of_context: bool = False  # the context left no room for another response
     noise_seed: int = 0  # names the environment's luck: `rltune_envs.base.TextEnv.noise_seed`
+    early_fault: str = ""  # why it could not begin, in one line; then it has no turns
 
     @property
     def fault(self) -> str:
@@ -122,7 +123,7 @@ class Episode:
 
         An episode with a fault teaches nothing and enters no rate and no mean.
         """
-        return next((turn.fault for turn in self.turns if turn.fault), "")
+        return next((turn.fault for turn in self.turns if turn.fault), self.early_fault)
 
     @property
     def n_sampled(self) -> int:

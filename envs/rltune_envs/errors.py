@@ -47,5 +47,31 @@ class VerifierError(EnvError):
         return f"verifier {name}: {cause}"
 
 
+class CustomCodeError(EnvError):
+    """Code of a user's raised, hung, or returned what it must not; see `guard`.
+
+    Args:
+        what: Which code: `env MyEnv.step()`.
+        cause: What it did and where, in one line.
+
+    """
+
+    def __init__(self, what: str, cause: str) -> None:
+        super().__init__(what, cause)
+
+    @property
+    def cause(self) -> str:
+        """What it did, without its name."""
+        return str(self.args[1])
+
+    def __str__(self) -> str:
+        """Return `WHAT: cause`."""
+        return f"{self.args[0]}: {self.cause}"
+
+
+class HungCodeError(CustomCodeError):
+    """Code of a user's did not return within its time limit."""
+
+
 class ImportPathError(EnvError):
     """An import path such as `my_pkg.my_mod:MyEnv` names nothing that can be used."""

@@ -39,7 +39,7 @@ def load_object(path: str) -> Callable[..., Any]:
 def _module(path: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may call sys.exit at its top level
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
             raise ImportPathError(
                 f"{path!r}: there is no module {error.name!r}; install its package, or add its "

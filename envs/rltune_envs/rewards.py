@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 from rltune_envs.base import FailureClass, Task
-from rltune_envs.errors import VerifierError
+from rltune_envs.errors import CustomCodeError, VerifierError
 from rltune_envs.imports import load_object
 
 
@@ -153,6 +153,8 @@ def evaluate(term: Term, attempt: Attempt) -> float:
     try:
         value: object = term.score(attempt)
         number = float(value) if isinstance(value, Real) else math.nan
+    except CustomCodeError as error:
+        raise VerifierError(term.name, error.cause) from error
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise VerifierError(term.name, f"it raised {text[:200]}") from error

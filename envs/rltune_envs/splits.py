@@ -8,11 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import combinations, count, islice
 from typing import Any
 
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.errors import GenerationError, TaskError
+from rltune_envs.faults import TRIES, persist
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
@@ -149,9 +151,9 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
     if not env.is_deterministic:
         return
     for task in tasks:
-        if env.optimal_success_probability(task.seed) < 1:
+        if persist(partial(env.optimal_success_probability, task.seed)) < 1:
             continue
-        steps = _play_expert(env, task)
+        steps = _prove(env, task)
         if not steps or not steps[-1].success:
             raise TaskError(
                 f"{task.task_id} (seed {task.seed}): its own gold solution does not earn full "
@@ -225,13 +227,23 @@ def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
     """Yield tasks with contents that are not in `seen`, until too many in a row are."""
     n_duplicates = 0
     for seed in count(first_seed):
-        task = env.task(seed)
+        task = persist(partial(env.task, seed))
         if task.content_hash not in seen:
             seen.add(task.content_hash)
             n_duplicates = 0
             yield task
         elif (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
             return
+
+
+def _prove(env: TextEnv, task: Task) -> list[Step]:
+    """Return the steps of the expert's episode, played again where it had a fault."""
+    steps: list[Step] = []
+    for _ in range(TRIES):
+        steps = persist(partial(_play_expert, env, task))
+        if not any(step.fault for step in steps):
+            break
+    return steps
 
 
 def _play_expert(env: TextEnv, task: Task) -> list[Step]:
@@ -259,8 +271,8 @@ def _bounds(env: TextEnv, tasks: Sequence[Task]) -> tuple[float, float]:
     """Return the mean floor and ceiling."""
     if not tasks:
         return 0.0, 0.0
-    floor = sum(env.random_success_probability(task.seed) for task in tasks)
-    ceiling = sum(env.optimal_success_probability(task.seed) for task in tasks)
+    floor = sum(persist(partial(env.random_success_probability, task.seed)) for task in tasks)
+    ceiling = sum(persist(partial(env.optimal_success_probability, task.seed)) for task in tasks)
     return floor / len(tasks), ceiling / len(tasks)
 
 

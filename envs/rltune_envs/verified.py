@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
-from rltune_envs.errors import VerifierError
+from rltune_envs.errors import CustomCodeError, TaskError, VerifierError
+from rltune_envs.faults import is_lost
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
 from rltune_envs.streams import stream
 
@@ -28,6 +29,7 @@ class VerifiedEnv(TextEnv):
     A perfect player of the environment must be one for the rubric, too: `splits.validate` holds
     the expert to it. So the ceiling is the environment's. The floor is its own where the first
     score is `success`; elsewhere it is measured, on `FLOOR_EPISODES` random episodes a task.
+    Those with a fault are left out.
 
     Args:
         env: What is played. It belongs to this object from now on.
@@ -132,8 +134,9 @@ class VerifiedEnv(TextEnv):
         """Return the environment's own where the rubric asks for its success, else measure it."""
         if self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1:
             return self.env.random_success_probability(seed)
-        apart = copy.deepcopy(self)  # the running episode must not notice
-        return sum(_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)) / FLOOR_EPISODES
+        apart = copy.copy(self)  # the running episode must not notice
+        apart.env = copy.deepcopy(self.env)
+        return _rate([_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)], seed)
 
     def optimal_success_probability(self, seed: int) -> float:
         """Return the environment's own."""
@@ -195,11 +198,34 @@ def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
     return step.failure_class
 
 
-def _play_randomly(env: TextEnv, seed: int, index: int) -> bool:
+def _play_randomly(env: TextEnv, seed: int, index: int) -> bool | str:
+    """Return whether a random episode is a success, or its fault."""
     rng = stream(f"random floor/{seed}/{index}")
-    env.noise_seed = index
-    env.reset(seed=seed)
-    while True:
-        step = env.step(env.format_response(env.random_actions(rng)))
-        if step.terminated or step.truncated:
-            return step.success
+    fault = ""
+    try:
+        env.noise_seed = index
+        env.reset(seed=seed)
+        while True:
+            step = env.step(env.format_response(env.random_actions(rng)))
+            fault = fault or step.fault
+            if step.terminated or step.truncated:
+                return fault or step.success
+    except CustomCodeError as error:
+        return str(error)
+
+
+def _rate(outcomes: Sequence[bool | str], seed: int) -> float:
+    """Return the share of successes among the episodes without a fault.
+
+    Raises:
+        TaskError: Too many had one.
+
+    """
+    faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if is_lost(len(faults), len(outcomes)):
+        raise TaskError(
+            f"{len(faults)} of {len(outcomes)} random episodes of the task of seed {seed} had a "
+            f"fault, so its floor cannot be measured; the first: {faults[0]}. Repair it"
+        )
+    won = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+    return sum(won) / len(won)

@@ -93,15 +93,19 @@ def _refuse_custom_code(given: str, chosen: "Chosen") -> None:
 def _made(chosen: "Chosen") -> "TextEnv":
     """Return the environment."""
     from rltune.trainer.tasks import env_maker
-    from rltune_envs.errors import EnvError
+    from rltune_envs.errors import CustomCodeError, EnvError
 
     try:
         return env_maker(chosen.env, chosen.reward)()
+    except CustomCodeError as error:
+        cause = error.__cause__
+        is_refusal = isinstance(cause, EnvError | ValueError | TypeError)
+        raise _refused(cause if is_refusal and cause else error) from error
     except (EnvError, ValueError, TypeError) as error:  # of the class: its arguments
         raise _refused(error) from error
 
 
-def _refused(error: Exception) -> InputError:
+def _refused(error: BaseException) -> InputError:
     return InputError(f"ENV: {' '.join(str(error).split())}")
 
 

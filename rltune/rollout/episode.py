@@ -9,7 +9,8 @@ from rltune.errors import DivergedError
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.types import Distance, Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
-from rltune_envs.errors import EnvError, SearchLimitError
+from rltune_envs.errors import CustomCodeError, EnvError, SearchLimitError
+from rltune_envs.guard import new_batch
 
 
 class Renderer(Protocol):
@@ -96,30 +97,57 @@ def play(
     Parsing happens on decoded text and decides only what the environment does: the ids that were
     sampled stay in the episode as they are, whatever the text was worth.
 
+    Code of a user's that fails in an episode is a fault of that episode, which ends there.
+
     Raises:
         DivergedError: A logprob is not finite, so what was drawn is no sample of the policy.
         EnvError: A reward is not finite.
 
     """
     probes = probes or Probes()
-    plays = [_start(slot, make_env(), renderer, probes) for slot in slots]
-    while live := [index for index, play in enumerate(plays) if not play.is_over]:
+    new_batch()
+    begun = [_start(slot, make_env, renderer, probes) for slot in slots]
+    plays = {index: play for index, play in enumerate(begun) if isinstance(play, _Play)}
+    while live := {index: play for index, play in plays.items() if not play.is_over}:
         requests = [
-            Request(
-                index, [*plays[index].context, *plays[index].prompt_ids], plays[index].slot.seed
-            )
-            for index in live
+            Request(index, [*play.context, *play.prompt_ids], play.slot.seed)
+            for index, play in live.items()
         ]
-        for index, completion in zip(live, engine.generate(requests, params), strict=True):
-            _advance(plays[index], completion, renderer)
-    return [_finish(play) for play in plays]
+        completions = engine.generate(requests, params)
+        for play, completion in zip(live.values(), completions, strict=True):
+            _advance(play, completion, renderer)
+    return [_finish(play) if isinstance(play, _Play) else play for play in begun]
 
 
-def _start(slot: Slot, env: TextEnv, renderer: Renderer, probes: Probes) -> _Play:
-    env.noise_seed = slot.noise_seed
-    observation = env.reset(seed=slot.task.seed)
+def _start(
+    slot: Slot, make_env: Callable[[], TextEnv], renderer: Renderer, probes: Probes
+) -> _Play | Episode:
+    """Begin an episode; return it whole, with its fault, where it cannot begin."""
+    try:
+        env = make_env()
+        env.noise_seed = slot.noise_seed
+        observation = env.reset(seed=slot.task.seed)
+    except CustomCodeError as error:
+        return _unplayed(slot, str(error))
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
     return _Play(slot, env, observation, prompt, probes)
+
+
+def _unplayed(slot: Slot, fault: str) -> Episode:
+    return Episode(
+        task_id=slot.task.task_id,
+        task_seed=slot.task.seed,
+        group=slot.group,
+        member=slot.member,
+        turns=(),
+        terminated=False,
+        truncated=True,
+        success=False,
+        reward=0.0,
+        failure_class=FailureClass.FAULT.value,
+        noise_seed=slot.noise_seed,
+        early_fault=fault,
+    )
 
 
 def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
@@ -128,8 +156,11 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
         return
     _require_sample(completion, play)
     response = play.env.response_prefix + renderer.decode(completion.token_ids)
-    gold = _gold(play)
-    step, distance = _step(play, response)
+    try:
+        gold = _gold(play)
+        step, distance = _step(play, response)
+    except CustomCodeError as error:
+        gold, distance, step = None, None, _fault(str(error))
     _require_finite(step, play)
     play.turns.append(
         Turn(
@@ -158,6 +189,11 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             play.env.response_prefix,
             is_ended=completion.stop_reason is StopReason.STOP,
         )
+
+
+def _fault(said: str) -> Step:
+    """Return the step of a turn in which the environment failed; it ends the episode."""
+    return Step("", 0.0, False, True, False, failure_class=FailureClass.FAULT, fault=said)
 
 
 def _gold(play: _Play) -> GoldResponse | None:

@@ -29,6 +29,8 @@ from rltune.store.secret import masked
 from rltune.track.make import make_trackers
 from rltune.trainer.tasks import env_maker, user_sources
 from rltune.types import TrialSpec, TrialStatus
+from rltune_envs.errors import CustomCodeError
+from rltune_envs.faults import persist
 from rltune_envs.splits import Manifest
 
 if TYPE_CHECKING:
@@ -102,6 +104,11 @@ def describe_failure(error: BaseException, *, step: int | None, attempt: int) ->
     """Return the FAILED marker of an attempt: kind, one line with the place, traceback, step."""
     if isinstance(error, InterruptedRun):
         return TrialFailure(failure_kind(error, step=step), str(error), "", step, attempt)
+    if isinstance(error, CustomCodeError):  # it names its own line
+        action = "Repair it; the same command goes on"
+        reason = masked(f"{' '.join(str(error).split())}. {action}")
+        trace = masked("".join(traceback.format_exception(error)))
+        return TrialFailure(failure_kind(error, step=step), reason, trace, step, attempt)
     frames = traceback.extract_tb(error.__traceback__)
     root = str(Path(rltune.__file__).parent)
     ours = [frame for frame in frames if frame.filename.startswith(root)] or frames
@@ -170,8 +177,8 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     from rltune.trainer.start import policy_at_start
 
     policy = policy_at_start(trial, config, payload.base, device=device)
-    env = env_maker(config.env, config.reward, payload.base)()
-    prompt = prompt_of(policy, manifest.heldout[0], env)
+    make_env = env_maker(config.env, config.reward, payload.base)
+    prompt = persist(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
     write_text_atomic(trial.prompt, prompt.text)
     start = {
         "weights_sha256": policy.weights_sha256,

@@ -25,11 +25,12 @@ from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.measures import Metrics, gate_line
 from rltune.trainer.memory import memory_used, trim_heap
 from rltune.trainer.outcomes import fault_line, sound
-from rltune.trainer.proof import prove_sync
+from rltune.trainer.proof import probe_prompt, prove_sync
 from rltune.trainer.records import forget_after, write_heldout
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.types import TrialResult
+from rltune_envs.faults import persist
 
 
 def train(job: Job) -> TrialResult:
@@ -74,6 +75,7 @@ class _Run:
         self.progress = Progress()
         self.watch = Stopwatch()
         self.training = TrainingStep(job, self.learner, make_judge(job), self.watch)
+        self._probe = persist(self._make_probe)
         self._began = time.monotonic()
         self._earlier_s = 0.0
         self._saved_step: int | None = None
@@ -243,9 +245,10 @@ class _Run:
     def _sync(self) -> None:
         with self.watch.timed("sync"):
             self.job.engine.sync()
-            prove_sync(
-                self.job.engine, self.job.policy, self.job.manifest.heldout[0], self.job.make_env()
-            )
+            prove_sync(self.job.engine, self.job.policy, self._probe)
+
+    def _make_probe(self) -> list[int]:
+        return probe_prompt(self.job.policy, self.job.manifest.heldout[0], self.job.make_env())
 
     def _count_time(self) -> None:
         total_s = self._earlier_s + time.monotonic() - self._began

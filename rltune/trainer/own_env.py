@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rltune.errors import InputError, Problem, RltuneError
 from rltune.spec.schema_env import CustomEnvConfig, Env
+from rltune_envs.errors import CustomCodeError
 
 _OURS = ("rltune", "rltune_envs")
 
@@ -29,16 +30,22 @@ def naming_own_env(env: Env) -> Iterator[None]:
         yield
     except RltuneError:
         raise
+    except CustomCodeError as error:
+        raise InputError(_problem(env, f"{error.cause}.")) from error
     except Exception as error:  # whatever a class of one's own raises
         place = own_place(error, env)
         if not place:
             raise
-        factory = env.factory if isinstance(env, CustomEnvConfig) else env.kind
         said = " ".join(str(error).split())
         kind = type(error).__name__
         what = f"it raised {kind}{': ' if said else ''}{said} ({place})."
-        action = "Repair it, and give the same command again."
-        raise InputError(Problem(f"env {factory}", what, action=action)) from error
+        raise InputError(_problem(env, what)) from error
+
+
+def _problem(env: Env, what: str) -> Problem:
+    factory = env.factory if isinstance(env, CustomEnvConfig) else env.kind
+    action = "Repair it, and give the same command again."
+    return Problem(f"env {factory}", what, action=action)
 
 
 def own_place(error: Exception, env: Env) -> str:

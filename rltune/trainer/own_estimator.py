@@ -5,6 +5,8 @@ from torch import Tensor
 
 from rltune.errors import TrialError
 from rltune.spec.schema_advantage import CustomAdvantageConfig
+from rltune_envs.errors import CustomCodeError
+from rltune_envs.guard import call, limit_of
 from rltune_envs.imports import load_object
 
 
@@ -19,16 +21,20 @@ def own_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N: Te
         group_N: Group of each.
 
     Raises:
-        TrialError: It raised something, or returned something else than one finite number per
-            episode.
+        TrialError: It raised something, did not return in time, or returned something else than
+            one finite number per episode.
 
     """
     estimator = load_object(config.estimator)
     try:
-        found: object = estimator(outcome_N, group_N, **config.arguments)
-    except Exception as error:  # whatever a function of one's own raises
-        said = f"{type(error).__name__}: {error}"
-        raise TrialError(f"advantage.estimator {config.estimator!r} raised {said}") from error
+        found = call(
+            f"advantage.estimator {config.estimator!r}",
+            lambda: estimator(outcome_N, group_N, **config.arguments),
+            limit_s=limit_of(estimator),
+            module=config.estimator.partition(":")[0],
+        )
+    except (CustomCodeError, NotImplementedError) as error:
+        raise TrialError(f"{error}") from error
     wrong = _complaint(found, len(outcome_N))
     if wrong or not isinstance(found, Tensor):
         raise TrialError(

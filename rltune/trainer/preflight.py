@@ -17,10 +17,11 @@ from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune.store.secret import is_secret
-from rltune.trainer.own_env import naming_own_env, own_place
+from rltune.trainer.own_env import naming_own_env
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
-from rltune_envs.errors import EnvError, ImportPathError
+from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
+from rltune_envs.guarded import GuardedEnv
 from rltune_envs.imports import load_object
 
 GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
@@ -151,19 +152,17 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     yield from reward
     where = loaded.where("env.factory" if config.env.kind == "custom" else "env")
     try:
-        made: object = env_maker(config.env, None, base)()
+        made = env_maker(config.env, None, base)()
     except ImportPathError as error:
         yield Problem(where, _sentence(error))
         return
-    except Exception as error:  # whatever a class of one's own raises
-        kind = "" if isinstance(error, EnvError | ValueError) else f"{type(error).__name__}: "
-        place = own_place(error, config.env) if kind else ""
-        action = f"Repair {place}." if place else ""
-        yield Problem(where, f"no environment can be made: {kind}{_sentence(error)}", action=action)
+    except CustomCodeError as error:
+        is_refusal = isinstance(error.__cause__, EnvError | ValueError)
+        said = _sentence(error.__cause__ if is_refusal else error.cause)
+        yield Problem(where, f"no environment can be made: {said}")
         return
-    if not isinstance(made, TextEnv):
-        what = f"it makes a {type(made).__name__}, not a rltune_envs.base.TextEnv."
-        yield Problem(where, what, action="Derive the class from TextEnv.")
+    except (EnvError, ValueError) as error:  # a shipped one refuses its arguments
+        yield Problem(where, f"no environment can be made: {_sentence(error)}")
         return
     yield from _probe_problems(made, loaded)
     if reward:
@@ -219,9 +218,10 @@ def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield what an attribution of the sweep asks of an env that does not know it."""
     sections = [condition.config["attribution"] for condition in loaded.conditions]
     asked = {name: None for own in sections for name in _asked_of_env(own)}
+    kind = type(env.inner if isinstance(env, GuardedEnv) else env)
     for name in asked:
-        if getattr(type(env), name) is getattr(TextEnv, name):
-            what = f"{type(env).__name__} has no {name}(), which it needs."
+        if getattr(kind, name) is getattr(TextEnv, name):
+            what = f"{kind.__name__} has no {name}(), which it needs."
             yield Problem(loaded.where("attribution"), what, action=f"Define {name}().")
 
 
@@ -272,7 +272,7 @@ def _import_problems(paths: Sequence[str], where: str, base: Path) -> Iterator[P
             yield Problem(where, _sentence(error))
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException | str | None) -> str:
     text = " ".join(str(error).split())
     return text if text.endswith((".", "?")) else f"{text}."
 

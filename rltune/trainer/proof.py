@@ -18,9 +18,15 @@ from rltune_envs.base import Task, TextEnv
 _PROBE_TOKENS = 4
 
 
+def probe_prompt(policy: Policy, task: Task, env: TextEnv) -> list[int]:
+    """Return the ids of a first prompt, on which every sync of a trial is checked."""
+    observation = env.reset(seed=task.seed)
+    return policy.renderer.first(env.system_prompt, observation, env.response_prefix)
+
+
 @torch.no_grad()
-def prove_sync(engine: Engine, policy: Policy, task: Task, env: TextEnv) -> float:
-    """Sample a few tokens on one task and compare their logprobs with the trainer's.
+def prove_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
+    """Sample a few tokens after a prompt and compare their logprobs with the trainer's.
 
     What passes can still be slightly stale: see the module.
 
@@ -32,8 +38,6 @@ def prove_sync(engine: Engine, policy: Policy, task: Task, env: TextEnv) -> floa
         StaleEngineError: It is above the tolerance of the policy's number format.
 
     """
-    observation = env.reset(seed=task.seed)
-    prompt = policy.renderer.first(env.system_prompt, observation, env.response_prefix)
     params = SamplingParams(1.0, _PROBE_TOKENS, len(prompt) + _PROBE_TOKENS)
     (completion,) = engine.generate([Request(0, prompt, seed=0)], params)
     device = policy.model.device

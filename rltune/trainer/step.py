@@ -26,6 +26,7 @@ from rltune.trainer.replays import write_replays
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.types import Episode
 from rltune_envs.base import Task
+from rltune_envs.faults import persist
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class TrainingStep:
                 episodes,
                 chosen,
                 groups=self._config.rollout.groups,
-                auxiliary_names=self._job.make_env().auxiliary_names,
+                auxiliary_names=persist(self._job.make_env).auxiliary_names,
             ),
             "rollout/task_hash": task_digest(tasks),
             "rollout/task_digests": task_digests(tasks),

@@ -7,6 +7,7 @@ in; it is handed over as `base`.
 import hashlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune_envs.base import TextEnv
+from rltune_envs.guarded import guarded_env, guarded_score
 from rltune_envs.imports import load_object
+from rltune_envs.rewards import Rubric, Score, Term, find_score
 from rltune_envs.splits import Manifest, build_manifest
+from rltune_envs.verified import VerifiedEnv
 
 ENVS = {
     "sokoban": "rltune_envs.sokoban:SokobanEnv",
@@ -54,33 +58,32 @@ def env_maker(
 def _own_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
     if isinstance(env, CustomEnvConfig):
         add_to_path(base)
-        factory, arguments = load_object(env.factory), env.arguments
-    else:
-        factory, arguments = load_object(ENVS[env.kind]), env.model_dump(exclude=_OURS)
-        for key, path in files_of(env, base).items():
-            arguments[key] = str(path)
+        return partial(guarded_env, load_object(env.factory), env.factory, env.arguments)
+    factory, arguments = load_object(ENVS[env.kind]), env.model_dump(exclude=_OURS)
+    for key, path in files_of(env, base).items():
+        arguments[key] = str(path)
     return lambda: factory(**arguments)
 
 
 def _verified_maker(
     make: Callable[[], TextEnv], reward: RewardConfig, base: Path
 ) -> Callable[[], TextEnv]:
-    from rltune_envs.rewards import Rubric, Term, find_score
-    from rltune_envs.verified import VerifiedEnv
-
     if any(":" in term.score for term in reward.terms):
         add_to_path(base)
     measures = make().auxiliary_names
     rubric = Rubric(
-        tuple(
-            Term(term.name, term.weight, find_score(term.score, auxiliary_names=measures))
-            for term in reward.terms
-        ),
+        tuple(Term(term.name, term.weight, _score(term.score, measures)) for term in reward.terms),
         threshold=reward.threshold,
     )
     return lambda: VerifiedEnv(
         make(), rubric, turn_rewards=reward.turn_rewards, format_penalty=reward.format_penalty
     )
+
+
+def _score(name: str, measures: tuple[str, ...]) -> Score:
+    """Return a score by its name; one of a user's is guarded."""
+    found = find_score(name, auxiliary_names=measures)
+    return guarded_score(found, name) if ":" in name else found
 
 
 def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:

@@ -148,6 +148,7 @@ class Trial:
     make_policy: object
     is_constant: bool = False
     is_faulty: object = lambda seed: False
+    make_env: object = None
     warnings: list = field(default_factory=list)
     lines: list = field(default_factory=list)
     policy: object = None
@@ -171,7 +172,8 @@ class Trial:
             config_hash=config_hash,
             trial=self.folder,
             manifest=manifest(),
-            make_env=lambda: UpEnv(is_constant=self.is_constant, is_faulty=self.is_faulty),
+            make_env=self.make_env
+            or (lambda: UpEnv(is_constant=self.is_constant, is_faulty=self.is_faulty)),
             policy=self.policy,
             engine=make_engine(self.policy),
             tracker=Dying(self._tracker(watcher), die_at),

@@ -315,8 +315,8 @@ REFUSED = {
     ),
     "no env": (
         {"env": "own_env:not_an_env"},
-        "env.factory: it makes a int, not a rltune_envs.base.TextEnv. "
-        "Derive the class from TextEnv.",
+        "env.factory: no environment can be made: it makes a int, not a rltune_envs.base.TextEnv; "
+        "derive the class from TextEnv.",
     ),
     "value": (
         {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {offset: -1}}"},
@@ -324,13 +324,13 @@ REFUSED = {
     ),
     "bug": (
         {"env": "own_env:make_nothing"},
-        "env.factory: no environment can be made: KeyError: 'gone'. "
-        f"Repair {{base}}/own_env.py:{ENV.splitlines().index(_BUG) + 1}, in make_nothing.",
+        "env.factory: no environment can be made: it raised KeyError: 'gone' "
+        f"({{base}}/own_env.py:{ENV.splitlines().index(_BUG) + 1}, in make_nothing).",
     ),
     "argument": (
         {"env": "{kind: custom, factory: 'own_env:Echo', arguments: {size: 1}}"},
-        "env.factory: no environment can be made: TypeError: Echo.__init__() got an unexpected "
-        "keyword argument 'size'.",
+        "env.factory: no environment can be made: it raised TypeError: Echo.__init__() got an "
+        "unexpected keyword argument 'size'.",
     ),
     "measure": (
         {"env": "own_env:Loud"},
