@@ -6,9 +6,12 @@ of a sweep.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -16,9 +19,19 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers import PreTrainedTokenizerBase as Tokenizer
+from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.hub import hub_folder
+from rltune.policy.model_folder import (
+    FolderFault,
+    Stored,
+    fault_problem,
+    folder_problems,
+    require_floats,
+    some,
+    stored_tensors,
+)
 from rltune.policy.tiny import SHIPPED
 from rltune.spec.model_name import ALLOWED, name_problem
 
@@ -39,41 +52,131 @@ def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
         if problem := name_problem(model):
             raise InputError(problem)
         folder = hub_folder(model)
+    if problems := list(folder_problems(folder, model)):
+        raise InputError(problems)
     try:
-        return _read(str(folder))
+        return _read(folder)
+    except FolderFault as fault:
+        raise InputError(fault_problem(model, fault)) from fault
     except (OSError, ValueError, ImportError) as error:
-        raise InputError(
-            Problem(
-                "policy.model",
-                f"{model!r} cannot be loaded: {str(error).splitlines()[0]}",
-                ALLOWED,
-                "Save it with transformers' save_pretrained, model and tokenizer.",
-            )
-        ) from error
+        raise InputError(load_problem(model, error)) from error
 
 
-def _read(source: str) -> tuple[PreTrainedModel, Tokenizer]:
-    tokenizer = _read_tokenizer(source)
-    network = AutoModelForCausalLM.from_pretrained(
-        source,
-        dtype=torch.float32,
-        use_safetensors=True,
-        trust_remote_code=False,
-        local_files_only=True,
-    )
+def load_problem(model: str, error: Exception, where: str = "policy.model") -> Problem:
+    """Return what a library said about a model as the problem of a config."""
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    what = f"{model!r} cannot be loaded: {why}"
+    action = "Save it with transformers' save_pretrained, model and tokenizer."
+    return Problem(where, what, ALLOWED, action)
+
+
+def require_whole(folder: Path) -> None:
+    """Refuse a folder with which a trial could not start, without loading its weights at once.
+
+    Raises:
+        FolderFault: A file cannot be read, a tensor is missing, foreign or of another shape, or a
+            number is not finite.
+        ValueError: As `transformers` raises it.
+
+    """
+    _read_tokenizer(folder)
+    _read_network(folder, device_map="meta")
+    for file in sorted({tensor.file for tensor in stored_tensors(folder).values()}):
+        with safe_open(folder / file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118
+                _require_finite(name, weights.get_tensor(name))
+
+
+def _read(folder: Path) -> tuple[PreTrainedModel, Tokenizer]:
+    tokenizer = _read_tokenizer(folder)
+    network = _read_network(folder)
+    for name, parameter in network.named_parameters():
+        _require_finite(name, parameter)
     return network, tokenizer
 
 
-def _read_tokenizer(source: str) -> Tokenizer:
+def _read_network(folder: Path, **place: Any) -> PreTrainedModel:
+    """Return the network of a folder, if it has exactly the tensors of its kind of model.
+
+    `transformers` knows which may be missing, as they are tied to others, and which may be left
+    over. It fills what is missing with random numbers, which is refused here.
+    """
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # its own report of what is refused below
+    try:
+        network, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **place,
+        )
+    finally:
+        transformers_logging.set_verbosity(level)
+    _require_same_tensors(network, info, stored_tensors(folder))
+    return network
+
+
+def _require_same_tensors(
+    network: PreTrainedModel, info: Mapping[str, Any], stored: Mapping[str, Stored]
+) -> None:
+    kind = type(network).__name__
+    if missing := sorted(info["missing_keys"]):
+        raise FolderFault(f"the weights lack {some(missing)} of {kind}")
+    if unexpected := sorted(info["unexpected_keys"]):
+        what = f"the weights hold {some(unexpected)} that {kind} does not have"
+        raise FolderFault(what, "Save the model again as the class that config.json means.")
+    if mismatched := sorted(info["mismatched_keys"]):
+        name, saved, wanted = mismatched[0]
+        what = f"{name} has the shape {tuple(saved)}, and {kind} needs {tuple(wanted)}"
+        raise FolderFault(what, "Give config.json and weights of one model.")
+    if errors := info["error_msgs"]:
+        raise FolderFault(" ".join(str(errors[0]).split()).rstrip("."))
+    prefix = f"{network.base_model_prefix}."
+    own = {name for full in network.state_dict() for name in (full, full.removeprefix(prefix))}
+    require_floats({name: tensor for name, tensor in stored.items() if name in own})
+
+
+def _require_finite(name: str, tensor: torch.Tensor) -> None:
+    if not tensor.isfinite().all():
+        n = int((~tensor.isfinite()).sum())
+        what = f"{name} holds {n} number{'s' if n > 1 else ''} that {_be(n)} not finite"
+        raise FolderFault(what, "Give weights of a training that did not diverge.")
+
+
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _read_tokenizer(folder: Path) -> Tokenizer:
+    """Load the tokenizer.
+
+    Raises:
+        FolderFault: Its file cannot be used; the library raises bare exceptions for it.
+
+    """
+    try:
+        return _saved_tokenizer(folder)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise FolderFault(f"its tokenizer cannot be read ({why.rstrip('.')})") from error
+
+
+def _saved_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer as it was saved.
 
     AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
     splitting rules in place of those in tokenizer.json. A folder that names the general class means
     it.
     """
-    config = Path(source) / "tokenizer_config.json"
+    config = folder / "tokenizer_config.json"
     if config.is_file():
         named = json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class")
         if named in ("TokenizersBackend", "PreTrainedTokenizerFast"):
-            return PreTrainedTokenizerFast.from_pretrained(source)
-    return AutoTokenizer.from_pretrained(source, trust_remote_code=False, local_files_only=True)
+            return PreTrainedTokenizerFast.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)

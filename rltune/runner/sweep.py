@@ -25,7 +25,8 @@ from rltune.store.lineage_record import domain_of
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.engine_check import require_engine
-from rltune.trainer.preflight import require_judge, require_models, require_usable
+from rltune.trainer.preflight import require_judge, require_usable
+from rltune.trainer.preflight_models import require_models
 from rltune.types import TrialSpec, TrialStatus
 
 # Not run again. A diverged trial is a result: on the same code it diverges again.

@@ -7,17 +7,16 @@ from typing import Any
 
 from rltune.errors import InputError, Problem, SpecError
 from rltune.judge.client import LlmJudge
-from rltune.policy.hub import require_hub
 from rltune.spec.custom_code import refuse_custom_code
 from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
-from rltune.spec.model_name import name_problem
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune.store.secret import is_secret
 from rltune.trainer.own_env import naming_own_env
+from rltune.trainer.preflight_models import model_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
@@ -94,19 +93,6 @@ def require_judge(loaded: LoadedSweep) -> None:
         raise SpecError(problems)
 
 
-def require_models(loaded: LoadedSweep, base: Path) -> None:
-    """Refuse to start a sweep whose model is on a hub that cannot be reached from here.
-
-    Not a part of `require_usable`: a sweep can be checked and planned where its model is not.
-
-    Raises:
-        InputError: A model is neither here nor given by the hub.
-
-    """
-    for name in _models(loaded, base):
-        require_hub(name, loaded.where("policy.model"))
-
-
 def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield what a sweep names and cannot be used: a file, an import path, a score, a metric.
 
@@ -118,7 +104,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         base: Folder to which relative paths refer.
 
     """
-    yield from _model_problems(loaded, base)
+    yield from model_problems(loaded, base)
     yield from _estimator_problems(loaded, base)
     sections = {
         canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
@@ -242,24 +228,6 @@ def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:
                 LlmJudge(**own["llm"]).require_ready()
             except InputError as error:
                 yield from error.problems
-
-
-def _models(loaded: LoadedSweep, base: Path) -> list[str]:
-    """Return the models of a sweep that are neither shipped nor folders."""
-    names = dict.fromkeys(condition.config["policy"]["model"] for condition in loaded.conditions)
-    return [name for name in names if name != "tiny" and not (base / name).is_dir()]
-
-
-def _model_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
-    """Yield models that can be no hub ids, and adapters that are not there."""
-    where = loaded.where("policy.model")
-    yield from filter(None, (name_problem(name, where) for name in _models(loaded, base)))
-    for condition in loaded.conditions:
-        lora = condition.config["policy"]["lora"]
-        if lora["rank"] and lora["init"] != "default" and not (base / lora["init"]).is_dir():
-            what = f"{lora['init']!r} is not a folder."
-            allowed = "Allowed: default, or a folder with an adapter saved by peft."
-            yield Problem(loaded.where("policy.lora.init"), what, allowed, "Check the path.")
 
 
 def _import_problems(paths: Sequence[str], where: str, base: Path) -> Iterator[Problem]:

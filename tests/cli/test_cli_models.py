@@ -41,6 +41,22 @@ def test_a_check_refuses_what_is_not_there(rltune, tmp_path, policy, line):
     assert said.endswith(line)
 
 
+def test_a_check_names_every_file_of_a_folder_that_is_not_whole(rltune, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("")
+    result = rltune("check", str(sweep_with(tmp_path, model="mine")))
+    assert result.code == 2
+    said = [line.partition("hold.policy.model: ")[2] for line in result.err.splitlines()]
+    assert [line.partition(". ")[0] for line in said] == [
+        f"'mine' cannot be loaded: {fault}"
+        for fault in (
+            "config.json is empty",
+            "tokenizer.json is missing",
+            "model.safetensors is missing",
+        )
+    ]
+
+
 def test_a_check_does_not_ask_for_a_hub_id(rltune, tmp_path):
     assert rltune("check", str(sweep_with(tmp_path, model="Some/model"))).code == 0
 

@@ -1,0 +1,223 @@
+"""Whether a model folder is whole, as far as its small files and the headers of its weights tell.
+
+No torch here, and no weights are read; `policy.source` compares the names and shapes with the
+model, and looks for numbers that are not finite.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import InputError, Problem
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+AGAIN = "Copy or download the folder again, whole."
+_LFS = b"version https://git-lfs"
+_TOKENIZERS = ("tokenizer.json", "*.model", "*.spm", "*.tiktoken", "vocab*")
+_SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+_FLOATS = ("F16", "BF16", "F32", "F64")
+
+
+class FolderFault(Exception):
+    """What is wrong with a file of a folder; the text begins with its name.
+
+    Args:
+        what: In one sentence without its point.
+        action: What to do.
+
+    """
+
+    def __init__(self, what: str, action: str = AGAIN) -> None:
+        super().__init__(what)
+        self.action = action
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor as the header of its file describes it.
+
+    Attributes:
+        file: Name of the file.
+        dtype: In the words of safetensors (`BF16`).
+        shape: Of the tensor.
+
+    """
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def folder_problems(folder: Path, name: str, where: str = "policy.model") -> Iterator[Problem]:
+    """Yield why a folder cannot be loaded as a model, each file once.
+
+    Args:
+        folder: The folder.
+        name: What the config calls it.
+        where: File and key that it stands under.
+
+    """
+    for check in (_require_config, _require_tokenizer, _require_settings, stored_tensors):
+        try:
+            check(folder)
+        except FolderFault as fault:
+            yield fault_problem(name, fault, where)
+
+
+def fault_problem(name: str, fault: FolderFault, where: str = "policy.model") -> Problem:
+    """Return a fault as the problem of a config."""
+    return Problem(where, f"{name!r} cannot be loaded: {fault}.", action=fault.action)
+
+
+def stored_tensors(folder: Path) -> dict[str, Stored]:
+    """Return the tensors of a folder by name, as the headers of its files describe them.
+
+    Raises:
+        FolderFault: A file is missing, cut short or no safetensors file, or the index and the files
+            do not agree.
+
+    """
+    if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
+        return read_header(folder / WEIGHTS)
+    named = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(named, dict) or not all(isinstance(f, str) for f in named.values()):
+        raise FolderFault(f"{INDEX} has no weight_map from tensors to files")
+    found: dict[str, Stored] = {}
+    for file in sorted(set(named.values())):
+        if Path(file).name != file or not (folder / file).is_file():
+            raise FolderFault(f"{INDEX} names {file}, which is missing")
+        found |= read_header(folder / file)
+    for name, file in named.items():
+        if name not in found or found[name].file != file:
+            raise FolderFault(f"{INDEX} says that {name} is in {file}, which does not hold it")
+    return found
+
+
+def read_header(path: Path) -> dict[str, Stored]:
+    """Return the tensors of a safetensors file.
+
+    Raises:
+        FolderFault: It is missing, empty, a pointer, cut short, or no such file.
+
+    """
+    from safetensors import SafetensorError, safe_open
+
+    _require_content(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {
+                name: Stored(path.name, part.get_dtype(), tuple(part.get_shape()))
+                for name, part in parts.items()
+            }
+    except SafetensorError as error:
+        raise FolderFault(f"{path.name} is cut short or damaged ({error})") from error
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """Return the object that a JSON file holds.
+
+    Raises:
+        FolderFault: It is missing, empty, a pointer, or holds no JSON object.
+
+    """
+    _require_content(path)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FolderFault(f"{path.name} is cut short or damaged ({error})") from error
+    if not isinstance(value, dict):
+        raise FolderFault(f"{path.name} holds no JSON object")
+    return value
+
+
+def require_whole_folder(folder: Path, name: str, where: str) -> None:
+    """Read a folder as a trial would, in a process of its own: the driver stays without torch.
+
+    Raises:
+        InputError: A trial could not start with it.
+
+    """
+    command = [sys.executable, "-m", "rltune.policy.read_folder", str(folder), name, where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stdout.strip() or done.stderr.strip()
+        try:
+            problem = Problem(**json.loads(said.splitlines()[-1]))
+        except (ValueError, TypeError, IndexError):
+            problem = fault_problem(name, FolderFault(said[-500:] or "its check died"), where)
+        raise InputError(problem)
+
+
+def require_floats(tensors: Mapping[str, Stored]) -> None:
+    """Refuse weights that are not plain floating-point numbers.
+
+    Raises:
+        FolderFault: Names the first such tensor and its type.
+
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _FLOATS:
+            raise FolderFault(
+                f"{tensor.file} holds {name} in {tensor.dtype}, and weights are one of "
+                f"{', '.join(_FLOATS)}",
+                "Save the model with plain weights, not quantised ones.",
+            )
+
+
+def some(names: list[str]) -> str:
+    """Return the number of names, and the first of them."""
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} tensor{'s' if len(names) > 1 else ''} ({shown})"
+
+
+def _require_content(path: Path) -> None:
+    if not path.is_file():
+        others = [name for name in ("pytorch_model.bin",) if (path.parent / name).exists()]
+        if path.name == WEIGHTS and others:
+            what = f"{WEIGHTS} is missing, and {others[0]} is a pickle, which can run code"
+            raise FolderFault(what, "Save the weights in safetensors.")
+        raise FolderFault(f"{path.name} is missing")
+    with path.open("rb") as file:
+        start = file.read(len(_LFS))
+    if not start:
+        raise FolderFault(f"{path.name} is empty")
+    if start == _LFS:
+        what = f"{path.name} is a Git LFS pointer, not the file that it stands for"
+        raise FolderFault(what, "Run `git lfs pull` in the folder.")
+
+
+def _require_config(folder: Path) -> None:
+    if (folder / "adapter_config.json").exists():
+        raise FolderFault(
+            "it holds adapter_config.json, so it is an adapter, or a model with one",
+            "Give the base model's folder, and the adapter as policy.lora.init.",
+        )
+    config = read_json(folder / "config.json")
+    if not isinstance(config.get("model_type"), str):
+        raise FolderFault("config.json names no model_type")
+    if config.get("quantization_config"):
+        raise FolderFault(
+            "config.json has a quantization_config, and only plain weights can be trained",
+            "Save the model with plain weights, not quantised ones.",
+        )
+
+
+def _require_tokenizer(folder: Path) -> None:
+    found = [path for pattern in _TOKENIZERS for path in sorted(folder.glob(pattern))]
+    if not found:
+        raise FolderFault("tokenizer.json is missing", "Save the model's tokenizer beside it.")
+    for path in found:
+        _require_content(path)
+    if found[0].name == "tokenizer.json" and "model" not in read_json(found[0]):
+        raise FolderFault("tokenizer.json defines no tokenizer (it has no key 'model')")
+
+
+def _require_settings(folder: Path) -> None:
+    for name in _SETTINGS:
+        if (folder / name).exists():
+            read_json(folder / name)
