@@ -1,7 +1,7 @@
 """Which groups of a step are trained on, chosen by a score of each. Numpy, no torch.
 
-A group whose rollouts all earn the same teaches nothing; the filter (RAGEN-2, arXiv 2604.06268)
-keeps the groups that spread most. Whole groups are kept or dropped.
+Within groups, equal rewards are advantages of 0. The filter (RAGEN-2, arXiv 2604.06268) keeps the
+groups that spread most. Whole groups are kept or dropped.
 """
 
 import math

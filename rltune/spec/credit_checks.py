@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 CRITIC_KINDS = ("gae", "gae_bilevel")
 """Estimators that need a critic."""
 
+WHITENED_KINDS = (*CRITIC_KINDS, "reinforce_pp", "reinforce_pp_baseline")
+"""Estimators whose advantages are whitened over the sampled tokens of the batch.
+
+A group of equal rewards gets no 0 from them: its tokens are as far from the batch's mean as any.
+"""
+
 GROUP_KINDS = ("grpo", "grpo_center", "rloo", "maxrl", "reinforce_pp_baseline", "custom")
 """Estimators that compare an episode with the others of its group, and give it one advantage."""
 

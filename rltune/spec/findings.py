@@ -36,6 +36,11 @@ RULES = {
 """Rule -> what holds when it finds nothing."""
 
 
+def listed(labels: Sequence[str]) -> str:
+    """Return the labels of conditions as the object of a sentence."""
+    return labels[0] if len(labels) == 1 else f"{len(labels)} conditions ({', '.join(labels)})"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a rule found.

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from rltune.spec.findings import Finding, warning
+from rltune.spec.findings import Finding, listed, warning
+from rltune.spec.hidden_scales import CONSTANT_NORM, hidden_scales
 from rltune.spec.identity import flatten, same_value
 from rltune.spec.inert import credit_of_turns, drops_inputs, filter_is_on
 from rltune.spec.keys import overlaps
 from rltune.spec.knobs import (
     is_drawing_key,
     moving_task_keys,
-    updates_per_step,
 )
 from rltune.spec.schema import TrialConfig
 from rltune.spec.taught import TAUGHT_ENVS, UNSEEN_TASKS
@@ -27,9 +27,6 @@ KEPT_TOKENS = (
     "env.max_searches",
 )
 """Axes that change which tokens, or how many, are trained on."""
-
-CONSTANT_NORM = "seq-mean-token-sum-norm"
-"""The `loss.aggregation` that divides by constants of the config."""
 
 
 def hidden_axes(
@@ -50,15 +47,11 @@ def hidden_axes(
         *_ratio_with_dropout(flat),
         *_scale_dependent_filter(flat),
         *_moving_normaliser(flat, moving),
-        *_update_count(configs),
+        *hidden_scales(flat, moving),
         *_other_tasks(configs),
         *_other_success(configs),
         *_seen_tasks(flat),
     )
-
-
-def _named(labels: Sequence[str]) -> str:
-    return labels[0] if len(labels) == 1 else f"{len(labels)} conditions ({', '.join(labels)})"
 
 
 def _dropped_groups(flat: Configs) -> Iterator[Finding]:
@@ -70,8 +63,8 @@ def _dropped_groups(flat: Configs) -> Iterator[Finding]:
     if labels:
         yield warning(
             "S8.drop_changes_updates",
-            f"The filter drops groups in {_named(labels)}, so the number of optimiser steps "
-            "depends on the rewards and differs between conditions.",
+            f"The filter drops groups in {listed(labels)}, so the number of optimiser steps, and "
+            "which rows share one, depend on the rewards and differ between conditions.",
             "Set rollout_filter.on_drop: mask.",
         )
 
@@ -92,7 +85,7 @@ def _dropped_verdicts(flat: Configs) -> Iterator[Finding]:
         )
         yield warning(
             "S8.dropped_verdicts",
-            f"The filter in {_named(labels)} drops groups by {score}, and with them what "
+            f"The filter in {listed(labels)} drops groups by {score}, and with them what "
             f"{credit} would teach{equal}.",
             "Set rollout_filter.value: 1.0 and rollout_filter.include_zero: true, with strategy "
             "top_p.",
@@ -111,7 +104,7 @@ def _kl_without_gradient(flat: Configs) -> Iterator[Finding]:
     if labels:
         yield warning(
             "S8.k1_loss",
-            f"The KL loss in {_named(labels)} is k1 (logp - logp_ref), whose expected gradient is "
+            f"The KL loss in {listed(labels)} is k1 (logp - logp_ref), whose expected gradient is "
             "zero on-policy: the coefficient adds noise, not a constraint.",
             "Set loss.kl_type: k2, or k3+.",
         )
@@ -126,7 +119,7 @@ def _ratio_with_dropout(flat: Configs) -> Iterator[Finding]:
     if labels:
         yield warning(
             "S8.dropout_ratio",
-            f"Adapters in {_named(labels)} drop inputs when the loss is computed, and not when "
+            f"Adapters in {listed(labels)} drop inputs when the loss is computed, and not when "
             "the old logprobs are: the ratio is not 1 in the first optimiser step either. A "
             "tight clip cuts tokens for that alone (actor/pg_clipfrac), and actor/ppo_kl counts "
             "the noise of dropout with the movement of the policy.",
@@ -145,7 +138,7 @@ def _scale_dependent_filter(flat: Configs) -> Iterator[Finding]:
     if labels:
         yield warning(
             "S8.softmax_scale",
-            f"The filter in {_named(labels)} takes a share of softmax(score), which depends on "
+            f"The filter in {listed(labels)} takes a share of softmax(score), which depends on "
             "the scale of the score: values may select identical groups, and do not carry over "
             "to another environment.",
             "Set rollout_filter.mode: mass.",
@@ -179,17 +172,6 @@ def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding
         f"Set loss.aggregation: {CONSTANT_NORM} with one loss.sum_norm and one "
         "optim.mini_batch_size.",
     )
-
-
-def _update_count(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    counts = {label: updates_per_step(config) for label, config in configs.items()}
-    if len(set(counts.values())) > 1:
-        named = ", ".join(f"{label}: {count}" for label, count in counts.items())
-        yield warning(
-            "S8.update_count",
-            f"Optimiser steps per training step differ between conditions ({named}).",
-            "Move optim.mini_batch_size or optim.epochs along as a coupled key.",
-        )
 
 
 def _other_tasks(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
@@ -228,7 +210,7 @@ def _seen_tasks(flat: Configs) -> Iterator[Finding]:
         yield warning(
             "S8.seen_tasks",
             f"The demonstrations of policy tiny exclude only the first {UNSEEN_TASKS} tasks of the "
-            f"env that it was taught; with {', '.join(keys)} as in {_named(list(labels))}, "
+            f"env that it was taught; with {', '.join(keys)} as in {listed(list(labels))}, "
             "held-out or test tasks may be among its demonstrations.",
             "Leave these keys as they were taught, or name the folder of another policy in "
             "policy.model.",

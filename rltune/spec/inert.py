@@ -1,5 +1,6 @@
 """Which keys do nothing in a given config, because another key switches them off."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,10 @@ FILTER_KEYS = tuple(
 )
 
 RATIO_KEYS = ("loss.clip_low", "loss.clip_high", "loss.dual_clip", "loss.turn_clip_beta")
+
+RATIO_NOISE = 1e-4
+"""How far two passes in float32 over the same tokens may be apart in the ratio; a bound that is
+nearer to 1 than this cuts tokens for that alone."""
 
 
 def filter_is_on(flat: Mapping[str, Any]) -> bool:
@@ -132,11 +137,24 @@ def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:
 def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
     """Return whether the policy that learns is the one that sampled, in every optimiser step.
 
-    In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel.
-    With dropout they differ by what the update drops.
+    In bfloat16 two passes over the same tokens differ by rounding, which a tight clip can feel; in
+    float32 by less than `RATIO_NOISE`, which a tighter clip feels still. With dropout they differ
+    by what the update drops.
     """
     is_exact = flat["policy.dtype"] == "float32" and not drops_inputs(flat)
-    return updates_per_step(flat) == 1 and is_exact
+    return updates_per_step(flat) == 1 and is_exact and _nearest_bound(flat) > RATIO_NOISE
+
+
+def _nearest_bound(flat: Mapping[str, Any]) -> float:
+    """Return how far from 1 the nearest bound on a ratio is, at the least gain of a turn."""
+    kind = flat["loss.kind"]
+    if kind == "reinforce":
+        return math.inf
+    narrowed = 1.0 - flat["loss.turn_clip_beta"] if kind == "turn" else 1.0
+    bounds = [narrowed * flat["loss.clip_low"], narrowed * flat["loss.clip_high"]]
+    if kind == "ppo" and flat["loss.dual_clip"] is not None:
+        bounds.append(flat["loss.dual_clip"] - 1.0)
+    return float(min(bounds))
 
 
 def _of_engine(flat: Mapping[str, Any]) -> Iterator[Rule]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.identity import MISSING, canonical_json, flatten
 
 KNOBS = {
@@ -122,6 +123,14 @@ def budget(config: Mapping[str, Any]) -> dict[str, Any]:
         "gate.tasks": flat["gate.tasks"],
         "gate.temperature": flat["gate.temperature"],
     }
+
+
+def warmup_steps(config: Mapping[str, Any]) -> int:
+    """Return the training steps of a trial in which its critic learns and its policy does not."""
+    flat = flatten(config)
+    if flat["advantage.kind"] not in CRITIC_KINDS:
+        return 0
+    return min(int(flat["critic.warmup_steps"]), int(flat["budget.steps"]))
 
 
 def updates_per_step(config: Mapping[str, Any]) -> int:

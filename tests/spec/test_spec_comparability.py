@@ -344,13 +344,20 @@ def codes(load, *changes):
 
 def test_s8_filter_findings_and_their_remedies(load):
     on = ("value: 1.0", "value: 0.9")
+    grpo = ("  attribution.kind: none\n", "  attribution.kind: none\n  advantage.kind: grpo\n")
     assert codes(load) == []
-    assert codes(load, on) == ["S8.drop_changes_updates", "S8.softmax_scale"]
-    assert codes(load, on, ("on_drop: drop", "on_drop: mask")) == ["S8.softmax_scale"]
-    assert codes(load, on, ("mode: softmax", "mode: mass")) == ["S8.drop_changes_updates"]
+    assert codes(load, on) == [
+        *("S8.drop_changes_updates", "S8.softmax_scale", "S8.batch_whitening")
+    ]
+    assert codes(load, on, grpo) == ["S8.drop_changes_updates", "S8.softmax_scale"]
+    mask, mass = ("on_drop: drop", "on_drop: mask"), ("mode: softmax", "mode: mass")
+    assert codes(load, on, grpo, mask) == ["S8.softmax_scale", "S8.batch_mates"]
+    assert codes(load, on, grpo, mass) == ["S8.drop_changes_updates"]
+    constant = ("hold:\n", "hold:\n  loss.aggregation: seq-mean-token-sum-norm\n")
+    assert codes(load, on, grpo, mask, mass, constant) == []
     # value 1.0 without include_zero still drops the groups without spread
     zero = ("include_zero: true", "include_zero: false")
-    assert codes(load, zero) == ["S8.drop_changes_updates"]
+    assert codes(load, zero, grpo) == ["S8.drop_changes_updates"]
 
 
 def test_s8_normaliser_that_follows_the_axis(load):
@@ -453,8 +460,8 @@ def test_s8_levels_that_the_tiny_policy_was_not_taught(load, override):
 
 def test_s8_number_of_updates_follows_the_axis(load):
     report = check_sweep(load(*axis("optim.mini_batch_size", "[32, 128]", "32")))
-    (finding,) = report.warnings
-    assert finding.code == "S8.update_count"
+    finding, stale = report.warnings
+    assert (finding.code, stale.code) == ("S8.update_count", "S8.staleness")
     assert "(mini_batch_size=32: 4, mini_batch_size=128: 1)" in finding.message  # 128 / 32, / 128
 
 

@@ -26,6 +26,7 @@ ALONE = {"advantage": {"kind": "grpo", "ddof": 0, "singleton": 0.5}}
 ONCE = {**ADCA, **COSINE, "attribution.first_steps": 1}
 FREE_GAIN = {**GAIN, "attribution.ig_coef": 0.0}
 WHOLE = {"optim.mini_batch_size": 128}  # 8 groups x 16 rollouts are one optimiser step
+TURN = {**GAIN, **WHOLE, "loss.kind": "turn"}
 DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 SEPA = "advantage.shaping.sepa."
@@ -67,13 +68,24 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         [
             {**WHOLE, "optim.epochs": 2}, {**WHOLE, "policy.dtype": "bfloat16"},
             {**WHOLE, **DROPOUT, "policy.lora.rank": 4},
+            # Nearer to 1 than two passes of float32 are to one another: tokens are cut.
+            {**WHOLE, "loss.clip_low": 0.0}, {**WHOLE, "loss.clip_low": 1e-4},
+            {**WHOLE, "loss.clip_high": 1e-4}, {**WHOLE, "loss.dual_clip": 1.00005},
         ],
+    ),
+    ("loss.clip_low", {**WHOLE, "loss.clip_low": 2e-4, "loss.dual_clip": None}, RATIO_ONE, []),
+    (
+        "loss.clip_low", {**WHOLE, "loss.kind": "gspo", "loss.dual_clip": 1.00005}, RATIO_ONE, [],
+    ),
+    (
+        "loss.clip_low",
+        {**TURN, "loss.clip_low": 3e-3, "loss.turn_clip_beta": 0.9}, RATIO_ONE,
+        [{**TURN, "loss.clip_low": 3e-3, "loss.turn_clip_beta": 0.97}],
     ),
     ("loss.clip_low", {**WHOLE, **DROPOUT}, RATIO_ONE, []),  # without adapters nothing is dropped
     ("loss.clip_low", {**WHOLE, "policy.lora.rank": 4}, RATIO_ONE, []),
     (
-        "loss.turn_clip_beta", {**GAIN, **WHOLE, "loss.kind": "turn"}, RATIO_ONE,
-        [{**GAIN, **WHOLE, "loss.kind": "turn", "optim.epochs": 2}],
+        "loss.turn_clip_beta", TURN, RATIO_ONE, [{**TURN, "optim.epochs": 2}],
     ),
     ("loss.turn_clip_beta", GAIN, "no turn has a gain and clip bounds", []),
     (
@@ -229,7 +241,9 @@ def _another(value):
         return not value
     if value is None:
         return 1
-    return value + 1 if isinstance(value, int | float) else "another"
+    if isinstance(value, float):
+        return value + 0.5
+    return value + 1 if isinstance(value, int) else "another"
 
 
 def distinct(left, right):
