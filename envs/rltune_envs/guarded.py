@@ -195,7 +195,10 @@ def guarded_env(factory: Callable[..., object], path: str, arguments: Mapping[st
     """
     module, _, name = path.partition(":")
     return GuardedEnv(
-        lambda: factory(**arguments), name=name, module=module, limit_s=limit_of(factory)
+        lambda: factory(**copy.deepcopy(dict(arguments))),
+        name=name,
+        module=module,
+        limit_s=limit_of(factory),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from rltune.spec.identity import value_text
+from rltune.spec.paths import key_path
 from rltune.spec.sweep_schema import value_key
 from rltune.spec.yamlfile import parse_value
 from rltune.types import TrialSpec
@@ -45,7 +46,7 @@ def _labels(spec: TrialSpec) -> tuple[str, str]:
 def _value(text: str, spec: TrialSpec) -> Any:
     """Return the value in a text, read as YAML; a key before it must be the axis's."""
     key, equals, rest = text.partition("=")
-    is_key = equals and key in (spec.axis_key, spec.axis_key.rpartition(".")[2])
+    is_key = equals and key in (spec.axis_key, key_path(spec.axis_key)[-1])
     shown = rest if is_key else text
     try:
         return parse_value(shown) if shown.strip() else text  # YAML reads nothing as null

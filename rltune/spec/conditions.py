@@ -6,6 +6,7 @@ from typing import Any
 
 from rltune.errors import Problem
 from rltune.spec.identity import value_text
+from rltune.spec.paths import key_path
 from rltune.spec.resolve import Layer, lines_below
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.shortforms import config_tree
@@ -70,7 +71,7 @@ def axis_values(axis: Axis) -> tuple[AxisValue, ...]:
     else:
         named = [(item, item, str(i)) for i, item in enumerate(axis.values)]
     expected = {value_key(value): text for value, text in axis.expect.items()}
-    short = axis.key.rpartition(".")[2]
+    short = key_path(axis.key)[-1]
     return tuple(
         AxisValue(
             name=value_text(name),
@@ -89,7 +90,7 @@ def condition_layers(
     file: YamlFile, axis: Axis, value: AxisValue, problems: list[Problem]
 ) -> list[Layer]:
     """Return the layers of one condition: the axis value, then the coupled keys."""
-    target = tuple(axis.key.split("."))
+    target = key_path(axis.key)
     lines = lines_below(file, ("axis", "values", value.position), target)
     layers = [Layer(value.data, str(file.path), lines, f"axis.values.{value.position}: ")]
     for i, coupled in enumerate(axis.coupled):
@@ -101,7 +102,7 @@ def condition_layers(
             what = f"{coupled.rule!r} fails for axis value {value.name}: {error}."
             problems.append(Problem(where, what, action="Give a rule that holds for every value."))
             continue
-        at = {tuple(coupled.key.split(".")): file.lines.get(path, 1)}
+        at = {key_path(coupled.key): file.lines.get(path, 1)}
         shown = f"axis.coupled.{i}: "
         layers.append(Layer(config_tree({coupled.key: result}), str(file.path), at, shown))
     return layers

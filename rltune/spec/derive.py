@@ -6,6 +6,7 @@ from typing import Any
 from rltune.errors import Problem, SpecError
 from rltune.spec.identity import SLUG_LENGTH, config_hash, flatten, safe_slug, trial_id, value_text
 from rltune.spec.overrides import override_layers
+from rltune.spec.paths import key_path
 from rltune.spec.resolve import Layer, merge_layers, resolve_config
 from rltune.types import TrialSpec
 
@@ -51,7 +52,7 @@ def derive_spec(
     """
     value = flatten(config).get(parent.axis_key, parent.axis_value)
     moved = value != flatten(parent.config).get(parent.axis_key, parent.axis_value)
-    short = parent.axis_key.rpartition(".")[2]
+    short = key_path(parent.axis_key)[-1]
     condition = f"{short}={value_text(value)}" if moved else parent.condition
     seed = int(config["seed"])
     tail = f"-s{seed}" + (f"-from{step}" if step is not None else "")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rltune.spec.paths import dotted
 from rltune.types import Json
 
 EXCLUDED = {
@@ -37,15 +38,22 @@ def is_excluded(key: str) -> bool:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return dotted leaf key -> value; lists and empty mappings are leaves."""
-    flat: dict[str, Any] = {}
+    """Return dotted leaf key -> value; lists and empty mappings are leaves.
+
+    No two leaves have one dotted key: a key of an open section that holds a dot is in quotes.
+    """
+    return {prefix + dotted(path): value for path, value in leaves(config)}
+
+
+def leaves(
+    config: Mapping[str, Any], at: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the key path and the value of every leaf; lists and empty mappings are leaves."""
     for key, value in config.items():
-        path = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
-            flat.update(flatten(value, path + "."))
+            yield from leaves(value, (*at, key))
         else:
-            flat[path] = value
-    return flat
+            yield (*at, key), value
 
 
 def _normal(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
+from rltune.spec.paths import OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_env import Env, TasksConfig
 
@@ -32,9 +33,6 @@ def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 ENV_KINDS: tuple[str, ...] = tuple(m.model_fields["kind"].default for m in models_of(Env))
 """Kinds of env."""
-
-OPEN_SECTIONS = ("env.arguments", "advantage.arguments")
-"""Keys whose value is a mapping with keys of a person's own choice."""
 
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:
@@ -72,34 +70,43 @@ def did_you_mean(given: object, choices: Iterable[object]) -> str:
     return f"Did you mean {close[0]!r}?" if close and close[0] != given else ""
 
 
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def nested(given: Mapping[str, Any], at: KeyPath = ()) -> dict[str, Any]:
     """Return a mapping whose dotted keys (`a.b: 1`) are nested (`a: {b: 1}`), at every level.
+
+    The keys of open sections stay as they are.
+
+    Args:
+        given: Keys with values, dotted or nested.
+        at: Key path of the section that holds them.
 
     Raises:
         ValueError: A key is given twice, once dotted and once nested.
 
     """
     tree: dict[str, Any] = {}
-    for dotted, value in flat.items():
-        item = nested(value) if isinstance(value, Mapping) else value
-        *parents, last = str(dotted).split(".")
-        branch = tree
-        for name in parents:
-            branch = branch.setdefault(name, {})
-            if not isinstance(branch, dict):
-                raise ValueError(f"{dotted!r} is given twice")
-        _put(branch, last, item, str(dotted))
+    _fill(tree, given, at)
     return tree
 
 
-def _put(branch: dict[str, Any], key: str, item: Any, dotted: str) -> None:
-    if key not in branch:
-        branch[key] = item
-    elif isinstance(item, dict) and isinstance(branch[key], dict):
-        for inner, value in item.items():
-            _put(branch[key], inner, value, f"{dotted}.{inner}")
-    else:
-        raise ValueError(f"{dotted!r} is given twice")
+def _fill(branch: dict[Any, Any], given: Mapping[str, Any], at: tuple[Any, ...]) -> None:
+    for key, value in given.items():
+        *parents, last = (key,) if is_open(at) else key_path(str(key))
+        path, place = (*at, *parents, last), branch
+        for name in parents:
+            place = _branch(place, name, path)
+        if isinstance(value, Mapping):
+            _fill(_branch(place, last, path), value, path)
+        elif last in place:
+            raise ValueError(f"{dotted(path)!r} is given twice")
+        else:
+            place[last] = value
+
+
+def _branch(place: dict[Any, Any], name: object, path: tuple[Any, ...]) -> dict[Any, Any]:
+    found = place.setdefault(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{dotted(path)!r} is given twice")
+    return found
 
 
 def overlaps(a: str, b: str) -> bool:

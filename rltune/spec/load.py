@@ -14,6 +14,7 @@ from rltune.spec.conditions import Condition, axis_values, condition_layers
 from rltune.spec.identity import canonical_json, config_hash, flatten, sha256_hex
 from rltune.spec.keys import did_you_mean
 from rltune.spec.overrides import override_layers
+from rltune.spec.paths import key_path
 from rltune.spec.problems import Locate, validate
 from rltune.spec.resolve import (
     Layer,
@@ -64,7 +65,7 @@ class LoadedSweep:
 
     def where(self, key: str) -> str:
         """Return `file:line: dotted.key` of where a dotted key was last written."""
-        return locate(self.layers, tuple(key.split("."))) if self.layers else f"{self.path}: {key}"
+        return locate(self.layers, key_path(key)) if self.layers else f"{self.path}: {key}"
 
     @property
     def run_name(self) -> str:

@@ -11,7 +11,7 @@ from rltune.spec.keys import VARIANT_SECTIONS, config_keys, did_you_mean, is_con
 from rltune.spec.resolve import Layer
 from rltune.spec.shortforms import config_tree
 from rltune.spec.sweep_schema import SweepSpec
-from rltune.spec.yamlfile import parse_value
+from rltune.spec.yamlfile import DuplicateKeyError, parse_value
 
 
 def override_layers(
@@ -46,10 +46,15 @@ def _layer(text: str) -> Layer | Problem:
         return Problem(_shown(text), f"{key!r} is not a config key.", action=hint)
     try:
         parsed = parse_value(value)
+    except DuplicateKeyError as error:
+        return Problem(_shown(text), f"{error.problem}.", action="Keep one of them.")
     except (yaml.YAMLError, RecursionError):
         what = f"{_shown(text).partition('=')[2]!r} is not a YAML value."
         return Problem(_shown(text), what, action="Put it in quotes.")
-    return Layer(config_tree({key: parsed}), _shown(text))
+    try:
+        return Layer(config_tree({key: parsed}), _shown(text))
+    except ValueError as error:
+        return Problem(_shown(text), f"{error} (with dots and nested).", action="Keep one of them.")
 
 
 def _shown(text: str) -> str:

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError, create_model
 from rltune.errors import Problem
 from rltune.spec.crosschecks import cross_violations
 from rltune.spec.keys import did_you_mean, models_of
+from rltune.spec.paths import KeyPath, key_path
 from rltune.spec.schema import TrialConfig
 from rltune.spec.violations import VIOLATION, Violation
-from rltune.spec.yamlfile import KeyPath
 
 Locate = Callable[[KeyPath], str]
 """Key path -> `file:line: dotted.key`."""
@@ -59,7 +59,7 @@ def _violations(
     violations: tuple[Violation, ...], path: KeyPath, locate: Locate
 ) -> Iterator[Problem]:
     for violation in violations:
-        tail = tuple(violation.key.split(".")) if violation.key else ()
+        tail = key_path(violation.key) if violation.key else ()
         yield Problem(locate(path + tail), violation.what, action=violation.action)
 
 

@@ -9,13 +9,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rltune.errors import Problem
-from rltune.spec.identity import flatten
+from rltune.spec.json_values import not_json
 from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean
+from rltune.spec.paths import BY_ENV, OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
 from rltune.spec.problems import validate
 from rltune.spec.schema import TrialConfig, to_plain
 from rltune.spec.schema_env import DEFAULT_KIND
 from rltune.spec.shortforms import config_tree, long_forms
-from rltune.spec.yamlfile import KeyPath, YamlFile
+from rltune.spec.yamlfile import YamlFile
 
 _REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
 
@@ -47,8 +48,8 @@ class Layer:
         """Return `file:line: key` of a key path."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.lines:
-                return f"{self.origin}:{self.lines[path[:end]]}: {self.shown}{'.'.join(path)}"
-        return f"{self.origin}: {self.shown}{'.'.join(path)}"
+                return f"{self.origin}:{self.lines[path[:end]]}: {self.shown}{dotted(path)}"
+        return f"{self.origin}: {self.shown}{dotted(path)}"
 
     def depth(self, path: KeyPath) -> int:
         """Return how many leading parts of a key path this layer sets."""
@@ -58,10 +59,6 @@ class Layer:
                 return i
             node = node[part]
         return len(path)
-
-
-BY_ENV = "by_env"
-"""Section of a profile with what it sets for one kind of env only."""
 
 
 def file_layer(file: YamlFile) -> Layer | Problem:
@@ -111,7 +108,9 @@ def split_profile(profile: Layer, kind: str, problems: list[Problem]) -> list[La
         elif name == kind:
             head = (BY_ENV, kind)
             lines = {path[2:]: at for path, at in profile.lines.items() if path[:2] == head}
-            layers.append(Layer(part, profile.origin, lines, f"{BY_ENV}.{kind}."))
+            env = part.get("env")  # said here: hold may be what chooses the kind, and comes later
+            whole = {**part, "env": {"kind": kind, **env}} if isinstance(env, Mapping) else part
+            layers.append(Layer(whole, profile.origin, lines, f"{BY_ENV}.{kind}."))
     return layers
 
 
@@ -133,8 +132,10 @@ def lines_below(file: YamlFile, prefix: KeyPath, target: KeyPath = ()) -> dict[K
     found: dict[KeyPath, int] = {}
     for path, line in file.lines.items():
         if path[: len(prefix)] == prefix:
-            tail = tuple(part for name in path[len(prefix) :] for part in name.split("."))
-            found[target + tail] = line
+            inner = target
+            for name in path[len(prefix) :]:
+                inner += (name,) if is_open(inner) else key_path(name)
+            found[inner] = line
     return found
 
 
@@ -148,7 +149,8 @@ def merge_layers(
     A layer that cannot be merged is left out, and why is added to problems.
     """
     merged = base if base is not None else OmegaConf.create({})
-    for layer in layers:
+    for given in layers:
+        layer = _without_lost(given, problems)
         problems.extend(_placeholders(layer))
         problems.extend(_refused_interpolations(layer))
         try:
@@ -157,6 +159,19 @@ def merge_layers(
         except OmegaConfBaseException as error:
             problems.append(_unresolved(error, [layer]))
     return merged
+
+
+def _without_lost(layer: Layer, problems: list[Problem]) -> Layer:
+    """Return a layer without the open sections that JSON cannot keep; why is added to problems."""
+    for section, key in map(key_path, OPEN_SECTIONS):
+        held = layer.data.get(section)
+        if isinstance(held, Mapping) and key in held:
+            lost = list(not_json(held[key], (section, key)))
+            problems.extend(Problem(layer.where(at), what, action=do) for at, what, do in lost)
+            if lost:
+                rest = {name: item for name, item in held.items() if name != key}
+                layer = replace(layer, data={**layer.data, section: rest})
+    return layer
 
 
 def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> DictConfig:
@@ -198,10 +213,22 @@ def resolve_config(
 def _placeholders(layer: Layer) -> list[Problem]:
     """Return the keys whose value is OmegaConf's placeholder; merging would skip them silently."""
     return [
-        Problem(layer.where(tuple(key.split("."))), "'???' is a placeholder.", "Give a value.")
-        for key, value in flatten(layer.data).items()
-        if value == "???"
+        Problem(layer.where(path), "'???' is a placeholder.", "Give a value.")
+        for path, text in _texts(layer.data)
+        if text == "???"
     ]
+
+
+def _texts(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every text with its key path, those in lists included."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*at, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _texts(item, (*at, str(i)))
 
 
 def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
@@ -210,19 +237,18 @@ def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
     Conditions are resolved once, with seed 0: `${seed}` would be 0 in every trial. A resolver
     (`${oc.env:HOME}`) reads what the identity does not cover.
     """
-    for key, value in flatten(layer.data).items():
-        for text in value if isinstance(value, list) else [value]:
-            if not isinstance(text, str) or "${" not in text:
-                continue
-            where = layer.where(tuple(key.split(".")))
-            names = [name.lstrip(".") for name in _REFERENCE.findall(text)]
-            if len(names) != text.count("${"):
-                what = f"{text!r} is more than a reference to a key, such as a resolver."
-                action = "Write the value itself; only ${section.key} is resolved here."
-                yield Problem(where, what, action=action)
-            elif "seed" in names:
-                what = f"{text!r} would be 0 in every trial: the seed is filled in per trial."
-                yield Problem(where, what, action="Write the value; every stream has the seed.")
+    for path, text in _texts(layer.data):
+        if "${" not in text:
+            continue
+        where = layer.where(path)
+        names = [name.lstrip(".") for name in _REFERENCE.findall(text)]
+        if len(names) != text.count("${"):
+            what = f"{text!r} is more than a reference to a key, such as a resolver."
+            action = "Write the value itself; only ${section.key} is resolved here."
+            yield Problem(where, what, action=action)
+        elif "seed" in names:
+            what = f"{text!r} would be 0 in every trial: the seed is filled in per trial."
+            yield Problem(where, what, action="Write the value; every stream has the seed.")
 
 
 def _unresolved(error: OmegaConfBaseException, layers: Sequence[Layer]) -> Problem:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from rltune.spec.credit_checks import shaping_violations
 from rltune.spec.schema_base import (
     Fraction,
+    FreeMapping,
     ImportPath,
     NonNegativeFloat,
     PositiveFloat,
@@ -180,7 +181,7 @@ class CustomAdvantageConfig(_AdvantageConfig):
         description="Import path of the function: my_pkg.my_mod:my_estimator. The folder that "
         "rltune is called in is on the path."
     )
-    arguments: dict[str, Any] = Field(
+    arguments: FreeMapping = Field(
         default_factory=dict, description="Keyword arguments of the function (JSON values)."
     )
 

@@ -1,8 +1,12 @@
 """The base of every config section, and the value types that sections share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from rltune.spec.json_values import not_json
+from rltune.spec.paths import below
+from rltune.spec.violations import Violation, refuse
 
 KL_ALIASES = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 """veRL's names of the KL estimators and ours; a config is stored under ours."""
@@ -23,6 +27,20 @@ def tuple_from_list(value: object) -> object:
     """Return a list as a tuple (YAML knows lists only); anything else unchanged."""
     return tuple(value) if isinstance(value, list) else value
 
+
+def require_json(value: object) -> object:
+    """Return a mapping of a person's own unchanged when a record of it holds all of it.
+
+    Raises:
+        PydanticCustomError: Carries every key and value that JSON cannot keep.
+
+    """
+    refuse([Violation(below(path), what, action) for path, what, action in not_json(value)])
+    return value
+
+
+FreeMapping = Annotated[dict[str, Any], BeforeValidator(require_json)]
+"""Keys and JSON values of a person's own choice; see `rltune.spec.paths.OPEN_SECTIONS`."""
 
 KlType = Annotated[
     Literal[

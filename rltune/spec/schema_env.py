@@ -14,7 +14,7 @@ from rltune.spec.env_checks import (
     require_probability,
     sokoban_violations,
 )
-from rltune.spec.schema_base import ImportPath, PositiveInt, Section, tuple_from_list
+from rltune.spec.schema_base import FreeMapping, ImportPath, PositiveInt, Section, tuple_from_list
 from rltune.spec.violations import refuse
 
 Prompt = Literal["natural", "compact"]
@@ -183,7 +183,7 @@ class CustomEnvConfig(TasksConfig):
         description="Import path of the environment's class: my_pkg.my_mod:MyEnv. The folder that "
         "rltune is called in is on the path."
     )
-    arguments: dict[str, Any] = Field(
+    arguments: FreeMapping = Field(
         default_factory=dict, description="Keyword arguments of the class (JSON values)."
     )
 

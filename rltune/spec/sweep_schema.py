@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -10,9 +10,11 @@ from pydantic import (
     Field,
     PlainValidator,
     WithJsonSchema,
+    model_validator,
 )
 
 from rltune.spec.keys import nested
+from rltune.spec.paths import KeyPath, below, dotted, key_path
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema_base import Section, tuple_from_list
 from rltune.spec.shortforms import long_forms
@@ -22,7 +24,11 @@ from rltune.types import Json
 T = TypeVar("T")
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
-DottedKey = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*$")]
+DottedKey = Annotated[
+    str,
+    Field(pattern=r'^[A-Za-z_]\w*(\.(\w+|"([^"\\]|\\.)*"))*$'),
+    AfterValidator(lambda key: dotted(key_path(key))),  # one spelling: no needless quotes
+]
 
 
 def _refuse_bad_rule(rule: str) -> str:
@@ -93,7 +99,8 @@ def _values_violations(values: Json) -> list[Violation]:
     else:
         bad = [(str(i), item) for i, item in enumerate(values) if not is_scalar(item)]
         action = "Give a finite number, text or true/false; for a bundle of keys, name it."
-    found = [Violation(name, f"{item!r} is not an axis value.", action) for name, item in bad]
+    what = "{!r} is not an axis value."
+    found = [Violation(below((name,)), what.format(item), action) for name, item in bad]
     seen: set[object] = set()
     for value in values:
         key = value_key(value)
@@ -104,23 +111,29 @@ def _values_violations(values: Json) -> list[Violation]:
 
 
 def _is_bundle(item: object) -> bool:
-    if not isinstance(item, dict) or not item or not all(isinstance(key, str) for key in item):
-        return False
-    return not _nesting_violations(item)
+    return isinstance(item, dict) and bool(item)
 
 
-def _nesting_violations(tree: dict[str, Any]) -> list[Violation]:
+def _nesting_violations(at: str, tree: dict[str, Any], inside: KeyPath = ()) -> list[Violation]:
+    """Return the key of a tree that is given twice, if there is one.
+
+    Args:
+        at: Where the tree stands, for the message.
+        tree: Keys with values, dotted or nested.
+        inside: Key path in the config of what the tree sets.
+
+    """
     try:
-        nested(tree)
+        nested(tree, inside)
     except ValueError as error:
         return [
-            Violation("", f"{error} (with dots, nested, or in a short form).", "Keep one of them.")
+            Violation(at, f"{error} (with dots, nested, or in a short form).", "Keep one of them.")
         ]
     return []
 
 
 def _refuse_double_keys(tree: dict[str, Any]) -> dict[str, Any]:
-    violations = _nesting_violations(long_forms(tree))
+    violations = _nesting_violations("", long_forms(tree))
     if "seed" in tree:
         what = "The seed cannot be held; it is the unit of replication."
         violations.append(Violation("seed", what, "List seeds under seeds."))
@@ -199,6 +212,20 @@ class Axis(Section):
     ] = Field(
         default_factory=dict, description="Value -> predicted effect, recorded before the run."
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        values = self.values if isinstance(self.values, dict) else {}
+        inside = key_path(self.key)
+        refuse(
+            [
+                found
+                for name, item in values.items()
+                if isinstance(item, dict)
+                for found in _nesting_violations(f"values.{below((name,))}", item, inside)
+            ]
+        )
+        return self
 
 
 class Metric(Section):

@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from rltune.errors import Problem
-
-KeyPath = tuple[str, ...]
+from rltune.spec.paths import KeyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +38,10 @@ class YamlFile:
         return f"{self.where(path)}: {'.'.join(path)}" if path else str(self.path)
 
 
+class DuplicateKeyError(yaml.MarkedYAMLError):
+    """A mapping has one key twice; all but the last value would be lost."""
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader with the scalar rules of the module docstring and no aliases."""
 
@@ -53,6 +56,19 @@ class _Loader(yaml.SafeLoader):
             )
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
         return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse keys that are one key to Python: 1 and 1.0, a and "a"."""
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if key in seen:
+                    what = f"{key_node.value!r} is given twice"
+                    raise DuplicateKeyError(problem=what, problem_mark=key_node.start_mark)
+                seen.add(key)
+        return mapping
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
@@ -73,6 +89,7 @@ def parse_value(text: str) -> Any:
     """Return the value of one YAML fragment (right side of `--set key=value`).
 
     Raises:
+        DuplicateKeyError: A mapping in it has one key twice.
         yaml.YAMLError: The text is not YAML.
 
     """
@@ -119,6 +136,9 @@ def read_yaml(path: Path, *, kind: str) -> YamlFile | Problem:
         return problem
     try:
         data = loader.construct_document(node)
+    except DuplicateKeyError as error:
+        where = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else str(path)
+        return Problem(where, f"{error.problem}.", action="Keep one of them.")
     except yaml.MarkedYAMLError as error:
         return _syntax_problem(path, text, error)
     return YamlFile(path, text, data, lines)

@@ -1,5 +1,7 @@
 """An advantage estimator of one's own: called by its import path, and its result looked at."""
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor
 
@@ -29,7 +31,7 @@ def own_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N: Te
     try:
         found = call(
             f"advantage.estimator {config.estimator!r}",
-            lambda: estimator(outcome_N, group_N, **config.arguments),
+            lambda: estimator(outcome_N, group_N, **deepcopy(config.arguments)),
             limit_s=limit_of(estimator),
             module=config.estimator.partition(":")[0],
         )

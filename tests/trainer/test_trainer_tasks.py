@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from rltune_envs.imports import load_object
 from rltune_envs.verified import VerifiedEnv
 
 ENV = '''
-import dataclasses, hashlib
+import dataclasses, hashlib, json
 from rltune_envs.base import Step, Task, TextEnv
 
 
@@ -65,6 +66,13 @@ class Echo(TextEnv):
 
 class Loud(Echo):
     auxiliary_names = ("turns",)
+
+
+class Spender(Echo):
+    def __init__(self, **arguments):
+        super().__init__()
+        self.response_prefix = json.dumps(arguments)
+        arguments["weights"]["a"].append(arguments["weights"].pop("qwen2.5"))
 
 
 class Files:
@@ -229,6 +237,13 @@ def test_an_env_of_ones_own_gets_its_arguments(folder):
     make = env_maker(config_of(env=env).env, None, folder)
     assert make().reset(seed=7) == "12"
     assert make() is not make()
+
+
+def test_a_class_cannot_change_what_the_next_one_gets(folder):
+    own = {"weights": {"qwen2.5": 1.0, "a": [1]}, "a.b": None}
+    env = {"kind": "custom", "factory": "own_env:Spender", "arguments": own}
+    make = env_maker(config_of(env=env).env, None, folder)
+    assert [make().response_prefix for _ in range(2)] == [json.dumps(own)] * 2
 
 
 def test_a_reward_of_ones_own_replaces_the_envs(folder):

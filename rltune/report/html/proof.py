@@ -10,6 +10,7 @@ from rltune.report.render import plural
 from rltune.spec.findings import RULES, Finding, Severity
 from rltune.spec.identity import flatten
 from rltune.spec.problems import show
+from rltune.spec.shortforms import config_tree
 from rltune.store.files import to_json
 
 _VERDICTS = {
@@ -124,7 +125,7 @@ def _held(evidence: Evidence) -> Html:
     control = next((s for s in evidence.folder.specs if s.is_control), evidence.folder.specs[0])
     config = flatten(control.config)
     hold = evidence.sweep.get("hold")
-    keys = list(flatten(hold)) if isinstance(hold, Mapping) else []
+    keys = list(flatten(config_tree(hold))) if isinstance(hold, Mapping) else []
     pairs = [(key, show(config[key])) for key in keys if key in config]
     if not pairs:
         return el("p", "The sweep file holds no knob.")

@@ -1,0 +1,60 @@
+"""Dotted keys and key paths: `loss.kl_loss_coef` is `("loss", "kl_loss_coef")`.
+
+Below an open section the keys are a person's own and may hold dots. They are never split, and in a
+dotted key they stand in quotes: `env.arguments.weights."qwen2.5"`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+KeyPath = tuple[str, ...]
+
+OPEN_SECTIONS = ("env.arguments", "advantage.arguments")
+"""Keys whose value is a mapping with keys of a person's own choice."""
+
+BY_ENV = "by_env"
+"""Section of a profile with what it sets for one kind of env only."""
+
+_OPEN = frozenset(tuple(name.split(".")) for name in OPEN_SECTIONS)
+_PART = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]+')
+_UNSAFE = re.compile(r'[."\\]|^$')
+
+
+def is_open(path: tuple[Any, ...]) -> bool:
+    """Return whether a key path is an open section or lies in one."""
+    inner = path[2:] if path[:1] == (BY_ENV,) else path
+    return any(inner[: len(section)] == section for section in _OPEN)
+
+
+def dotted(path: Iterable[Any]) -> str:
+    """Return a key path as a dotted key; `key_path` is its inverse."""
+    parts = tuple(path)
+    shown = (_quoted(p) if is_open(parts[:i]) else str(p) for i, p in enumerate(parts))
+    return ".".join(shown)
+
+
+def below(path: Iterable[Any]) -> str:
+    """Return the dotted key of a path within an open section."""
+    return ".".join(map(_quoted, path))
+
+
+def _quoted(part: object) -> str:
+    """Return a key of an open section: in quotes where a dotted key would be read otherwise."""
+    text = part if isinstance(part, str) else json.dumps(part)
+    return json.dumps(text, ensure_ascii=False) if _UNSAFE.search(text) else text
+
+
+def key_path(key: str) -> KeyPath:
+    """Return the parts of a dotted key; what stands in quotes is one part, without its quotes."""
+    if '"' not in key:
+        return tuple(key.split("."))
+    return tuple(_unquoted(part) for part in _PART.findall(key))
+
+
+def _unquoted(part: str) -> str:
+    try:
+        return str(json.loads(part)) if part.startswith('"') else part
+    except ValueError:  # a stray quote is part of the name
+        return part
