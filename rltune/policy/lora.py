@@ -4,10 +4,8 @@ peft puts its layers into the model in place, so the model keeps its class, and 
 reads `base_model` or the head works as with full weights. What trains is what requires a gradient.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -16,20 +14,11 @@ from transformers import PreTrainedModel
 
 from rltune.errors import InputError, Problem
 from rltune.maths.streams import stream_seed
+from rltune.policy.adapter_folder import WEIGHTS, adapter_problem, require_adapter
+from rltune.policy.model_folder import FolderFault, require_finite
 from rltune.spec.schema import LoraConfig
 
 _NAME = "default"
-_PLAIN: Mapping[str, tuple[Any, ...]] = {
-    "peft_type": ("LORA",),
-    "use_dora": (False, None),
-    "use_rslora": (False, None),
-    "bias": ("none", None),
-    "modules_to_save": (None, []),
-    "rank_pattern": (None, {}),
-    "alpha_pattern": (None, {}),
-    "fan_in_fan_out": (False, None),
-}
-"""Keys of adapter_config.json that may only have these values: the plain adapter made here."""
 
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig, *, seed: int) -> None:
@@ -109,34 +98,34 @@ def _require_targets(model: PreTrainedModel, targets: Sequence[str]) -> None:
 def _start_from(model: PreTrainedModel, lora: LoraConfig) -> None:
     """Copy the weights of a saved adapter, in peft's format, into the model's."""
     folder = Path(lora.init)
-    weights = folder / "adapter_model.safetensors"
     try:
-        if not weights.is_file() and (folder / "adapter_model.bin").exists():
-            raise ValueError("adapter_model.bin is a pickle, which can run code when it is read")
-        saved_config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        _require_plain(saved_config, lora)
-        saved = {_own_name(name): tensor for name, tensor in load_file(weights).items()}
+        require_adapter(folder, lora, model=model.name_or_path)
+        saved = {_own_name(name): t for name, t in load_file(folder / WEIGHTS).items()}
+        _require_same_layers(saved, model)
+        for name, tensor in saved.items():
+            require_finite(name, tensor)
         _copy(saved, trained_parameters(model))
-    except Exception as error:  # safetensors raises its own kinds for torn files
-        raise InputError(
-            Problem(
-                "policy.lora.init",
-                f"{lora.init!r} cannot be used: {error}.",
-                "Allowed: default, or a folder with adapter_config.json and "
-                "adapter_model.safetensors, as peft saves a plain LoRA adapter.",
-                "Save the adapter again in this format, and set policy.lora to its values.",
-            )
-        ) from error
+    except FolderFault as fault:
+        raise InputError(adapter_problem(lora.init, fault)) from fault
 
 
-def _require_plain(saved: Mapping[str, Any], lora: LoraConfig) -> None:
-    """Raise ValueError when an adapter computes something else than the config says."""
-    for name, allowed in _PLAIN.items():
-        if saved.get(name, allowed[0]) not in allowed:
-            raise ValueError(f"its {name} is {saved[name]!r}, which is not supported")
-    for name, key, wanted in (("r", "rank", lora.rank), ("lora_alpha", "alpha", lora.alpha)):
-        if saved.get(name) != wanted:
-            raise ValueError(f"its {name} is {saved.get(name)}, and policy.lora.{key} is {wanted}")
+def _require_same_layers(saved: Mapping[str, Tensor], model: PreTrainedModel) -> None:
+    """Refuse an adapter of other layers, or of other shapes, than the model has."""
+    wanted, kind = trained_parameters(model), type(model).__name__
+    known = {name for name, _ in model.named_modules()}
+    if extra := sorted(saved.keys() - wanted.keys()):
+        layer = extra[0].partition(".lora_")[0]
+        what = f"it adapts {layer}, which "
+        what += "policy.lora.targets does not name" if layer in known else f"{kind} does not have"
+        raise FolderFault(what, "Set policy.model and policy.lora.targets to what it was made for.")
+    if missing := sorted(wanted.keys() - saved.keys()):
+        layer = missing[0].partition(".lora_")[0]
+        what = f"it has no matrices for {layer}, which policy.lora.targets names"
+        raise FolderFault(what, "Set policy.lora.targets to the layers that it adapts.")
+    for name, parameter in wanted.items():
+        if (shape := tuple(saved[name].shape)) != tuple(parameter.shape):
+            what = f"{name} has the shape {shape}, and {kind} needs {tuple(parameter.shape)}"
+            raise FolderFault(what, "Give the base model that it was made for.")
 
 
 def _own_name(name: str) -> str:
@@ -147,12 +136,6 @@ def _own_name(name: str) -> str:
 
 @torch.no_grad()
 def _copy(saved: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> None:
-    shapes = {name: tuple(tensor.shape) for name, tensor in saved.items()}
-    if shapes != {name: tuple(tensor.shape) for name, tensor in parameters.items()}:
-        odd = sorted(shapes.keys() ^ parameters.keys()) or ["a shape"]
-        raise ValueError(
-            f"it has other layers than policy.lora.targets name in this model, such as {odd[0]}"
-        )
     for name, parameter in parameters.items():
         parameter.copy_(saved[name])
 

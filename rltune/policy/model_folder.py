@@ -5,14 +5,18 @@ model, and looks for numbers that are not finite.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rltune.errors import InputError, Problem
+from rltune.errors import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SHIPPED = Path(__file__).parent / "weights"
+"""Holds a folder for each kind of env with a tiny policy."""
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 AGAIN = "Copy or download the folder again, whole."
@@ -135,24 +139,6 @@ def read_json(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def require_whole_folder(folder: Path, name: str, where: str) -> None:
-    """Read a folder as a trial would, in a process of its own: the driver stays without torch.
-
-    Raises:
-        InputError: A trial could not start with it.
-
-    """
-    command = [sys.executable, "-m", "rltune.policy.read_folder", str(folder), name, where]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = done.stdout.strip() or done.stderr.strip()
-        try:
-            problem = Problem(**json.loads(said.splitlines()[-1]))
-        except (ValueError, TypeError, IndexError):
-            problem = fault_problem(name, FolderFault(said[-500:] or "its check died"), where)
-        raise InputError(problem)
-
-
 def require_floats(tensors: Mapping[str, Stored]) -> None:
     """Refuse weights that are not plain floating-point numbers.
 
@@ -167,6 +153,18 @@ def require_floats(tensors: Mapping[str, Stored]) -> None:
                 f"{', '.join(_FLOATS)}",
                 "Save the model with plain weights, not quantised ones.",
             )
+
+
+def require_finite(name: str, tensor: "Tensor") -> None:
+    """Refuse a tensor of a file that holds NaN or infinity.
+
+    Raises:
+        FolderFault: It does; their number is in it.
+
+    """
+    if n := int((~tensor.isfinite()).sum()):
+        what = f"{name} holds {n} number{'s that are' if n > 1 else ' that is'} not finite"
+        raise FolderFault(what, "Give weights of a training that did not diverge.")
 
 
 def some(names: list[str]) -> str:

@@ -1,31 +1,85 @@
-"""Reads a model folder in a process of its own: `python -m rltune.policy.read_folder`.
+"""Reads model folders and adapters in a process of its own: `python -m rltune.policy.read_folder`.
 
-Its arguments are the folder, its name in the config, and the file and key of that name. The exit
-code is 0 when a trial could start with the folder; else its one line of output is the problem.
+The driver stays without torch. Standard input is a JSON list of `Reading`s; standard output is a
+JSON list of the problems with which a trial could not start.
 """
 
 import json
+import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rltune.errors import InputError, Problem
 from rltune.policy.model_folder import FolderFault, fault_problem
-from rltune.policy.source import load_problem, require_whole
+from rltune.spec.schema import LoraConfig
+
+_SHOWN = 500
 
 
-def main(folder: str, name: str, where: str) -> int:
-    """Read a folder, and print why it cannot be used."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A model to read.
+
+    Attributes:
+        folder: Where it is.
+        name: What the config calls it.
+        where: File and key of that name.
+        lora: The adapter to start from, as JSON of `LoraConfig`; empty for none.
+
+    """
+
+    folder: str
+    name: str
+    where: str
+    lora: str = ""
+
+
+def require_readable(readings: Sequence[Reading]) -> None:
+    """Read models as a trial would, each tensor once.
+
+    Raises:
+        InputError: A trial could not start with one.
+
+    """
+    if not readings:
+        return
+    done = subprocess.run(
+        [sys.executable, "-m", "rltune.policy.read_folder"],
+        input=json.dumps([asdict(one) for one in readings]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        why = done.stderr.strip()[-_SHOWN:] or f"its process ended with code {done.returncode}"
+        raise InputError(fault_problem(readings[0].name, FolderFault(why), readings[0].where))
+    if problems := [Problem(**found) for found in json.loads(done.stdout)]:
+        raise InputError(problems)
+
+
+def _problems(reading: Reading) -> Iterator[Problem]:
+    from rltune.policy.lora import add_adapter
+    from rltune.policy.source import load_problem, require_whole
+
     try:
-        require_whole(Path(folder))
+        network = require_whole(Path(reading.folder))
+        if reading.lora:
+            add_adapter(network, LoraConfig.model_validate_json(reading.lora), seed=0)
     except FolderFault as fault:
-        problem = fault_problem(name, fault, where)
+        yield fault_problem(reading.name, fault, reading.where)
+    except InputError as error:
+        yield from error.problems
     except (OSError, ValueError, ImportError) as error:
-        problem = load_problem(name, error, where)
-    else:
-        return 0
-    print(json.dumps(asdict(problem)))
-    return 2
+        yield load_problem(reading.name, error, reading.where)
+
+
+def main() -> None:
+    """Print what is wrong with the models of standard input."""
+    readings = [Reading(**found) for found in json.load(sys.stdin)]
+    print(json.dumps([asdict(found) for one in readings for found in _problems(one)]))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main()

@@ -24,15 +24,16 @@ from transformers.utils import logging as transformers_logging
 from rltune.errors import InputError, Problem
 from rltune.policy.hub import hub_folder
 from rltune.policy.model_folder import (
+    SHIPPED,
     FolderFault,
     Stored,
     fault_problem,
     folder_problems,
+    require_finite,
     require_floats,
     some,
     stored_tensors,
 )
-from rltune.policy.tiny import SHIPPED
 from rltune.spec.model_name import ALLOWED, name_problem
 
 
@@ -70,8 +71,11 @@ def load_problem(model: str, error: Exception, where: str = "policy.model") -> P
     return Problem(where, what, ALLOWED, action)
 
 
-def require_whole(folder: Path) -> None:
+def require_whole(folder: Path) -> PreTrainedModel:
     """Refuse a folder with which a trial could not start, without loading its weights at once.
+
+    Returns:
+        The network, on the device `meta`: shapes without numbers.
 
     Raises:
         FolderFault: A file cannot be read, a tensor is missing, foreign or of another shape, or a
@@ -80,18 +84,19 @@ def require_whole(folder: Path) -> None:
 
     """
     _read_tokenizer(folder)
-    _read_network(folder, device_map="meta")
+    network = _read_network(folder, device_map="meta")
     for file in sorted({tensor.file for tensor in stored_tensors(folder).values()}):
         with safe_open(folder / file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118
-                _require_finite(name, weights.get_tensor(name))
+                require_finite(name, weights.get_tensor(name))
+    return network
 
 
 def _read(folder: Path) -> tuple[PreTrainedModel, Tokenizer]:
     tokenizer = _read_tokenizer(folder)
     network = _read_network(folder)
     for name, parameter in network.named_parameters():
-        _require_finite(name, parameter)
+        require_finite(name, parameter)
     return network, tokenizer
 
 
@@ -138,17 +143,6 @@ def _require_same_tensors(
     prefix = f"{network.base_model_prefix}."
     own = {name for full in network.state_dict() for name in (full, full.removeprefix(prefix))}
     require_floats({name: tensor for name, tensor in stored.items() if name in own})
-
-
-def _require_finite(name: str, tensor: torch.Tensor) -> None:
-    if not tensor.isfinite().all():
-        n = int((~tensor.isfinite()).sum())
-        what = f"{name} holds {n} number{'s' if n > 1 else ''} that {_be(n)} not finite"
-        raise FolderFault(what, "Give weights of a training that did not diverge.")
-
-
-def _be(n: int) -> str:
-    return "is" if n == 1 else "are"
 
 
 def _read_tokenizer(folder: Path) -> Tokenizer:

@@ -7,12 +7,12 @@ again.
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-SHIPPED = Path(__file__).parent / "weights"
+from rltune.policy.model_folder import SHIPPED as SHIPPED  # the weights of these policies
+
 PAD, UNKNOWN, END = "<pad>", "<unk>", "</answer>"
 
 

@@ -1,5 +1,6 @@
 """Models by name: what is refused before anything starts."""
 
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +56,16 @@ def test_a_check_names_every_file_of_a_folder_that_is_not_whole(rltune, tmp_path
             "model.safetensors is missing",
         )
     ]
+
+
+def test_a_check_refuses_an_adapter_of_another_base(rltune, tmp_path):
+    (tmp_path / "adapter").mkdir()
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 16.0, "base_model_name_or_path": "a/c"}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    sweep = sweep_with(tmp_path, model="a/b", lora__rank=2, lora__init="adapter")
+    result = rltune("check", str(sweep))
+    assert result.code == 2
+    assert "it was made for the base model 'a/c', and policy.model is 'a/b'." in result.err
 
 
 def test_a_check_does_not_ask_for_a_hub_id(rltune, tmp_path):

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from rltune.errors import InputError
 from rltune.policy.load import load_policy, weights_digest
-from rltune.policy.model_folder import folder_problems, require_whole_folder, stored_tensors
+from rltune.policy.model_folder import folder_problems, stored_tensors
+from rltune.policy.read_folder import Reading, require_readable
 from rltune.policy.tiny import SHIPPED
 
 UP = "model.layers.0.mlp.up_proj.weight"
@@ -192,13 +193,14 @@ def test_a_tensor_that_cannot_be_used_is_named(folder, damage, said):
 
 
 def test_the_driver_reads_what_a_trial_would(folder):
-    require_whole_folder(folder, "mine", "policy.model")
     path = folder / "model.safetensors"
     weights = load_file(path)
     change(**{UP: with_a_hole(torch.nan)})(weights)
     save_file(weights, path, metadata={"format": "pt"})
+    broken = Reading(str(folder), "mine", "a.yaml: policy.model")
     with pytest.raises(InputError) as error:
-        require_whole_folder(folder, "mine", "a.yaml: policy.model")
+        require_readable([Reading(str(SHIPPED / "sokoban"), "whole", "policy.model"), broken])
+    assert len(error.value.problems) == 1
     assert str(error.value).startswith("a.yaml: policy.model: 'mine' cannot be loaded: ")
     assert f"{UP} holds 1 number that is not finite" in str(error.value)
 
