@@ -11,6 +11,7 @@
     |   |-- StaleEngineError     the engine does not serve the trainer's weights
     |   |-- EngineDiedError      the engine's process ended
     |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
+    |   |-- FaultsError          too many episodes of several steps in a row had a fault
     |   |-- TrainOverrunError    the training steps took longer than budget.train_wall_s
     |   `-- EvalOverrunError     a gate took longer than budget.eval_wall_s
     `-- InterruptedRun           stopped by a person or the system; exit code 3
@@ -100,6 +101,10 @@ class EngineDiedError(TrialError):
 
 class CheckpointError(TrialError):
     """A checkpoint is missing, torn, or belongs to another trial."""
+
+
+class FaultsError(TrialError):
+    """Too many episodes of several steps in a row had a fault; the last checkpoint is kept."""
 
 
 class TrainOverrunError(TrialError):

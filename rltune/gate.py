@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
+from rltune_envs.faults import FAULT_SHARE, is_lost
+
 Mode = Literal["max", "min"]
 
 
@@ -15,9 +17,10 @@ class GateResult:
 
     Attributes:
         step: Training steps done before it; 0 is the policy before training.
-        metric: The sweep's metric.
-        n: Tasks evaluated.
+        metric: The sweep's metric, over the tasks that count.
+        n: Tasks that count: those without a fault.
         successes: Tasks solved.
+        lost: Tasks whose episode had a fault.
 
     """
 
@@ -25,6 +28,17 @@ class GateResult:
     metric: float
     n: int
     successes: int
+    lost: int = 0
+
+    @property
+    def asked(self) -> int:
+        """Tasks played."""
+        return self.n + self.lost
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether faults took so many tasks that the rate over the others proves nothing."""
+        return is_lost(self.lost, self.asked)
 
 
 class Interval(NamedTuple):
@@ -56,7 +70,8 @@ def choose_best(history: Sequence[GateResult], *, mode: Mode) -> GateResult:
 
     The best finite metric wins; among equals the earliest step, whatever the order of
     `history`. Step 0 is a candidate: when training only did harm, the start is chosen.
-    A metric that is not finite never wins.
+    A metric that is not finite never wins. One of a gate that lost too many tasks to faults wins
+    only where every gate did.
 
     Raises:
         ValueError: No evaluation has a finite metric.
@@ -64,7 +79,8 @@ def choose_best(history: Sequence[GateResult], *, mode: Mode) -> GateResult:
     """
     if mode not in ("max", "min"):
         raise ValueError(f"mode {mode!r} is not a direction. Choose 'max' or 'min'.")
-    candidates = [result for result in history if math.isfinite(result.metric)]
+    finite = [result for result in history if math.isfinite(result.metric)]
+    candidates = [result for result in finite if not result.is_lost] or finite
     if not candidates:
         raise ValueError(
             f"none of {len(history)} gate evaluations has a finite metric; nothing to choose"
@@ -73,10 +89,26 @@ def choose_best(history: Sequence[GateResult], *, mode: Mode) -> GateResult:
     return min(candidates, key=lambda result: (sign * result.metric, result.step))
 
 
+def fault_warnings(history: Sequence[GateResult], *, mode: Mode) -> tuple[str, ...]:
+    """Return what must be said of gates that lost too many tasks to faults; empty without any."""
+    lost = [gate for gate in history if gate.is_lost]
+    if not lost:
+        return ()
+    counts = ", ".join(f"{gate.n} of {gate.asked} at step {gate.step}" for gate in lost)
+    said = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks: scored were {counts}"
+    if choose_best(history, mode=mode).is_lost:
+        return (f"{said}; no gate is whole, so the choice of the checkpoint proves nothing",)
+    return (f"{said}; such a gate is not chosen, and no start or end of a comparison",)
+
+
 def ties(history: Sequence[GateResult], *, mode: Mode) -> tuple[GateResult, ...]:
     """Return the other evaluations that reach the metric of the chosen one, in order of steps."""
     best = choose_best(history, mode=mode)
-    same = [gate for gate in history if gate.metric == best.metric and gate is not best]
+    same = [
+        gate
+        for gate in history
+        if gate.metric == best.metric and gate is not best and gate.is_lost == best.is_lost
+    ]
     return tuple(sorted(same, key=lambda gate: gate.step))
 
 

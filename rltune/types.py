@@ -149,3 +149,4 @@ class TrialResult:
     total_s: float
     budget: Mapping[str, float] = field(default_factory=dict)  # rollouts, generated_tokens, ...
     receipts: Mapping[str, float] = field(default_factory=dict)  # ig/*: means over all steps
+    warnings: tuple[str, ...] = ()  # what must be said beside its numbers

@@ -120,7 +120,12 @@ def _outcome_cells(
         "snapshot_path": context.snapshot_path if status in ELIGIBLE else "",
         "ig_mean": _finite(outcome.receipts.get("ig/mean")),
         "notes": _notes(
-            context.disqualified, outcome.reason, complaint, _receipts(outcome), context.notes
+            context.disqualified,
+            outcome.reason,
+            complaint,
+            *outcome.warnings,
+            _receipts(outcome),
+            context.notes,
         ),
         "heldout_metric": metric,
         "pool_metric": _finite(outcome.pool_metric),

@@ -5,7 +5,7 @@ both appear by atomic rename, so a marker that exists is whole.
 """
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -222,14 +222,16 @@ def _result_from(data: dict[str, Any]) -> TrialResult:
     metrics = ("heldout_metric", "base_metric", "final_metric", "pool_metric", "train_s", "total_s")
     typed: dict[str, Any] = {name: float(data[name]) for name in metrics}
     typed["status"] = TrialStatus(data["status"])
+    typed["warnings"] = tuple(map(str, data.get("warnings", ())))
     typed["budget"] = {key: float(value) for key, value in data["budget"].items()}
     return TrialResult(**data | typed)
 
 
 def _require_fields(data: Any, record: type, path: Path) -> dict[str, Any]:
-    """Return the object when its keys are exactly the fields of `record`."""
+    """Return the object when its keys are fields of `record`, all without a default among them."""
     names = {field.name for field in fields(record)}
-    if not isinstance(data, dict) or set(data) != names:
+    needed = {f.name for f in fields(record) if f.default is f.default_factory is MISSING}
+    if not isinstance(data, dict) or not needed <= set(data) <= names:
         given = sorted(data) if isinstance(data, dict) else type(data).__name__
         raise StoreError(
             Problem(

@@ -1,5 +1,6 @@
 """The card of a trial: which step was shipped and why, with what proves it. JSON and Markdown."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
+from rltune_envs.faults import is_lost
 
 FORMAT = "rltune-card-1"
 Card = dict[str, Any]
@@ -76,7 +78,10 @@ def make_card(
         "metrics_sha256": result.metrics_sha256,
         "pool": [{"step": step, "successes": s, "n": n} for step, s, n in pool],
         "inversion": None if inversion is None else inversion._asdict(),
-        "warnings": [] if inversion is None else [inversion_sentence(inversion)],
+        "warnings": [
+            *result.warnings,
+            *([] if inversion is None else [inversion_sentence(inversion)]),
+        ],
     }
 
 
@@ -98,8 +103,9 @@ def pool_counts(rows: Iterable[Row]) -> list[tuple[int, int, int]]:
         if "rollout/success_rate" not in row:
             continue
         total = int(row["budget/rollouts"])
-        n = total - before - int(row.get("rollout/fault_count", 0))
-        rate, before = float(row["rollout/success_rate"]), total
+        rate = float(row["rollout/success_rate"])
+        n = 0 if math.isnan(rate) else total - before - int(row.get("rollout/fault_count", 0))
+        before = total
         counts.append((int(row["step"]), round(rate * n) if n else 0, n))
     return counts
 
@@ -197,12 +203,19 @@ def _gate_rows(card: Mapping[str, Any]) -> Iterable[str]:
         n = sum(row["n"] for row in part)
         pool = f"{sum(row['successes'] for row in part) / n:.3f}" if n else "-"
         rate = gate["successes"] / max(1, gate["n"])
-        mark = "shipped" if gate["step"] == card["chosen"]["step"] else ""
+        marks = ["shipped"] * (gate["step"] == card["chosen"]["step"])
+        marks += ["lost to faults"] * is_lost(gate["lost"], gate["n"] + gate["lost"])
         yield (
-            f"| {gate['step']} | {gate['metric']:.4g} | {gate['successes']} | {gate['n']} | "
-            f"{rate:.3f} | [{low:.3f}, {high:.3f}] | {pool} | {mark} |"
+            f"| {gate['step']} | {gate['metric']:.4g} | {gate['successes']} | {_scored(gate)} | "
+            f"{rate:.3f} | [{low:.3f}, {high:.3f}] | {pool} | {', '.join(marks)} |"
         )
         before = gate["step"]
+
+
+def _scored(gate: Mapping[str, Any]) -> str:
+    """Return the tasks that count, of those that were played where some had a fault."""
+    n, lost = gate["n"], gate["lost"]
+    return f"{n} of {n + lost}" if lost else str(n)
 
 
 def _facts(card: Mapping[str, Any]) -> Iterable[tuple[str, object]]:

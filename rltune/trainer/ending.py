@@ -3,7 +3,7 @@
 import math
 
 from rltune.errors import EvalOverrunError, TrainOverrunError, TrialError
-from rltune.gate import Mode, choose_best
+from rltune.gate import GateResult, Mode, choose_best, fault_warnings
 from rltune.spec.schema import TrialConfig
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
@@ -58,7 +58,7 @@ def _lost(progress: Progress, config: TrialConfig) -> str:
     recent = progress.gates[-rule.heldout_gates :]
     if rule.heldout_success is None or len(recent) < rule.heldout_gates:
         return ""
-    if any(gate.successes >= rule.heldout_success * gate.n for gate in recent):
+    if any(gate.is_lost or gate.successes >= rule.heldout_success * gate.n for gate in recent):
         return ""
     return (
         f"heldout_collapse: held-out success was below {rule.heldout_success:g} at "
@@ -114,8 +114,8 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
         final_step=progress.step,
         best_step=best.step,
         heldout_metric=best.metric,
-        base_metric=progress.gates[0].metric,
-        final_metric=progress.gates[-1].metric,
+        base_metric=_counted(progress.gates[0]),
+        final_metric=_counted(progress.gates[-1]),
         pool_metric=_pool_metric(trial),
         metrics_sha256=metrics_digest(trial.metrics),
         train_s=progress.train_s,
@@ -128,7 +128,13 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
             "critic_updates": float(progress.critic_updates),
         },
         receipts=_receipts(trial),
+        warnings=fault_warnings(progress.gates, mode=mode),
     )
+
+
+def _counted(gate: GateResult) -> float:
+    """Return the metric of a gate; NaN where faults took too many tasks."""
+    return math.nan if gate.is_lost else gate.metric
 
 
 def _receipts(trial: TrialDir) -> dict[str, float]:

@@ -203,6 +203,7 @@ class _Run:
             metrics[job.metric_name],
             len(counted),
             sum(episode.success for episode in counted),
+            lost=len(result.episodes) - len(counted),
         )
         self.progress = replace(self.progress, gates=(*self.progress.gates, gate))
         return metrics

@@ -66,12 +66,15 @@ def _spread_in_groups(episodes: Sequence[Episode], groups: int) -> float:
 def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
     """Return a gate in words for the trial's log; there is no speed before the first step.
 
-    A success rate comes with its number of tasks and its 95 % Wilson interval over them.
+    A success rate comes with its number of tasks and its 95 % Wilson interval over them; faults
+    are told with any metric.
     """
     said = f"step {gate.step}: {name} {metrics[name]:.4g}"
     if name == "heldout/success_rate":
         low, high = wilson_interval(gate.successes, gate.n)
         said += f" [{low:.3g}, {high:.3g}] of {gate.n} tasks"
+    if gate.lost:
+        said += f" ({gate.n} of {gate.asked} scored, {gate.lost} had a fault)"
     speed = metrics.get("perf/tokens_per_s")
     return said if speed is None else f"{said}, {speed:.0f} tokens/s"
 

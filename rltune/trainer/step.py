@@ -19,6 +19,7 @@ from rltune.trainer.job import Job
 from rltune.trainer.judging import Judged, TrialJudge
 from rltune.trainer.learner import Learner
 from rltune.trainer.learning import Learned, learn, without_batch
+from rltune.trainer.lost import LostSteps
 from rltune.trainer.measures import Metrics, rollout_metrics
 from rltune.trainer.outcomes import fault_line
 from rltune.trainer.records import write_episodes
@@ -61,6 +62,7 @@ class TrainingStep:
     ) -> None:
         self._job, self._config = job, job.config
         self._learner, self._judge, self._watch = learner, judge, watch
+        self._lost = LostSteps(job.warn)
 
     def make(self, step: int, controllers: Controllers) -> Trained:
         """Play the tasks of a step and learn from them.
@@ -69,16 +71,21 @@ class TrainingStep:
             step: Training step, from 1.
             controllers: State before it.
 
+        Raises:
+            FaultsError: Faults took too many episodes of several steps in a row.
+
         """
         config, job = self._config, self._job
         groups, on_drop = config.rollout.groups, config.rollout_filter.on_drop
         tasks = tasks_of_step(job.manifest.train, seed=config.seed, step=step, groups=groups)
-        episodes = self._collect(tasks, step)
+        played = self._collect(tasks, step)
+        warn_of_faults(job, played, where=f"step {step}")
+        episodes = self._lost.usable(played, step=step)
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
         chosen = filter_groups(whole, groups=groups, config=config.rollout_filter)
-        write_episodes(job.trial, episodes, chosen, step=step)
-        warn_of_faults(job, episodes, where=f"step {step}")
+        write_episodes(job.trial, played, chosen, step=step)
         metrics = self._measure(tasks, episodes, chosen, step)
+        metrics["rollout/fault_count"] = float(sum(bool(episode.fault) for episode in played))
         keep = partial(
             write_replays,
             job.trial,

@@ -125,8 +125,8 @@ def test_faults_are_no_collapse(make_trial, fading, up_env, monkeypatch):
         return shown
 
     monkeypatch.setattr(up_env, "reset", broken)
-    result = make_trial(**{**SPREAD, "budget__steps": 5}).run()
-    assert (result.status, result.final_step) == (TrialStatus.DONE, 5)
+    result = make_trial(**{**SPREAD, "budget__steps": 4}).run()
+    assert (result.status, result.final_step) == (TrialStatus.DONE, 4)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rltune.errors import TrialError
-from rltune.gate import GateResult
+from rltune.errors import FaultsError, TrialError
+from rltune.gate import GateResult, choose_best, fault_warnings
 from rltune.losses.reduce import AGGREGATIONS
 from rltune.rollout.tokens import to_batch
 from rltune.spec.schema_advantage import GaeConfig, GrpoConfig
@@ -161,25 +161,26 @@ def test_a_filter_that_keeps_nothing_is_not_a_step_of_faults():
 
 @pytest.mark.parametrize("kind", ["grpo", "gae"])
 @pytest.mark.parametrize("on_drop", ["drop", "mask"])
-def test_a_trial_whose_every_rollout_has_a_fault_trains_nothing(make_trial, kind, on_drop):
+def test_steps_whose_every_rollout_has_a_fault_train_nothing(make_trial, kind, on_drop):
     trial = make_trial(
         is_faulty=lambda seed: seed < 100,  # the training tasks
         advantage={"kind": kind},
         rollout_filter={"value": 0.9, "include_zero": False, "on_drop": on_drop},
+        budget__steps=2,
     )
     result = trial.run()
-    assert result.final_step == 4
-    assert result.budget["optimizer_steps"] == 4 * 2  # as in a healthy trial
+    assert result.final_step == 2
+    assert result.budget["optimizer_steps"] == 2 * 2  # as in a healthy trial
     for row in trial.rows[1:]:
         assert row["rollout/fault_count"] == 8
         assert math.isnan(row["rollout/success_rate"])
         assert row["actor/grad_norm"] == 0
         assert row["rollout/empty_after_filter"] == 0
-    assert len(trial.warnings) == 4
-    assert trial.warnings[0] == (
+    assert trial.warnings[:2] == [
         "step 1: 8 of 8 episodes had a fault, are not trained on and are in no rate: "
-        "retriever (8); the first: retriever: it is down"
-    )
+        "retriever (8); the first: retriever: it is down",
+        "step 1: 8 of 8 episodes had a fault, more than 25%: the step trains on nothing",
+    ]
     rows = read_jsonl(trial.folder.episodes).rows
     assert {(row["kept"], row["failure_class"]) for row in rows} == {(False, "fault")}
     assert {row["fault"] for row in rows} == {"retriever: it is down"}
@@ -187,7 +188,7 @@ def test_a_trial_whose_every_rollout_has_a_fault_trains_nothing(make_trial, kind
 
 def test_some_faults_leave_the_number_of_steps_alone(make_trial):
     counter = itertools.count()
-    trial = make_trial(is_faulty=lambda seed: next(counter) % 3 == 0)
+    trial = make_trial(is_faulty=lambda seed: next(counter) % 5 == 0)
     result = trial.run()
     assert result.budget["optimizer_steps"] == 4 * 2
     assert all(0 < row["rollout/fault_count"] < 8 for row in trial.rows[1:])
@@ -213,6 +214,90 @@ def test_the_gate_leaves_faults_out_and_says_so(make_trial):
         assert logged["heldout/reward_mean"] == pytest.approx(mean)
         assert logged["heldout/success_rate"] == sum(row["success"][i] for i in counted) / 3
         assert logged["heldout/fault_count"] == 2
+
+
+def lossy(n):
+    """Return what spoils the first n of the five held-out tasks from the second gate on."""
+    counter = itertools.count()
+    return lambda seed: seed >= 100 and next(counter) >= 5 and seed < 100 + n
+
+
+@pytest.mark.parametrize(("n", "is_lost"), [(1, False), (2, True)])  # of 5; 1 is 20 %, 2 are 40 %
+def test_a_gate_that_lost_too_many_tasks_is_not_chosen(make_trial, monkeypatch, n, is_lost):
+    trial = make_trial(is_faulty=lossy(n), optim__lr=1e-12, gate__every=2)
+    monkeypatch.setattr("rltune.trainer.loop.choose_best", spy := Spy(choose_best))
+    result = trial.run(mode="max")
+    gates = spy.seen
+    assert [(gate.n, gate.lost, gate.asked) for gate in gates] == [(5, 0, 5), *[(5 - n, n, 5)] * 2]
+    assert [gate.is_lost for gate in gates] == [False, is_lost, is_lost]
+    assert math.isnan(result.final_metric) is is_lost
+    if not is_lost:
+        assert result.warnings == ()
+        return
+    assert result.best_step == 0
+    said = (
+        "faults took more than 25% of the held-out tasks: scored were 3 of 5 at step 2, 3 of 5 at "
+        "step 4; such a gate is not chosen, and no start or end of a comparison"
+    )
+    assert result.warnings == (said,)
+    assert trial.folder.read_done() == result or math.isnan(result.final_metric)
+    card = trial.folder.card.with_suffix(".md").read_text()
+    assert f"**Warning**, {said}." in card
+    assert "| 3 of 5 |" in card
+    assert "lost to faults |" in card
+    assert said in trial.warnings
+    assert "(3 of 5 scored, 2 had a fault)" in trial.lines[-1]
+
+
+class Spy:
+    """Calls a function on gates, and keeps the gates of the last call."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, gates, **options):
+        self.seen = gates
+        return self.function(gates, **options)
+
+
+def test_where_every_gate_is_lost_one_is_chosen_and_proves_nothing():
+    gates = [GateResult(0, 0.5, 2, 1, lost=2), GateResult(2, 1.0, 2, 2, lost=2)]
+    assert choose_best(gates, mode="max").step == 2
+    (said,) = fault_warnings(gates, mode="max")
+    assert said.endswith("no gate is whole, so the choice of the checkpoint proves nothing")
+
+
+def test_a_lost_step_trains_on_nothing_and_is_in_no_mean(make_trial):
+    """Three of eight episodes of step 2; a verifier may fail on wrong answers alone."""
+    counter = itertools.count()
+    trial = make_trial(is_faulty=lambda seed: seed < 100 and 8 <= next(counter) < 11)
+    result = trial.run()
+    assert result.final_step == 4
+    row = trial.rows[2]
+    assert (row["rollout/fault_count"], row["actor/grad_norm"]) == (3, 0)
+    assert math.isnan(row["rollout/success_rate"])
+    assert all(r["actor/grad_norm"] > 0 for r in trial.rows[1:] if r["step"] != 2)
+    rows = [r for r in read_jsonl(trial.folder.episodes).rows if r["step"] == 2]
+    assert [bool(r["fault"]) for r in rows] == [True] * 3 + [False] * 5
+    assert not any(r["kept"] for r in rows)
+
+
+def test_three_lost_steps_in_a_row_end_a_trial_by_name(make_trial):
+    counter = itertools.count()
+    trial = make_trial(
+        is_faulty=lambda seed: seed < 100 and next(counter) // 8 in (0, 1, 3, 4, 5),
+        budget__steps=8,
+    )
+    with pytest.raises(FaultsError) as caught:
+        trial.run()
+    assert str(caught.value) == (
+        "too_many_faults: more than 25% of the episodes of 3 steps in a row had a fault (step 4: "
+        "8 of 8, step 5: 8 of 8, step 6: 8 of 8); the last: retriever: it is down. Repair it; the "
+        "same command goes on from the last checkpoint"
+    )
+    assert trial.checkpoints[-1] == 4
+    trial.is_faulty = lambda seed: False
+    assert trial.run().final_step == 8
 
 
 def test_a_first_gate_of_faults_ends_the_trial_with_a_reason(make_trial):

@@ -109,8 +109,10 @@ def test_an_env_that_never_resets_is_refused_by_its_line(run):
 
 
 def test_gold_and_distance_that_fail_are_faults(run):
+    counter = itertools.count()
+
     def distance_to_go(self):
-        if self._turn == 1:
+        if next(counter) % 30 == 29:
             raise ConnectionError("solver")
         return 1
 

@@ -1,0 +1,48 @@
+"""Training steps that lost too many episodes to faults: they teach nothing, three end a trial."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rltune.errors import FaultsError
+from rltune.types import Episode
+from rltune_envs.faults import FAULT_SHARE, MOST_LOST_STEPS, is_lost
+
+
+class LostSteps:
+    """Watches the steps of an attempt. A new attempt begins to count anew.
+
+    Args:
+        warn: Gets a line for each step that is lost.
+
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._said: list[str] = []
+
+    def usable(self, episodes: Sequence[Episode], *, step: int) -> list[Episode]:
+        """Return the episodes as training may see them: all with a fault where the step is lost.
+
+        The others of such a step are no fair sample: a verifier may fail on wrong answers alone.
+
+        Raises:
+            FaultsError: It is the last of so many lost steps in a row that the trial ends.
+
+        """
+        faults = [episode.fault for episode in episodes if episode.fault]
+        if not is_lost(len(faults), len(episodes)):
+            self._said = []
+            return list(episodes)
+        said = f"step {step}: {len(faults)} of {len(episodes)}"
+        self._said.append(said)
+        if len(self._said) == MOST_LOST_STEPS:
+            raise FaultsError(
+                f"too_many_faults: more than {FAULT_SHARE:.0%} of the episodes of "
+                f"{MOST_LOST_STEPS} steps in a row had a fault ({', '.join(self._said)}); the "
+                f"last: {faults[-1]}. Repair it; the same command goes on from the last checkpoint"
+            )
+        self._warn(
+            f"{said} episodes had a fault, more than {FAULT_SHARE:.0%}: the step trains on nothing"
+        )
+        reason = f"not trained on: {said} episodes had a fault"
+        return [e if e.fault else replace(e, early_fault=reason) for e in episodes]
