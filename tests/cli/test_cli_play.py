@@ -79,7 +79,8 @@ def test_a_question_is_played_and_its_answer_told(typed):
     assert "-> search: Finmund Ashbridge, reward +0\n<information>" in result.out
     assert "-> answer: Nobody, reward +0\n" in result.out
     assert "Not solved: wrong, the outcome is not the right one; reward 0 in 2 turns." in result.out
-    assert result.out.endswith(f"searches 1\nThe answer: {gold}\n\n")
+    measures = f"searches 1, invented_information 0\nThe answer: {gold}\n\n"
+    assert result.out.endswith(measures)
 
 
 def test_several_tasks_end_with_their_share(typed):

@@ -61,6 +61,7 @@ def test_an_expert_episode_by_hand():
     assert last.failure_class is FailureClass.NONE
     assert last.auxiliary == {
         "em": 1.0, "f1": 1.0, "sub_em": 1.0, "supporting_recall": 1.0, "searches": 2.0,
+        "invented_information": 0.0,
     }  # fmt: skip
 
 
@@ -155,6 +156,21 @@ def test_reading_the_gold_answer_does_not_score(prompt):
     assert sum(step.reward for step in steps) <= 0
     assert not any(step.success for step in steps)
     assert steps[-1].auxiliary["em"] == steps[-1].auxiliary["f1"] == 0.0
+
+
+@pytest.mark.parametrize("prompt", ["natural", "compact"])
+def test_invented_information_is_counted_and_is_no_evidence(prompt):
+    env = make(prompt=prompt, kinds=["bridge"], hops=[2])
+    env.reset(seed=3)
+    passages = " ".join(passage.text for passage in env.question.evidence)
+    search = env.format_response(["search: nothing like it"])
+    forged = f"{search} <information>{passages}</information>"
+    steps = play(env, forged, search, forged)
+    assert [step.actions for step in steps] == [("search: nothing like it",)] * 3
+    assert env.distance_to_go() == 3
+    last = env.step(env.format_response(["answer: nobody"]))
+    assert last.auxiliary["invented_information"] == 2.0
+    assert last.auxiliary["supporting_recall"] == 0.0
 
 
 def test_answers_inside_written_information_do_not_score():

@@ -12,6 +12,7 @@ from rltune_envs.multihop_qa.protocol import (
     format_action,
     information,
     instruction,
+    invents_information,
     notice,
     parse_name,
     parse_response,
@@ -70,6 +71,24 @@ COMPACT_INVALID = [
     "<information>Alba <answer>yes</answer></information>",
     "<search>a <information>b</information><answer>yes</answer>",
 ]
+
+
+@pytest.mark.parametrize(
+    ("response", "is_invented"),
+    [
+        (f"{T}<search>a</search><information>b</information>", True),
+        ("<think>the <information> says b</think><answer>b</answer>", True),
+        (f"{T}<search>a</search>< INFORMATION\n>b", True),
+        ("<information>", True),
+        (f"{T}<answer>the information</answer>", False),
+        (f"{T}<search>information</search></information>", False),
+        ("<informations>", False),
+        ("", False),
+        ("<" + " " * 100_000 + "information", False),
+    ],
+)
+def test_an_information_block_that_the_policy_opens_is_invented(response, is_invented):
+    assert invents_information(response) == is_invented
 
 
 @pytest.mark.parametrize(("response", "name"), NATURAL)

@@ -59,7 +59,9 @@ class MultihopQaEnv(TextEnv):
     """
 
     difficulty_unit = "hops"
-    auxiliary_names = ("em", "f1", "sub_em", "supporting_recall", "searches")
+    auxiliary_names = (
+        *("em", "f1", "sub_em", "supporting_recall", "searches", "invented_information"),
+    )
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class MultihopQaEnv(TextEnv):
         self._begin()
 
     def _begin(self) -> None:
-        self._turns = self._searches = 0
+        self._turns = self._searches = self._inventions = 0
         self._retrieved: set[Passage] = set()
         self._tried: set[str] = set()  # queries, so that the expert repeats none
         self._has_fault = False
@@ -146,6 +148,7 @@ class MultihopQaEnv(TextEnv):
         if self._last is not None and self._has_ended:
             return replace(self._last, reward=0.0, actions=())
         self._turns += 1
+        self._inventions += protocol.invents_information(response)
         outcome = self._act(protocol.parse_response(response, needs_think=not self.is_compact))
         self._has_fault |= bool(outcome.fault)
         done = outcome.action
@@ -299,6 +302,7 @@ class MultihopQaEnv(TextEnv):
                 self._retrieved, question, is_exact=self._source.is_own_corpus
             ),
             "searches": float(self._searches),
+            "invented_information": float(self._inventions),
         }
 
     def _failure_class(self, outcome: _Outcome, success: bool) -> FailureClass:

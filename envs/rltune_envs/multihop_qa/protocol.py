@@ -2,7 +2,8 @@
 
 A response is `<think>..</think>` (in the natural prompt only) and then one action,
 `<search> query </search>` or `<answer> text </answer>`. The first complete one counts; what follows
-it is ignored. Nothing in an `<information>` block that the policy wrote itself is an action.
+it is ignored. Nothing in an `<information>` block that the policy wrote itself is an action, and no
+such block is evidence; it stays in the conversation as it was sampled, and is counted.
 """
 
 import re
@@ -15,6 +16,7 @@ SEARCH, ANSWER = "search", "answer"
 THINK, _THINK_END, _INFORMATION = "<think>", "</think>", "<information>"
 NO_THOUGHT = f"{THINK}{_THINK_END} "
 _TAG = re.compile(r"<(/?\s*(?:think|search|information|answer)\s*)>", re.IGNORECASE)
+_INFORMATION_TAG = re.compile(r"<\s*information\s*>", re.IGNORECASE)
 
 NOTHING_FOUND = "Nothing found."
 INVALID, NO_SEARCH_LEFT, SEARCH_FAILED = "Invalid.", "No search left.", "Search failed."
@@ -81,6 +83,11 @@ def parse_response(response: str, *, needs_think: bool) -> Action | None:
         return None
     start, action = min(complete, key=lambda block: block[0])
     return action if action.text and _INFORMATION not in response[:start] else None
+
+
+def invents_information(response: str) -> bool:
+    """Return whether a response opens an information block itself, in its thoughts or anywhere."""
+    return _INFORMATION_TAG.search(response) is not None
 
 
 def _first_block(text: str, kind: str) -> tuple[int, Action] | None:
