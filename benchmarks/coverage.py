@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.analysis.stats import mean_over_seeds
 from rltune.gate import wilson_interval
 from rltune.maths.resample import bootstrap_interval, row_iqm, row_mean
 from rltune.maths.significance import paired_t_p, sign_flip_p
-from rltune.report.stats import mean_over_seeds
 
 Values = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, int], Values]

@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rltune.report.stats import mean_over_seeds
+from rltune.analysis.stats import mean_over_seeds
 from rltune.spec.load import load_sweep
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rltune.analysis.verdict import Verdict
 from rltune.errors import InputError, Problem, RltuneError, StoreError
 from rltune.report.audit import Audit, judge_folder
 from rltune.report.compare import Compared
@@ -33,7 +34,7 @@ from rltune.report.folder import (
 from rltune.report.summary import RATES
 from rltune.report.table_files import columns_of, read_csv, read_parquet
 from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
-from rltune.report.table_summary import summary_rows
+from rltune.report.table_summary import summary_rows, verdicts_of
 from rltune.report.tables import (
     TABLES,
     EvalRow,
@@ -61,6 +62,7 @@ __all__ = [
     "SummaryRow",
     "Sweep",
     "TrialRow",
+    "Verdict",
     "draw",
     "frame",
     "load_sweep",
@@ -159,6 +161,10 @@ class Sweep:
     def summary(self) -> list[SummaryRow]:
         """Return the estimates over seeds, their intervals, and the tests against the control."""
         return summary_rows(self.trials(), self.gates())
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what may be said of each condition against the control, in the plan's order."""
+        return list(verdicts_of(self.trials()))
 
     def bands(self, *metrics: str) -> list[Band]:
         """Return what a curve shows: mean over seeds and 95 % t interval at each step.

@@ -60,7 +60,7 @@ def paired_t_p(differences: Sequence[float], *, resolution: float = 0.0) -> floa
 
     t = mean / (max(s, resolution) / sqrt(n)) with n - 1 degrees of freedom
 
-    Source: Student (1908). Ours: the floor of s, as in `rltune.report.stats.mean_over_seeds`; and
+    Source: Student (1908). Ours: the floor of s, as in `rltune.analysis.stats.mean_over_seeds`; and
     differences without any spread, which bound no luck, give 1.
 
     Args:

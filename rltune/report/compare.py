@@ -9,19 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev, variance
 
+from rltune.analysis.ends import end_of, pairs_of
+from rltune.analysis.stats import as_rate, mean_over_seeds
+from rltune.analysis.verdict import NO_VERDICT
 from rltune.gate import wilson_interval
 from rltune.maths.difference import Span, paired_span
 from rltune.maths.power import seeds_for_power, tasks_for_power, tasks_for_z_power
 from rltune.maths.resample import probability_of_improvement
 from rltune.maths.significance import mcnemar_p, normal_p, paired_t_p, sign_flip_p, welch
 from rltune.report.compare_sides import Side, last_gate, require_comparable, scores_of
-from rltune.report.stats import as_rate, mean_over_seeds, paired_difference
-from rltune.report.summary import RATES
+from rltune.report.summary import RATES, resolution_of
 from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.spec.records import TrialRecord
-
-LEVEL = 0.05
-ABOVE, BELOW, SAME, NO_CLAIM = "above", "below", "not distinguishable", "no claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,14 @@ class Compared:
         difference: A - B.
         interval: Its 95 % interval; None where it cannot be told.
         test: Name of the test.
-        p: Its p value; None where there is no test.
+        p: Its p value, unadjusted; None where there is no test.
+        p_holm: The same, adjusted over `comparisons`; None but for conditions of one sweep.
+        comparisons: Comparisons of the sweep that the adjustment is over; 1 without one.
         p_sign_flip: Of the exact sign-flip permutation; None unless seeds are paired.
         p_above: Chance that a seed of A is above a seed of B; None over tasks.
         needed: As many of the unit see a difference of this size with 80 % power; None if unknown.
         hits: Tasks that A and B solved, of those that both played; None but for success over tasks.
-        verdict: above, below, not distinguishable, or no claim.
+        verdict: `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`.
         sentence: The same in words.
         notes: What a reader must know, too.
 
@@ -81,7 +82,9 @@ class Compared:
     p_above: float | None = None
     needed: int | None = None
     hits: tuple[int, int] | None = None
-    verdict: str = NO_CLAIM
+    p_holm: float | None = None
+    comparisons: int = 1
+    verdict: str = NO_VERDICT
     sentence: str = ""
     notes: tuple[str, ...] = ()
 
@@ -112,12 +115,14 @@ def _one_each(a: Side, b: Side, shared: Sequence[int]) -> tuple[TrialRecord, Tri
 def _paired_seeds(
     a: Side, b: Side, ours: Mapping[int, float], theirs: Mapping[int, float]
 ) -> Compared:
+    """Compare seeds that both have; only those that ended at the same step enter the difference."""
     resolution = _resolution(a)
-    shared = sorted(ours.keys() & theirs.keys())
-    d = [ours[seed] - theirs[seed] for seed in shared]
-    estimate = paired_difference(ours, theirs, resolution=resolution)
+    paired = pairs_of(*([end_of(record) for record in side.records] for side in (a, b)))
+    d = [x - y for x, y in paired.values()]
+    estimate = mean_over_seeds(d, resolution=resolution)
+    shared = sorted(paired) or sorted(ours.keys() & theirs.keys())
     ours, theirs = ({s: side[s] for s in shared} for side in (ours, theirs))
-    return Compared(
+    found = Compared(
         metric=a.metric,
         a=_half(a, ours),
         b=_half(b, theirs),
@@ -125,6 +130,13 @@ def _paired_seeds(
         n=len(d),
         difference=estimate.mean,
         interval=Span(*estimate.interval) if estimate.interval else None,
+        test="",
+        p=None,
+    )
+    if len(d) < 2:
+        return found
+    return replace(
+        found,
         test="paired t test",
         p=paired_t_p(d, resolution=resolution),
         p_sign_flip=sign_flip_p(d),
@@ -175,8 +187,7 @@ def _half(side: Side, finals: Mapping[int, float]) -> Half:
 
 def _resolution(side: Side) -> float:
     """Return the smallest step of the metric, as the closing table has it."""
-    tasks = int(side.records[0].spec.config["gate"]["tasks"])
-    return 1.0 / tasks if side.metric in RATES else 0.0
+    return resolution_of(side.metric, tasks=int(side.records[0].spec.config["gate"]["tasks"]))
 
 
 def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> Compared:
@@ -223,13 +234,3 @@ def _half_of_tasks(
     value = fmean(scores) if scores else math.nan
     label = side.label if side.is_trial else f"{side.label}@{record.spec.seed}"
     return Half(label, value, span, (record.spec.seed,), 1)
-
-
-def is_distinguishable(found: Compared) -> bool:
-    """Tell whether the test rules out no difference, from enough seeds.
-
-    The interval leaves out zero then, too. Over tasks one trial a side is enough: it is the
-    difference of these two trials.
-    """
-    is_few = found.unit != "tasks" and found.n < SEEDS_FOR_A_CLAIM
-    return found.p is not None and found.p < LEVEL and not is_few

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rltune.errors import InputError, Problem
@@ -10,6 +10,8 @@ from rltune.report.audit import Audit
 from rltune.spec.identity import flatten
 from rltune.spec.records import TrialRecord
 from rltune.store.lineage_noise import task_values
+
+RERUN = "Run `rltune sweep` again; it goes on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,9 @@ class Side:
         metric: Metric of its sweep.
         mode: `max` or `min`.
         audit: Of its run folder.
+        sweep: Every trial of its sweep: the family of its verdict; none for a single trial.
+        same_runs: Condition of the sweep -> those that are the same run up to a factor.
+        stamps: Warnings of the proof that the sweep neither remedied nor accepted.
 
     """
 
@@ -34,6 +39,9 @@ class Side:
     metric: str
     mode: str
     audit: Audit
+    sweep: Sequence[TrialRecord] = ()
+    same_runs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    stamps: tuple[str, ...] = ()
 
     @property
     def planned(self) -> int:
@@ -90,15 +98,15 @@ def _why_not(a: Side, b: Side) -> Problem | None:
     for side in (a, b):
         if not side.finals():
             what = "no trial has finished with a finite metric."
-            return Problem(side.label, what, action="Run `rltune sweep` again; it goes on.")
+            return Problem(side.label, what, action=RERUN)
     return _other_evaluation(a, b, where) or _unpaired(a, b, where)
 
 
 def _other_evaluation(a: Side, b: Side, where: str) -> Problem | None:
     named = {"tasks_sha256": "held-out tasks", "n": "numbers of held-out tasks"}
     named |= {"temperature": "gate temperatures", "do_sample": "ways of sampling at the gate"}
-    for field, name in named.items():
-        seen = [_seen(side, field) for side in (a, b)]
+    for column, name in named.items():
+        seen = [_seen(side, column) for side in (a, b)]
         if len(seen[0] | seen[1]) > 1:
             texts = (", ".join(sorted(one[:12] for one in each)) for each in seen)
             what = f"other {name}: {' and '.join(texts)}."

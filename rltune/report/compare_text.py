@@ -1,25 +1,28 @@
 """What a comparison says: its verdict, one plain sentence, and what a reader must know, too."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.console import Group
 
-from rltune.maths.power import MOST
-from rltune.report.audit import Verdict
-from rltune.report.compare import (
-    ABOVE,
-    BELOW,
-    NO_CLAIM,
+from rltune.analysis.ends import End, end_of, obstacle
+from rltune.analysis.verdict import (
+    NO_VERDICT,
     SAME,
-    Compared,
-    Half,
-    compare,
-    is_distinguishable,
+    Verdict,
+    between,
+    is_claim,
+    objection,
+    word_of,
 )
-from rltune.report.compare_sides import Side, differing_keys, last_gate
+from rltune.errors import InputError, Problem
+from rltune.maths.power import MOST
+from rltune.report.compare import Compared, Half, compare
+from rltune.report.compare_sides import RERUN, Side, differing_keys, last_gate
 from rltune.report.render import line, verbatim
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+from rltune.report.summary import resolution_of
+from rltune.report.tables import against, mark_of
 
 _MAX_KEYS = 8  # of the configs, named in a note
 
@@ -27,51 +30,100 @@ _MAX_KEYS = 8  # of the configs, named in a note
 def compare_and_say(a: Side, b: Side) -> Compared:
     """Compare two sides and say what follows.
 
+    Of two conditions of one sweep it is the verdict of the sweep, adjusted over its comparisons.
+    Anything else is one comparison by itself, unadjusted.
+
     Raises:
         InputError: They cannot be compared, and why.
 
     """
-    found = compare(a, b)
-    forbidden = next(_forbidden(found, a, b), "")
-    verdict = SAME
-    if forbidden:
-        verdict = NO_CLAIM
-    elif is_distinguishable(found):
-        verdict = ABOVE if found.difference > 0 else BELOW
-    said = _ranked(found, verdict) if verdict in (ABOVE, BELOW) else _null(found)
-    sentence = f"{forbidden} {said}" if forbidden else said
-    return replace(found, verdict=verdict, sentence=sentence, notes=tuple(_notes(found, a, b)))
+    if is_one_sweep(a, b):
+        said = _verdict(a, b)
+        _require_results(said, a, b)
+        found = compare(a, b)
+        needed = found.needed if found.unit == "tasks" else said.needed
+        found = replace(
+            found,
+            verdict=said.words,
+            p_holm=said.p_holm,
+            comparisons=said.comparisons,
+            needed=needed,
+        )
+    else:
+        found = _by_itself(compare(a, b), a, b)
+    return replace(found, sentence=_sentence(found), notes=tuple(_notes(found, a, b)))
 
 
-def _forbidden(found: Compared, a: Side, b: Side) -> Iterator[str]:
-    """Yield why no side may be ranked."""
-    for run, audit in {side.run: side.audit for side in (a, b)}.items():
-        if audit.verdict is Verdict.FAILED:
-            yield f"No claim is made: the audit of {run} FAILED."
-        if audit.confounded:
-            yield f"No claim is made: {run} is CONFOUNDED ({audit.confounded})."
-    if found.unit == "tasks":
-        return
+def is_one_sweep(a: Side, b: Side) -> bool:
+    """Tell whether both sides are conditions of one sweep, which has a verdict about them."""
+    ids = [{record.spec.trial_id for record in side.sweep} for side in (a, b)]
+    return a.run == b.run and bool(ids[0]) and ids[0] == ids[1]
+
+
+def _verdict(a: Side, b: Side) -> Verdict:
+    """Return the verdict of the sweep about two of its conditions."""
+    tasks = int(a.records[0].spec.config["gate"]["tasks"])
+    return between(
+        a.label,
+        b.label,
+        [end_of(record) for record in a.sweep],
+        resolution=resolution_of(a.metric, tasks=tasks),
+        against=against(mark_of(a.audit)),
+        same_runs=a.same_runs,
+    )
+
+
+def _require_results(said: Verdict, a: Side, b: Side) -> None:
+    """Refuse two conditions one of which has nothing to compare, with their verdict."""
     for side in (a, b):
-        done = len(side.finals())
-        if done < side.planned:  # those that survived are no sample of those that were planned
-            yield f"No claim is made: {done} of {side.planned} seeds of {side.label} finished."
+        if a.label != b.label and not side.finals():
+            what = f"{said.words}. No trial of {side.label} has ended with a finite metric."
+            raise InputError(Problem(a.label, what, action=RERUN))
 
 
-def _ranked(found: Compared, verdict: str) -> str:
-    return (
-        f"{found.a.label} ends {verdict} {found.b.label} by {abs(found.difference):.3g}"
-        f"{_over(found)}: {_evidence(found)}."
-    )
+def _by_itself(found: Compared, a: Side, b: Side) -> Compared:
+    """Return the comparison with the verdict of its own test."""
+    marks = {side.run: against(mark_of(side.audit)) for side in (a, b)}
+    stands = [f"{run}: {mark}" for run, mark in marks.items() if mark]
+    ours, theirs = _ends(a, found.a), _ends(b, found.b)
+    if stands:
+        word = f"{NO_VERDICT} ({'; '.join(stands)})"
+    elif found.unit == "tasks":
+        word = obstacle(ours, theirs, rival=found.b.label)
+    else:
+        word = objection(ours, theirs, n=found.n, rival=found.b.label)
+    if found.unit == "tasks" and obstacle(ours, theirs, rival=found.b.label):
+        found = replace(found, interval=None, test="", p=None, needed=None)
+    return replace(found, verdict=word or word_of(found.difference, found.p))
 
 
-def _null(found: Compared) -> str:
-    few = found.unit != "tasks" and found.n < SEEDS_FOR_A_CLAIM
-    why = f"; {SEEDS_FOR_A_CLAIM} seeds are the fewest for a claim" if few else ""
-    return (
-        f"{found.a.label} and {found.b.label} are not distinguishable{_over(found)}: "
-        f"{_evidence(found)}{why}. {_sample_size(found)}"
-    )
+def _ends(side: Side, half: Half) -> list[End]:
+    """Return how the trials of a side ended; of a comparison over tasks the one trial."""
+    every = [end_of(record) for record in side.records]
+    return every if half.planned > 1 else [end for end in every if end.seed in half.seeds]
+
+
+def _sentence(found: Compared) -> str:
+    if is_claim(found.verdict):
+        return (
+            f"{found.a.label} ends {found.verdict.partition(';')[0]} {found.b.label} by "
+            f"{abs(found.difference):.3g}{_over(found)}: {_evidence(found)}.{_same(found)}"
+        )
+    if found.verdict.partition(";")[0] == SAME:
+        return (
+            f"{found.a.label} and {found.b.label} are {SAME}{_over(found)}: "
+            f"{_evidence(found)}.{_same(found)} {_sample_size(found)}"
+        )
+    said = f"{found.a.label} against {found.b.label}: {found.verdict}."
+    if not math.isfinite(found.difference):
+        return said
+    return f"{said} They measured{_over(found)}: {_evidence(found)}."
+
+
+def _same(found: Compared) -> str:
+    """Return what the first side is the same run as."""
+    same = found.verdict.partition("; ")[2]
+    return f" {found.a.label} is {same}." if same else ""
 
 
 def _over(found: Compared) -> str:
@@ -87,8 +139,14 @@ def _evidence(found: Compared) -> str:
     if found.interval is not None:
         parts.append(f"95 % interval {found.interval.low:+.3g} to {found.interval.high:+.3g}")
     if found.p is not None:
-        parts.append(f"{found.test} p = {found.p:.2g}")
+        parts.append(f"{found.test} p = {found.p:.2g} unadjusted")
+    if found.p_holm is not None:
+        parts.append(f"p = {found.p_holm:.2g} by Holm over {_comparisons(found.comparisons)}")
     return ", ".join(parts)
+
+
+def _comparisons(n: int) -> str:
+    return f"{n} comparison{'' if n == 1 else 's'} of the sweep"
 
 
 def _sample_size(found: Compared) -> str:
@@ -102,6 +160,18 @@ def _sample_size(found: Compared) -> str:
 
 
 def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
+    yield from _of_the_test(found)
+    if found.p is not None and found.unit != "tasks" and not is_one_sweep(a, b):
+        yield "They are of two sweeps: p is of this comparison alone, adjusted for no other."
+    for run, reason in {side.run: side.audit.confounded for side in (a, b)}.items():
+        if reason:
+            yield f"{run} is CONFOUNDED, run anyway: {reason}."
+    yield from dict.fromkeys((*a.stamps, *b.stamps))
+    yield from _of_the_sides(a, b)
+
+
+def _of_the_test(found: Compared) -> Iterator[str]:
+    """Yield what the numbers are made from."""
     if found.unit == "tasks":
         yield (
             "Luck of the tasks only, one trial a side: what another training seed would do is not "
@@ -114,9 +184,13 @@ def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
     elif found.p_sign_flip is not None:
         least = 2.0 / 2**found.n
         yield (
-            f"Without assuming a normal spread (exact sign flips): p = {found.p_sign_flip:.2g}; "
-            f"{found.n} seeds cannot go below {least:.2g}."
+            f"Without assuming a normal spread (exact sign flips): p = {found.p_sign_flip:.2g} "
+            f"unadjusted; {found.n} seeds cannot go below {least:.2g}."
         )
+
+
+def _of_the_sides(a: Side, b: Side) -> Iterator[str]:
+    """Yield in what the two sides differ."""
     done = [record for side in (a, b) for record in side.records if record.result]
     steps = sorted({int(gate["step"]) for record in done if (gate := last_gate(record))})
     if len(steps) > 1:
@@ -137,7 +211,11 @@ def compared_view(found: Compared) -> Group:
     return Group(
         line(f"{found.metric} at the last gate"),
         *(verbatim(f"  {half.label:{width}}  {_half(half)}") for half in (found.a, found.b)),
-        verbatim(f"  {'difference':{width}} {found.difference:+.4f}{interval}"),
+        *(
+            [verbatim(f"  {'difference':{width}} {found.difference:+.4f}{interval}")]
+            if math.isfinite(found.difference)
+            else []
+        ),
         line(found.sentence, "bold"),
         *(line(f"note: {note}") for note in found.notes),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 
-from rltune.report.stats import as_rate, mean_over_seeds
+from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.spec.records import TrialRecord
 
 RATES = ("heldout/success_rate", "collapse/retrieval_accuracy")

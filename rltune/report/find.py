@@ -11,10 +11,12 @@ from rltune.report.folder import (
     SweepFolder,
     find_run,
     is_run_folder,
+    open_warnings,
     read_folder,
     read_record,
     read_records,
     run_folders,
+    same_runs,
 )
 from rltune.report.named import of_condition, of_seed
 from rltune.store.derived import child_dirs
@@ -131,7 +133,18 @@ def _condition_side(sweep: SweepFolder, condition: str) -> tuple[Side, tuple[Pro
     read = read_records(sweep)
     records = [record for record in read.records if record.spec.condition == condition]
     audit, run = judge_folder(sweep, read), sweep.run.path.resolve().name
-    side = Side(condition, records, False, run, sweep.metric_name, sweep.metric_mode, audit)
+    side = Side(
+        condition,
+        records,
+        is_trial=False,
+        run=run,
+        metric=sweep.metric_name,
+        mode=sweep.metric_mode,
+        audit=audit,
+        sweep=read.records,
+        same_runs=same_runs(sweep.run),
+        stamps=open_warnings(sweep.run),
+    )
     return side, read.problems
 
 
@@ -148,5 +161,14 @@ def _trial_side(trial: TrialDir) -> tuple[Side, tuple[Problem, ...]]:
     record = read_record(trial, spec, problems)
     label = f"{spec.condition}@{spec.seed}" if origin is None else spec.trial_id
     audit, name = judge_folder(sweep, read_records(sweep)), run.path.resolve().name
-    side = Side(label, [record], True, name, sweep.metric_name, sweep.metric_mode, audit)
+    side = Side(
+        label,
+        [record],
+        is_trial=True,
+        run=name,
+        metric=sweep.metric_name,
+        mode=sweep.metric_mode,
+        audit=audit,
+        stamps=open_warnings(sweep.run),
+    )
     return side, tuple(problems)

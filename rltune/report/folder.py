@@ -7,6 +7,7 @@ from typing import Any
 
 from rltune.errors import Problem, StoreError
 from rltune.spec.audit import env_key
+from rltune.spec.findings import PROPORTIONAL
 from rltune.spec.records import TrialRecord
 from rltune.spec.yamlfile import YamlFile, read_yaml
 from rltune.store.files import read_json, to_json
@@ -168,15 +169,38 @@ def confounded_reason(run: RunDir) -> str:
 
 
 def open_warnings(run: RunDir) -> tuple[str, ...]:
-    """Return the S8 warnings of the proof that were neither remedied nor accepted with a reason."""
-    proof = read_json(run.comparability) if run.comparability.is_file() else {}
-    found = proof.get("warnings", ()) if isinstance(proof, dict) else ()
+    """Return what the proof has against the axis and nobody remedied or accepted with a reason.
+
+    Hidden second axes (S8), and conditions that are nearly the same run (S6).
+    """
     return tuple(
         f"{item.get('code') or item['rule']} warning, neither remedied nor accepted: "
         f"{item['message']}"
-        for item in found
-        if item["rule"] == "S8" and not item.get("accepted_reason")
+        for item in _open(run)
+        if item["rule"] in ("S6", "S8")
     )
+
+
+def same_runs(run: RunDir) -> dict[str, tuple[str, ...]]:
+    """Return condition -> those that the proof found to be the same run up to a factor.
+
+    Pairs that the sweep accepted with a reason are left out, as from the warnings.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in _open(run):
+        labels = item.get("conditions") or ()
+        if item.get("code") == PROPORTIONAL:
+            for one in labels:
+                others = tuple(label for label in labels if label != one)
+                found[one] = (*found.get(one, ()), *others)
+    return found
+
+
+def _open(run: RunDir) -> list[Mapping[str, Any]]:
+    """Return the warnings of the proof that were not accepted with a reason."""
+    proof = read_json(run.comparability) if run.comparability.is_file() else {}
+    found = proof.get("warnings", ()) if isinstance(proof, dict) else ()
+    return [item for item in found if not item.get("accepted_reason")]
 
 
 @dataclass(frozen=True, slots=True)

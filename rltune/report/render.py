@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rltune.analysis.stats import Estimate
 from rltune.gate import Interval
-from rltune.report.stats import Estimate
 from rltune.spec.findings import Finding, Severity
 from rltune.spec.problems import show
 from rltune.types import TrialStatus

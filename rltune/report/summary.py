@@ -10,18 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.analysis.ends import end_of
+from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
+from rltune.analysis.verdict import Verdict, verdicts
 from rltune.gate import Interval, wilson_interval
 from rltune.report.audit import Audit
-from rltune.report.folder import SweepFolder, manifest_of, open_warnings
-from rltune.report.stats import (
-    Estimate,
-    as_rate,
-    excludes_zero,
-    family_confidence,
-    mean_over_seeds,
-    paired_difference,
-)
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+from rltune.report.folder import SweepFolder, manifest_of, open_warnings, same_runs
+from rltune.report.tables import against, mark_of
 from rltune.spec.judged import judged_by_condition, judged_in, judged_line
 from rltune.spec.records import TrialRecord
 
@@ -62,8 +57,9 @@ class ConditionRow:
         final: Metric at the last gate.
         final_of_one: With one seed only: Wilson interval of its last gate, over tasks.
         gain: final - base, seed by seed.
-        difference: final - the control's final, seed by seed; None for the control.
-        claim: The same with the interval that holds for all conditions together.
+        difference: final - the control's final, over seeds that ended at the same step; None for
+            the control.
+        verdict: What may be said of it; None for the control.
         bounds: None when the metric is no success rate or the manifest is missing.
 
     """
@@ -78,7 +74,7 @@ class ConditionRow:
     final_of_one: Interval | None
     gain: Estimate
     difference: Estimate | None
-    claim: Estimate | None
+    verdict: Verdict | None
     bounds: Bounds | None
 
 
@@ -107,13 +103,33 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     groups: dict[str, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: not record.spec.is_control):
         groups.setdefault(record.spec.condition, []).append(record)
-    control = next((g for g in groups.values() if g[0].spec.is_control), [])
-    together = family_confidence(sum(not g[0].spec.is_control for g in groups.values()))
-    rows = tuple(_row(folder, group, control, together) for group in groups.values())
-    verdicts = _forbidden(audit) or _verdicts(rows, together)
+    found = {one.condition: one for one in verdicts_of_records(folder, records, audit)}
+    rows = tuple(_row(folder, group, found.get(name)) for name, group in groups.items())
+    said = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found.values())]
     shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
     stamps = open_warnings(folder.run)
-    return Closing(folder.metric_name, rows, tuple(verdicts), stamps, judged_line(shares))
+    return Closing(folder.metric_name, rows, tuple(said), stamps, judged_line(shares))
+
+
+def verdicts_of_records(
+    folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit
+) -> tuple[Verdict, ...]:
+    """Return the verdict about each condition but the control, in the order of the plan."""
+    return verdicts(
+        [end_of(record) for record in records],
+        resolution=_resolution(folder.metric_name, records),
+        against=against(mark_of(audit)),
+        same_runs=same_runs(folder.run),
+    )
+
+
+def _resolution(metric: str, records: Sequence[TrialRecord]) -> float:
+    return resolution_of(metric, tasks=int(records[0].spec.config["gate"]["tasks"]))
+
+
+def resolution_of(metric: str, *, tasks: int) -> float:
+    """Return the smallest step of a metric: of a rate, one of its held-out tasks."""
+    return 1.0 / tasks if metric in RATES else 0.0
 
 
 def _forbidden(audit: Audit) -> list[str]:
@@ -129,25 +145,15 @@ def _forbidden(audit: Audit) -> list[str]:
 def _row(
     folder: SweepFolder,
     group: Sequence[TrialRecord],
-    control: Sequence[TrialRecord],
-    together: float,
+    verdict: Verdict | None,
 ) -> ConditionRow:
     first = group[0].spec
     finals = _by_seed(group, _final)
     bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
     chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
     is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
-    step = 1.0 / int(first.config["gate"]["tasks"]) if is_rate else 0.0
+    step = _resolution(folder.metric_name, group)
     final = mean_over_seeds(list(finals.values()), resolution=step)
-
-    def against_control(confidence: float) -> Estimate | None:
-        others = _by_seed(control, _final)
-        return (
-            None
-            if first.is_control
-            else paired_difference(finals, others, confidence=confidence, resolution=step)
-        )
-
     return ConditionRow(
         condition=first.condition,
         is_control=first.is_control,
@@ -158,8 +164,8 @@ def _row(
         final=as_rate(final) if is_rate else final,
         final_of_one=_task_interval(group) if is_success and len(finals) == 1 else None,
         gain=paired_difference(finals, bases, resolution=step),
-        difference=against_control(0.95),
-        claim=against_control(together),
+        difference=verdict.difference if verdict is not None else None,
+        verdict=verdict,
         bounds=bounds_of(folder, group[0]) if is_success else None,
     )
 
@@ -203,38 +209,3 @@ def _is_env_success(reward: Mapping[str, Any] | None) -> bool:
     if reward is None:
         return True
     return bool(reward["terms"][0]["score"] == "success" and 0 < reward["threshold"] <= 1)
-
-
-def _verdicts(rows: Sequence[ConditionRow], together: float) -> list[str]:
-    """Return what the numbers allow to say about the conditions against the control.
-
-    Args:
-        rows: The closing table.
-        together: Confidence of each comparison with which all together have 95 %.
-
-    """
-    seeds = min((row.planned for row in rows), default=0)
-    if seeds < SEEDS_FOR_A_CLAIM:
-        count = f"{seeds} seed{'' if seeds == 1 else 's'}"
-        return [f"No claim can be made from {count}: at least {SEEDS_FOR_A_CLAIM} are needed."]
-    control = next((row for row in rows if row.is_control), None)
-    if control is None or control.finished < control.planned:
-        done = f"{control.finished} of {control.planned}" if control is not None else "no"
-        return [f"No condition is ranked: {done} seeds of the control finished."]
-    others = [row for row in rows if row.claim is not None]
-    said = [_verdict(row) for row in others]
-    if len(others) > 1:
-        said.append(
-            f"Above and below are judged at {together:.1%} each, which is 95 % for the "
-            f"{len(others)} comparisons together (Bonferroni); the table's intervals are 95 % each."
-        )
-    return said
-
-
-def _verdict(row: ConditionRow) -> str:
-    if row.finished < row.planned:  # those that survived are no sample of those that were planned
-        return f"{row.condition} is not ranked: {row.finished} of {row.planned} seeds finished."
-    if row.claim is None or not excludes_zero(row.claim):
-        return f"{row.condition} is not separable from the control."
-    side = "above" if row.claim.mean > 0 else "below"
-    return f"{row.condition} ends {side} the control."

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
 from rltune.gate import wilson_interval
-from rltune.report.folder import SweepFolder, manifest_of
+from rltune.report.folder import SweepFolder, manifest_of, same_runs
 from rltune.report.summary import RATES, bounds_of
 from rltune.report.tables import EvalRow, GateRow, HistoryRow, TrialRow
 from rltune.spec.audit import env_key
@@ -39,8 +40,12 @@ def trial_rows(
         lineage_ids: Trial id -> id of its newest lineage row.
 
     """
+    same = same_runs(folder.run)
     return [
-        _trial_row(folder, record, mark, lineage_ids.get(record.spec.trial_id, ""))
+        replace(
+            _trial_row(folder, record, mark, lineage_ids.get(record.spec.trial_id, "")),
+            same_run_as="; ".join(same.get(record.spec.condition, ())),
+        )
         for record in records
     ]
 
@@ -95,6 +100,7 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         ceiling=bounds.ceiling if bounds else None,
         wandb_id=wandb_id(spec),
         lineage_id=lineage_id,
+        same_run_as="",
         mark=mark,
     )
 

@@ -7,10 +7,11 @@ by seed. Tests are of the last gate of the sweep's metric alone, which nothing c
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev
 
+from rltune.analysis.ends import End, pairs_of
+from rltune.analysis.stats import mean_over_seeds
+from rltune.analysis.verdict import Verdict, adjusted, verdicts
 from rltune.maths.difference import Span
-from rltune.maths.power import seeds_for_power
 from rltune.maths.resample import (
     REPS,
     RNG_SEED,
@@ -21,14 +22,12 @@ from rltune.maths.resample import (
     row_iqm,
     row_mean,
 )
-from rltune.maths.significance import holm, paired_t_p, sign_flip_p
-from rltune.report.stats import mean_over_seeds
-from rltune.report.summary import RATES
-from rltune.report.tables import INCOMPLETE, OK, GateRow, SummaryRow, TrialRow
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
+from rltune.maths.significance import sign_flip_p
+from rltune.report.summary import RATES, resolution_of
+from rltune.report.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
 
 LEVEL = 0.95
-ABOVE, BELOW, SAME, NO_CLAIM = "above", "below", "not distinguishable", "no claim"
+_ENDS = ("selected", "final")  # what a trial came to, wherever it ended
 BySeed = Mapping[int, float]
 
 _STATISTICS: dict[str, Statistic] = {"mean": row_mean, "iqm": row_iqm}
@@ -56,29 +55,59 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """One condition of the plan."""
+    """One condition of the plan.
+
+    Attributes:
+        condition: Its label.
+        is_control: Whether the others are compared with it.
+        seeds: Planned.
+        is_complete: Whether all its trials have a result at their last planned step.
+        paired: Seeds that ended at the same step as the control's.
+
+    """
 
     condition: str
     is_control: bool
     seeds: int
     is_complete: bool
+    paired: frozenset[int]
 
 
 def summary_rows(trials: Sequence[TrialRow], gates: Sequence[GateRow]) -> list[SummaryRow]:
     """Return one row a condition, measure, point of training and estimator; the control first."""
     planned = _planned(trials)
+    found = {one.condition: one for one in verdicts_of(trials)}
     rows: list[SummaryRow] = []
     for cell in (*_ends(trials), *_curves(gates)):
-        rows += _cell_rows(cell, planned, trials[0])
+        rows += _with_verdicts(_cell_rows(cell, planned, trials[0]), found)
     return rows
 
 
+def verdicts_of(trials: Sequence[TrialRow]) -> tuple[Verdict, ...]:
+    """Return the verdict about each condition but the control."""
+    if not trials:
+        return ()
+    return verdicts(
+        ends_of(trials),
+        resolution=resolution_of(trials[0].metric, tasks=trials[0].heldout_tasks),
+        against=against(trials[0].mark),
+        same_runs=same_runs_of(trials),
+    )
+
+
 def _planned(trials: Sequence[TrialRow]) -> list[_Planned]:
-    groups: dict[str, list[TrialRow]] = {}
-    for row in sorted(trials, key=lambda row: not row.is_control):
-        groups.setdefault(row.condition, []).append(row)
+    groups: dict[str, list[End]] = {}
+    for end in sorted(ends_of(trials), key=lambda end: not end.is_control):
+        groups.setdefault(end.condition, []).append(end)
+    control = next((group for group in groups.values() if group[0].is_control), [])
     return [
-        _Planned(name, group[0].is_control, len(group), all(r.final is not None for r in group))
+        _Planned(
+            name,
+            is_control=group[0].is_control,
+            seeds=len(group),
+            is_complete=all(end.value is not None and not end.is_short for end in group),
+            paired=frozenset(pairs_of(group, control)),
+        )
         for name, group in groups.items()
     ]
 
@@ -124,7 +153,7 @@ def _cell_rows(cell: _Cell, planned: Sequence[_Planned], of: TrialRow) -> list[S
             row = _estimate(cell, one, of, estimator=estimator, method=method)
             row = replace(row, is_complete=is_complete)
             rows.append(row if one.is_control else _against(row, cell, one, control, of))
-    return _with_verdicts(_with_holm(rows))
+    return rows
 
 
 def _estimate(
@@ -135,7 +164,7 @@ def _estimate(
         values,
         estimator=estimator,
         method=method,
-        resolution=_resolution(cell, of),
+        resolution=resolution_of(cell.metric, tasks=of.heldout_tasks),
         is_rate=cell.metric in RATES,
     )
     is_drawn = method == "bootstrap" and span is not None
@@ -170,11 +199,6 @@ def _estimate(
         is_complete=False,
         mark=of.mark,
     )
-
-
-def _resolution(cell: _Cell, of: TrialRow) -> float:
-    """Return the smallest step of the measure, as the closing table has it."""
-    return 1.0 / of.heldout_tasks if cell.metric in RATES else 0.0
 
 
 def estimate_of(
@@ -213,12 +237,19 @@ def _point(
 def _against(
     row: SummaryRow, cell: _Cell, one: _Planned, control: BySeed, of: TrialRow
 ) -> SummaryRow:
-    """Return the row with the difference to the control: of the seeds that both have."""
+    """Return the row with the difference to the control: of the seeds that both have.
+
+    At the end of training these are the seeds that both ended at the same step.
+    """
     treated = cell.values.get(one.condition, {})
     shared = sorted(treated.keys() & control.keys())
+    if cell.at in _ENDS:
+        shared = [seed for seed in shared if seed in one.paired]
+        treated, control = ({seed: side[seed] for seed in shared} for side in (treated, control))
     differences = [treated[seed] - control[seed] for seed in shared]
-    resolution = _resolution(cell, of)
-    delta, span = _point(differences, row.estimator, row.method, resolution)
+    delta, span = _point(
+        differences, row.estimator, row.method, resolution_of(cell.metric, tasks=of.heldout_tasks)
+    )
     ours, theirs = list(treated.values()), list(control.values())
     if of.mode == "min":
         ours, theirs = theirs, ours
@@ -230,44 +261,33 @@ def _against(
         delta_ci_hi=span.high if span else None,
         p_improve=probability_of_improvement(ours, theirs) if ours and theirs else None,
     )
-    if cell.at != "final" or len(shared) < 2 or row.estimator != "mean":
+    is_tested = cell.at == "final" and row.estimator == "mean" and row.method == "bootstrap"
+    if not is_tested or len(shared) < 2:
         return row
-    if row.method == "bootstrap":
-        return replace(row, test="sign flip", p=sign_flip_p(differences))
-    spread = max(stdev(differences), resolution)
-    return replace(
-        row,
-        test="paired t",
-        p=paired_t_p(differences, resolution=resolution),
-        seeds_for_80=seeds_for_power(delta or 0.0, spread, least=SEEDS_FOR_A_CLAIM),
-    )
+    return replace(row, test="sign flip", p=sign_flip_p(differences))
 
 
-def _with_holm(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """Adjust the p values of each test over the conditions of the sweep."""
-    done = list(rows)
-    for test in {row.test for row in rows if row.p is not None}:
-        places = [i for i, row in enumerate(rows) if row.test == test]
-        adjusted = holm([rows[i].p or 0.0 for i in places])
-        for i, p in zip(places, adjusted, strict=True):
-            done[i] = replace(rows[i], p_holm=p)
-    return done
-
-
-def _with_verdicts(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    return [
-        replace(row, verdict=_verdict(row))
-        if (row.at, row.method) == ("final", "t") and not row.is_control
-        else row
-        for row in rows
-    ]
-
-
-def _verdict(row: SummaryRow) -> str:
-    """Return what the last gate allows to say of a condition against the control."""
-    is_sound = row.mark in (OK, INCOMPLETE)
-    if not is_sound or not row.is_complete or (row.delta_n or 0) < SEEDS_FOR_A_CLAIM:
-        return NO_CLAIM
-    if row.p_holm is None or row.p_holm >= 1.0 - LEVEL or row.delta_vs_control is None:
-        return SAME
-    return ABOVE if row.delta_vs_control > 0 else BELOW
+def _with_verdicts(
+    rows: Sequence[SummaryRow], found: Mapping[str, Verdict]
+) -> Iterator[SummaryRow]:
+    """Yield the rows of the last gate with the verdict, and with every test's adjusted p."""
+    flips = {row.condition: row.p for row in rows if row.test == "sign flip"}
+    known = {label: p for label, p in flips.items() if p is not None}
+    flips_holm = adjusted(list(found.values()), known)
+    for row in rows:
+        said = found.get(row.condition)
+        if row.at != "final" or said is None:
+            yield row
+        elif row.method == "t":
+            yield replace(
+                row,
+                test="paired t" if said.p is not None else "",
+                p=said.p,
+                p_holm=said.p_holm,
+                seeds_for_80=said.needed,
+                verdict=said.words,
+            )
+        elif row.test == "sign flip":
+            yield replace(row, p_holm=flips_holm.get(row.condition))
+        else:
+            yield row

@@ -4,9 +4,12 @@ A row holds plain values only, so that CSV and Parquet can carry it there and ba
 number that is not known is None.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rltune.analysis.ends import End
 from rltune.report.audit import Audit, Verdict
+from rltune.types import TrialStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class TrialRow:
     ceiling: float | None
     wandb_id: str
     lineage_id: str
+    same_run_as: str
     mark: str
 
 
@@ -157,6 +161,32 @@ TABLES: dict[str, type[Row]] = {
 """Name of a table -> its row."""
 
 OK, INCOMPLETE = "ok", "incomplete"
+
+
+def against(mark: str) -> str:
+    """Return what a mark has against every verdict of its sweep; empty for nothing."""
+    return "; ".join(word for word in mark.split("; ") if word not in (OK, INCOMPLETE))
+
+
+def ends_of(trials: Sequence[TrialRow]) -> list[End]:
+    """Return how the planned trials ended: what verdicts are made from."""
+    return [
+        End(
+            condition=row.condition,
+            is_control=row.is_control,
+            seed=row.seed,
+            status=TrialStatus(row.status),
+            step=row.final_step or 0,
+            planned=row.planned_steps,
+            value=row.final,
+        )
+        for row in trials
+    ]
+
+
+def same_runs_of(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
+    """Return condition -> those that are the same run up to a factor."""
+    return {row.condition: row.same_run_as.split("; ") for row in trials if row.same_run_as}
 
 
 def mark_of(audit: Audit) -> str:

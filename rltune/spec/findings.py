@@ -36,6 +36,10 @@ RULES = {
 """Rule -> what holds when it finds nothing."""
 
 
+PROPORTIONAL = "S6.proportional"
+"""Code of the warning that two conditions are the same run up to a factor."""
+
+
 def listed(labels: Sequence[str]) -> str:
     """Return the labels of conditions as the object of a sentence."""
     return labels[0] if len(labels) == 1 else f"{len(labels)} conditions ({', '.join(labels)})"
@@ -52,6 +56,7 @@ class Finding:
         remedy: What to do about it.
         accepted_reason: The sweep file's reason for accepting a warning, or None.
         code: The rule, or the rule with the kind of finding: `S8.k1_loss`.
+        conditions: Labels of the two conditions that it is about; empty where it is of all.
 
     """
 
@@ -61,6 +66,7 @@ class Finding:
     remedy: str
     accepted_reason: str | None = None
     code: str = ""
+    conditions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return `S8.k1_loss warning: message remedy`, with the reason if it was accepted."""
@@ -73,9 +79,10 @@ def error(rule: str, message: str, remedy: str) -> Finding:
     return Finding(rule, Severity.ERROR, message, remedy, code=rule)
 
 
-def warning(code: str, message: str, remedy: str) -> Finding:
+def warning(code: str, message: str, remedy: str, *, conditions: tuple[str, ...] = ()) -> Finding:
     """Return a warning finding; the rule is the part of the code before the dot."""
-    return Finding(code.partition(".")[0], Severity.WARNING, message, remedy, code=code)
+    rule = code.partition(".")[0]
+    return Finding(rule, Severity.WARNING, message, remedy, code=code, conditions=conditions)
 
 
 def accept(findings: Sequence[Finding], reasons: Mapping[str, str]) -> tuple[Finding, ...]:

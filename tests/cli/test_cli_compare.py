@@ -37,7 +37,7 @@ def test_two_trials_as_json(rltune, run, names):
     assert (result.code, result.err) == (0, "")
     found = json.loads(result.out)
     assert (found["unit"], found["n"], found["hits"]) == ("tasks", 10, [2, 6])
-    assert found["verdict"] == "not distinguishable"  # 4 of 10 alone: p = 2 / 2^4
+    assert found["verdict"] == "not separable"  # 4 of 10 alone: p = 2 / 2^4
     assert found["p"] == 0.125
 
 

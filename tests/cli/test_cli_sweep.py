@@ -115,7 +115,7 @@ def test_a_failed_audit_is_code_1_and_takes_the_claim_away(run_with):
     acts = [finish(label, seed) for seed in (0, 1, 2) for label in (CONTROL, TREATED)]
     sound, _ = run_with(*acts)
     assert sound.code == 0
-    assert f"{TREATED} is not separable from the control." in sound.out
+    assert f"{TREATED}: not separable from the control (n = 3" in sound.out
     result, _ = run_with(on_another_commit)
     assert result.code == 1
     assert "No claim is made: the audit found errors (A1)." in result.out

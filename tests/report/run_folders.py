@@ -136,20 +136,21 @@ class FolderWriter:
         append_jsonl_many(trial.metrics, rows)
         append_jsonl_many(trial.heldout, [self._gate(step, n) for step, n in gates.items()])
 
-    def finish(self, spec: TrialSpec, gates: dict[int, int]) -> None:
-        """Write a whole trial: gates at 0, 10 and 20."""
-        self.train(spec, gates, steps=20)
+    def finish(self, spec: TrialSpec, gates: dict[int, int], *, stopped: str = "") -> None:
+        """Write a whole trial: gates at 0, 10 and 20; or one that stopped at its last gate."""
+        last = max(gates)
+        self.train(spec, gates, steps=last)
         best = max(gates, key=lambda step: (gates[step], -step))
         self.run.trial(spec.trial_id).write_done(
             TrialResult(
                 trial_id=spec.trial_id,
-                status=TrialStatus.DONE,
-                reason="",
-                final_step=20,
+                status=TrialStatus.STOPPED_EARLY if stopped else TrialStatus.DONE,
+                reason=stopped,
+                final_step=last,
                 best_step=best,
                 heldout_metric=gates[best] / self.tasks,
                 base_metric=gates[0] / self.tasks,
-                final_metric=gates[20] / self.tasks,
+                final_metric=gates[last] / self.tasks,
                 pool_metric=0.5,
                 metrics_sha256="",
                 train_s=40.0,

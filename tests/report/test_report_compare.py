@@ -29,6 +29,7 @@ def side_of(writer, condition, seed=None):
         folder.metric_name,
         folder.metric_mode,
         judge_folder(folder, read),
+        sweep=() if seed is not None else read.records,
     )
 
 
@@ -45,21 +46,22 @@ def finished(tmp_path):
     return finished_sweep(tmp_path)
 
 
-def test_case_e3_sixteen_and_eleven_of_125_are_not_distinguishable(tmp_path):
+def test_case_e3_sixteen_and_eleven_of_125_are_not_separable(tmp_path):
     """reason_over_search: 0.128 vs 0.088 at n = 125, one seed, was luck."""
     found = compare_and_say(*two_rates(tmp_path, 16, 11, tasks=125))
     # the first 11 tasks are solved by both, 5 by one alone: exact McNemar 2 / 2^5
     assert (found.unit, found.n, found.hits) == ("tasks", 125, (16, 11))
-    assert (found.p, found.verdict) == (0.0625, "not distinguishable")
+    assert (found.p, found.verdict) == (0.0625, "not separable")
     # Bonett and Price: p = 6/127, q = 1/127: 5/127 +- 1.96 sqrt((7/127 - (5/127)^2) / 127)
     # = 0.039370 +- 1.959964 x 0.020538
     assert found.interval == pytest.approx((-0.000883, 0.079623), abs=1e-6)
     # exact McNemar, 0.04 of the tasks solved by one alone: 0.7993 at 196, 0.8031 at 197
     assert found.needed == 197
     assert found.sentence == (
-        f"{TREATED}@0 and {CONTROL}@0 are not distinguishable on 125 held-out tasks (16 and 11 "
+        f"{TREATED}@0 and {CONTROL}@0 are not separable on 125 held-out tasks (16 and 11 "
         "solved): difference +0.04, 95 % interval -0.000883 to +0.0796, exact McNemar test "
-        "p = 0.062. About 197 held-out tasks would show one of this size with 80 % power."
+        "p = 0.062 unadjusted. About 197 held-out tasks would show one of this size with 80 % "
+        "power."
     )
     assert found.notes[0].startswith("Luck of the tasks only, one trial a side")
     # Wilson: (0.128 + 0.015366) / 1.030732 +- 1.901527 sqrt(0.000892928 + 0.000061463)
@@ -69,7 +71,7 @@ def test_case_e3_sixteen_and_eleven_of_125_are_not_distinguishable(tmp_path):
 def test_an_interval_without_zero_is_not_enough_over_few_tasks(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 10, 5, tasks=20))
     assert found.interval.low > 0
-    assert (found.p, found.verdict) == (0.0625, "not distinguishable")
+    assert (found.p, found.verdict) == (0.0625, "not separable")
 
 
 def test_tasks_with_a_fault_on_either_side_are_left_out(tmp_path):
@@ -110,7 +112,7 @@ def test_seeds_that_differ_by_luck_say_how_many_are_needed(tmp_path):
         writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 4, 20: theirs})
     found = compare_and_say(side_of(writer, TREATED), side_of(writer, CONTROL))
     # +0.1 -0.1 +0.3: mean 0.1, s = 0.2, an effect of 0.5 s needs 34 pairs (Cohen)
-    assert (found.verdict, found.needed) == ("not distinguishable", 34)
+    assert (found.verdict, found.needed) == ("not separable", 34)
     assert found.sentence.endswith(
         "About 34 paired seeds would show one of this size with 80 % power."
     )
@@ -123,8 +125,8 @@ def test_two_seeds_make_no_difference(tmp_path):
         writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 4, 20: 10})
     found = compare_and_say(side_of(writer, TREATED), side_of(writer, CONTROL))
     assert found.p < 0.05  # all tasks against none
-    assert (found.verdict, found.needed) == ("not distinguishable", 3)
-    assert "3 seeds are the fewest for a claim" in found.sentence
+    assert found.verdict == "no verdict (2 seeds; at least 3 are needed)"
+    assert found.needed == 3
 
 
 def test_other_seeds_are_independent_samples(finished, tmp_path):
@@ -147,7 +149,7 @@ def test_one_shared_seed_falls_back_to_its_tasks(finished):
 
 def test_equal_trials_have_no_sample_size(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 5, 5, tasks=10))
-    assert (found.verdict, found.p, found.needed) == ("not distinguishable", 1.0, None)
+    assert (found.verdict, found.p, found.needed) == ("not separable", 1.0, None)
     assert "They measured the same, so no sample size follows." in found.sentence
 
 
@@ -191,9 +193,9 @@ def test_survivors_are_not_ranked(finished):
     ours = replace(ours, audit=side_of(finished_again(finished), CONTROL).audit)
     theirs = replace(side_of(finished, CONTROL), audit=ours.audit)
     found = compare_and_say(ours, theirs)
-    assert found.verdict == "no claim"
+    assert found.verdict == "no verdict (2 of 3 seeds ended)"
     assert found.sentence.startswith(
-        f"No claim is made: 2 of 3 seeds of {TREATED} finished. {TREATED} and {CONTROL} are not"
+        f"{TREATED} against {CONTROL}: no verdict (2 of 3 seeds ended). They measured over 2 paired"
     )
 
 
@@ -206,8 +208,8 @@ def test_a_confounded_sweep_ranks_nothing(finished):
     sides = [side_of(finished, label) for label in (TREATED, CONTROL)]
     sides = [replace(s, audit=replace(s.audit, confounded="a pilot")) for s in sides]
     found = compare_and_say(*sides)
-    assert found.verdict == "no claim"
-    assert "is CONFOUNDED (a pilot)." in found.sentence
+    assert found.verdict == "no verdict (confounded)"
+    assert any("is CONFOUNDED, run anyway: a pilot." in note for note in found.notes)
 
 
 def with_gate(side, **changes):

@@ -166,23 +166,26 @@ def test_the_comparison_pairs_each_seed_with_its_control():
 def test_a_null_says_so_with_n_p_and_the_seeds_that_it_would_take():
     # differences -0.1 0.1 0.1: mean 0.0333, t = 0.5, p = 2 x 0.3333 = 0.667
     (row,) = comparison_data(tables(curves(other=(0.5, 0.8, 0.9)))).rows
-    assert row.verdict == "not distinguishable"
-    said = f"not distinguishable (n = 3, p = 0.67; {row.seeds_for_80:,} seeds for 80 % power)"
-    assert row.sentence == said
+    assert row.verdict == "not separable"
+    assert row.sentence == (
+        f"not separable from the control (n = 3, p = 0.67; {row.seeds_for_80:,} seeds for 80 % "
+        "power)"
+    )
 
 
 def test_unfinished_seeds_are_in_no_pair_and_allow_no_claim():
     shown = curves(other=(0.2, 0.3, 0.3))
     (row,) = comparison_data(tables(shown, trials={(OTHER, 2): {"final": None}})).rows
     assert [pair.seed for pair in row.pairs] == [0, 1]
-    assert (row.verdict, row.low) == ("no claim", None)
-    assert row.sentence.startswith("no claim (n = 2, p = ")
+    assert row.low is None
+    said = "no verdict (2 of 3 seeds, 1 without a number; at least 3 are needed)"
+    assert (row.verdict, row.sentence) == (said, said)
 
 
 def test_without_a_finished_pair_there_is_no_comparison():
     shown = {key: values for key, values in curves().items() if key[0] == CONTROL}
     assert comparison_data(tables(shown)).reason == (
-        "no condition has a seed that the control finished too"
+        "no seed of another condition than the control has finished"
     )
     none = {key: {"final": None} for key in curves()}
     assert comparison_data(tables(curves(), trials=none)).reason == (

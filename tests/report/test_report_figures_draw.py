@@ -154,7 +154,7 @@ def test_every_mark_names_its_trial():
 
 def test_the_comparison_says_what_cannot_be_told_apart():
     (row,) = sweep()["comparison"].rows
-    assert row.verdict == "not distinguishable"
+    assert row.verdict == "not separable"
     assert row.sentence in whole(sweep()["comparison"])
 
 

@@ -226,7 +226,8 @@ def test_what_failed_and_what_is_missing_is_said(tmp_path):
     assert f"{TREATED}, seed 0 at step 3 of 20: out of memory" in said
     assert "1 of 6 trials have a result." in said
     assert "Warnings (2) " in said  # the failure, and that the sweep is incomplete
-    assert "No condition is compared: no condition has a seed that the control" in said
+    assert "No condition is compared: no seed of another condition than the control" in said
+    assert f"{TREATED} : no verdict (1 of 3 seeds ended)." in said
     assert "No training episode is recorded yet." in said
 
 
@@ -243,7 +244,7 @@ def test_a_confounded_sweep_says_so_first(tmp_path):
     banner = "CONFOUNDED: more than the axis differs, nothing follows. It ran anyway"
     assert said.index(banner) < said.index("What came out?")
     assert "a demonstration" in said
-    assert f"{TREATED} : no claim" in said
+    assert f"{TREATED} : no verdict (confounded)" in said
     assert "S1 error two keys move. Remedy: Hold one." in said
     assert "S8.k1_loss warning k1 has no gradient." in said
     assert "hidden axis S8.k1_loss warning, neither remedied nor accepted: k1 has no" in said

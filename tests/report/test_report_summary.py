@@ -35,8 +35,8 @@ def test_closing_by_hand(tmp_path):
     # half = 4.302653 * 0.1 / sqrt(3) = 0.248414
     assert treated.difference.mean == pytest.approx(-1.3 / 3)
     assert treated.difference.interval == pytest.approx((-0.681747, -0.184919), abs=1e-5)
-    assert treated.claim == treated.difference  # one comparison: nothing to adjust
-    assert closing.verdicts == (f"{TREATED} ends below the control.",)
+    # t = 13 / 30 sqrt(3) / 0.1 = 7.506 with 2 df: p = 1 - t / sqrt(t^2 + 2) = 0.0173
+    assert closing.verdicts == (f"{TREATED}: below the control (n = 3, p = 0.017).",)
 
 
 def test_floor_and_ceiling_are_of_the_frozen_tasks(tmp_path):
@@ -59,7 +59,7 @@ def test_two_seeds_allow_no_claim(tmp_path):
     for spec in writer.specs:
         writer.finish(spec, {0: 4, 10: 5, 20: 9 if spec.is_control else 1})
     assert closing_of(writer).verdicts == (
-        "No claim can be made from 2 seeds: at least 3 are needed.",
+        f"{TREATED}: no verdict (2 seeds; at least 3 are needed).",
     )
 
 
@@ -69,19 +69,23 @@ def test_a_confounded_sweep_concludes_nothing(tmp_path):
     write_json_atomic(writer.run.comparability, proof)
     assert closing_of(writer).verdicts == (
         "CONFOUNDED, nothing follows about the axis. Run anyway: to see it",
+        f"{TREATED}: no verdict (confounded).",
     )
     write_json_atomic(writer.run.comparability, {"ok": True, "allow_confounded": None})
-    assert closing_of(writer).verdicts == (f"{TREATED} ends below the control.",)
+    assert closing_of(writer).verdicts == (f"{TREATED}: below the control (n = 3, p = 0.017).",)
 
 
 def test_a_failed_audit_takes_the_verdicts_away(tmp_path):
     writer = finished_sweep(tmp_path)
     writer.start(writer.spec(TREATED, 1), commit="beef")
     closing = closing_of(writer)
-    assert closing.verdicts == ("No claim is made: the audit found errors (A1).",)
+    assert closing.verdicts == (
+        "No claim is made: the audit found errors (A1).",
+        f"{TREATED}: no verdict (audit failed).",
+    )
     text = drawn(closing_view(closing, width=80), 80)
     assert "No claim is made" in text
-    assert "ends below" not in text
+    assert "below the control" not in text
 
 
 MORE = ("[0.0, 0.1]", "[0.0, 0.1, 0.2]")
@@ -98,23 +102,24 @@ def three_conditions(tmp_path, finals):
 
 
 HIGHER = "kl_loss_coef=0.2"
-LEVEL = (
-    "Above and below are judged at 97.5% each, which is 95 % for the 2 comparisons together "
-    "(Bonferroni); the table's intervals are 95 % each."
-)
 
 
 def test_more_conditions_need_more_evidence(tmp_path):
-    # -0.2, -0.3, -0.4: s / sqrt(3) = 0.057735; t(2, 0.975) = 4.302653 -> half 0.2484 < 0.3,
-    # t(2, 0.9875) = 6.205347 -> half 0.3583 > 0.3.    0.3, 0.4, 0.5: 0.3583 < 0.4
-    closing = three_conditions(tmp_path, {TREATED: (3, 2, 1), HIGHER: (8, 9, 10)})
-    _, treated, higher = closing.rows
-    assert treated.difference.interval.high < 0 < treated.claim.interval.high
-    assert higher.claim.interval == pytest.approx((0.4 - 0.358266, 0.4 + 0.358266), abs=1e-5)
+    # -0.1, -0.2, -0.3: t = 0.2 sqrt(3) / 0.1 = 3.4641, p = 1 - t / sqrt(t^2 + 2) = 0.0742
+    # 0.3, 0.4, 0.5: t = 6.9282, p = 0.0202, times 2 for the smaller of two
+    closing = three_conditions(tmp_path, {TREATED: (4, 3, 2), HIGHER: (8, 9, 10)})
     assert closing.verdicts == (
-        f"{TREATED} is not separable from the control.",
-        f"{HIGHER} ends above the control.",
-        LEVEL,
+        f"{TREATED}: not separable from the control (n = 3, Holm p = 0.074, unadjusted p = 0.074; "
+        "6 seeds for 80 % power).",
+        f"{HIGHER}: above the control (n = 3, Holm p = 0.04, unadjusted p = 0.02).",
+    )
+
+
+def test_a_difference_of_one_comparison_is_none_of_two(tmp_path):
+    closing = three_conditions(tmp_path, {TREATED: (2, 2, 2), HIGHER: (5, 6, 5)})
+    # -0.3 thrice: t = 0.3 sqrt(3) / 0.1 = 5.196, p = 0.0351: alone below 0.05, twice it is not
+    assert closing.verdicts[0].startswith(
+        f"{TREATED}: not separable from the control (n = 3, Holm p = 0.07, unadjusted p = 0.035"
     )
 
 
@@ -122,15 +127,16 @@ def test_survivors_are_not_ranked(tmp_path):
     """Two seeds of three say nothing about the third, which may have failed for the knob."""
     closing = three_conditions(tmp_path, {TREATED: (1, 1, None), HIGHER: (10, 10, 10)})
     assert closing.verdicts == (
-        f"{TREATED} is not ranked: 2 of 3 seeds finished.",
-        f"{HIGHER} ends above the control.",
-        LEVEL,
+        f"{TREATED}: no verdict (2 of 3 seeds ended).",
+        f"{HIGHER}: above the control (n = 3, Holm p = 0.026, unadjusted p = 0.013).",
     )
 
 
 def test_nothing_is_ranked_against_a_control_of_survivors(tmp_path):
     closing = three_conditions(tmp_path, {CONTROL: (5, None, 5), TREATED: (1, 1, 1)})
-    assert closing.verdicts == ("No condition is ranked: 2 of 3 seeds of the control finished.",)
+    assert closing.verdicts == tuple(
+        f"{label}: no verdict (2 of 3 seeds of the control ended)." for label in (TREATED, HIGHER)
+    )
 
 
 def test_open_warnings_are_stamped(tmp_path):
@@ -211,7 +217,7 @@ def test_sixteen_against_eleven_of_125_is_not_ranked(tmp_path):
     control, treated = (row.final_of_one for row in closing.rows)
     assert control == pytest.approx((0.0499, 0.1506), abs=1e-3)
     assert treated == pytest.approx((0.0803, 0.1979), abs=1e-3)
-    assert closing.verdicts == ("No claim can be made from 1 seed: at least 3 are needed.",)
+    assert closing.verdicts == (f"{TREATED}: no verdict (1 seed; at least 3 are needed).",)
     # differences 5, 1, 6 of 125: mean 0.032, s = 0.0212, half = 4.3027 x s / sqrt(3) = 0.053
     three = FolderWriter(tmp_path / "three", SWEEP.replace(*OF_125), tasks=125)
     for spec in three.specs:
@@ -219,7 +225,7 @@ def test_sixteen_against_eleven_of_125_is_not_ranked(tmp_path):
         three.finish(spec, {0: 10, 10: 12, 20: last})
     closing = closing_of(three)
     assert closing.rows[1].difference.mean == pytest.approx(12 / 375)
-    assert closing.verdicts == (f"{TREATED} is not separable from the control.",)
+    assert closing.verdicts[0].startswith(f"{TREATED}: not separable from the control (n = 3, p =")
 
 
 def test_a_task_with_a_fault_is_not_in_the_interval(tmp_path):

@@ -222,7 +222,7 @@ def test_holm_counts_the_conditions_of_the_sweep(finished):
     one, two = final_of(rows, TREATED), final_of(rows, "third")
     assert one.p_holm == pytest.approx(2 * one.p)
     assert two.p_holm == two.p  # the larger stays: one comparison is left
-    assert two.verdict == "not distinguishable"
+    assert two.verdict == "not separable"
     assert two.seeds_for_80 > 3
 
 
@@ -239,15 +239,20 @@ def test_a_sweep_that_is_not_whole_is_marked_and_makes_no_claim(tmp_path):
     marks = {row.mark for rows in found.values() for row in rows}
     assert marks == {"audit failed; incomplete"}  # no marker, and nobody drives it
     row = final_of(found["summary"], TREATED)
-    assert (row.n_seeds, row.n_planned, row.is_complete, row.verdict) == (2, 3, False, "no claim")
+    assert (row.n_seeds, row.n_planned, row.is_complete) == (2, 3, False)
+    assert row.verdict == "no verdict (audit failed)"
 
 
-def test_a_control_that_is_not_whole_leaves_no_claim(finished):
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("failed", "below"), ("running", "no verdict (3 of 4 seeds of the control ended)")],
+)
+def test_a_control_that_is_not_whole(finished, status, said):
     out, _ = export(finished)
     trials = read_csv(out / "trials.csv", TrialRow)
-    trials.append(replace(trials[0], seed=3, trial_id="unfinished", final=None))
+    trials.append(replace(trials[0], seed=3, trial_id="other", final=None, status=status))
     row = final_of(summary_rows(trials, []), TREATED)
-    assert (row.n_seeds, row.delta_n, row.is_complete, row.verdict) == (3, 3, False, "no claim")
+    assert (row.n_seeds, row.delta_n, row.is_complete, row.verdict) == (3, 3, False, said)
 
 
 def test_a_confounded_sweep_is_marked_and_makes_no_claim(finished):
@@ -255,7 +260,7 @@ def test_a_confounded_sweep_is_marked_and_makes_no_claim(finished):
     write_json_atomic(finished.run.comparability, proof)
     found = tables(export(finished)[0])
     assert {row.mark for rows in found.values() for row in rows} == {"confounded"}
-    assert final_of(found["summary"], TREATED).verdict == "no claim"
+    assert final_of(found["summary"], TREATED).verdict == "no verdict (confounded)"
 
 
 def test_children_and_repetitions_are_in_no_table(finished):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rltune.analysis.verdict import is_claim
 from rltune.report.figures.estimates import BOOTSTRAP_FROM, Estimation, estimation_for
 from rltune.report.figures.notes import (
     estimate_text,
@@ -14,12 +15,11 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import BOOTSTRAP, MEAN, Comparison, Comparisons, LeftOut, Pair, T
 from rltune.report.figures.source import Tables
-from rltune.report.table_summary import ABOVE, BELOW, SAME
+from rltune.report.table_summary import verdicts_of
 from rltune.report.tables import SummaryRow, TrialRow
 from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 COMPARISON = "comparison"
-_POWER = "for 80 % power"
 
 
 def comparison_data(tables: Tables) -> Comparisons | LeftOut:
@@ -34,9 +34,13 @@ def comparison_data(tables: Tables) -> Comparisons | LeftOut:
         if row.at == "final"
     }
     others = dict.fromkeys(row.condition for row in tables.trials if not row.is_control)
-    rows = [_row(label, _pairs(tables.trials, label, control), finals, how) for label in others]
-    if not any(row.pairs for row in rows):
-        return LeftOut(COMPARISON, "no condition has a seed that the control finished too")
+    said = {one.condition: one.sentence for one in verdicts_of(tables.trials)}
+    rows = [
+        _row(label, _pairs(tables.trials, label, control), finals, how, said[label])
+        for label in others
+    ]
+    if not any(row.final is not None for row in tables.trials if not row.is_control):
+        return LeftOut(COMPARISON, "no seed of another condition than the control has finished")
     return _comparisons(tables, next(iter(control.values())), rows, how)
 
 
@@ -47,6 +51,8 @@ def _pairs(
     for row in trials:
         theirs = control.get(row.seed)
         if row.condition != label or row.final is None or theirs is None or theirs.final is None:
+            continue
+        if row.final_step != theirs.final_step:
             continue
         difference = row.final - theirs.final
         pairs.append(
@@ -60,6 +66,7 @@ def _row(
     pairs: tuple[Pair, ...],
     finals: Mapping[tuple[str, str, str], SummaryRow],
     how: Estimation,
+    sentence: str,
 ) -> Comparison:
     shown = finals[label, how.estimator, how.method]
     tested, flipped = finals[label, MEAN, T], finals[label, MEAN, BOOTSTRAP]
@@ -75,30 +82,14 @@ def _row(
         p_sign_flip=flipped.p_holm,
         seeds_for_80=tested.seeds_for_80,
         verdict=tested.verdict,
-        sentence=_sentence(tested, len(pairs)),
+        sentence=sentence,
     )
-
-
-def _sentence(row: SummaryRow, n: int) -> str:
-    """Return a verdict for readers, with n and p, and with the seeds that a null would need."""
-    if n == 0:
-        return "no claim: no seed that the control finished too"
-    counted = f"n = {n}" if row.p_holm is None else f"n = {n}, {p_text(row.p_holm)}"
-    said = f"{row.verdict} the control" if row.verdict in (ABOVE, BELOW) else row.verdict
-    if row.verdict != SAME or row.seeds_for_80 is None or row.seeds_for_80 <= n:
-        return f"{said} ({counted})"
-    return f"{said} ({counted}; {row.seeds_for_80:,} seeds {_POWER})"
-
-
-def p_text(p: float) -> str:
-    """Return a p value to two digits; below 0.001 only that."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def _comparisons(
     tables: Tables, control: TrialRow, rows: Sequence[Comparison], how: Estimation
 ) -> Comparisons:
-    counts = [len(row.pairs) for row in rows]
+    counts = [len(row.pairs) for row in rows if row.pairs]
     notes = [*seed_notes(counts), *narrow_notes(how.method, counts, enough=BOOTSTRAP_FROM)]
     label = label_of(control.metric)
     alt = f"Differences in {label} to {control.condition} at the last gate: " + "; ".join(
@@ -121,9 +112,8 @@ def _comparisons(
 
 def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int]) -> str:
     said = "Points: seeds, each paired with its control."
-    if max(counts) > 1:
-        is_claim = any(row.verdict in (ABOVE, BELOW) for row in rows)
-        filled = ", filled where distinguishable," if is_claim else ""
+    if max(counts, default=0) > 1:
+        filled = ", filled where separable," if any(is_claim(r.verdict) for r in rows) else ""
         said += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
         is_drawn = any(row.low is not None for row in rows)
         said += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."

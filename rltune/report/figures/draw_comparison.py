@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from rltune.analysis.verdict import is_claim
 from rltune.report.figures.records import Comparison, Comparisons
 from rltune.report.figures.sheet import Sheet
 from rltune.report.figures.style import TEXT, WIDTH, Look, looks_of
-from rltune.report.table_summary import ABOVE, BELOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,10 +66,9 @@ def _draw_row(sheet: Sheet, axes: "Axes", row: Comparison, look: Look, bottom: f
         axes.plot([row.low, row.high], [lower, lower], color=look.colour, linewidth=1.4)
         for end in (row.low, row.high):
             axes.plot([end, end], [lower - 0.03, lower + 0.03], color=look.colour, linewidth=1.0)
-    is_claim = row.verdict in (ABOVE, BELOW)
     axes.plot(
         [row.delta], [lower], marker="D", markersize=4.5, color=look.colour,
-        markerfacecolor=look.colour if is_claim else "white",
+        markerfacecolor=look.colour if is_claim(row.verdict) else "white",
     )  # fmt: skip
 
 
@@ -78,7 +77,7 @@ def _draw_axis(sheet: Sheet, axes: "Axes", data: Comparisons) -> None:
 
     drawn = [pair.difference for row in data.rows for pair in row.pairs]
     drawn += [v for row in data.rows for v in (row.low, row.high, row.delta) if v is not None]
-    low, high = min(*drawn, 0.0), max(*drawn, 0.0)
+    low, high = min([*drawn, 0.0]), max([*drawn, 0.0])
     pad = max(0.06 * (high - low), _LEAST / 2 if high - low < _LEAST else 0.0)
     axes.set_xlim(low - pad, high + pad)
     axes.set_yticks([])

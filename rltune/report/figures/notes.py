@@ -115,7 +115,7 @@ def seed_notes(counts: Sequence[int]) -> list[str]:
         counts: Seeds that each condition has.
 
     """
-    fewest = min(counts, default=0)
+    fewest = min(counts, default=SEEDS_FOR_A_CLAIM)
     if fewest >= SEEDS_FOR_A_CLAIM:
         return []
     said = f"{fewest} seed{'' if fewest == 1 else 's'}"

@@ -176,15 +176,15 @@ class Comparison:
 
     Attributes:
         condition: Its label.
-        pairs: Seeds that both have.
+        pairs: Seeds that both have, ended at the same step.
         delta: The estimator of the differences; None without any.
         low: End of its interval; None where none may be drawn.
         high: The other end.
-        p: Of the paired t test; None with fewer than two pairs.
-        p_holm: The same, adjusted over the conditions of the sweep.
+        p: Of the paired t test, unadjusted; None with fewer than two pairs.
+        p_holm: The same, adjusted over the conditions of the sweep; None without a ranking.
         p_sign_flip: Of the exact sign-flip test, adjusted likewise.
         seeds_for_80: Paired seeds that would see `delta` with 80 % power.
-        verdict: `above`, `below`, `not distinguishable`, `no claim`.
+        verdict: `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`.
         sentence: The same for readers, with n and p.
 
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from rltune.analysis.verdict import Verdict
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data
 from rltune.report.figures.notes import (
@@ -18,6 +19,7 @@ from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.html.seeds import Level, draw_strips, final_strips, paired_strips
 from rltune.report.render import plural
+from rltune.report.table_summary import verdicts_of
 
 MOST_ANSWERS = 6
 """Conditions that have a sentence each before their table."""
@@ -61,8 +63,8 @@ def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
         places: Trial id -> id of its row on the page.
 
     """
-    compared = comparison_data(evidence.tables)
-    parts: list[Html] = [el("h2", "What came out?"), *_answers(compared)]
+    compared, said = comparison_data(evidence.tables), verdicts_of(evidence.tables.trials)
+    parts: list[Html] = [el("h2", "What came out?"), *_answers(compared, said)]
     parts += [legend(evidence), el("div", *_figures(evidence, compared, places), class_="figures")]
     panels = training_panels(evidence.tables)
     if panels:
@@ -76,26 +78,32 @@ def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
     return el("section", *parts, id="results", aria_label="Results")
 
 
-def _answers(compared: Comparisons | LeftOut) -> Iterator[Html]:
+def _answers(compared: Comparisons | LeftOut, said: Sequence[Verdict]) -> Iterator[Html]:
     """Yield what may be said of each condition, and the table behind it."""
     if isinstance(compared, LeftOut):
         yield el("p", f"No condition is compared: {compared.reason}.")
+        yield items((_answer(one.condition, one.sentence) for one in said), class_="answers")
         return
-    for note in seed_notes([len(row.pairs) for row in compared.rows]):
+    for note in seed_notes([len(row.pairs) for row in compared.rows if row.pairs]):
         yield el("p", note, class_="banner warn")
     if len(compared.rows) <= MOST_ANSWERS:
-        said = (
-            join(el("b", row.condition), f": {unbroken(row.sentence)}.") for row in compared.rows
-        )
-        yield items(said, class_="answers")
+        yield items((_answer(one.condition, one.sentence) for one in said), class_="answers")
     rows = [_answer_row(row) for row in compared.rows]
-    headers = ["condition", "seeds", "difference", "95 % interval", "p", "p, Holm", "verdict"]
+    headers = [
+        "condition",
+        "seeds",
+        "difference",
+        "95 % interval",
+        "p, unadjusted",
+        "p, Holm",
+        "verdict",
+    ]
     caption = f"{compared.label} at the last gate, minus the control {compared.control}"
     yield table(caption, headers, rows, numeric=(1, 2, 3, 4, 5))
 
 
-def _answer(row: Comparison) -> Html:
-    return join(el("b", row.condition), f": {unbroken(row.sentence)}.")
+def _answer(condition: str, sentence: str) -> Html:
+    return join(el("b", condition), f": {unbroken(sentence)}.")
 
 
 def _answer_row(row: Comparison) -> list[Child]:

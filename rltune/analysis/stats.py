@@ -1,4 +1,4 @@
-"""Means and intervals over seeds, and the few judgements that the closing table makes from them."""
+"""Means over seeds and their intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from rltune.gate import Interval
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
-
-_NO_SPREAD = 1e-9  # half an interval that is rounding and nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +85,9 @@ def paired_difference(
     return mean_over_seeds(differences, confidence=confidence, resolution=resolution)
 
 
-def family_confidence(comparisons: int, *, confidence: float = 0.95) -> float:
-    """Return the confidence of each comparison with which all of them together have `confidence`.
-
-    1 - (1 - confidence) / comparisons
-
-    Source: Bonferroni. It holds whatever the comparisons share, here the control.
-    """
-    return 1.0 - (1.0 - confidence) / max(1, comparisons)
-
-
 def as_rate(estimate: Estimate) -> Estimate:
     """Return the mean of a rate with its interval cut to [0, 1], beyond which no rate lies."""
     if estimate.interval is None:
         return estimate
     low, high = estimate.interval
     return Estimate(estimate.mean, estimate.n, Interval(max(0.0, low), min(1.0, high)))
-
-
-def excludes_zero(estimate: Estimate) -> bool:
-    """Tell whether a difference is a claim: enough seeds, and an interval that leaves out zero.
-
-    An interval without width is none: the seeds showed no spread, so nothing bounds their luck.
-    """
-    if estimate.interval is None or estimate.n < SEEDS_FOR_A_CLAIM:
-        return False
-    low, high = estimate.interval
-    return high - low > 2.0 * _NO_SPREAD and (low > 0.0 or high < 0.0)

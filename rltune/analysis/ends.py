@@ -1,0 +1,127 @@
+"""How each planned trial ended: all that a verdict is made from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltune.spec.records import TrialRecord
+from rltune.store.failure import TrialFailure
+from rltune.types import RowStatus, TrialStatus
+
+WAITING = (TrialStatus.PENDING, TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+"""Statuses of a trial that has not ended: `rltune sweep` goes on with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one planned trial ended, or where it is.
+
+    Attributes:
+        condition: Its label.
+        is_control: Whether the others are compared with it.
+        seed: Its seed.
+        status: How it ended.
+        step: The last training step that it reached; 0 before the first.
+        planned: The training steps that its config asks for.
+        value: The sweep's metric at its last gate; None without a result that is a number.
+
+    """
+
+    condition: str
+    is_control: bool
+    seed: int
+    status: TrialStatus
+    step: int
+    planned: int
+    value: float | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has a result of fewer steps than were planned: it stopped early."""
+        return self.value is not None and self.step < self.planned
+
+
+def end_of(record: TrialRecord) -> End:
+    """Return how a recorded trial ended."""
+    result = record.result
+    value = result.final_metric if result is not None else None
+    return End(
+        condition=record.spec.condition,
+        is_control=record.spec.is_control,
+        seed=record.spec.seed,
+        status=_status(record),
+        step=record.last_step if result is None else result.final_step,
+        planned=record.planned_steps,
+        value=value if value is not None and math.isfinite(value) else None,
+    )
+
+
+def _status(record: TrialRecord) -> TrialStatus:
+    if record.result is not None:
+        return record.result.status
+    if record.failure is not None:
+        return TrialFailure(RowStatus(record.failure["kind"]), "").trial_status
+    return TrialStatus.RUNNING if record.has_started else TrialStatus.PENDING
+
+
+def obstacle(ours: Sequence[End], theirs: Sequence[End], *, rival: str) -> str:
+    """Return the words that stand in place of a ranking; empty when the last gates compare.
+
+    Only results of the same training step compare. A condition of which some seeds stopped early
+    or diverged is not ranked by the others either: what ended them may be the condition itself.
+
+    Args:
+        ours: Every planned trial of the condition.
+        theirs: Every planned trial of what it is compared with.
+        rival: What that is called.
+
+    """
+    steps = {end.step for end in (*ours, *theirs) if end.value is not None}
+    if len(steps) > 1:
+        if said := _stopped(ours):
+            return said
+        said = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
+        return f"no verdict ({rival} {said})"
+    if said := _diverged(ours):
+        return f"no verdict ({said})"
+    if said := _diverged(theirs):
+        return f"no verdict ({rival} {said})"
+    return ""
+
+
+def _steps(ends: Sequence[End]) -> list[int]:
+    return sorted({end.step for end in ends if end.value is not None})
+
+
+def _stopped(ends: Sequence[End]) -> str:
+    """Return where trials stopped early, and how many of those with a result."""
+    short = [end for end in ends if end.is_short]
+    if not short:
+        return ""
+    share = "" if len(short) == len(ends) else f" ({len(short)} of {len(ends)} seeds)"
+    return f"stopped early at {_span(_steps(short))}{share}"
+
+
+def _diverged(ends: Sequence[End]) -> str:
+    bad = [end for end in ends if end.status is TrialStatus.DIVERGED]
+    if not bad:
+        return ""
+    share = "" if len(bad) == len(ends) else f" in {len(bad)} of {len(ends)} seeds"
+    return f"diverged at {_span(sorted({end.step for end in bad}))}{share}"
+
+
+def _span(steps: Sequence[int]) -> str:
+    """Return `20`, or `20 to 35` for several."""
+    return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+
+
+def pairs_of(ours: Sequence[End], theirs: Sequence[End]) -> dict[int, tuple[float, float]]:
+    """Return seed -> (our value, their value) of the seeds that both ended at the same step."""
+    known = {end.seed: end for end in theirs if end.value is not None}
+    found = {}
+    for end in ours:
+        other = known.get(end.seed)
+        if end.value is None or other is None or other.value is None or end.step != other.step:
+            continue
+        found[end.seed] = (end.value, other.value)
+    return dict(sorted(found.items()))
