@@ -15,7 +15,7 @@ from rltune.report.memory import MemoryPlan, memory_plan, sampled_tokens, shape_
 from rltune.report.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested
-from rltune.spec.knobs import updates_per_step
+from rltune.spec.knobs import updates_per_step, warmup_steps
 from rltune.spec.records import TrialRecord
 from rltune.store.rundir import RunDir
 from rltune.store.speed import speed_key, step_speeds
@@ -40,7 +40,8 @@ class TrialCost:
         steps: Training steps.
         rollouts: Training episodes.
         max_tokens: Sampled training tokens if every response fills its limit.
-        optimizer_steps: Optimiser steps of the policy, critic warm-up included, if no group drops.
+        optimizer_steps: Mini-batches gone through, critic warm-up included, if no group drops.
+        policy_updates: Those that update the policy.
         gates: Held-out evaluations, step 0 included.
         heldout_rollouts: Episodes of all of them.
         parameters: Of the policy without adapters; None when no local config.json tells.
@@ -57,6 +58,7 @@ class TrialCost:
     rollouts: int
     max_tokens: int
     optimizer_steps: int
+    policy_updates: int
     gates: int
     heldout_rollouts: int
     parameters: int | None
@@ -119,6 +121,7 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         rollouts=rollouts,
         max_tokens=rollouts * sampled_tokens(config),
         optimizer_steps=steps * updates_per_step(config),
+        policy_updates=(steps - warmup_steps(config)) * updates_per_step(config),
         gates=gates,
         heldout_rollouts=gates * int(config["gate"]["tasks"]),
         parameters=None,

@@ -54,6 +54,8 @@ def _rows(
     yield "rollouts", total("rollouts"), f"{quantity(first.rollouts // first.steps)} a step"
     yield "sampled tokens", total("max_tokens"), "if every response fills its limit"
     yield "optimiser steps", total("optimizer_steps"), "unless the filter drops whole mini-batches"
+    if total("policy_updates") != total("optimizer_steps"):
+        yield "policy updates", total("policy_updates"), "a critic warm-up moves no policy"
     yield "held-out gates", total("gates"), f"{config['gate']['tasks']} tasks each"
     yield from _judge_rows(specs)
     yield from _device_rows(config)

@@ -87,6 +87,8 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         rollouts=_spent(record, "budget/rollouts"),
         tokens=_spent(record, "budget/generated_tokens"),
         optimizer_steps=_spent(record, "budget/optimizer_steps"),
+        policy_updates=_spent(record, "budget/policy_updates"),
+        critic_updates=_spent(record, "budget/critic_updates"),
         planned_steps=record.planned_steps,
         final_step=record.last_step if record.metrics else None,
         metric=folder.metric_name,

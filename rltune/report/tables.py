@@ -45,6 +45,8 @@ class TrialRow:
     rollouts: float | None
     tokens: float | None
     optimizer_steps: float | None
+    policy_updates: float | None
+    critic_updates: float | None
     planned_steps: int
     final_step: int | None
     metric: str

@@ -21,6 +21,7 @@ FILTER_KEYS = tuple(
 
 RATIO_KEYS = ("loss.clip_low", "loss.clip_high", "loss.dual_clip", "loss.turn_clip_beta")
 
+RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 RATIO_NOISE = 1e-4
 """How far two passes in float32 over the same tokens may be apart in the ratio; a bound that is
 nearer to 1 than this cuts tokens for that alone."""
@@ -77,6 +78,8 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     if not effect.is_ranked:
         keys = _below("rollout_filter", "strategy", "value", "include_zero", "metric")
         found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)
+    if _ratio_is_one(flat):
+        found["loss.kind"] = f"{RATIO_ONE}, and every loss has the gradient of reinforce"
     if flat["attribution.kind"] == "adca":
         found |= _weight_of_verdicts(flat)
     if flat["attribution.kind"] == "info_gain" and _is_outcome_alone(flat):
@@ -129,7 +132,7 @@ def _of_loss(flat: Mapping[str, Any]) -> Iterator[Rule]:
     yield not is_normed, ("loss.sum_norm",), "loss.aggregation is not seq-mean-token-sum-norm"
     yield kind != "ppo", ("loss.dual_clip",), f"loss.kind is {kind}"
     yield kind == "reinforce", _below("loss", "clip_low", "clip_high"), "loss.kind has no ratio"
-    yield _ratio_is_one(flat), RATIO_KEYS, "the ratio is 1 where a batch has one optimiser step"
+    yield _ratio_is_one(flat), RATIO_KEYS, RATIO_ONE
     is_clipped = kind == "turn" and has_gain
     yield not is_clipped, ("loss.turn_clip_beta",), "no turn has a gain and clip bounds"
 

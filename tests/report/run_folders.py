@@ -126,6 +126,8 @@ class FolderWriter:
                     "budget/rollouts": 8.0 * step,
                     "budget/generated_tokens": 200.0 * step,
                     "budget/optimizer_steps": 2.0 * step,
+                    "budget/policy_updates": 2.0 * step,
+                    "budget/critic_updates": 0.0,
                     "timing_s/collect": 1.25,
                     "timing_s/update": 0.75,
                     "perf/tokens_per_s": 160.0,

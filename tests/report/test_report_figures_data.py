@@ -257,7 +257,8 @@ def test_the_budget_counts_finished_trials_in_its_means_and_names_the_others():
     spent = {(OTHER, 0): {"tokens": 5000.0}, (OTHER, 2): {"final": None, "wall_s": None}}
     found = budget_data(tables(curves(), trials=spent))
     named = {one.name: one for one in found.quantities}
-    assert list(named) == ["rollouts", "tokens", "optimizer_steps", "wall_s"]
+    assert list(named) == ["rollouts", "tokens", "policy_updates", "wall_s"]
+    assert dict(named["policy_updates"].means) == {CONTROL: 30.0, OTHER: 30.0}
     assert named["rollouts"].spread == 1.0
     assert dict(named["tokens"].means) == {CONTROL: 4000.0, OTHER: 4500.0}  # of 5000 and 4000
     assert named["tokens"].spread == 1.125
@@ -266,8 +267,15 @@ def test_the_budget_counts_finished_trials_in_its_means_and_names_the_others():
     assert "open: not finished, so far" in found.head.caption
 
 
+def test_a_trial_that_counts_no_policy_updates_shows_its_optimiser_steps():
+    found = budget_data(tables(curves(), trials={(OTHER, 0): {"policy_updates": None}}))
+    (updates,) = [one for one in found.quantities if one.name == "policy_updates"]
+    assert sorted(use.value for use in updates.uses) == [*[30.0] * 5, 40.0]
+
+
 def test_trials_that_have_not_begun_have_no_budget():
-    none = dict.fromkeys(("rollouts", "tokens", "optimizer_steps", "wall_s", "final"))
+    names = ("rollouts", "tokens", "optimizer_steps", "policy_updates", "wall_s", "final")
+    none = dict.fromkeys(names)
     found = budget_data(tables(curves(), trials=dict.fromkeys(curves(), none)))
     assert found == LeftOut("budget", "no trial has consumed anything yet")
 

@@ -58,10 +58,18 @@ def test_cost_by_hand(tmp_path, no_weights):
     assert cost.rollouts == 20 * 2 * 4
     assert cost.max_tokens == 160 * 40  # five turns of eight tokens, below max_context
     assert cost.optimizer_steps == 20 * 2  # eight rollouts in mini-batches of four
+    assert cost.policy_updates == 40
     assert cost.gates == 3  # 0, 10, 20
     assert cost.heldout_rollouts == 30
     assert cost.parameters is None
     assert cost.wall_s is None
+
+
+def test_a_critic_warm_up_updates_no_policy(tmp_path, no_weights):
+    path = write_sweep(tmp_path)
+    (spec,) = expand(load_sweep(path, overrides=["critic.warmup_steps=5"]))[:1]
+    cost = trial_cost(spec)
+    assert (cost.optimizer_steps, cost.policy_updates) == (40, 15 * 2)
 
 
 def test_time_comes_from_an_earlier_run(tmp_path, no_weights):

@@ -136,6 +136,7 @@ def test_a_trials_row_by_hand(finished):
     )
     assert (row.base, row.selected, row.best_step, row.final) == (0.4, 0.6, 20, 0.6)
     assert (row.rollouts, row.tokens, row.optimizer_steps) == (160.0, 4000.0, 40.0)
+    assert (row.policy_updates, row.critic_updates) == (40.0, 0.0)
     assert (row.wall_s, row.gpu_s, row.floor, row.ceiling) == (44.0, 0.0, 0.184, 0.95)
     assert row.ended == "2027-01-15T08:00:40Z"  # START + 20 steps of 2 s
     assert row.code_rev == "c0ffee"

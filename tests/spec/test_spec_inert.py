@@ -391,3 +391,20 @@ def test_a_sweep_over_a_key_without_effect_is_a_replicate(load, key, values, hol
     name = key.rpartition(".")[2]
     said = SAME.format(a=f"{name}={low}", b=f"{name}={high}", key=key, why=why)
     assert replicate(load, key, values, *hold) == said + REMEDY
+
+
+LOSSES = ("ppo", "gspo", "cispo", "reinforce", "turn")
+
+
+@pytest.mark.parametrize("kind", LOSSES[1:])
+def test_losses_are_one_run_where_the_ratio_is_1(kind):
+    """Their gradients are compared in tests/trainer/test_trainer_objective.py."""
+    pair = [config_of({**WHOLE, "loss.kind": name}) for name in ("ppo", kind)]
+    (found,) = distinct(*pair)
+    assert found.message == (
+        "'a' and 'b' are the same run: they differ only in loss.kind (the ratio is 1 where a batch "
+        "has one optimiser step, and every loss has the gradient of reinforce)."
+    )
+    for apart in ({"optim.mini_batch_size": 64}, {"loss.clip_high": 1e-5}):
+        parts = {**WHOLE, **apart}
+        assert distinct(*(config_of({**parts, "loss.kind": name}) for name in ("ppo", kind))) == []

@@ -334,6 +334,21 @@ def test_full_plus_has_the_value_of_full_and_the_gradient_of_k2(prepare):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["grpo", "gae"])
+def test_in_the_first_optimiser_step_every_loss_has_one_gradient(prepare, kind):
+    """What S6 says of a batch with one optimiser step, and of it alone: the ratio is 1 there."""
+    found = {}
+    for loss in ("ppo", "gspo", "cispo", "reinforce", "turn"):
+        learner, data, config = prepare(
+            dtype="float64", advantage={"kind": kind}, loss__kind=loss, loss__aggregation=CONSTANT
+        )
+        make_step(learner, data, config)
+        found[loss] = gradients(learner)
+    for loss in found:
+        for a, b in zip(found[loss], found["reinforce"], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_only_the_critic_learns_while_it_warms_up(prepare):
     for step, is_moved in ((2, False), (3, True)):
         learner, data, config = prepare(advantage={"kind": "gae"}, critic__warmup_steps=2)

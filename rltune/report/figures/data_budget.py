@@ -12,14 +12,14 @@ BUDGET = "budget"
 _QUANTITIES = (  # column of `trials`, name, unit
     ("rollouts", "rollouts", ""),
     ("tokens", "tokens", ""),
-    ("optimizer_steps", "optimiser steps", ""),
+    ("policy_updates", "policy updates", ""),
     ("wall_s", "wall time", "s"),
 )
 _EQUAL = 1.0 + 1e-9  # but for rounding
 
 
 def budget_data(tables: Tables) -> Budget | LeftOut:
-    """Return rollouts, tokens, optimiser steps and wall time of every trial that has begun."""
+    """Return rollouts, tokens, policy updates and wall time of every trial that has begun."""
     found = [_quantity(tables.trials, *of) for of in _QUANTITIES]
     quantities = tuple(one for one in found if one.uses)
     if not quantities:
@@ -39,7 +39,7 @@ def _quantity(trials: Sequence[TrialRow], column: str, label: str, unit: str) ->
     uses = tuple(
         Use(row.condition, row.trial_id, row.seed, float(value), row.final is not None)
         for row in trials
-        if (value := getattr(row, column)) is not None
+        if (value := _consumed(row, column)) is not None
     )
     finished: dict[str, list[float]] = {}
     for use in uses:
@@ -47,6 +47,13 @@ def _quantity(trials: Sequence[TrialRow], column: str, label: str, unit: str) ->
             finished.setdefault(use.condition, []).append(use.value)
     means = tuple((condition, fmean(values)) for condition, values in finished.items())
     return Quantity(column, label, unit, uses, means, _spread([mean for _, mean in means]))
+
+
+def _consumed(row: TrialRow, column: str) -> float | None:
+    """Return a number of a trial; without a count of policy updates, its optimiser steps."""
+    value: float | None = getattr(row, column)
+    is_uncounted = column == "policy_updates" and value is None
+    return row.optimizer_steps if is_uncounted else value
 
 
 def _spread(means: Sequence[float]) -> float | None:
