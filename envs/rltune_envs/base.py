@@ -164,6 +164,18 @@ class TextEnv(ABC):
     def optimal_success_probability(self, seed: int) -> float:
         """Return the exact probability that a perfect player solves it within the limits."""
 
+    def shortest_responses(self) -> tuple[str, ...]:
+        """Return the shortest well-formed responses, prefix included, one for each action.
+
+        A policy whose tokenizer or token limit lets it write none of them learns nothing, and is
+        refused. Empty where the environment does not know.
+        """
+        return ()
+
+    def cell_symbols(self) -> str:
+        """Return the characters that observations are drawn with; each has a meaning of its own."""
+        return ""
+
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`, as plain JSON values."""
         return {}

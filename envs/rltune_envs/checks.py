@@ -26,7 +26,7 @@ from rltune_envs.episode_checks import (
     check_threads,
 )
 from rltune_envs.insight_checks import check_insight
-from rltune_envs.response_checks import check_bad_responses, check_format
+from rltune_envs.response_checks import check_bad_responses, check_format, check_shortest
 from rltune_envs.skill_checks import check_expert, check_odds
 
 _CHECKS = (
@@ -38,6 +38,7 @@ _CHECKS = (
     check_end,
     check_bad_responses,
     check_format,
+    check_shortest,
     check_expert,
     check_insight,
 )

@@ -97,6 +97,16 @@ class GridGame(TextEnv):
             return f"<answer>{SEPARATOR.join(actions)}</answer>"
         return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
 
+    def shortest_responses(self) -> tuple[str, ...]:
+        """Return each action as the whole answer, after an empty thought where one is needed."""
+        thought = "" if self.is_compact else "<think></think>"
+        return tuple(f"{thought}<answer>{name}</answer>" for name in self.action_names)
+
+    def cell_symbols(self) -> str:
+        """Return the symbols of the grid; none where only coordinates are shown."""
+        is_drawn = self.is_compact or self.observation != "coord"
+        return self._symbols if is_drawn else ""
+
     def gold_response(self) -> GoldResponse | None:
         """Return the actions of a perfect player in this turn; None when there are none."""
         actions = () if self._has_ended else self.expert_actions() or ()
@@ -154,6 +164,11 @@ class GridGame(TextEnv):
             reward=reward,
             valid=is_valid,
         )
+
+    @property
+    @abstractmethod
+    def _symbols(self) -> str:
+        """The symbols that the board is drawn with."""
 
     @abstractmethod
     def _instruction(self) -> str:

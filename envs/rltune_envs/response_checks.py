@@ -82,6 +82,20 @@ def check_format(player: Player, seed: int, other: int) -> None:
         env.reset(seed=seed)
 
 
+def check_shortest(player: Player, seed: int, other: int) -> None:
+    """Give each of the shortest responses as the first one of an episode: all must be valid."""
+    env = player.make_env()
+    for response in env.shortest_responses():
+        env.reset(seed=seed)
+        if not response.startswith(env.response_prefix):
+            detail = f"{response!r} does not start with {env.response_prefix!r}"
+            raise broken("shortest_responses start with response_prefix", seed, detail)
+        step = env.step(response)
+        if not (step.is_valid or step.fault):
+            detail = f"{response!r} led to {step}"
+            raise broken("shortest_responses are well formed", seed, detail)
+
+
 def require_understood(step: Step, actions: tuple[str, ...], seed: int) -> None:
     """Check that a step executed what was formatted, up to where the episode ended."""
     n_executed = len(step.actions)

@@ -122,6 +122,14 @@ class VerifiedEnv(TextEnv):
         """Write actions as the environment does."""
         return self.env.format_response(actions)
 
+    def shortest_responses(self) -> tuple[str, ...]:
+        """Return the environment's own."""
+        return self.env.shortest_responses()
+
+    def cell_symbols(self) -> str:
+        """Return the environment's own."""
+        return self.env.cell_symbols()
+
     def expert_actions(self) -> tuple[str, ...] | None:
         """Play as the environment's perfect player."""
         return self.env.expert_actions()

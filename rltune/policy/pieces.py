@@ -109,6 +109,10 @@ class PieceEncoder:
         ]
         return list(self._plain(text, contents, 0, len(text)))
 
+    def continued(self, text: str) -> list[int]:
+        """Return the ids of a text that goes on another one, control tokens included."""
+        return [token.id for token in self._tokens(text, len(_BEFORE))]
+
     def _plain(
         self, text: str, contents: Sequence[tuple[int, int]], start: int, end: int
     ) -> Iterator[Token]:

@@ -45,7 +45,10 @@ class TextRenderer(Protocol):
         """Return the ids between two responses; `is_ended` when the first has its end token."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of sampled ids, special tokens left out."""
+        """Return the text of sampled ids, end and padding tokens left out."""
+
+    def written(self, text: str) -> list[int]:
+        """Return ids that a policy can sample to say a text after its prefix."""
 
 
 class PlainRenderer:
@@ -83,6 +86,10 @@ class PlainRenderer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids; the tiny tokenizer's end tag is text, not an end token."""
         return _decoded(self._tokenizer, ids, self._silent)
+
+    def written(self, text: str) -> list[int]:
+        """Return ids that a policy can sample to say a text after its prefix."""
+        return self._pieces.continued(text)
 
     def _turn(self, observation: str, prefix: str) -> list[Piece]:
         return [frame(self._user), content(observation), frame(self._assistant + prefix)]
@@ -172,6 +179,10 @@ class ChatRenderer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids without end and padding tokens."""
         return _decoded(self._tokenizer, ids, self._silent)
+
+    def written(self, text: str) -> list[int]:
+        """Return ids that a policy can sample to say a text after its prefix."""
+        return self._pieces.continued(text)
 
     def _encode(self, frames: str, system: str, observation: str, prefix: str) -> list[int]:
         """Put the messages where their marks stand in what a template writes; encode all of it."""

@@ -173,7 +173,8 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.trainer.prompt import prompt_of  # torch: only now that its threads are set
+    from rltune.trainer.learnable import require_learnable  # torch: now that its threads are set
+    from rltune.trainer.prompt import prompt_of
     from rltune.trainer.start import policy_at_start
 
     policy = policy_at_start(trial, config, payload.base, device=device)
@@ -186,6 +187,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
+    require_learnable(policy, config.rollout, manifest, env, warn=log.warning)
     _run_job(payload, trial, config, manifest, policy, log)
 
 

@@ -145,6 +145,10 @@ RESPONSES = [
     (type("PrefixMissing", (MyEnv,), {"response_prefix": "<think>"}),
      "format_response starts with response_prefix"),
     (FormatsANameWrongly, "format_response comes back from step"),
+    (type("NothingToSay", (MyEnv,), {"shortest_responses": lambda self: ("<answer></answer>",)}),
+     "shortest_responses are well formed"),
+    (type("NoTag", (MyEnv,), {"shortest_responses": lambda self: ("One</answer>",)}),
+     "shortest_responses start with response_prefix"),
     (RandomIsMalformed, "format_response comes back from step"),
     (RandomHasAMind, "random_actions follows from rng"),
 ]  # fmt: skip

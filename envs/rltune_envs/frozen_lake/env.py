@@ -26,7 +26,7 @@ from rltune_envs.frozen_lake.solve import (
     random_success_probability,
     shortest_way,
 )
-from rltune_envs.frozen_lake.text import board, instruction
+from rltune_envs.frozen_lake.text import SYMBOLS, board, instruction
 from rltune_envs.grid_game import GridGame
 from rltune_envs.streams import stream
 
@@ -139,6 +139,10 @@ class FrozenLakeEnv(GridGame):
         return self._player(lake).success_probability(
             lake.start, turns=self.max_turns, actions=self.max_actions
         )
+
+    @property
+    def _symbols(self) -> str:
+        return SYMBOLS
 
     def _instruction(self) -> str:
         return instruction(

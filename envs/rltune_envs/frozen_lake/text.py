@@ -17,6 +17,7 @@ _LEGEND = (
     f"{PLAYER}: player, {FROZEN}: frozen, {HOLE}: hole, {GOAL}: goal, "
     f"{PLAYER_IN_HOLE}: player in hole, {PLAYER_ON_GOAL}: player on goal"
 )
+SYMBOLS = PLAYER + FROZEN + HOLE + GOAL + PLAYER_IN_HOLE + PLAYER_ON_GOAL
 _TASK = (
     "You're a helpful assistant. You are solving the FrozenLake puzzle. You are the player and you "
     "need to walk over the ice to the goal. Falling into a hole ends the game. Walking against the "

@@ -199,6 +199,12 @@ class MultihopQaEnv(TextEnv):
         ]
         return "".join(blocks) if self.is_compact else protocol.NO_THOUGHT + " ".join(blocks)
 
+    def shortest_responses(self) -> tuple[str, ...]:
+        """Return a search, where one is allowed, and an answer, each of one word."""
+        thought = "" if self.is_compact else protocol.NO_THOUGHT.strip()
+        kinds = (SEARCH, ANSWER) if self.max_searches else (ANSWER,)
+        return tuple(f"{thought}<{kind}>yes</{kind}>" for kind in kinds)
+
     def expert_actions(self) -> tuple[str, ...] | None:
         """Search for the next passage of the gold evidence; then answer."""
         if self._searches < self.max_searches and self._turns < self.max_turns - 1:

@@ -136,6 +136,10 @@ class SokobanEnv(GridGame):
     def _of(self, seed: int) -> LevelTask:
         return self._source.get(seed)
 
+    @property
+    def _symbols(self) -> str:
+        return SYMBOLS["standard" if self.is_compact else self.symbols]
+
     def _instruction(self) -> str:
         return instruction(
             observation=self.observation, symbols=self.symbols, limit=self.max_actions_per_turn
