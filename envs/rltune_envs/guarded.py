@@ -158,6 +158,16 @@ class GuardedEnv(TextEnv):
             lambda: _probability(self.inner.optimal_success_probability(seed)),
         )
 
+    def shortest_responses(self) -> tuple[str, ...]:
+        """Return its shortest well-formed responses."""
+        return self._call("shortest_responses()", lambda: _names(self.inner.shortest_responses()))
+
+    def cell_symbols(self) -> str:
+        """Return the symbols of its board."""
+        return self._call(
+            "cell_symbols()", lambda: _of_type(self.inner.cell_symbols(), str, "symbols")
+        )
+
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`."""
         return self._call("gold()", lambda: _mapping(self.inner.gold(seed), "gold"))

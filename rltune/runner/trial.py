@@ -187,7 +187,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
-    require_learnable(policy, config.rollout, manifest, env, warn=log.warning)
+    require_learnable(policy, config.rollout, manifest, make_env(), warn=log.warning)
     _run_job(payload, trial, config, manifest, policy, log)
 
 

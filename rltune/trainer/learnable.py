@@ -8,12 +8,16 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rltune.errors import InputError, Problem
 from rltune.policy.load import Policy
 from rltune.spec.schema_rollout import RolloutConfig
 from rltune_envs.base import Task, TextEnv
+from rltune_envs.errors import CustomCodeError, HungCodeError
 from rltune_envs.splits import Manifest
+
+T = TypeVar("T")
 
 LOOKED_AT = 256  # training tasks whose first prompts are measured, the first of the split
 _NAMED = 5  # tasks that a line names
@@ -54,11 +58,13 @@ def require_learnable(
         "held-out": _shown(policy, manifest.heldout, env),
         "training": _shown(policy, manifest.train[:LOOKED_AT], env),
     }
-    shortest = min((len(_ids(policy, env, said)) for said in env.shortest_responses()), default=1)
+    answers: tuple[str, ...] = _asked(env.shortest_responses, ())
+    shortest = min((len(_ids(policy, env, answer)) for answer in answers), default=1)
+    responses = answers or _random_responses(env, manifest.heldout[0])
     problems = [
-        *_spelling_problems(policy, env, manifest.heldout[0]),
-        *_symbol_problems(policy, env),
-        *_response_problems(rollout, env, shortest),
+        *_spelling_problems(policy, env, manifest.heldout[0], responses),
+        *_symbol_problems(policy, _asked(env.cell_symbols, "")),
+        *_response_problems(rollout, answers, shortest),
         *_context_problems(rollout, shortest, splits.values()),
     ]
     if problems:
@@ -80,7 +86,9 @@ def _shown(policy: Policy, tasks: Sequence[Task], env: TextEnv) -> list[_Shown]:
     for task in tasks:
         try:
             text = env.reset(seed=task.seed)
-        except Exception:  # counted where the task is played
+        except HungCodeError:
+            break
+        except CustomCodeError:  # counted where the task is played
             continue
         ids = policy.renderer.first(env.system_prompt, text, env.response_prefix)
         shown.append(_Shown(task, text, tuple(ids)))
@@ -92,10 +100,20 @@ def _ids(policy: Policy, env: TextEnv, response: str) -> list[int]:
     return policy.renderer.written(response.removeprefix(env.response_prefix))
 
 
-def _spelling_problems(policy: Policy, env: TextEnv, task: Task) -> Iterator[Problem]:
+def _asked(ask: Callable[[], T], default: T) -> T:
+    """Return what an environment says of itself; the default where its code fails."""
+    try:
+        return ask()
+    except CustomCodeError:
+        return default
+
+
+def _spelling_problems(
+    policy: Policy, env: TextEnv, task: Task, responses: Sequence[str]
+) -> Iterator[Problem]:
     """Yield the responses that do not come back from the tokenizer as they were meant."""
     lost: dict[str, tuple[str, str]] = {}
-    for response in env.shortest_responses() or _random_responses(env, task):
+    for response in responses:
         ids = _ids(policy, env, response)
         ends = [id for id in ids[:-1] if id in policy.end_ids]
         if ends:
@@ -126,7 +144,7 @@ def _random_responses(env: TextEnv, task: Task) -> tuple[str, ...]:
     try:
         env.reset(seed=task.seed)
         return (env.format_response(env.random_actions(random.Random(0))),)
-    except Exception:  # a player of one's own; a trial does not need it
+    except CustomCodeError:
         return ()
 
 
@@ -134,7 +152,7 @@ def _means_the_same(env: TextEnv, task: Task, response: str, read: str) -> bool:
     """Return whether the environment does the same with both; true where it understands neither."""
     try:
         meant, done = (_outcome(env, task, text) for text in (response, read))
-    except Exception:  # counted where the task is played
+    except CustomCodeError:  # counted where the task is played
         return True
     return meant == done or not meant[0]
 
@@ -145,12 +163,12 @@ def _outcome(env: TextEnv, task: Task, response: str) -> tuple[bool, tuple[str, 
     return step.is_valid, step.actions
 
 
-def _symbol_problems(policy: Policy, env: TextEnv) -> Iterator[Problem]:
+def _symbol_problems(policy: Policy, symbols: str) -> Iterator[Problem]:
     """Yield the symbols of the board that are no tokens of their own."""
     nothing = _observed(policy, "")
     seen: dict[tuple[int, ...], str] = {}
     unknown, alike = [], []
-    for symbol in env.cell_symbols():
+    for symbol in symbols:
         ids = _observed(policy, symbol)
         if ids == nothing or _n_unknown(policy, ids) > _n_unknown(policy, nothing):
             unknown.append(symbol)
@@ -175,13 +193,17 @@ def _n_unknown(policy: Policy, ids: Sequence[int]) -> int:
     return 0 if unknown is None or unknown in policy.end_ids else list(ids).count(unknown)
 
 
-def _response_problems(rollout: RolloutConfig, env: TextEnv, shortest: int) -> Iterator[Problem]:
+def _response_problems(
+    rollout: RolloutConfig, answers: Sequence[str], shortest: int
+) -> Iterator[Problem]:
     """Yield whether every valid answer is longer than a response may be."""
     limit = rollout.max_response_tokens
     if shortest > limit:
-        example = min(env.shortest_responses(), key=len)
-        what = f"the shortest valid answer, such as {example!r}, has {shortest} tokens to be "
-        what += f"sampled, rollout.max_response_tokens is {limit}."
+        example = min(answers, key=len)
+        what = (
+            f"the shortest valid answer, such as {example!r}, has {shortest} tokens to be sampled, "
+            f"rollout.max_response_tokens is {limit}."
+        )
         action = f"Raise it to {shortest} at least."
         yield Problem("rollout.max_response_tokens", what, action=action)
 
@@ -195,8 +217,10 @@ def _context_problems(
             continue
         n = min(len(one.ids) for one in shown)
         answer = "" if n >= rollout.max_context else f" and the shortest valid answer {shortest}"
-        what = f"the first prompt has {n} tokens{answer}, rollout.max_context is "
-        what += f"{rollout.max_context}: no episode would get a valid answer."
+        what = (
+            f"the first prompt has {n} tokens{answer}, rollout.max_context is "
+            f"{rollout.max_context}: no episode would get a valid answer."
+        )
         action = f"Raise it to {n + shortest} at least."
         yield Problem("rollout.max_context", what, action=action)
         return

@@ -12,6 +12,7 @@ from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.spec.schema_rollout import RolloutConfig
 from rltune.trainer.learnable import require_learnable
 from rltune_envs.frozen_lake import FrozenLakeEnv
+from rltune_envs.guarded import GuardedEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.rewards import SCORES, Rubric, Term
 from rltune_envs.sokoban import SokobanEnv
@@ -206,7 +207,11 @@ def test_a_reset_that_fails_is_left_to_the_episodes(small_policy, up_env):
                 raise ConnectionError("away")
             return super().reset(seed=seed)
 
-    assert look(small_policy(), Failing()) == []
+        def shortest_responses(self):
+            raise ConnectionError("away")
+
+    guarded = GuardedEnv(Failing, name="Failing", module="", limit_s=30.0)
+    assert look(small_policy(), guarded) == []
 
 
 def test_an_env_of_ones_own_is_asked_what_its_random_player_says(up_env):
