@@ -49,9 +49,12 @@ def _show_unencodable() -> None:
 
 def _dispatch(arguments: Sequence[str]) -> int:
     from rltune.cli.app import command
+    from rltune.runner.slow_calls import SlowCalls, last_words
+    from rltune_envs.guard import supervised
 
     try:
-        result = command().main(list(arguments), prog_name="rltune", standalone_mode=False)
+        with supervised(SlowCalls(_warn), last_words()):
+            result = command().main(list(arguments), prog_name="rltune", standalone_mode=False)
     except BrokenPipeError:
         raise
     except RltuneError as error:
@@ -88,6 +91,12 @@ def _say(text: str, code: int) -> int:
     for one in text.splitlines() or [""]:
         print(f"error: {visible(masked(one))}", file=sys.stderr)
     return code
+
+
+def _warn(text: str) -> None:
+    from rltune.cli.console import warn
+
+    warn(f"warning: {text}")
 
 
 def _write_traceback(error: Exception) -> Path | None:

@@ -9,11 +9,19 @@ from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.trial import TrialPayload, read_provenance
 from rltune.store.rundir import trial_status
 from rltune.types import TrialSpec, TrialStatus
+from rltune_envs.guard import SLOW_S
 
 if TYPE_CHECKING:
     from rltune.runner.tune import TuneLaunch
 
 OnTick = Callable[[], None]
+
+STOPPING = (
+    f"stopping: each running trial ends its step and writes a checkpoint; custom code that has not "
+    f"returned for {SLOW_S:g} s is given up. A second signal ends all at once, and what follows "
+    "the last checkpoints is done again"
+)
+"""What is said at the first signal."""
 
 
 class Drive:
@@ -25,6 +33,7 @@ class Drive:
         specs: The trials to keep books of: those, and what earlier launches of the command left.
         max_concurrent: Most trials at a time; None: as many as the resources hold.
         address: A running cluster; None starts a private one on this machine.
+        say: Gets one line once a stop is asked for.
 
     """
 
@@ -36,8 +45,11 @@ class Drive:
         *,
         max_concurrent: int | None,
         address: str | None,
+        say: Callable[[str], None],
     ) -> None:
         self._books = books
+        self._say = say
+        self._was_told = False
         self._payloads = {payload.spec.trial_id: payload for payload in payloads}
         self._specs = tuple(specs)
         self._max_concurrent = max_concurrent
@@ -65,6 +77,7 @@ class Drive:
             self._launch.start()
             try:
                 while self._launch.is_running(wait_s=tick_s):
+                    self._tell_stop()
                     self._settle()
                     on_tick()
             except BaseException:
@@ -121,6 +134,12 @@ class Drive:
         self._stop_file.touch()
         if self._launch is not None:
             self._launch.stop()
+
+    def _tell_stop(self) -> None:
+        """Say once what a stop waits for. Not in the signal's handler: that may not print."""
+        if self._is_stopping and not self._was_told:
+            self._was_told = True
+            self._say(STOPPING)
 
     def _settle(self) -> None:
         assert self._launch is not None

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import yaml
 
 from rltune.errors import Problem, StoreError
 from rltune.runner.books import commit_of, snapshot_of
+from rltune.runner.drive import STOPPING
 from rltune.runner.folder import manifest_for
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.provenance import driver_provenance
@@ -121,10 +123,16 @@ def run_single(
         stop_after=stop_after,
     )
     try:
-        with stop_on_signal(trial.stop.touch), _echo():
+        with stop_on_signal(partial(_stop, trial)), _echo():
             return run_trial(payload)
     finally:
         trial.stop.unlink(missing_ok=True)
+
+
+def _stop(trial: TrialDir) -> None:
+    """Ask the trial to stop, and say what that waits for."""
+    trial.stop.touch()
+    logging.getLogger("rltune.trial").info(STOPPING)
 
 
 def last_attempt(trial: TrialDir) -> int:

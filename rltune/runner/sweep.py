@@ -253,6 +253,7 @@ def _run_all(
             specs,
             max_concurrent=request.max_concurrent,
             address=request.ray_address,
+            say=say,
         )
         try:
             ran.was_stopped = drive.run(on_tick, tick_s=tick_s)

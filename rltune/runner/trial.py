@@ -19,6 +19,7 @@ from rltune.runner.budget import Deadline, decline, write_declined
 from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
+from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.spec.schema import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
@@ -31,6 +32,7 @@ from rltune.trainer.tasks import env_maker, user_sources
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.faults import persist
+from rltune_envs.guard import supervised
 from rltune_envs.splits import Manifest
 
 if TYPE_CHECKING:
@@ -91,8 +93,10 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
         trial.clear_failed()
         level = str(payload.spec.config["tracking"]["log_level"])
         with logging_to(trial.log, level=level) as log:
+            slow = SlowCalls(log.warning, payload.stop_file.exists)
             try:
-                _train(payload, trial, log)
+                with supervised(slow, last_words()):
+                    _train(payload, trial, log)
             except BaseException as error:  # an interrupt or an exit ends the attempt, too
                 failure = describe_failure(error, step=steps_done(trial), attempt=payload.attempt)
                 log.log(_severity(error), "%s\n%s", failure.reason, failure.traceback)
