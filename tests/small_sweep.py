@@ -61,3 +61,17 @@ def small_sweep(
 ):
     """Return the text of its file."""
     return _SWEEP.format(**locals())
+
+
+def levels(count, width=5):
+    """Return different solvable levels of one box, as a file has them."""
+    rooms = []
+    for i in range(count):
+        floor = [" " * width for _ in range(width)]
+        row, column = divmod(i, width)
+        floor[row % width] = floor[row % width][:column] + "@" + floor[row % width][column + 1 :]
+        floor.append("  $. ")
+        floor.append(" " * width)
+        lines = ["#" * (width + 2), *(f"#{line}#" for line in floor), "#" * (width + 2)]
+        rooms.append("\n".join(lines))
+    return "\n\n".join(rooms) + "\n"

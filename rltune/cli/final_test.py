@@ -110,19 +110,26 @@ def _prepare(trial: "TrialDir") -> "TrialConfig":
 def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
     """Put together what the test needs, as the trial itself had it.
 
-    Relative paths of its config refer to the folder that the command is called in, as in a sweep.
+    Relative paths of its config refer to the folder that it was run in.
+
+    Raises:
+        StoreError: A file that it reads has changed.
+
     """
+    from rltune.runner.inputs import require_inputs_of
     from rltune.runner.process import device_of, set_threads
     from rltune.store.files import read_json
+    from rltune.store.inputs import base_of
     from rltune.trainer.engines import make_engine
     from rltune.trainer.final_test import TestJob, read_manifest
     from rltune.trainer.start import policy_at_start
-    from rltune.trainer.tasks import env_maker, user_sources
+    from rltune.trainer.tasks import env_maker
 
     found = read_json(trial.provenance)
     origin = found if isinstance(found, dict) else {}
     manifest = read_manifest(trial.path.parents[1], str(origin.get("manifest_sha256", "")))
-    base = Path.cwd()
+    base = base_of(origin, otherwise=Path.cwd())
+    require_inputs_of(trial, origin, base)
     set_threads(config.resources.threads)
     device = device_of(config)
     return TestJob(
@@ -133,22 +140,23 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
         make_env=env_maker(config.env, config.reward, base),
         policy=policy_at_start(trial, config, base, device=device),
         make_engine=partial(make_engine, config),
-        code=_code(origin, device=device, own=user_sources(config, base)),
+        code=_code(origin, device=device),
     )
 
 
-def _code(origin: Mapping[str, Any], *, device: str, own: Mapping[str, str]) -> dict[str, Any]:
+def _code(origin: Mapping[str, Any], *, device: str) -> dict[str, Any]:
     """Return what tests, and whether the last attempt of the trial ran the same.
 
     Args:
         origin: The trial's provenance.
         device: The torch device that tests; another one than trained is no other code.
-        own: Modules of a person's own env or reward -> digest.
 
     """
     from rltune.runner.provenance import code_state, device_name, versions
+    from rltune.store.inputs import recorded_inputs
 
-    same = {"versions": versions(), "user_sources": dict(own)}
-    code = {**asdict(code_state()), **same, "device": device_name(device)}
-    is_of_trial = all(origin.get(key) == code[key] for key in ("source_sha256", *same))
+    inputs = recorded_inputs(origin)  # they are as they were: others are refused
+    same = {**asdict(code_state()), "versions": versions()}
+    is_of_trial = all(origin.get(key) == same[key] for key in ("source_sha256", "versions"))
+    code = {**same, "inputs": inputs, "device": device_name(device)}
     return {**code, "is_of_trial": is_of_trial}

@@ -116,9 +116,11 @@ def _started(trial: "TrialDir", changes: "tuple[Change, ...]") -> None:
 
 def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool) -> int:
     from rltune.runner.rerun import Verdict, rerun, verdict_json
+    from rltune.store.inputs import base_of
     from rltune.types import TrialStatus
 
-    found = rerun(source, steps=steps, argv=tuple(sys.argv), base=Path.cwd(), on_start=_started)
+    base = base_of(source.provenance, otherwise=Path.cwd())
+    found = rerun(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
     write_lineage_cards(source.run)
     if as_json:
         emit_json(verdict_json(source, found))
@@ -146,6 +148,8 @@ def verdict_text(source: "Source", found: "Rerun") -> str:
         f"rates, {comparison.gates} held-out gates, checkpoints of step {steps}"
     )
     changed = ", ".join(change.name for change in found.changes if change.decides)
+    if found.verdict is Verdict.OTHER_INPUTS:
+        return "\n".join([*_other_inputs(name, found, scope), folder])
     if comparison.difference is None:
         said = f"{name}: reproduced, bit-equal in {scope}."
         return f"{said}{f' Although changed: {changed}.' if changed else ''}\n{folder}"
@@ -158,6 +162,17 @@ def verdict_text(source: "Source", found: "Rerun") -> str:
     return "\n".join([*lines, folder])
 
 
+def _other_inputs(name: str, found: "Rerun", scope: str) -> list[str]:
+    """Return what a rerun that read other files shows: nothing of the trial."""
+    files = ", ".join(change.name for change in found.changes if change.is_input)
+    difference = found.comparison.difference if found.comparison else None
+    outcome = f"first difference: {difference}" if difference else f"bit-equal in {scope}"
+    return [
+        f"{name}: {found.verdict}; {outcome}.",
+        f"It read other files than the trial: {files}. Put them back as they were, and run again.",
+    ]
+
+
 def _child(
     source: "Source",
     checkpoint: str | None,
@@ -167,6 +182,7 @@ def _child(
     as_json: bool,
 ) -> int:
     from rltune.runner.child import FINISHED, run_child
+    from rltune.store.inputs import base_of
     from rltune.store.origin import read_origin
     from rltune.types import TrialStatus
 
@@ -176,7 +192,7 @@ def _child(
         seed=seed,
         overrides=overrides,
         argv=tuple(sys.argv),
-        base=Path.cwd(),
+        base=base_of(source.provenance, otherwise=Path.cwd()),
         on_start=_started,
     )
     write_lineage_cards(source.run)

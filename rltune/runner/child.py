@@ -8,16 +8,20 @@ from typing import Any
 
 from rltune.errors import CheckpointError, Problem, StoreError
 from rltune.runner.folder import planned_ids
+from rltune.runner.inputs import require_inputs_of
 from rltune.runner.process import set_environment
 from rltune.runner.rerun import link_or_copy
 from rltune.runner.single import Source, child_exp_id, record_single, run_single
 from rltune.runner.software import Change, changes_since, software_now
+from rltune.runner.trial import read_provenance, steps_done
 from rltune.spec.derive import derive_config, derive_spec
 from rltune.spec.identity import diff_configs
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import dumps
+from rltune.store.inputs import recorded_inputs
 from rltune.store.origin import Origin, read_origin, write_origin
 from rltune.store.rundir import TrialDir, trial_status
+from rltune.trainer.inputs import inputs_of
 from rltune.types import TrialSpec, TrialStatus
 
 FINISHED = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
@@ -84,7 +88,7 @@ def run_child(
     Raises:
         SpecError: An override cannot be used.
         StoreError: There is no such checkpoint, or what is asked for is the parent itself or
-            another trial of the sweep that has not ended.
+            another trial of the sweep that has not ended, or a file that it reads has changed.
 
     """
     config = derive_config(
@@ -100,9 +104,13 @@ def run_child(
     if known is not None and status not in FINISHED:
         what = "this is what is asked for: a trial of the sweep itself that has not ended."
         raise StoreError(Problem(str(known.path), what, action="`rltune next` runs it."))
+    if steps_done(trial) is not None:
+        require_inputs_of(trial, read_provenance(trial), base)
     if status in FINISHED:
         return Child(trial, spec, status, was_finished=True)
-    changes = changes_since(source.provenance, software_now())
+    before = _shared(source, config, base)
+    require_inputs_of(source.trial, before, base)
+    changes = changes_since(before, software_now(before, base))
     trial.create()
     _prepare(source, trial, config, start, changes)
     on_start(trial, changes)
@@ -118,6 +126,18 @@ def run_child(
         disqualified=_not_comparable(source.recorded, config),
     )
     return Child(trial, spec, status, was_finished=False)
+
+
+def _shared(source: Source, config: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """Return a parent's provenance without the inputs that its child does not read."""
+
+    def read_by(plain: Mapping[str, Any]) -> set[str]:
+        return set(inputs_of(TrialConfig.model_validate_json(dumps(plain)), base))
+
+    left_out = read_by(source.recorded) - read_by(config)
+    recorded = recorded_inputs(source.provenance)
+    kept = {name: digest for name, digest in recorded.items() if name not in left_out}
+    return {**source.provenance, "inputs": kept} if recorded else source.provenance
 
 
 def _start(source: Source, checkpoint: str | None) -> Start | None:

@@ -13,7 +13,9 @@ from rltune.spec.load import LoadedSweep
 from rltune.spec.plan import plan_json
 from rltune.spec.schema import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
+from rltune.store.inputs import changed_since
 from rltune.store.rundir import RunDir
+from rltune.trainer.inputs import task_inputs
 from rltune.trainer.own_env import naming_own_env
 from rltune.trainer.tasks import freeze_tasks
 from rltune.types import TrialSpec
@@ -48,6 +50,9 @@ def freeze_all(
         specs: The trials.
         base: Folder to which relative paths in their configs refer.
 
+    What was drawn from files that have changed since is drawn anew: no trial has measured anything
+    on it, or `require_same_inputs` would have refused.
+
     Raises:
         InputError: An env has too few tasks, or one that cannot be used.
         StoreError: A manifest was edited, or is not the one that the plan was made with.
@@ -59,9 +64,11 @@ def freeze_all(
     frozen = {}
     for key, config in sections.items():
         path = names[key]
-        manifest = _read_manifest(path) if path.exists() else _build_manifest(path, config, base)
+        is_stale = bool(changed_since(_drawn_from(path), base))
+        is_kept = path.exists() and not is_stale
+        manifest = _read_manifest(path) if is_kept else _build_manifest(path, config, base)
         digest = manifest.sha256
-        if before.get(path.name, digest) != digest:
+        if is_kept and before.get(path.name, digest) != digest:
             what = f"holds other tasks ({digest[:10]}) than the plan ({before[path.name][:10]})."
             raise StoreError(Problem(str(path), what, action=_RESTORE))
         frozen[key] = FrozenTasks(path, digest)
@@ -96,7 +103,7 @@ def manifest_for(
         action = "Restore the file as the sweep wrote it."
         raise StoreError(Problem(str(run.path), what, action=action))
     path = run.tasks(_tasks_key(config))
-    if path.exists():
+    if path.exists() and not changed_since(_drawn_from(path), base):
         _read_manifest(path)
     else:
         _build_manifest(path, config, base)
@@ -129,6 +136,10 @@ def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> d
 
 def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manifest:
     checked = TrialConfig.model_validate_json(dumps(config))
+    inputs = RunDir(path.parent).inputs  # first: a file of tasks promises that they are known
+    known = read_json(inputs) if inputs.exists() else {}
+    path.unlink(missing_ok=True)
+    write_json_atomic(inputs, {**known, path.name: task_inputs(checked, base)})
     try:
         with naming_own_env(checked.env):
             manifest = freeze_tasks(checked, base)
@@ -137,6 +148,13 @@ def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manife
         raise InputError(Problem(f"env {config['env']['kind']}", what)) from error
     write_json_atomic(path, manifest.to_json())
     return manifest
+
+
+def _drawn_from(path: Path) -> dict[str, str]:
+    """Return the files that a manifest was drawn from -> sha256; empty for an older one."""
+    inputs = RunDir(path.parent).inputs
+    known = read_json(inputs) if inputs.exists() else {}
+    return dict(known.get(path.name, {})) if isinstance(known, dict) else {}
 
 
 def _read_manifest(path: Path) -> Manifest:

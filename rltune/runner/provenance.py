@@ -36,7 +36,7 @@ EARLIER = (
         "versions",
     ),
     *("device", "cpu_model", "dtype", "engine", "threads"),
-    *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "user_sources"),
+    *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "base", "inputs"),
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
@@ -136,7 +136,8 @@ def trial_provenance(
     engine: str,
     threads: int,
     manifest_sha256: str,
-    user_sources: Mapping[str, str],
+    base: Path,
+    inputs: Mapping[str, str],
     node: str = "",
     weights_sha256: str = "",
     tokenizer_sha256: str = "",
@@ -152,7 +153,8 @@ def trial_provenance(
         engine: Rollout engine.
         threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
-        user_sources: Module of a person's own env or reward -> sha256 of its file.
+        base: Folder to which relative paths refer.
+        inputs: File that the trial reads, as `rltune.store.inputs` names it -> its sha256.
         node: Name and id of the cluster's machine; empty outside Ray.
         weights_sha256: Digest of the weights as loaded; empty while they are not.
         tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
@@ -175,7 +177,8 @@ def trial_provenance(
         "tokenizer_sha256": tokenizer_sha256,
         "prompt_sha256": prompt_sha256,
         "manifest_sha256": manifest_sha256,
-        "user_sources": dict(user_sources),
+        "base": str(base.absolute()),
+        "inputs": dict(inputs),
         "argv": list(driver.argv),
         "attempt": attempt,
         "started": utc_now(),

@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     """What a rerun shows."""
 
     REPRODUCED = "reproduced"  # all that was compared is bit-equal
+    OTHER_INPUTS = "not the same inputs"  # a file that the trial reads has another content
     OTHER_SOFTWARE = "not the same software"  # it differs, and so does what it ran on
     NOT_REPRODUCIBLE = "not reproducible"  # it differs on the same software and hardware class
     INCOMPLETE = "not compared"  # the rerun ended before the step that was to be compared
@@ -86,7 +87,7 @@ def rerun(
     whole = source.trial.read_done() is not None
     spec = _spec(source)
     trial = new_rerun(source.run, source.trial.trial_id)
-    changes = changes_since(source.provenance, software_now())
+    changes = changes_since(source.provenance, software_now(source.provenance, base))
     _prepare(source, trial, changes)
     on_start(trial, changes)
     stop_after = None if whole and last == done else last
@@ -157,6 +158,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 def _verdict(comparison: Comparison | None, changes: tuple[Change, ...]) -> Verdict:
     if comparison is None:
         return Verdict.INCOMPLETE
+    if any(change.is_input for change in changes):
+        return Verdict.OTHER_INPUTS
     if comparison.difference is None:
         return Verdict.REPRODUCED
     has_changed = any(change.decides for change in changes)

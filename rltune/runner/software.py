@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rltune.runner.provenance import code_state, cpu_model, versions
+from rltune.store.inputs import digests_now, recorded_inputs
 
 _DECIDES = (
     *("source_sha256", "device", "cpu_model", "dtype", "engine", "threads"),
@@ -20,6 +22,7 @@ _NAMES = {
     "manifest_sha256": "frozen tasks",
     "dirty": "uncommitted changes",
     "diff_sha256": "the uncommitted changes",
+    "inputs": "files that the trial reads",
 }
 
 
@@ -33,6 +36,8 @@ class Change:
         now: As it is.
         decides: Whether a result may depend on it: with such a change, two runs that differ do not
             show that a trial cannot be reproduced.
+        is_input: Whether it is a file that the trial reads: with other inputs, a run is no
+            repetition.
 
     """
 
@@ -40,15 +45,23 @@ class Change:
     before: str
     now: str
     decides: bool
+    is_input: bool = False
 
     def __str__(self) -> str:
         """Return it in one line."""
         return f"{self.name}: {self.before} then, {self.now} now"
 
 
-def software_now() -> dict[str, Any]:
-    """Return what is known of this process before anything is loaded."""
-    return {**asdict(code_state()), "versions": versions(), "cpu_model": cpu_model()}
+def software_now(before: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Return what is known before anything is loaded, and the files of a trial as they are now.
+
+    Args:
+        before: provenance.json of the trial.
+        base: Folder to which relative paths refer.
+
+    """
+    software = {**asdict(code_state()), "versions": versions(), "cpu_model": cpu_model()}
+    return {**software, "inputs": digests_now(recorded_inputs(before), base)}
 
 
 def changes_since(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -56,7 +69,7 @@ def changes_since(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Ch
 
     Args:
         before: provenance.json of the original; its earlier attempts count, too.
-        now: provenance.json of the rerun, or `software_now()`.
+        now: provenance.json of the rerun, or what `software_now` says.
 
     """
     return tuple(dict.fromkeys([*_changes(before, now), *_of_earlier(before)]))
@@ -67,12 +80,13 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Chan
         if name in now and before.get(name) != now[name]:
             texts = _text(before.get(name)), _text(now[name])
             yield Change(_NAMES.get(name, name), *texts, name in _DECIDES)
-    for section in ("versions", "user_sources"):
-        if section in now:
+    for section in ("versions", "inputs"):
+        is_input = section == "inputs"
+        if section in now and (section in before or not is_input):
             old, new = before.get(section) or {}, now[section]
             for name in sorted({*old, *new}):
                 if old.get(name) != new.get(name):
-                    yield Change(name, _text(old.get(name)), _text(new.get(name)), True)
+                    yield Change(name, _text(old.get(name)), _text(new.get(name)), True, is_input)
 
 
 def _of_earlier(before: Mapping[str, Any]) -> Iterator[Change]:
@@ -80,7 +94,7 @@ def _of_earlier(before: Mapping[str, Any]) -> Iterator[Change]:
     for attempt in before.get("earlier", ()):
         if not attempt.get("weights_sha256"):
             continue  # it ended before it trained anything
-        for name in ("source_sha256", "versions", "device", "threads"):
+        for name in ("source_sha256", "versions", "device", "threads", "inputs"):
             if attempt.get(name) != before.get(name):
                 what = f"{_NAMES.get(name, name)} of the original's attempt {attempt['attempt']}"
                 yield Change(what, "one", "another in its last attempt", True)

@@ -15,6 +15,7 @@ from rltune.runner.budget import Deadline, Declined, decline, first_trials, read
 from rltune.runner.drive import Drive, OnTick
 from rltune.runner.environment import remove_ray_folders
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
+from rltune.runner.inputs import require_same_inputs
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.trial import TrialPayload
 from rltune.spec.comparability import check_sweep
@@ -119,7 +120,8 @@ def run_sweep(
         ConfoundedError: More than the axis differs, and `allow_confounded` is None.
         SpecError: A file or an import path in a config cannot be used.
         InputError: A model is neither here nor given by the hub.
-        StoreError: Another driver lives, or the folder's tasks were edited.
+        StoreError: Another driver lives, the folder's tasks were edited, or a file that its trials
+            read has changed.
         ResourceError: A trial fits on no machine, or the cluster cannot be reached.
         KeyboardInterrupt: A second signal came before the running trials had stopped.
 
@@ -134,6 +136,7 @@ def run_sweep(
     specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
     with take_driver_lock(run.lock, argv=request.argv):
+        require_same_inputs(run, base)
         tasks = freeze_all(run, specs, base=base)
         allowed = None if report.ok else request.allow_confounded
         write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)

@@ -28,7 +28,8 @@ from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
 from rltune.track.make import make_trackers
-from rltune.trainer.tasks import env_maker, user_sources
+from rltune.trainer.inputs import inputs_of
+from rltune.trainer.tasks import env_maker
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.faults import persist
@@ -170,7 +171,8 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         engine=config.rollout.engine,
         threads=config.resources.threads,
         manifest_sha256=manifest.sha256,
-        user_sources=user_sources(config, payload.base),
+        base=payload.base,
+        inputs=inputs_of(config, payload.base),
     )
     record = {**origin, "earlier": earlier_attempts(read_provenance(trial))}
     write_json_atomic(trial.provenance, record)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.spec.audit_inputs import same_inputs
 from rltune.spec.audit_prompts import grouped, same_prompts
 from rltune.spec.audit_provenance import OTHER_TASKS, same_provenance
 from rltune.spec.audit_text import by_value, few, sides
@@ -50,6 +51,7 @@ def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditRep
     spent = consumption(started)
     findings = (
         *same_provenance(measured),
+        *same_inputs(measured),
         *same_prompts(started),
         *budget_findings(spent),
         *judged_findings(started),

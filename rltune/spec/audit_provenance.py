@@ -25,15 +25,14 @@ SAME_EVERYWHERE = (
     "tokenizer_sha256",
     "prompt_sha256",
     "manifest_sha256",
-    "user_sources",
 )
 """Provenance fields that A1 compares."""
 
 LOADED = ("weights_sha256", "tokenizer_sha256", "prompt_sha256")
 """Provenance fields that are empty until the policy is loaded."""
 
-_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "prompt_sha256", "user_sources"})
-_PARTS = {"versions": "version", "user_sources": "source"}  # fields that are mappings
+_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "prompt_sha256"})
+_PARTS = {"versions": "version"}  # fields that are mappings
 
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
@@ -42,7 +41,6 @@ DEPENDS_ON = {
     "weights_sha256": ("policy.model", "policy.dtype", "policy.lora", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
     "prompt_sha256": ("policy.model", "policy.template", "env"),
-    "user_sources": ("env.kind", "env.factory", "reward", "advantage.estimator"),
 }
 """Provenance field -> config keys that change it; an axis over them is compared per value.
 

@@ -27,7 +27,7 @@ RULES = {
     "S7": "every value is in its knob's domain (proved by the schema when the file is loaded)",
     "S8": "no known hidden second axis",
     "S9": "sweeps of one protocol agree on every key that it does not free",
-    "A1": "one commit, package set, device kind, dtype, engine, weights and task manifest",
+    "A1": "one commit, package set, device kind, dtype, engine, weights, inputs and task manifest",
     "A2": "the same prompts in all conditions of a seed, sampled alike before any update",
     "A3": "consumed budgets are close: rollouts, tokens, optimiser steps, wall time",
     "A4": "every trial reached its last step, or its early end is named",

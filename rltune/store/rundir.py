@@ -323,6 +323,11 @@ class RunDir:
         """Folder of a child; StoreError when the id cannot name a folder."""
         return TrialDir(self.children / require_name(trial_id, "trial_id"))
 
+    @property
+    def inputs(self) -> Path:
+        """Name of each file of frozen tasks -> the files that it was drawn from, with digests."""
+        return self.path / "inputs.json"
+
     def trial_dirs(self) -> tuple[TrialDir, ...]:
         """Folders of the trials that exist, by name."""
         if not self.trials.is_dir():

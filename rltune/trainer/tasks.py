@@ -4,15 +4,12 @@ Relative paths in a config, and modules of one's own, refer to the folder that t
 in; it is handed over as `base`.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rltune.spec.custom_code import import_paths
 from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
 from rltune.spec.schema_reward import RewardConfig
@@ -112,17 +109,3 @@ def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
         test_tasks=config.gate.test_tasks,
         split_seed=config.env.split_seed,
     )
-
-
-def user_sources(config: TrialConfig, base: Path = Path()) -> dict[str, str]:
-    """Return each module of one's own that a config names -> the sha256 of its source file."""
-    paths = import_paths(config.model_dump())
-    names = sorted({path.partition(":")[0] for _, path in paths})
-    if names:
-        add_to_path(base)
-    return {name: _source_digest(name) for name in names}
-
-
-def _source_digest(module: str) -> str:
-    file = import_module(module).__file__
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

@@ -32,7 +32,7 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
     assert record["tasks"] == [task["task_id"] for task in manifest["test"]]
     assert record["floor"] == manifest["test_floor"]
     origin = json.loads(trial.provenance.read_text())
-    same = ("commit", "dirty", "diff_sha256", "source_sha256", "versions", "user_sources")
+    same = ("commit", "dirty", "diff_sha256", "source_sha256", "versions", "inputs")
     assert {key: record["code"][key] for key in same} == {key: origin[key] for key in same}
     assert (record["code"]["device"], record["code"]["is_of_trial"]) == ("cpu", True)
     assert first.out == (
@@ -60,8 +60,8 @@ def test_code_of_ones_own_in_a_trial_can_be_refused(rltune, trial, monkeypatch):
 
 @pytest.mark.parametrize(
     "change",
-    [{"source_sha256": "0" * 64}, {"versions": {"torch": "1.0"}}, {"user_sources": {"mine": "0"}}],
-    ids=["code", "packages", "own"],
+    [{"source_sha256": "0" * 64}, {"versions": {"torch": "1.0"}}],
+    ids=["code", "packages"],
 )
 def test_other_code_than_the_trials_is_said(rltune, trial, change):
     origin = json.loads(trial.provenance.read_text())
@@ -70,10 +70,17 @@ def test_other_code_than_the_trials_is_said(rltune, trial, change):
     assert " It was trained with other code or packages than it was tested with. " in said
 
 
-def test_modules_of_ones_own_are_code_too(rltune, trial, monkeypatch):
-    monkeypatch.setattr("rltune.trainer.tasks.user_sources", lambda config, base: {"mine": "1"})
-    code = json.loads(rltune("test", trial.trial_id, "--json").out)["code"]
-    assert (code["user_sources"], code["is_of_trial"]) == ({"mine": "1"}, False)
+def test_other_inputs_than_the_trials_are_refused_before_a_look(rltune, trial):
+    origin = json.loads(trial.provenance.read_text())
+    data = Path(origin["base"]) / "small.yaml"  # any file
+    inputs = {**origin["inputs"], "small.yaml": "0" * 64, "gone.txt": "1" * 64}
+    trial.provenance.write_text(json.dumps({**origin, "inputs": inputs}))
+    refused = rltune("test", trial.trial_id)
+    assert refused.code == 2
+    assert f"small.yaml: has changed since {trial.trial_id} read it. Put it back" in refused.err
+    assert f"gone.txt: is gone since {trial.trial_id} read it." in refused.err
+    assert not (trial.path / "test.json").exists()
+    assert data.exists()
 
 
 def test_a_record_that_names_no_code_is_shown(rltune, trial):

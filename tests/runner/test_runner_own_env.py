@@ -72,12 +72,14 @@ def test_the_worked_example_runs_end_to_end(small_policy, tmp_path):
     assert audit.verdict is Verdict.PASSED, audit.report.errors
     tasks = read_json(run.tasks())
     assert [len(tasks[part]) for part in ("train", "heldout", "test")] == [16, 12, 12]
-    sources = {
-        f"coins.{name}": hashlib.sha256((ROOT / "examples" / f"{name}.py").read_bytes()).hexdigest()
+    package = sweep.parent / "coins"
+    inputs = {
+        f"coins/{name}.py": hashlib.sha256((package / f"{name}.py").read_bytes()).hexdigest()
         for name in ("my_env", "my_reward")
     }
     for record in read.records:
-        assert record.provenance["user_sources"] == sources
+        assert inputs.items() <= record.provenance["inputs"].items()
+        assert record.provenance["base"] == str(sweep.parent)
         gate = record.metrics[0]
         assert {"heldout/left", "heldout/score", "heldout/failure/lost"} <= set(gate)
         (*_, row) = read_jsonl(run.trial(record.spec.trial_id).episodes).rows

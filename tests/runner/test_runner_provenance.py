@@ -122,7 +122,8 @@ def test_provenance_has_every_field_that_the_audit_compares():
         engine="torch",
         threads=1,
         manifest_sha256="m",
-        user_sources={"my_env": "e"},
+        base=Path("work"),
+        inputs={"my_env.py": "e"},
     )
     assert set(SAME_EVERYWHERE) <= set(record)
     (earlier,) = earlier_attempts(record)
@@ -131,6 +132,8 @@ def test_provenance_has_every_field_that_the_audit_compares():
     again = earlier_attempts({**record, "attempt": 3, "earlier": [earlier]})
     assert [attempt["attempt"] for attempt in again] == [2, 3]
     assert earlier_attempts({}) == []
+    assert record["base"] == str(Path.cwd() / "work")
+    assert earlier["inputs"] == {"my_env.py": "e"}
     assert record["argv"] == ["rltune", "sweep"]
     assert record["cpu_model"]
 

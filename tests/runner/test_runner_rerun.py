@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_sweep import small_sweep
+from small_sweep import levels, small_sweep
 
+from rltune.cli.rerun import verdict_text
+from rltune.errors import StoreError
+from rltune.runner.child import run_child
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.rerun import Verdict, rerun
@@ -13,21 +16,24 @@ from rltune.runner.single import open_source
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
+from rltune.store.inputs import base_of
 from rltune.store.rundir import RunDir
 from rltune.types import TrialStatus
+from rltune_envs.sokoban.levels import load_levels
 
 METRIC = ("heldout/reward_mean", "max")
 
 
-def trained(tmp_path: Path, base: str, *, stop_after: int | None = None):
-    """Train a trial of two steps and return it as a source."""
+def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: str = ""):
+    """Train a trial of two steps and return it as a source; env is a line of its hold."""
     text = small_sweep(policy="tiny", gate_every=1, checkpoint_every=1, values="[0.0, 0.1]")
     text = text.replace("base: sokoban", f"base: {base}")
+    text = text.replace("hold:\n", f"hold:\n{env}", 1)
     path = tmp_path / "small.yaml"
     path.write_text(text, encoding="utf-8")
     run = RunDir(tmp_path / "run").create()
     spec = expand(load_sweep(path))[1]
-    tasks = freeze_all(run, [spec])
+    tasks = freeze_all(run, [spec], base=tmp_path)
     payload = TrialPayload(
         spec=spec,
         folder=run.trial(spec.trial_id).path,
@@ -72,3 +78,29 @@ def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path):
         TrialStatus.INTERRUPTED,
     )
     assert source.trial.read_failed() is not None  # the original is as it was
+
+
+@pytest.mark.usefixtures("threads")
+def test_other_inputs_are_no_repetition_and_no_start(tmp_path, monkeypatch):
+    """Levels behind those that are played: bit-equal, and still another file."""
+    text, file = levels(24), tmp_path / "levels.txt"
+    file.write_text(text, encoding="utf-8")
+    keys = "  env.levels: levels.txt\n"
+    status, source = trained(tmp_path, "sokoban", env=keys)
+    assert status is TrialStatus.DONE
+    assert set(source.provenance["inputs"]) == {"levels.txt"}
+    monkeypatch.chdir("/")
+    base = base_of(source.provenance, otherwise=Path("/"))
+    assert again(source, base).verdict is Verdict.REPRODUCED
+    file.write_text(text + "\n; a comment\n", encoding="utf-8")
+    load_levels.cache_clear()
+    found = again(source, base)
+    assert (found.verdict, found.comparison.difference) == (Verdict.OTHER_INPUTS, None)
+    assert [change.name for change in found.changes if change.is_input] == ["levels.txt"]
+    said = verdict_text(source, found)
+    assert "not the same inputs; bit-equal in steps 0 to 2" in said
+    assert "It read other files than the trial: levels.txt. Put them back" in said
+    child = {"checkpoint": "best", "seed": None, "overrides": (), "argv": ("test",), "base": base}
+    with pytest.raises(StoreError, match=r"^levels\.txt: has changed since .* read it\. Put it"):
+        run_child(source, **child, on_start=lambda *_: None)
+    assert not source.run.children.exists()

@@ -1,5 +1,7 @@
 """What differs between the software of two runs."""
 
+from pathlib import Path
+
 from rltune.runner.software import changes_since, software_now
 
 BEFORE = {
@@ -12,15 +14,24 @@ BEFORE = {
     "cpu_model": "one",
     "threads": 1,
     "weights_sha256": "w" * 64,
-    "user_sources": {},
+    "inputs": {"levels.txt": "e" * 64},
     "earlier": [],
 }
 
 
 def test_the_same_software_has_no_changes():
     assert changes_since(BEFORE, dict(BEFORE)) == ()
-    now = software_now()
+    now = software_now(BEFORE, Path())
     assert changes_since(now, now) == ()
+
+
+def test_files_are_read_as_they_are_now(tmp_path):
+    (tmp_path / "levels.txt").write_text("x")
+    now = software_now(BEFORE, tmp_path)
+    (change,) = changes_since(BEFORE, {"inputs": now["inputs"]})
+    assert (change.name, change.is_input) == ("levels.txt", True)
+    older = {name: value for name, value in BEFORE.items() if name != "inputs"}
+    assert changes_since(older, {"inputs": {"levels.txt": "x"}}) == ()
 
 
 def test_a_commit_is_told_and_sources_decide():
@@ -41,12 +52,14 @@ def test_packages_processor_and_weights_decide():
         "versions": {"torch": "2.7", "numpy": "2.0"},
         "cpu_model": "two",
         "weights_sha256": "v" * 64,
-        "user_sources": {"mine": "m" * 64},
+        "inputs": {"levels.txt": ""},
     }
     changes = changes_since(BEFORE, now)
     names = [change.name for change in changes]
-    assert names == ["processor", "weights at the start", "torch", "mine"]
+    assert names == ["processor", "weights at the start", "torch", "levels.txt"]
     assert all(change.decides for change in changes)
+    assert [change.is_input for change in changes] == [False, False, False, True]
+    assert str(changes[3]) == f"levels.txt: {'e' * 12} then, none now"
     assert str(changes[2]) == "torch: 2.6 then, 2.7 now"
 
 

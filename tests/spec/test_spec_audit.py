@@ -207,33 +207,51 @@ def test_a1_every_earlier_attempt_is_compared(records):
         ]
 
 
-def test_a1_sources_of_ones_own(records):
-    """An env of one's own that was edited during the sweep."""
-    own = {"my_env": "e", "my_reward": "r"}
-    for i, record_ in enumerate(records):
-        sources = {**own, "my_env": "edited"} if i == 2 else own
-        records[i] = replace(record_, provenance={**PROVENANCE, "user_sources": sources})
+def reading(record, inputs, **more):
+    """A record of a trial that read files."""
+    return replace(record, provenance={**PROVENANCE, "inputs": inputs, **more})
+
+
+def test_a1_a_file_has_one_content_in_all_trials(records):
+    """A data file or a module that was edited during the sweep; an axis may choose among files."""
+    files = {"levels.txt": "e" * 64, "my_env.py": "f" * 64}
+    records = [reading(record, files) for record in records]
+    records[1] = reading(records[1], {**files, "only_here.py": "a" * 64})
+    assert lines(records) == []
+    records[2] = reading(records[2], {**files, "levels.txt": "0" * 64})
     (line,) = lines(records)
-    assert line.startswith("A1 error: source of my_env differs: 'e' in ")
-    assert f"'edited' in {name(records[2])}." in line
-    records[2] = replace(records[2], provenance=PROVENANCE)  # not recorded here
-    assert lines(records)[0].startswith("A1 error: user_sources was not recorded in ")
+    assert line.startswith("A1 error: input levels.txt differs: eeeeeeeeee in ")
+    assert line.endswith(
+        f"0000000000 in {name(records[2])}. Put the file back as it was for the trials to keep, "
+        "delete the folders of the others, and run the sweep again."
+    )
 
 
-def test_a1_an_estimator_of_ones_own_in_some_conditions(records):
-    """Its source belongs to the conditions that name it, and must be one in all of them."""
-    for i, record_ in enumerate(records):
-        sources = {"my_advantage": "a"} if i % 2 else {}
-        advantage = {"kind": "custom", "estimator": "my_advantage:rank"} if i % 2 else {"kind": "g"}
-        spec = replace(record_.spec, config={**record_.spec.config, "advantage": advantage})
-        provenance = {**PROVENANCE, "user_sources": sources}
-        records[i] = replace(record_, spec=spec, provenance=provenance)
-    assert [line for line in lines(records) if "my_advantage" in line] == []
-    edited = {**PROVENANCE, "user_sources": {"my_advantage": "edited"}}
-    records[3] = replace(records[3], provenance=edited)
-    found = [line for line in lines(records) if "my_advantage" in line]
-    assert [line.partition(":")[0] for line in found] == ["A1 error"]
-    assert f"'edited' in {name(records[3])}." in found[0]
+@pytest.mark.parametrize("section", ["reward", "advantage", "env", "policy"])
+def test_a1_no_axis_excuses_a_file_that_changed(records, section):
+    records = [reading(record, {"corpus.jsonl": "e" * 64}) for record in records]
+    config = {**records[1].spec.config, section: {"kind": "another"}}
+    spec = replace(records[1].spec, config={**records[1].spec.config, **config})
+    records[1] = reading(replace(records[1], spec=spec), {"corpus.jsonl": "0" * 64})
+    assert any("input corpus.jsonl differs" in line for line in lines(records))
+
+
+def test_a1_a_file_has_one_content_in_all_attempts(records):
+    now = {"levels.txt": "e" * 64}
+    records = [reading(record, now) for record in records]
+    before = {**EARLIER, "inputs": {"levels.txt": ""}}
+    records[2] = reading(records[2], now, earlier=[{**before, "weights_sha256": ""}])
+    assert lines(records) == []  # it ended before it had a policy
+    records[2] = reading(records[2], now, earlier=[before])
+    (line,) = lines(records)
+    assert f"no such file in {name(records[2])}." in line
+
+
+def test_a1_inputs_of_an_older_run_are_not_recorded(records):
+    assert lines(records) == []  # nowhere
+    mixed = [reading(record, {}) for record in records[:-1]] + records[-1:]
+    (line,) = lines(mixed)
+    assert line.startswith(f"A1 error: inputs were not recorded in {name(records[-1])}, ")
 
 
 @pytest.mark.parametrize(

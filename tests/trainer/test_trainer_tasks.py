@@ -1,6 +1,5 @@
 """From a config to its env, reward and frozen tasks; and what is refused before anything starts."""
 
-import hashlib
 import inspect
 import json
 import re
@@ -14,7 +13,7 @@ from rltune.spec.keys import VARIANT_SECTIONS
 from rltune.spec.load import load_sweep
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.preflight import require_usable
-from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks, user_sources
+from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks
 from rltune_envs.imports import load_object
 from rltune_envs.verified import VerifiedEnv
 
@@ -274,13 +273,6 @@ def test_the_splits_are_frozen_with_a_test_split(folder):
     manifest = freeze_tasks(config, folder)
     assert [len(part) for part in (manifest.train, manifest.heldout, manifest.test)] == [20, 8, 5]
     assert manifest.heldout_floor == pytest.approx(0.01)
-
-
-def test_the_sources_of_ones_own_modules_are_digested(folder):
-    digest = hashlib.sha256(ENV.encode()).hexdigest()
-    config = config_of(env="own_env:Echo", reward="own_env:long")
-    assert user_sources(config, folder) == {"own_env": digest}
-    assert user_sources(config_of(reward="success"), folder) == {}
 
 
 def test_a_class_gets_absolute_files_and_no_key_of_the_splits(folder, monkeypatch):

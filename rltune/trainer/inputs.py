@@ -1,0 +1,96 @@
+"""What a config reads besides itself: data files, code of one's own, model and adapter folders.
+
+A file that code of one's own opens by a name of its own is not seen: one that is named under
+`arguments` is.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rltune.spec.custom_code import import_paths
+from rltune.spec.schema import TrialConfig
+from rltune.spec.schema_advantage import CustomAdvantageConfig
+from rltune.spec.schema_env import CustomEnvConfig
+from rltune.store.inputs import digests, files_in
+from rltune.trainer.tasks import add_to_path, files_of
+from rltune.trainer.user_code import module_files
+
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def inputs_of(config: TrialConfig, base: Path) -> dict[str, str]:
+    """Return every file that a trial of a config reads -> its sha256.
+
+    Args:
+        config: Resolved config.
+        base: Folder to which relative paths refer, and in which modules of one's own are found.
+
+    """
+    places = [*_data(config, base), *_models(config, base)]
+    files = {file for place in places for file in files_in(place)}
+    return digests(files | _code(config, base), base)
+
+
+def task_inputs(config: TrialConfig, base: Path) -> dict[str, str]:
+    """Return the files of which a config's frozen tasks are made -> sha256.
+
+    All code counts: which module of it an environment imports is not asked for here.
+    """
+    files = {file for place in _data(config, base) for file in files_in(place)}
+    return digests(files | _code(config, base), base)
+
+
+def _data(config: TrialConfig, base: Path) -> Iterator[Path]:
+    """Yield the files and folders of data that a config names."""
+    yield from files_of(config.env, base).values()
+    for text in _argument_texts(config):
+        if (path := _named(text, base)) is not None:
+            yield path
+
+
+def _models(config: TrialConfig, base: Path) -> Iterator[Path]:
+    """Yield the folders of the model and of the adapter, where they are folders."""
+    names = {config.policy.model} - {"tiny"} | {config.policy.lora.init} - {"default"}
+    yield from (base / name for name in sorted(names) if (base / name).is_dir())
+
+
+def _code(config: TrialConfig, base: Path) -> set[Path]:
+    paths = [path for _, path in import_paths(config.model_dump())]
+    paths += [text for text in _argument_texts(config) if _IMPORT_PATH.fullmatch(text)]
+    if not paths:
+        return set()
+    add_to_path(base)
+    return module_files(path.partition(":")[0] for path in paths)
+
+
+def _argument_texts(config: TrialConfig) -> Iterator[str]:
+    """Yield every text that a class or a function of one's own is given."""
+    if isinstance(config.env, CustomEnvConfig):
+        yield from _texts(config.env.arguments)
+    if isinstance(config.advantage, CustomAdvantageConfig):
+        yield from _texts(config.advantage.arguments)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for item in value.values() for text in _texts(item))
+    elif isinstance(value, list | tuple):
+        yield from (text for item in value for text in _texts(item))
+
+
+def _named(text: str, base: Path) -> Path | None:
+    """Return the file or folder that an argument names; no folder as wide as `base` or a home."""
+    if not text.strip() or "\0" in text:
+        return None
+    try:
+        path = base / Path(text).expanduser()
+        around = (base, Path.home(), Path(tempfile.gettempdir()))
+        is_wide = any(place.resolve().is_relative_to(path.resolve()) for place in around)
+        return path if path.exists() and not is_wide else None
+    except (OSError, RuntimeError):  # too long for a name, or no such home
+        return None
