@@ -57,9 +57,10 @@ class AnyText(gymnasium.spaces.Text):  # type: ignore[misc]
 class GymEnv(gymnasium.Env):  # type: ignore[misc]
     """A `TextEnv` as a Gymnasium environment.
 
-    `reset(seed=n)` starts the task of seed n; `reset()` draws one from `np_random`. `info` has
-    `task_id` and the `system_prompt` and `response_prefix` that a policy is given; after a step
-    also `success`, `failure_class`, `auxiliary`, `fault` and the executed `actions`.
+    `reset(seed=n)` starts the task of seed n; `reset()` draws one from `np_random`. The option
+    `noise_seed` of a reset names the luck of the episode, 0 by default. `info` has `task_id` and
+    the `system_prompt` and `response_prefix` that a policy is given; after a step also `success`,
+    `failure_class`, `auxiliary`, `fault` and the executed `actions`.
 
     Args:
         env_class: Import path of the text environment.
@@ -83,9 +84,10 @@ class GymEnv(gymnasium.Env):  # type: ignore[misc]
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start the task of `seed`, or one that is drawn; `options` are not used."""
+        """Start the task of `seed`, or one that is drawn, with the luck of `options`."""
         super().reset(seed=seed)
         task_seed = int(self.np_random.integers(_TASK_SEEDS)) if seed is None else seed
+        self.text_env.noise_seed = int((options or {}).get("noise_seed", 0))
         self._shown = self.text_env.reset(seed=task_seed)
         self._task_id = self.text_env.task(task_seed).task_id
         return self._shown, self._told()

@@ -27,7 +27,7 @@ def stream_seed(seed: int, purpose: str, *indices: int) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8])
 
 
-def noise_seed(seed: int, purpose: str, step: int, group: int) -> int:
+def noise_seed(seed: int, purpose: str, *indices: int) -> int:
     """Return the seed of an environment's luck in one visit to a task.
 
     All members of a group share it, and so do all conditions of one seed; the next visit to the
@@ -36,11 +36,10 @@ def noise_seed(seed: int, purpose: str, step: int, group: int) -> int:
     Args:
         seed: The trial's seed.
         purpose: What the episodes are for: `train`, `heldout`, `test`.
-        step: Training step.
-        group: Index of the prompt in this step.
+        indices: Which visit: whatever tells those of one purpose apart.
 
     """
-    return stream_seed(seed, f"noise/{purpose}", step, group) >> 11
+    return stream_seed(seed, f"noise/{purpose}", *indices) >> 11
 
 
 def uniforms(seeds_B: NDArray[np.uint64], counters_B: NDArray[np.int64]) -> NDArray[np.float64]:

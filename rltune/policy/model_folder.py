@@ -22,7 +22,11 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 AGAIN = "Copy or download the folder again, whole."
 _LFS = b"version https://git-lfs"
 _TOKENIZERS = ("tokenizer.json", "*.model", "*.spm", "*.tiktoken", "vocab*")
-_SETTINGS = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+_SETTINGS = (
+    *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json"),
+    "added_tokens.json",
+)
+_TEXTS = ("*.jinja", "merges.txt")
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
@@ -179,9 +183,14 @@ def _require_content(path: Path) -> None:
         if path.name == WEIGHTS and others:
             what = f"{WEIGHTS} is missing, and {others[0]} is a pickle, which can run code"
             raise FolderFault(what, "Save the weights in safetensors.")
+        if path.name == WEIGHTS and (shards := sorted(path.parent.glob("model-*.safetensors"))):
+            raise FolderFault(f"{INDEX} is missing, and {shards[0].name} is a part of the weights")
         raise FolderFault(f"{path.name} is missing")
-    with path.open("rb") as file:
-        start = file.read(len(_LFS))
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS))
+    except OSError as error:
+        raise FolderFault(f"{path.name} cannot be read ({error.strerror or error})") from error
     if not start:
         raise FolderFault(f"{path.name} is empty")
     if start == _LFS:
@@ -219,3 +228,5 @@ def _require_settings(folder: Path) -> None:
     for name in _SETTINGS:
         if (folder / name).exists():
             read_json(folder / name)
+    for path in (path for pattern in _TEXTS for path in sorted(folder.glob(pattern))):
+        _require_content(path)

@@ -97,7 +97,22 @@ def _read(folder: Path) -> tuple[PreTrainedModel, Tokenizer]:
     network = _read_network(folder)
     for name, parameter in network.named_parameters():
         require_finite(name, parameter)
+    _require_tied(network)
     return network, tokenizer
+
+
+def _require_tied(network: PreTrainedModel) -> None:
+    """Refuse a head of its own where the config says that it is the embeddings.
+
+    `transformers` then quietly trains both, and another engine serves the embeddings.
+    """
+    head, embeddings = network.get_output_embeddings(), network.get_input_embeddings()
+    is_tied = getattr(network.config, "tie_word_embeddings", False) and network._tied_weights_keys
+    if is_tied and head is not None and head.weight is not embeddings.weight:
+        raise FolderFault(
+            "the weights hold a head that is not the embeddings, to which config.json ties it",
+            "Set tie_word_embeddings to false in config.json, or take the head out of the weights.",
+        )
 
 
 def _read_network(folder: Path, **place: Any) -> PreTrainedModel:

@@ -45,7 +45,9 @@ def collect(
     """Play `group_size` episodes of each task, measured by the probes that credit asks for.
 
     The members of a group share the environment's luck, so that their rewards differ by what they
-    did. The next visit to the task has other luck: there is nothing in it to learn by heart.
+    did. The next visit to the task has other luck: there is nothing in it to learn by heart. The
+    luck belongs to the place in the stream of tasks, so that trials which go through that stream in
+    steps of other sizes share it, too.
     """
     rollout = config.rollout
     slots = [
@@ -54,7 +56,7 @@ def collect(
             group,
             member,
             stream_seed(config.seed, "sampling", step, group, member),
-            noise_seed(config.seed, "train", step, group),
+            noise_seed(config.seed, "train", (step - 1) * len(tasks) + group),
         )
         for group, task in enumerate(tasks)
         for member in range(rollout.group_size)

@@ -74,6 +74,20 @@ def test_unseeded_resets_go_on_from_the_last_seed():
     assert len(set(streams[0])) == 4
 
 
+def test_an_option_names_the_luck():
+    made = gymnasium.make("rltune/FrozenLake-v0", prompt="compact", success_rate=0.5).unwrapped
+    ends = []
+    for noise_seed in (None, 0, 1, 2, 3, 4):
+        options = None if noise_seed is None else {"noise_seed": noise_seed}
+        seen = []
+        for seed in range(8):
+            made.reset(seed=seed, options=options)
+            seen.append(made.step("<answer>Right||Down</answer>")[0])
+        ends.append(tuple(seen))
+    assert ends[0] == ends[1]
+    assert len(set(ends)) == 5
+
+
 def test_ansi_shows_the_observation():
     made = gymnasium.make("rltune/FrozenLake-v0", render_mode="ansi")
     observation, _ = made.reset(seed=1)

@@ -207,6 +207,9 @@ def test_bamboogle_with_the_capital_key_of_its_table(tmp_path):
         ("Is it Ada Bell or red dawn?", "Red Dawn", "bridge", ()),  # offers no choice
         ("Is it Ada Bell or red dawn?", "Ulm", "comparison", ()),  # the answer is not offered
         ("Is it red dawn or the book?", "Red Dawn", "comparison", ()),  # one name alone
+        ("Is it Ada Bellamy or Red Dawn?", "Red Dawn", "comparison", ()),  # another name
+        ("Is it Ada Bell's or Red Dawn?", "Red Dawn", "comparison", ("Red Dawn", "Ada Bell")),
+        ("Red Dawn, or Ada Bell?", "Red Dawn", "comparison", ("Red Dawn", "Ada Bell")),
     ],
 )
 def test_candidates_are_what_the_question_offers(tmp_path, question, answer, kind, candidates):

@@ -211,6 +211,32 @@ def test_tied_embeddings_need_no_head(folder):
     load(folder)
 
 
+def test_a_tied_head_that_differs_is_refused_and_one_that_does_not_is_taken(folder):
+    path = folder / "model.safetensors"
+    for change, is_taken in ((0.0, True), (1.0, False)):
+        weights = load_file(path)
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"] + change
+        save_file(weights, path, metadata={"format": "pt"})
+        if is_taken:
+            load(folder)
+            continue
+        with pytest.raises(InputError, match="hold a head that is not the embeddings"):
+            load(folder)
+
+
+def test_shards_without_their_index_are_named(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    assert "model.safetensors.index.json is missing, and model-00001-of-00002.saf" in refusal(
+        folder
+    )
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "merges.txt", "added_tokens.json"])
+def test_pointers_in_the_place_of_small_files_are_seen(folder, name):
+    pointer(folder / name)
+    assert f"{name} is a Git LFS pointer" in refusal(folder)
+
+
 def test_an_untied_head_is_needed(folder):
     edit(folder / "config.json", tie_word_embeddings=False)
     with pytest.raises(InputError, match=r"the weights lack 1 tensor \(lm_head\.weight\)"):
@@ -225,7 +251,9 @@ def test_plain_formats_of_numbers_are_taken(folder, dtype):
     assert load(folder).model.dtype is torch.float32
 
 
-@pytest.mark.parametrize("name", ["gpt2", "mixtral", "gemma3", "opt", "llama", "qwen3"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "mixtral", "gemma3", "opt", "llama", "qwen3", "phi", "bloom", "cohere"]
+)
 def test_other_kinds_of_models_are_whole_as_they_are_saved(folder, name):
     """GPT-2 ties its head, Mixtral's experts are merged as they are read."""
     from rltune.policy.source import read_model

@@ -44,6 +44,20 @@ def test_conditions_of_one_seed_share_all_luck_and_seeds_share_none(make_trial):
     assert set().union(*first.values()).isdisjoint(set().union(*third.values()))
 
 
+def test_steps_of_another_size_go_through_the_same_luck(make_trial):
+    """As they go through the same tasks: 2 groups in 4 steps, 4 groups in 2."""
+    streams = []
+    for groups, steps in ((2, 4), (4, 2)):
+        changes = {"rollout__groups": groups, "budget__steps": steps}
+        trial = make_trial(f"{groups}", rollout__group_size=8 // groups, **changes)
+        trial.run()
+        rows = read_jsonl(trial.folder.episodes).rows
+        visits = {(r["step"], r["group"]): (r["task_id"], r["noise_seed"]) for r in rows}
+        streams.append([visits[key] for key in sorted(visits)])
+    assert streams[0] == streams[1]
+    assert len(streams[0]) == 8
+
+
 class Decided(FrozenLakeEnv):
     """A slippery lake on which every response goes right and down: only luck decides."""
 

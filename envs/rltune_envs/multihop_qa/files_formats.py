@@ -21,7 +21,7 @@ from rltune_envs.multihop_qa.files_rows import (
     value_of,
 )
 from rltune_envs.multihop_qa.records import Hop, Passage, Question
-from rltune_envs.multihop_qa.verifiers import normalize_answer
+from rltune_envs.multihop_qa.verifiers import contains_words, normalize_answer
 
 ReadRow = Callable[[Row, str], Question]
 """Makes a question of a row; the text is its id where the row has none."""
@@ -183,7 +183,8 @@ def _candidates(text: str, kind: str, gold: str, supporting: Sequence[str]) -> t
     if "comparison" not in kind:
         return ()
     names = [re.sub(r"\s*\([^()]*\)$", "", title) for title in supporting]
-    offered = _unique([name for name in names if name.casefold() in text.casefold()])
+    asked = _words(text)
+    offered = _unique([name for name in names if contains_words(asked, _words(name))])
     is_offered = normalize_answer(gold) in map(normalize_answer, offered)
     return offered if is_offered and len(offered) > 1 else ()
 
@@ -268,6 +269,11 @@ def _filled(text: str, answers: Sequence[str]) -> str:
     """Put answers in the places of `#1`, `#2`; a number beyond them is the text's own."""
     known = {f"#{number}": answer for number, answer in enumerate(answers, start=1)}
     return re.sub(r"#\d+", lambda found: known.get(found[0], found[0]), text)
+
+
+def _words(text: str) -> str:
+    """Return the words of a text with a blank between them: "Ada Bell's" are three."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def _unique(items: Sequence[_Item]) -> tuple[_Item, ...]:

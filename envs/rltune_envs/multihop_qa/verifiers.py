@@ -39,7 +39,17 @@ def sub_em(prediction: str, answers: Sequence[str]) -> float:
     instead, so that "I do not know" contains "no".
     """
     said = normalize_answer(prediction)
-    return float(any(_contains(said, gold) for gold in map(normalize_answer, answers)))
+    return float(
+        any(
+            said == gold if gold in _CLOSED else contains_words(said, gold)
+            for gold in map(normalize_answer, answers)
+        )
+    )
+
+
+def contains_words(text: str, words: str) -> bool:
+    """Return whether words stand in a row in a text, both with single blanks; no words never do."""
+    return bool(words) and f" {words} " in f" {text} "
 
 
 def f1(prediction: str, answers: Sequence[str]) -> float:
@@ -50,12 +60,6 @@ def f1(prediction: str, answers: Sequence[str]) -> float:
     """
     said = normalize_answer(prediction)
     return max((_overlap(said, normalize_answer(gold)) for gold in answers), default=0.0)
-
-
-def _contains(said: str, gold: str) -> bool:
-    if gold in _CLOSED:
-        return said == gold
-    return bool(gold) and f" {gold} " in f" {said} "
 
 
 def _overlap(said: str, gold: str) -> float:
