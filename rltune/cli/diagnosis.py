@@ -5,7 +5,6 @@ import platform
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,16 +12,16 @@ from importlib import metadata
 from pathlib import Path
 
 from rltune.cli.options import RUNS_VARIABLE, why_not_writable
+from rltune.errors import ResourceError
 from rltune.report.render import size
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
+from rltune.runner.machine import SHORT, socket_folder, usable_cores
 
 PYTHON = (3, 11)
 PACKAGES = (
     "numpy", "omegaconf", "psutil", "pydantic", "ray", "rich", "safetensors", "scipy", "tokenizers",
     "torch", "transformers", "typer", "wandb",
 )  # fmt: skip
-SOCKET_LIMIT = 107  # bytes of a Unix socket's path
-_SOCKET = "/rltune-ray-abcdefgh/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store"
 _MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
 _DISK_BYTES = 2e9
 
@@ -96,9 +95,9 @@ def _version(name: str) -> str | None:
 
 
 def cores() -> Check:
-    """Count the cores that this process may use, as the container limits them."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if allowed and allowed > 1:
+    """Count the cores that this process may use, as affinity and the container limit them."""
+    allowed = usable_cores()
+    if allowed > 1:
         return Check("cores", State.OK, f"{allowed} for this process")
     return Check("cores", State.WARNING, "1 for this process", "Trials run one after another.")
 
@@ -148,18 +147,13 @@ def ray_environment() -> Iterator[Check]:
 
 
 def temporary_folder() -> Check:
-    """Check that Ray's sockets below the temporary folder have short enough names."""
-    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or tempfile.gettempdir()
-    longest = len(os.fsencode(folder.rstrip("/") + _SOCKET))
-    detail = f"{folder}, longest socket name {longest} of {SOCKET_LIMIT} bytes"
-    if not os.access(folder, os.W_OK):
-        return Check(
-            "temporary folder", State.MISSING, f"{folder} cannot be written", "Set TMPDIR."
-        )
-    if longest > SOCKET_LIMIT:
-        action = "export RAY_TMPDIR=/tmp"
-        return Check("temporary folder", State.MISSING, detail, action)
-    return Check("temporary folder", State.OK, detail)
+    """Say where Ray's sockets go: a folder that can be written and has a short enough path."""
+    try:
+        folder = socket_folder()
+    except ResourceError as error:
+        (problem,) = error.problems
+        return Check("temporary folder", State.MISSING, problem.what, problem.action)
+    return Check("temporary folder", State.OK, f"{folder} for sockets (at most {SHORT} bytes)")
 
 
 def gpu() -> Check:

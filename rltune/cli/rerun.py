@@ -92,6 +92,7 @@ def continue_(
 def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> "Source":
     """Return the trial, this process set up as its own one was: before torch is imported."""
     from rltune.report.find import find_trial
+    from rltune.runner.machine import socket_folder
     from rltune.runner.process import set_environment
     from rltune.spec.custom_code import import_paths, refuse_paths
     from rltune.spec.schema import TrialConfig
@@ -101,6 +102,7 @@ def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bo
     if no_custom_code:
         paths = import_paths(source.recorded)
         refuse_paths((f"{source.trial.config}: {key}", path) for key, path in paths)
+    socket_folder()  # refuses before anything is written
     set_environment(TrialConfig.model_validate_json(dumps(source.recorded)))
     return source
 

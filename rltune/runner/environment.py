@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rltune.errors import Problem, ResourceError
 from rltune.runner.cluster_auth import MODE, choose_auth_mode
+from rltune.runner.machine import RAY_PREFIX, socket_folder
 from rltune.store.files import write_text_atomic
 
 RAY_ENVIRONMENT = {
@@ -26,7 +27,26 @@ RAY_ENVIRONMENT = {
 }
 RAY_FOLDER = "ray-folder"
 """File in a launch's folder: where its private cluster keeps sockets and logs."""
-_PREFIX = "rltune-ray-"
+OF_ANOTHER = (
+    "RAY_ADDRESS",
+    "RAY_API_SERVER_ADDRESS",
+    "RAY_CLIENT_MODE",
+    "RAY_JOB_CONFIG_JSON_ENV_VAR",
+    "RAY_JOB_ID",
+    "RAY_JOB_SUBMIT_HOOK",
+    "RAY_NAMESPACE",
+    "RAY_OVERRIDE_JOB_RUNTIME_ENV",
+    "RAY_OVERRIDE_LABELS",
+    "RAY_OVERRIDE_RESOURCES",
+    "RAY_RAYLET_PID",
+    "RAY_REDIS_ADDRESS",
+    "RAY_REDIS_PASSWORD",
+    "RAY_RUNTIME_ENV",
+    "RAY_RUNTIME_ENV_HOOK",
+    "RAY_START_HOOK",
+    "RAY_STORAGE",
+)
+"""Variables that tie a process to a cluster or a job: a private cluster is another one."""
 REFUSED = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")  # Ray raises on them, late and unclearly
 
 
@@ -41,19 +61,38 @@ def apply_ray_environment(address: str | None) -> None:
             be used.
 
     """
+    require_startable(address)
+    os.environ.update(RAY_ENVIRONMENT)
+    os.environ.pop("RAY_TUNE_CALLBACKS", None)  # they would report our trials to other trackers
+    if address is not None:
+        choose_auth_mode(address)
+        return
+    for name in OF_ANOTHER:
+        os.environ.pop(name, None)
+    _set_token()
+
+
+def require_startable(address: str | None) -> None:
+    """Refuse an environment in which Ray cannot start; nothing is changed.
+
+    Args:
+        address: A running cluster; None for a private one on this machine.
+
+    Raises:
+        ResourceError: A variable is set that this version of Ray refuses, or no folder has a name
+            that is short enough for sockets.
+
+    """
     found = [name for name in REFUSED if name in os.environ]
     if found:
         raise ResourceError(
             [
-                Problem(f"environment: {name}", "Ray no longer accepts it.", action="Unset it.")
+                Problem(f"environment: {name}", "Ray does not accept it.", action="Unset it.")
                 for name in found
             ]
         )
-    os.environ.update(RAY_ENVIRONMENT)
     if address is None:
-        _set_token()
-    else:
-        choose_auth_mode(address)
+        socket_folder()
 
 
 def _set_token() -> None:
@@ -71,10 +110,13 @@ def _set_token() -> None:
 def make_ray_folder(launch: Path) -> Path:
     """Make a short-named folder for the files of a private cluster, and note it in the launch's.
 
-    Not below the run folder: the path of a socket may have 107 bytes.
+    Not below the run folder, whose path may be too long for a socket.
+
+    Raises:
+        ResourceError: There is no place for it.
+
     """
-    parent = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=RAY_PREFIX, dir=socket_folder()))
     launch.mkdir(parents=True, exist_ok=True)
     write_text_atomic(launch / RAY_FOLDER, f"{folder}\n")
     return folder
@@ -84,7 +126,7 @@ def remove_ray_folders(tune: Path) -> None:
     """Remove what the private clusters of ended launches left. Call while no launch lives."""
     for note in sorted(tune.glob(f"*/{RAY_FOLDER}")):
         folder = Path(note.read_text(encoding="utf-8", errors="replace").strip())
-        if folder.name.startswith(_PREFIX):  # whatever else the note says is not ours to delete
+        if folder.name.startswith(RAY_PREFIX):  # whatever else the note says is not ours to delete
             shutil.rmtree(folder, ignore_errors=True)
         note.unlink()
 

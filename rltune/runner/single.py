@@ -16,6 +16,7 @@ from rltune.runner.books import commit_of, snapshot_of
 from rltune.runner.drive import STOPPING
 from rltune.runner.folder import manifest_for
 from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.machine import short_temporary_folder
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.spec.identity import config_hash
@@ -123,7 +124,7 @@ def run_single(
         stop_after=stop_after,
     )
     try:
-        with stop_on_signal(partial(_stop, trial)), _echo():
+        with stop_on_signal(partial(_stop, trial)), short_temporary_folder(), _echo():
             return run_trial(payload)
     finally:
         trial.stop.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from rltune.errors import ConfoundedError, Problem, ResourceError
 from rltune.runner.books import Books, open_books
 from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
 from rltune.runner.drive import Drive, OnTick
-from rltune.runner.environment import remove_ray_folders
+from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.provenance import DriverProvenance, driver_provenance
@@ -134,7 +134,10 @@ def run_sweep(
     require_judge(request.loaded)
     require_engine(request.loaded)
     specs = expand(request.loaded)
-    run = RunDir((request.runs_dir / request.loaded.run_name).resolve()).create()
+    run = RunDir((request.runs_dir / request.loaded.run_name).resolve())
+    if any(_status(run, spec) not in FINAL for spec in specs):
+        require_startable(request.ray_address)
+    run.create()
     with take_driver_lock(run.lock, argv=request.argv):
         require_same_inputs(run, base)
         tasks = freeze_all(run, specs, base=base)

@@ -19,6 +19,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
+from rltune.runner.machine import usable_cores
 from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.reaper import Reaper
@@ -151,6 +152,7 @@ class TuneLaunch:
         }
         if self._address is None:
             options["include_dashboard"] = False
+            options["num_cpus"] = usable_cores()
             folder = str(make_ray_folder(self._folder / self._name))
             options["_temp_dir"] = folder
             # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rltune.errors import InputError, Problem
+from rltune.track.inherited import forget_caller
 
 _WHOLE = "rltune-whole"
 _HEADER_BYTES = 7  # of a session's `.wandb` file before its first record
@@ -101,9 +102,12 @@ def upload(found: Sequence[Path], *, timeout_s: float) -> str:
     without it.
     """
     command = [sys.executable, "-m", "wandb", "sync", *(str(one.resolve()) for one in found)]
+    environment = dict(os.environ)
+    forget_caller(environment)
     try:
         done = subprocess.run(
             command,
+            env=environment,
             capture_output=True,
             text=True,
             errors="replace",

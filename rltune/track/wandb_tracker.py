@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rltune.track.base import Artifact, Histogram, Media, Metrics, Table, Warn, require_step
+from rltune.track.inherited import forget_caller
 from rltune.track.sync import OFFLINE, mark_whole, offline_problem
 from rltune.types import TrialStatus
 
@@ -222,6 +223,7 @@ def _wandb_artifact(artifact: Artifact) -> Any:
 
 
 def _init(run: WandbRun, run_id: str) -> Any:
+    forget_caller()
     # Tables wait for their upload in a staging folder, by default in the home.
     os.environ.setdefault("WANDB_DATA_DIR", str(run.folder / "wandb" / "data"))
     os.environ.setdefault("WANDB_CACHE_DIR", str(run.folder / "wandb" / "cache"))

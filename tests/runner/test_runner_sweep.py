@@ -214,6 +214,18 @@ def test_variables_that_ray_refuses_are_named_before_it_starts(monkeypatch, name
         apply_ray_environment(None)
 
 
+def test_where_ray_cannot_start_nothing_is_left(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("rltune.runner.machine._SYSTEM", ())
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    with pytest.raises(ResourceError, match=r"^environment: TMPDIR: .* Set RAY_TMPDIR to a folder"):
+        run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+    assert not (tmp_path / "runs").exists()
+    assert list(long.iterdir()) == []
+
+
 def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     made = []

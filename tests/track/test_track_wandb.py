@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltune.track.base import Artifact, Histogram, Table
+from rltune.track.inherited import forget_caller
 from rltune.track.make import make_trackers, wandb_id, wandb_run
 from rltune.track.wandb_tracker import WandbTracker, _wandb_artifact, wandb_run_id
 from rltune.types import TrialSpec, TrialStatus
@@ -80,6 +81,51 @@ def inspect(folder, *flags):
         [LEET, "leet", "inspect", *flags, "--json", run], check=True, capture_output=True, text=True
     )
     return done.stdout
+
+
+CALLER = {
+    "WANDB_RUN_ID": "caller",
+    "WANDB_RESUME": "must",
+    "WANDB_RUN_GROUP": "group",
+    "WANDB_NAME": "name",
+    "WANDB_SWEEP_ID": "sweep",
+    "WANDB_TAGS": "tag",
+    "WANDB_NOTES": "notes",
+    "WANDB_JOB_TYPE": "job",
+    "WANDB_SERVICE": "3-1-unix-/tmp/no-such-socket",
+    "WANDB_LAUNCH": "1",
+    "WANDB_X_PRIMARY": "false",
+}
+
+
+def test_nothing_of_the_callers_run_is_taken_over(tmp_path, no_credentials, monkeypatch):
+    """W&B prefers WANDB_RUN_ID to the id that it is given once WANDB_SWEEP_ID is set, too."""
+    for name, value in {**CALLER, "WANDB_DIR": str(tmp_path / "elsewhere")}.items():
+        monkeypatch.setenv(name, value)
+    warnings = []
+    tracker = make_trackers(
+        SPEC, tmp_path, append=[].append, wandb="offline", project=None, warn=warnings.append
+    )
+    tracker.log(0, {"heldout/success_rate": 0.25})
+    tracker.close(TrialStatus.DONE)
+    assert warnings == []
+    summary = json.loads(inspect(tmp_path, "--summary"))
+    assert summary["run_id"] == summary["name"] == SPEC.trial_id
+    assert "tag" not in summary["tags"]
+    records = [json.loads(line) for line in inspect(tmp_path).splitlines()]
+    (run,) = (r["run"] for r in records if r["type"] == "run")
+    assert (run["run_group"], run["job_type"]) == ("kl", "train")
+    assert not run.get("sweep_id")
+    assert not run.get("notes")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_a_person_sets_on_purpose_stays():
+    mine = {"WANDB_API_KEY": "k", "WANDB_MODE": "offline", "WANDB_PROJECT": "p", "HOME": "/root"}
+    mine |= {"WANDB_ENTITY": "e", "WANDB_BASE_URL": "https://w", "WANDB_CACHE_DIR": "/c"}
+    environ = {**mine, **CALLER}
+    assert set(forget_caller(environ)) == set(CALLER)
+    assert environ == mine
 
 
 def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
