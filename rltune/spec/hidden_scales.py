@@ -19,8 +19,14 @@ Configs = Mapping[str, Mapping[str, Any]]
 CONSTANT_NORM = "seq-mean-token-sum-norm"
 """The `loss.aggregation` that divides by constants of the config."""
 
-SIZES = ("advantage", "attribution", "rollout_filter.loss_scaling")
-"""Sections and keys that change how large advantages are."""
+SIZES = ("advantage", "attribution", "rollout_filter", "reward", "env.format_penalty")
+"""Sections and keys that may change how large the advantages of a step are.
+
+A filter takes out groups of equal rewards, whose advantages are 0 within groups.
+"""
+
+SCALED = ("advantage.shaping", "attribution", "rollout_filter.loss_scaling")
+"""Those that come after an estimator's own normalisation."""
 
 BOUNDED = {
     "ppo": "the ratio of a token, beyond which it has no gradient",
@@ -124,9 +130,9 @@ def _term_weights(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     if keys and fixed:
         yield warning(
             "S8.term_weights",
-            f"{', '.join(keys)} may change the size of the advantages, which the terms of "
-            f"{' and '.join(fixed)} do not follow: their weight against the reward differs between "
-            "conditions.",
+            f"{', '.join(keys)} may change how large the advantages of a step are, which the terms "
+            f"of {' and '.join(fixed)} do not follow: their weight against the reward differs "
+            "between conditions.",
             f"Set {' and '.join(f'{key}: 0.0' for key in fixed)}, or couple them with a rule that "
             "keeps their weight.",
         )
@@ -139,13 +145,22 @@ def _has_kl(config: Mapping[str, Any]) -> bool:
 def _resizing(flat: Configs, moving: Sequence[str]) -> list[str]:
     """Return the moving keys after which advantages may have another size.
 
-    Estimators that all whiten over the batch give advantages of one variance.
+    Estimators that all whiten over the batch give advantages of one variance; those that divide by
+    the spread or the mean of a group do not feel the scale of a reward.
     """
     keys = [key for key in moving if any(overlaps(key, size) for size in SIZES)]
     if all(config["advantage.kind"] in WHITENED_KINDS for config in flat.values()):
-        shaping = "advantage.shaping"
-        keys = [key for key in keys if overlaps(key, shaping) or not key.startswith("advantage.")]
-    return keys
+        return [key for key in keys if any(overlaps(key, scaled) for scaled in SCALED)]
+    if any(_feels_scale(config) for config in flat.values()):
+        return keys
+    return [key for key in keys if not key.startswith(("reward", "env."))]
+
+
+def _feels_scale(config: Mapping[str, Any]) -> bool:
+    """Return whether twice the rewards are twice the advantages, as far as is known."""
+    if config["advantage.kind"] == "grpo":
+        return not config["advantage.normalize_std"]
+    return config["advantage.kind"] in ("grpo_center", "rloo", "custom")
 
 
 def _adapter_scale(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:

@@ -81,6 +81,8 @@ FAULTS = [  # code, moving keys, conditions, text of the message
         ((PP, KL), ({"advantage": {"kind": "gae"}}, KL)), "advantage.shaping.hicra_alpha may",
     ),
     ("term_weights", ("rollout_filter.loss_scaling",), ((PP, KL), (PP, KL)), "loss_scaling may"),
+    ("term_weights", ("rollout_filter.value",), ((GRPO, KL), (GRPO, KL)), "rollout_filter.value"),
+    ("term_weights", ("env.format_penalty",), ((CENTER, KL), (CENTER, KL)), "format_penalty may"),
     ("lora_scale", RANK[:1], (lora(4, 16.0), lora(16, 16.0)), "(c0: 4, c1: 1)"),
     ("lora_scale", RANK, (lora(4, 8.0), lora(16, 64.0)), "(c0: 2, c1: 4)"),
     ("clip_meaning", LOSS, (bounds("ppo"), bounds("gspo")), "0.2 and loss.clip_high 0.28"),
@@ -107,6 +109,8 @@ NEAR_MISSES = [
     ("term_weights", KIND, ((GRPO,), (CENTER,))),
     ("term_weights", KIND, ((GAE, KL), (PP, KL), (PP_BASELINE, KL))),  # all of variance 1
     ("term_weights", ("optim.lr",), ((GRPO, KL), (GRPO, KL))),
+    ("term_weights", ("rollout_filter.value",), ((GAE, KL), (GAE, KL))),
+    ("term_weights", ("env.format_penalty",), ((GRPO, KL), (GRPO, KL))),
     ("term_weights", (*KIND, "loss.kl_loss_coef"), ((GRPO, KL), (CENTER, KL))),  # coupled
     ("lora_scale", RANK, (lora(4, 8.0), lora(16, 32.0))),
     ("lora_scale", RANK[1:], (lora(4, 8.0), lora(4, 32.0))),  # the scale is the axis itself

@@ -47,7 +47,10 @@ EXPECTED_WARNINGS = {
     "turn_clip_beta": [],
 }
 ACCEPTED = {
+    "frozenlake_rv_filter_high_noise": set(FILTERED),
+    "frozenlake_rv_filter_low_noise": set(FILTERED),
     "frozenlake_slip": {"S8.tasks"},
+    "rv_filter": set(FILTERED),
     "rv_filter_mode": {"S8.softmax_scale"},
     "smollm2": {"S8.term_weights"},
 }
