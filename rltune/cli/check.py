@@ -11,6 +11,7 @@ from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, pa
 from rltune.errors import Problem, SpecError
 
 if TYPE_CHECKING:
+    from rltune.spec.findings import ComparabilityReport
     from rltune.spec.load import LoadedSweep
 
 
@@ -23,6 +24,13 @@ def check(
     overrides: Overrides = None,
     seeds: Seeds = None,
     no_custom_code: NoCustomCode = False,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also compare the gradients of the conditions on fixed batches (S6; seconds).",
+        ),
+    ] = False,
     as_json: Json = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of sweep files, for editors.")
@@ -45,11 +53,12 @@ def check(
         seeds=parse_seeds(seeds),
         no_custom_code=no_custom_code,
     )
-    found = check_json(sweeps)
+    reports = [_prove(sweep, deep=deep) for sweep in sweeps]
+    found = check_json(sweeps, reports)
     if as_json:
         emit_json(found)
     else:
-        _show_all(sweeps)
+        _show_all(sweeps, reports, deep=deep)
     raise typer.Exit(0 if found["ok"] else 2)
 
 
@@ -79,15 +88,28 @@ def _load_all(
     return sweeps
 
 
-def _show_all(sweeps: "Sequence[LoadedSweep]") -> None:
-    from rltune.report.render_check import proof_view, protocol_view
+def _prove(sweep: "LoadedSweep", *, deep: bool) -> "ComparabilityReport":
+    if deep:
+        from rltune.runner.proof import prove
+
+        return prove(sweep, Path.cwd())
     from rltune.spec.comparability import check_sweep
+
+    return check_sweep(sweep)
+
+
+def _show_all(
+    sweeps: "Sequence[LoadedSweep]", reports: "Sequence[ComparabilityReport]", *, deep: bool
+) -> None:
+    from rltune.report.render_check import proof_view, protocol_view, unprobed
     from rltune.trainer.engine_check import engine_problem
 
-    for i, sweep in enumerate(sweeps):
+    for i, (sweep, report) in enumerate(zip(sweeps, reports, strict=True)):
         if i:
             show("")
-        show(proof_view(sweep, check_sweep(sweep)))
+        show(proof_view(sweep, report))
+        if not deep and (hint := unprobed(sweep)):
+            show(hint)
         if missing := engine_problem(sweep):
             warn(f"{missing} A sweep would be refused here.")
     if len(sweeps) > 1:

@@ -39,7 +39,7 @@ def next_trial(
 
     With a run folder, profile, seeds and overrides are those of its last launch.
     """
-    from rltune.cli.sweep import prove, run
+    from rltune.cli.sweep import run, show_proof
     from rltune.runner.sweep import SweepRequest
     from rltune.spec.load import load_sweep
     from rltune.trainer.preflight import require_usable
@@ -55,7 +55,7 @@ def next_trial(
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    prove(loaded, console, allowed)
+    proof = show_proof(loaded, console, allowed)
     request = SweepRequest(
         loaded=loaded,
         runs_dir=runs_dir,
@@ -64,6 +64,7 @@ def next_trial(
         allow_confounded=allowed,
         argv=tuple(sys.argv),
         max_trials=1,
+        proof=proof,
     )
     raise typer.Exit(run(request, console))
 

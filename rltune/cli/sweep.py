@@ -23,7 +23,7 @@ from rltune.cli.options import (
     require_runs_dir,
 )
 from rltune.cli.sync import warn_of_offline
-from rltune.errors import ConfoundedError, InputError, Problem, StoreError
+from rltune.errors import InputError, Problem, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rltune.report.status import StatusReader
     from rltune.runner.budget import Deadline, Declined, Estimate
     from rltune.runner.sweep import SweepOutcome, SweepRequest
+    from rltune.spec.findings import ComparabilityReport
     from rltune.spec.load import LoadedSweep
     from rltune.store.rundir import RunDir
     from rltune.types import TrialSpec
@@ -93,7 +94,7 @@ def sweep(
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    prove(loaded, console, allow_confounded)
+    proof = show_proof(loaded, console, allow_confounded)
     if dry_run:
         _show_plan(loaded, console, runs_dir)
         return
@@ -110,31 +111,29 @@ def sweep(
         max_trials=max_trials,
         deadline=None if budget_s is None else deadline_of(loaded, runs_dir, budget_s),
         lineage=lineage,
+        proof=proof,
     )
     raise typer.Exit(run(request, console))
 
 
-def prove(loaded: "LoadedSweep", console: "Console", allow_confounded: str | None) -> None:
-    """Print the comparability proof.
+def show_proof(
+    loaded: "LoadedSweep", console: "Console", allow_confounded: str | None
+) -> "ComparabilityReport":
+    """Print the comparability proof and return it.
 
     Raises:
         ConfoundedError: It fails, and no reason was given for running all the same.
 
     """
     from rltune.report.render_check import proof_view
-    from rltune.spec.comparability import check_sweep
+    from rltune.runner.proof import prove, require_comparable
 
-    report = check_sweep(loaded)
+    report = prove(loaded, Path.cwd())
     console.print(proof_view(loaded, report))
-    if not report.ok and allow_confounded is None:
-        raise ConfoundedError(
-            [
-                Problem(str(loaded.path), f"{item.rule}: {item.message}", action=item.remedy)
-                for item in report.errors
-            ]
-        )
+    require_comparable(loaded, report, allow_confounded)
     if not report.ok:
         console.print(f"Run all the same, every row disqualified: {allow_confounded}")
+    return report
 
 
 def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> None:

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rltune.report.render import finding, fits_columns, grid, indent, line, pairs, plural
-from rltune.spec.comparability import check_sweep
 from rltune.spec.custom_code import custom_code
+from rltune.spec.distinct import pairs_to_probe
 from rltune.spec.findings import RULES, ComparabilityReport, Finding, Severity
 from rltune.spec.identity import flatten
 from rltune.spec.load import LoadedSweep
@@ -19,10 +19,11 @@ from rltune.store.files import to_json
 STATIC_RULES = tuple(rule for rule in RULES if rule.startswith("S"))
 
 
-def check_json(sweeps: Sequence[LoadedSweep]) -> dict[str, Any]:
-    """Return what `rltune check` found as JSON."""
+def check_json(
+    sweeps: Sequence[LoadedSweep], reports: Sequence[ComparabilityReport]
+) -> dict[str, Any]:
+    """Return what `rltune check` found as JSON: the proof of each sweep, and S9 of them all."""
     shared = check_protocol(sweeps)
-    reports = [check_sweep(sweep) for sweep in sweeps]
     return {
         "ok": all(report.ok for report in reports) and not _errors(shared),
         "sweeps": [_sweep_json(*pair) for pair in zip(sweeps, reports, strict=True)],
@@ -172,6 +173,18 @@ def verdict(loaded: LoadedSweep, *, errors: int) -> RenderableType:
     coupled = [f"its coupled {', '.join(loaded.coupled_keys)}"] if loaded.coupled_keys else []
     moving = " and ".join((loaded.spec.axis.key, *coupled))
     return line(f"Comparable: the conditions differ in {moving} only.", "bold green")
+
+
+def unprobed(loaded: LoadedSweep) -> str:
+    """Return what a check of keys alone leaves open; empty for nothing."""
+    configs = {condition.label: condition.config for condition in loaded.conditions}
+    count = len(pairs_to_probe(configs))
+    if not count:
+        return ""
+    return (
+        f"S6 compared keys: `rltune check --deep` also compares the gradients of "
+        f"{plural(count, 'pair')}, as `rltune sweep` does."
+    )
 
 
 def protocol_view(sweeps: Sequence[LoadedSweep]) -> RenderableType:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from rltune.errors import ConfoundedError, Problem, ResourceError
+from rltune.errors import Problem, ResourceError
 from rltune.runner.books import Books, open_books
 from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
 from rltune.runner.drive import Drive, OnTick
 from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
+from rltune.runner.proof import prove, require_comparable
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.trial import TrialPayload
-from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.findings import ComparabilityReport
 from rltune.spec.load import LoadedSweep
@@ -56,6 +56,7 @@ class SweepRequest:
         max_trials: Most trials to start; None: all that are missing.
         deadline: When this launch should be over; None: whenever it is.
         lineage: A table that this sweep shares with others; it gets a copy of every row.
+        proof: What `rltune.runner.proof.prove` says of the sweep; None proves it here.
 
     """
 
@@ -68,6 +69,7 @@ class SweepRequest:
     max_trials: int | None = None
     deadline: Deadline | None = None
     lineage: Path | None = None
+    proof: ComparabilityReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,9 @@ def run_sweep(
 
     """
     _require_concurrency(request.max_concurrent)
-    report = check_sweep(request.loaded)
-    require_comparable(report, request)
     base = Path.cwd()
+    report = request.proof or prove(request.loaded, base)
+    require_comparable(request.loaded, report, request.allow_confounded)
     require_usable(request.loaded, base)
     require_judge(request.loaded)
     require_engine(request.loaded)
@@ -161,19 +163,6 @@ def run_sweep(
     is_interrupted = ran.was_stopped and not FINAL.issuperset(statuses.values())
     return SweepOutcome(
         run, specs, statuses, frozenset(ran.begun), is_interrupted, tuple(ran.declined)
-    )
-
-
-def require_comparable(report: ComparabilityReport, request: SweepRequest) -> None:
-    """Refuse a confounded sweep unless a reason to run it anyway is given."""
-    if report.ok or (request.allow_confounded or "").strip():
-        return
-    path = request.loaded.path
-    raise ConfoundedError(
-        [
-            Problem(f"{path}: {finding.code or finding.rule}", finding.message, "", finding.remedy)
-            for finding in report.errors
-        ]
     )
 
 

@@ -1,9 +1,9 @@
 """S1 to S9: the proof, before anything runs, that only the axis moves. Pure functions."""
 
-from collections.abc import Iterator, Mapping
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rltune.spec.distinct import check_distinct
 from rltune.spec.findings import (
     SEEDS_FOR_A_CLAIM,
     AxisRow,
@@ -15,8 +15,8 @@ from rltune.spec.findings import (
     warning,
 )
 from rltune.spec.hidden_axes import hidden_axes
-from rltune.spec.identity import diff_configs, flatten, identity_view, same_value
-from rltune.spec.inert import inert_keys, settings
+from rltune.spec.identity import flatten, same_value
+from rltune.spec.inert import inert_keys
 from rltune.spec.isolation import check_conditions
 from rltune.spec.judge_checks import judge_findings
 from rltune.spec.keys import overlaps
@@ -27,7 +27,9 @@ from rltune.spec.protocol import check_protocol
 
 
 def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
-    """Return what S1 to S9 find in one sweep (S7 was proved by loading it).
+    """Return what S1 to S9 find in one sweep by its keys (S7 was proved by loading it).
+
+    S6 here compares keys; `rltune.runner.proof` compares what conditions do as well.
 
     S9 here is what the sweep alone can break: an axis that its protocol does not free. Whether it
     agrees with the other sweeps of the protocol is `rltune.spec.protocol.check_protocol`.
@@ -52,6 +54,11 @@ def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
         *judge_findings(configs),
         *check_protocol([loaded]),
     )
+    return report_of(loaded, findings)
+
+
+def report_of(loaded: LoadedSweep, findings: Sequence[Finding]) -> ComparabilityReport:
+    """Return the report of what the rules found, with the sweep file's reasons for accepting it."""
     errors, warnings = split(accept(findings, loaded.spec.accept))
     return ComparabilityReport(not errors, errors, warnings, axis_table(loaded))
 
@@ -111,19 +118,3 @@ def check_budgets(
         if unequal:
             message = f"{label!r} has another budget than the control: {', '.join(unequal)}."
             yield error("S5", message, "Give all conditions one budget.")
-
-
-def check_distinct(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield S6: two conditions that are one run, also when they differ in inert keys only."""
-    for (a, left), (b, right) in combinations(configs.items(), 2):
-        differing = diff_configs(identity_view(left), identity_view(right))
-        inert, same = inert_keys(right), settings(left).items() & settings(right).items()
-        silent = {key: why for key, why in inert_keys(left).items() if key in inert} | dict(same)
-        reasons = {key: why for key, why in silent.items() if key in differing}
-        if len(reasons) < len(differing):
-            continue
-        message = f"{a!r} and {b!r} resolve to the same config."
-        if reasons:
-            named = ", ".join(f"{key} ({why})" for key, why in sorted(reasons.items()))
-            message = f"{a!r} and {b!r} are the same run: they differ only in {named}."
-        yield error("S6", message, "Remove one of them, or give them different values.")

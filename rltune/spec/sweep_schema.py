@@ -59,12 +59,12 @@ def _refuse_blank(text: str) -> str:
 
 
 def _refuse_hard_rules(accept: dict[str, str]) -> dict[str, str]:
-    action = "Only S8, or one of its findings such as S8.k1_loss, can be accepted."
+    action = "Only warnings can: S8, one of its findings such as S8.k1_loss, or S6.proportional."
     refuse(
         [
             Violation(rule, f"{rule!r} cannot be accepted.", action)
             for rule in accept
-            if rule.partition(".")[0] != "S8"
+            if rule.partition(".")[0] != "S8" and not rule.startswith("S6.")
         ]
     )
     return accept
@@ -271,7 +271,8 @@ class SweepSpec(Section):
     profiles: Profiles = Field(description="Hardware-and-scale halves allowed here.")
     accept: Annotated[dict[str, Reason], AfterValidator(_refuse_hard_rules)] = Field(
         default_factory=dict,
-        description="S8, or one S8 finding (`S8.k1_loss`) -> the written reason for accepting it.",
+        description="S8, or one warning (`S8.k1_loss`, `S6.proportional`) -> the written reason "
+        "for accepting it.",
     )
 
 

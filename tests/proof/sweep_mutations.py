@@ -141,7 +141,7 @@ SWEEP_MUTATIONS = (
     near_miss("S6", "the KL estimator where KL is computed",
               hold("loss.use_kl_loss: true", "loss.kl_loss_coef: 0.01"),
               ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
-              axis("loss.kl_type", "[k3+, k2]", "k2")),
+              axis("loss.kl_type", "[k3, k2]", "k2")),
     # S7: a value out of its domain.
     fault("S7", "a negative KL coefficient", ("0.01, 0.1]", "-0.01, 0.1]"),
           refused="kl_loss_coef"),

@@ -50,12 +50,14 @@ def test_a_bundle_says_why_its_keys_are_one_axis(tmp_path, monkeypatch):
     )
     said = proof(tmp_path, text, 120, monkeypatch)
     assert "one intervention, because the product of both is what is asked about" in said
-    found = check_json([load_sweep("sweeps/kl.yaml")])
+    loaded = load_sweep("sweeps/kl.yaml")
+    found = check_json([loaded], [check_sweep(loaded)])
     assert found["sweeps"][0]["why"] == "the product of both is what is asked about"
 
 
 def test_json_of_a_refused_sweep(tmp_path):
-    found = check_json([load_sweep(write_sweep(tmp_path, CONFOUNDED))])
+    loaded = load_sweep(write_sweep(tmp_path, CONFOUNDED))
+    found = check_json([loaded], [check_sweep(loaded)])
     assert found["ok"] is False
     assert [item["rule"] for item in found["sweeps"][0]["errors"]] == ["S3"]
     assert [item["rule"] for item in found["sweeps"][0]["warnings"]] == ["S4"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rltune.spec.comparability import check_distinct, check_sweep
+from rltune.spec.comparability import check_sweep
+from rltune.spec.distinct import check_distinct
 from rltune.spec.identity import flatten
 from rltune.spec.inert import inert_keys
 from rltune.spec.keys import is_config_key, nested

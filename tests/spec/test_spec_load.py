@@ -161,7 +161,7 @@ SWEEP_FILE_CASES = {
     "accepting an error": (
         ("seeds:", "accept: {S1: because}\nseeds:"),
         ["toy.yaml:24: accept.S1: 'S1' cannot be accepted. "
-         "Only S8, or one of its findings such as S8.k1_loss, can be accepted."],
+         "Only warnings can: S8, one of its findings such as S8.k1_loss, or S6.proportional."],
     ),
     "name": (
         ("name: toy", "name: ../toy"),

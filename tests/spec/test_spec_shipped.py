@@ -206,7 +206,6 @@ def test_paper_is_the_published_protocol():
                 "gae",
                 "gae_bilevel",
                 "grpo",
-                "grpo_center",
                 "rloo",
                 "maxrl",
                 "reinforce_pp",
@@ -258,9 +257,10 @@ def test_the_textpolicy_rungs_add_one_stage_each():
     assert on == ["....", "x...", "xx..", "xxx.", "xxxx"]
 
 
-def test_every_estimator_stands_in_its_sweep():
+def test_every_estimator_stands_in_its_sweep_once():
     conditions = load_sweep(ROOT / "sweeps/advantage_estimators.yaml").conditions
     kinds = {model.model_fields["kind"].default for model in models_of(Advantage)} - {"custom"}
+    kinds -= {"grpo_center"}  # rloo up to a factor, which AdamW divides out
     assert {condition.config["advantage"]["kind"] for condition in conditions} == kinds
 
 

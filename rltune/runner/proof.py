@@ -1,0 +1,112 @@
+"""The proof that a sweep's conditions differ in its axis alone: by keys, and by what they do.
+
+One proof for `rltune sweep`, `rltune next` and `rltune check --deep`. Gradients are compared in a
+process of its own (`rltune.trainer.probe`), so that a check of keys alone imports no torch.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import ConfoundedError, Problem
+from rltune.spec.comparability import check_sweep, report_of
+from rltune.spec.distinct import moves_selection, pairs_to_probe
+from rltune.spec.findings import ComparabilityReport, Finding
+from rltune.spec.functional import findings_of, probe_failed
+from rltune.spec.load import LoadedSweep
+
+PROBE = "rltune.trainer.probe"
+HANGS_AFTER_S = 1800.0
+"""A probe takes seconds; an estimator of a user's own that never returns must not hang a check."""
+
+_LAST_WORDS = 500  # characters
+
+
+def prove(loaded: LoadedSweep, base: Path) -> ComparabilityReport:
+    """Return what S1 to S9 find in a sweep, S6 by keys and by gradients.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which import paths refer.
+
+    """
+    report = check_sweep(loaded)
+    found = probe_conditions({c.label: c.config for c in loaded.conditions}, base)
+    return report_of(loaded, (*report.errors, *report.warnings, *found)) if found else report
+
+
+def probe_conditions(configs: Mapping[str, Mapping[str, Any]], base: Path) -> tuple[Finding, ...]:
+    """Return what S6 finds in the gradients of some conditions; no process where keys tell all."""
+    pairs = pairs_to_probe(configs)
+    if not pairs:
+        return ()
+    names = dict.fromkeys(label for pair in pairs for label in pair)
+    request = {
+        "base": str(base),
+        "conditions": {label: configs[label] for label in names},
+        "pairs": pairs,
+        "selections": [(a, b) for a, b in pairs if moves_selection(configs[a], configs[b])],
+    }
+    with tempfile.TemporaryDirectory(prefix="rltune-probe-") as folder:
+        return _ask(request, Path(folder))
+
+
+def _ask(request: Mapping[str, Any], folder: Path) -> tuple[Finding, ...]:
+    asked, answered = folder / "request.json", folder / "answer.json"
+    asked.write_text(json.dumps(request), encoding="utf-8")
+    command = [sys.executable, "-P", "-m", PROBE, str(asked), str(answered)]
+    try:
+        ended = _run(command, request["base"])
+    except subprocess.TimeoutExpired:
+        return (probe_failed(f"it did not end within {HANGS_AFTER_S:g} s."),)
+    if not answered.is_file():
+        said = ended.stderr.strip()[-_LAST_WORDS:].splitlines()
+        last = said[-1].strip() if said else f"its process ended with code {ended.returncode}"
+        return (probe_failed(f"{last.rstrip('.')}."),)
+    return findings_of(json.loads(answered.read_text(encoding="utf-8")))
+
+
+def _run(command: Sequence[str], base: str) -> "subprocess.CompletedProcess[str]":
+    """Run the probe without a GPU, on one core, with what this process imports from."""
+    environment = {
+        **os.environ,
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    return subprocess.run(
+        command,
+        cwd=base,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=HANGS_AFTER_S,
+        check=False,
+    )
+
+
+def require_comparable(
+    loaded: LoadedSweep, report: ComparabilityReport, allow_confounded: str | None
+) -> None:
+    """Refuse a sweep whose proof fails, unless a reason to run it all the same is given.
+
+    Raises:
+        ConfoundedError: It fails, and there is no reason.
+
+    """
+    if report.ok or (allow_confounded or "").strip():
+        return
+    raise ConfoundedError(
+        [
+            Problem(
+                str(loaded.path), f"{item.code or item.rule}: {item.message}", action=item.remedy
+            )
+            for item in report.errors
+        ]
+    )
