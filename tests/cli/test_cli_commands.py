@@ -307,3 +307,41 @@ def test_warmstart_leaves_a_full_folder_alone(rltune, tmp_path):
         "error: --out w: the folder has files in it. Give another one, or --force to write into "
         "it.\n"
     )
+
+
+ESTIMATORS = """\
+  key: advantage
+  values:
+    grpo: {kind: grpo}
+    center: {kind: grpo_center}
+    bare: {kind: grpo, normalize_std: false}
+  control: grpo
+  why: an estimator is its name and its own keys
+"""
+TWO_NAMES = SWEEP[: SWEEP.index("  key: loss.kl")] + ESTIMATORS + SWEEP[SWEEP.index("seeds:") :]
+TWO_NAMES = TWO_NAMES.replace("protocol: figure3\n", "").replace(
+    "  loss.kl_type: k2\n", "  loss.use_kl_loss: false\n  loss.kl_loss_coef: 0.0\n"
+)
+
+
+def test_what_keys_cannot_tell_is_said_and_deep_tells_it(rltune, tmp_path):
+    write_sweep(tmp_path, TWO_NAMES)
+    keys = rltune("check", "sweeps/kl.yaml")
+    assert keys.code == 0
+    assert "also compares the gradients of 3 pairs" in " ".join(keys.out.split())
+    deep = json.loads(rltune("check", "--deep", "--json", "sweeps/kl.yaml").out)
+    assert deep["ok"] is False
+    (error,) = deep["sweeps"][0]["errors"]
+    assert error["rule"] == "S6"
+    assert "'advantage=center' and 'advantage=bare' are the same run" in error["message"]
+
+
+def test_a_sweep_of_one_run_under_two_names_is_refused_in_one_wording(rltune, tmp_path):
+    write_sweep(tmp_path, TWO_NAMES)
+    refused = rltune("sweep", "sweeps/kl.yaml")
+    assert refused.code == 2
+    assert "S6 error 'advantage=center' and 'advantage=bare' are the same run" in " ".join(
+        refused.out.split()
+    )
+    assert refused.err.startswith("error: sweeps/kl.yaml: S6: 'advantage=center' and")
+    assert not (tmp_path / "runs").exists()
