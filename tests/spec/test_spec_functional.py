@@ -107,6 +107,7 @@ def test_equal_is_an_error_and_the_rest_are_warnings():
     assert "fault" not in found[3].message
     assert "fault masks" in found[4].message
     assert all(item.code in item.remedy for item in found[1:])
+    assert found[3].conditions == ("a", "f")
 
 
 def test_the_answer_of_the_process_becomes_findings():
