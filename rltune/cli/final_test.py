@@ -11,6 +11,7 @@ import typer
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.errors import Problem, StoreError
+from rltune_envs.faults import FAULT_SHARE, is_lost
 
 if TYPE_CHECKING:
     from rltune.spec.schema import TrialConfig
@@ -82,7 +83,7 @@ def paragraph(record: dict[str, Any]) -> str:
         means = ", ".join(f"{name} {value:.3f}" for name, value in record["auxiliary"].items())
         said.append(f"Means: {means}.")
     if record["fault_count"]:
-        said.append(f"{record['fault_count']} more episodes had a fault and do not count.")
+        said.append(_faults(record["n"], record["fault_count"]))
     if not record.get("code", {}).get("is_of_trial", True):
         said.append("It was trained with other code or packages than it was tested with.")
     looks = record["looks"]
@@ -91,6 +92,16 @@ def paragraph(record: dict[str, Any]) -> str:
     else:
         said.append(f"This trial's test tasks were looked at {looks} times; this is the last look.")
     return " ".join(said)
+
+
+def _faults(n: int, n_faults: int) -> str:
+    """Return how many test tasks were scored, and what that means."""
+    asked = n + n_faults
+    said = f"Scored were {n} of {asked} test tasks; {n_faults} had a fault and do not count."
+    if not is_lost(n_faults, asked):
+        return said
+    share = f"more than {FAULT_SHARE:.0%} were lost"
+    return f"{said} This proves nothing ({share}): repair what failed, and test again."
 
 
 def _prepare(trial: "TrialDir") -> "TrialConfig":

@@ -122,6 +122,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         *(indent(line(text)) for text in _bound_lines(closing.rows)),
         *map(indent, notes),
         *([indent(line(closing.judged))] if closing.judged else []),
+        *([indent(line(closing.scored, "yellow"))] if closing.scored else []),
         *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "bold") for text in closing.verdicts),
     )

@@ -48,6 +48,7 @@ class TrialState:
         reason: Why it failed or stopped; empty otherwise.
         log: Its log file.
         judged: Episodes that a judge was asked about, and those that it judged.
+        scored: Tasks that the newest gate scored, `14/32`; empty where it scored all.
         warnings: What its card warns of: training success that rose while held-out success fell.
 
     """
@@ -73,6 +74,7 @@ class TrialState:
     reason: str
     log: str
     judged: Judged
+    scored: str = ""
     warnings: tuple[str, ...] = ()
 
 

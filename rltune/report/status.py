@@ -155,7 +155,8 @@ def _state(
 ) -> TrialState:
     status, reason = _status(trial, is_driven=is_driven)
     failure, result = trial.read_failed(), trial.read_done()
-    gates = tuple(Gate(row["step"], float(row[metric])) for row in rows if metric in row)
+    measured = [row for row in rows if metric in row]
+    gates = tuple(Gate(row["step"], float(row[metric])) for row in measured)
     step = max((row["step"] for row in rows), default=failure.step if failure else None)
     steps = int(spec.config["budget"]["steps"])
     every = int(spec.config["gate"]["every"])
@@ -172,6 +173,7 @@ def _state(
         gates=gates,
         base=gates[0].value if gates and gates[0].step == 0 else None,
         last=gates[-1].value if gates else None,
+        scored=_scored(measured[-1], int(spec.config["gate"]["tasks"])) if measured else "",
         last_gate=gates[-1].step if gates else None,
         best_step=result.best_step if result else None,
         tokens_per_s=_newest(rows, "perf/tokens_per_s"),
@@ -185,6 +187,12 @@ def _state(
         judged=judged_in(rows),
         warnings=_warnings(trial) if result else (),
     )
+
+
+def _scored(row: Row, asked: int) -> str:
+    """Return the tasks that a gate scored, from its metrics; empty where it scored all."""
+    lost = int(row.get("heldout/fault_count", 0))
+    return f"{asked - lost}/{asked}" if lost else ""
 
 
 def _filled(pace: Pace, *others: Pace) -> Pace:

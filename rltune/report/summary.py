@@ -19,6 +19,7 @@ from rltune.report.folder import SweepFolder, manifest_of, open_warnings, same_r
 from rltune.report.tables import against, mark_of
 from rltune.spec.judged import judged_by_condition, judged_in, judged_line
 from rltune.spec.records import TrialRecord
+from rltune.spec.scored import scored_line
 
 SUCCESS = "heldout/success_rate"
 RATES = frozenset({SUCCESS, "heldout/em"})
@@ -88,6 +89,7 @@ class Closing:
         verdicts: What may be said from it, one sentence each.
         stamps: Hidden second axes that the sweep did not remedy and did not accept.
         judged: How much a judge left unjudged, by condition; empty when none was asked.
+        scored: Which last gates lost tasks to faults; empty when none did.
 
     """
 
@@ -96,6 +98,7 @@ class Closing:
     verdicts: tuple[str, ...]
     stamps: tuple[str, ...]
     judged: str = ""
+    scored: str = ""
 
 
 def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
@@ -108,7 +111,8 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     said = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found.values())]
     shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
     stamps = open_warnings(folder.run)
-    return Closing(folder.metric_name, rows, tuple(said), stamps, judged_line(shares))
+    judged, scored = judged_line(shares), scored_line(records)
+    return Closing(folder.metric_name, rows, tuple(said), stamps, judged, scored)
 
 
 def verdicts_of_records(
@@ -184,7 +188,7 @@ def _by_seed(
 
 def _task_interval(group: Sequence[TrialRecord]) -> Interval | None:
     """Return the Wilson interval of the last gate of the one finished trial, faults left out."""
-    record = next(record for record in group if record.result is not None)
+    record = next(r for r in group if r.result is not None and math.isfinite(r.result.final_metric))
     if not record.heldout or not isinstance(record.heldout[-1].get("success"), list):
         return None
     last = record.heldout[-1]

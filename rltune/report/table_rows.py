@@ -14,6 +14,7 @@ from rltune.report.tables import EvalRow, GateRow, HistoryRow, TrialRow
 from rltune.spec.audit import env_key
 from rltune.spec.records import TrialRecord
 from rltune.spec.schema_run import reserved_gpus
+from rltune.spec.scored import Scored, last_scored, scored_at
 from rltune.store.files import dumps
 from rltune.store.lineage_noise import measures_of, task_values
 from rltune.store.lock import read_driver
@@ -97,7 +98,9 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         base=_finite(result.base_metric) if result else None,
         selected=_finite(result.heldout_metric) if result else None,
         best_step=result.best_step if result else None,
+        selected_tasks=_scored(scored_at(record, result.best_step)) if result else None,
         final=_finite(result.final_metric) if result else None,
+        final_tasks=_scored(last_scored(record)) if result else None,
         floor=bounds.floor if bounds else None,
         ceiling=bounds.ceiling if bounds else None,
         wandb_id=wandb_id(spec),
@@ -169,6 +172,10 @@ def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[Histo
                         "" if math.isfinite(number) else str(number),
                         mark,
                     )
+
+
+def _scored(scored: Scored | None) -> int | None:
+    return None if scored is None else scored.n
 
 
 def task_ids(run: RunDir, records: Sequence[TrialRecord]) -> dict[str, list[str]]:

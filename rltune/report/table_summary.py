@@ -42,7 +42,7 @@ class _Cell:
         at: `base`, `selected`, `final`, or `gate`.
         step: Of a gate.
         values: Condition -> seed -> value.
-        tasks: Condition -> most tasks that a value is over.
+        tasks: Condition -> fewest tasks that a seed's value is over.
 
     """
 
@@ -122,8 +122,18 @@ def _ends(trials: Sequence[TrialRow]) -> Iterator[_Cell]:
             value = getattr(row, at)
             if value is not None:
                 values.setdefault(row.condition, {})[row.seed] = value
-        tasks = {row.condition: row.heldout_tasks for row in trials}
+        tasks: dict[str, int] = {}
+        for row in trials:
+            n = _tasks_of(row, at)
+            tasks[row.condition] = min(tasks.get(row.condition, n), n)
         yield _Cell(trials[0].metric, at, None, values, tasks)
+
+
+def _tasks_of(row: TrialRow, at: str) -> int:
+    """Return the tasks that a trial's value is over; those of the split where it has none."""
+    found = {"selected": row.selected_tasks, "final": row.final_tasks}.get(at)
+    is_known = found is not None and getattr(row, at) is not None
+    return found if found is not None and is_known else row.heldout_tasks
 
 
 def _curves(gates: Sequence[GateRow]) -> Iterator[_Cell]:
@@ -139,7 +149,7 @@ def _curves(gates: Sequence[GateRow]) -> Iterator[_Cell]:
         for gate in found[metric, step]:
             if gate.value is not None:
                 values.setdefault(gate.condition, {})[gate.seed] = gate.value
-                tasks[gate.condition] = max(tasks.get(gate.condition, 0), gate.n_tasks)
+                tasks[gate.condition] = min(tasks.get(gate.condition, gate.n_tasks), gate.n_tasks)
         yield _Cell(metric, "gate", step, values, tasks)
 
 

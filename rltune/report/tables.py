@@ -56,6 +56,8 @@ class TrialRow:
     selected: float | None
     best_step: int | None
     final: float | None
+    selected_tasks: int | None
+    final_tasks: int | None
     floor: float | None
     ceiling: float | None
     wandb_id: str

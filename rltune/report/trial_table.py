@@ -101,7 +101,7 @@ def trial_columns(
         column("step", lambda t: f"{'-' if t.step is None else t.step}/{t.steps}"),
         column("held-out", gates, 3, is_number=False),
         column("start", lambda t: rate(t.base), 5),
-        column("now", lambda t: rate(t.last), 1),
+        column("now", lambda t: f"{rate(t.last)} {t.scored}".rstrip(), 1),
         column("tok/s", lambda t: "-" if t.tokens_per_s is None else quantity(t.tokens_per_s), 6),
         column("spent", lambda t: stopwatch(t.cost.wall_s or None), 4),
         column("left", lambda t: stopwatch(t.eta_s), 2),

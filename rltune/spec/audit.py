@@ -1,8 +1,8 @@
 """A1 to A5: what really ran, read back from the records of the trials. Pure functions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rltune.spec.audit_inputs import same_inputs
 from rltune.spec.audit_prompts import grouped, same_prompts
@@ -14,7 +14,9 @@ from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.judged import judged_findings
 from rltune.spec.knobs import moving_task_keys, task_settings
 from rltune.spec.records import TrialRecord as TrialRecord
+from rltune.spec.scored import last_scored, scored_in
 from rltune.types import TrialResult, TrialStatus
+from rltune_envs.faults import FAULT_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +139,25 @@ _ONE_TEMPERATURE = "Their configs ask for it: give all conditions one gate.tempe
 
 def _gate_faults(records: Sequence[TrialRecord]) -> Iterator[Finding]:
     """Yield how many held-out episodes had a fault: the rates are over the others."""
-    counts = {r.spec.trial_id: sum(map(_n_faults, r.heldout)) for r in records}
-    spoiled = {trial_id: count for trial_id, count in counts.items() if count}
+    remedy = "Repair what failed (trial.log names it) and run them again."
+    gates = {r.spec.trial_id: list(map(scored_in, r.heldout)) for r in records}
+    spoiled = [name for name, own in gates.items() if any(gate.words for gate in own)]
     if spoiled:
+        lost = sum(gate.asked - gate.n for own in gates.values() for gate in own)
         message = (
-            f"{sum(spoiled.values())} held-out episodes had a fault and were left out, in "
-            f"{few(list(spoiled))}: these were evaluated on fewer tasks."
+            f"{lost} held-out episodes had a fault and were left out, in {few(spoiled)}: these "
+            "were evaluated on fewer tasks."
         )
-        yield warning("A5", message, "Repair what failed (trial.log names it) and run them again.")
-
-
-def _n_faults(row: Mapping[str, Any]) -> int:
-    return sum(bool(fault) for fault in row.get("fault", ()))
+        yield warning("A5", message, remedy)
+    for record in records:
+        gate = last_scored(record)
+        has_result = record.result is not None and math.isfinite(record.result.final_metric)
+        if gate is not None and gate.is_lost and has_result:
+            message = (
+                f"{record.spec.trial_id} has a result, though its last gate scored {gate.words} "
+                f"held-out tasks: over {FAULT_SHARE:.0%} lost to faults prove nothing."
+            )
+            yield error("A5", message, remedy)
 
 
 def _heldout(group: Sequence[TrialRecord], field: str) -> dict[str, list[str]]:

@@ -214,7 +214,9 @@ def test_the_paragraph_of_a_greedy_test_with_measures_and_faults():
     assert paragraph(record) == (
         "a-s0, step 40: solved 1 of 4 test tasks, 0.250 [0.046, 0.699] (95 % Wilson, over tasks), "
         "greedy. A random player solves 0.125, a perfect one 0.500. Means: em 0.250, f1 0.500. "
-        "2 more episodes had a fault and do not count. This trial's test tasks were looked at once."
+        "Scored were 4 of 6 test tasks; 2 had a fault and do not count. This proves nothing (more "
+        "than 25% were lost): repair what failed, and test again. This trial's test tasks were "
+        "looked at once."
     )
 
 

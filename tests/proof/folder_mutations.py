@@ -211,6 +211,10 @@ FOLDER_MUTATIONS = (
     fault("A5", "one trial was evaluated at another temperature",
           heldout(gate_row(20, temperature=1.0))),
     fault("A5", "one trial left out a gate", heldout(lambda r: None if r["step"] == 10 else {})),
+    fault("A5", "one trial has a result, though faults took 4 of the 10 tasks of its last gate",
+          heldout(gate_row(20, fault=["verifier f: down"] * 4 + [""] * 6))),
+    near_miss("A5", "faults took 2 of the 10 tasks of one gate: named",
+              heldout(gate_row(20, fault=["verifier f: down"] * 2 + [""] * 8)), is_named=True),
     near_miss("A5", "one trial solved other tasks",
               heldout(gate_row(10, success=[1] * 10, reward=[1.0] * 10))),
 )  # fmt: skip

@@ -129,10 +129,19 @@ def _trial(row: TrialRow) -> list[Child]:
         row.status,
         f"{row.final_step if row.final_step is not None else '–'}/{row.planned_steps}",
         rounded(row.base),
-        chosen if row.best_step is None else f"{chosen} (step {row.best_step})",
-        rounded(row.final),
+        _over(
+            chosen if row.best_step is None else f"{chosen} (step {row.best_step})",
+            row.selected_tasks,
+            row,
+        ),
+        _over(rounded(row.final), row.final_tasks, row),
         duration(row.wall_s),
     ]
+
+
+def _over(value: str, n: int | None, row: TrialRow) -> str:
+    """Return a value with the tasks that it is over, where faults took some."""
+    return value if n is None or n == row.heldout_tasks else f"{value}, {n} of {row.heldout_tasks}"
 
 
 def source_section(evidence: Evidence) -> Html:
