@@ -103,17 +103,17 @@ def test_every_number_and_the_figure_are_written(rltune, measured):
 def test_it_says_what_it_found_and_wrote(rltune, measured):
     said = rltune("export", str(measured)).out.splitlines()
     assert said[0] == "Audit passed (6 of 6 trials finished)."
-    # 6 trials x (21 steps x 3 signals + 20 x 3 of budget + 3 gates) = 6 x 126
+    # 6 trials x (21 steps x 3 signals + 20 x 5 of budget + 3 gates) = 6 x 166
     folder = measured.relative_to(measured.parent.parent)
     # 6 trials x 3 gates x success and reward x 10 tasks = 360; by estimator and condition:
     # 3 ends + 2 measures x 3 gates = 9, x 3 x 2 = 54
     assert said[1:7] == [
         f"wrote {folder}/figures/trials.csv, .parquet: 6 rows",
-        f"wrote {folder}/figures/history.csv, .parquet: 1,116 rows",  # + 20 x 3 clocks and rates
+        f"wrote {folder}/figures/history.csv, .parquet: 1,356 rows",  # + 20 x 3 clocks and rates
         f"wrote {folder}/figures/evals.csv, .parquet: 360 rows",
         f"wrote {folder}/figures/gates.csv, .parquet: 36 rows",
         f"wrote {folder}/figures/summary.csv, .parquet: 54 rows",
-        f"wrote {folder}/figures/curves.csv: 756 values",
+        f"wrote {folder}/figures/curves.csv: 996 values",
     ]
     assert [text.rsplit("/")[-1] for text in said[7:]] == [
         *(f"{name}.json, .png, .svg, .pdf" for name in FIGURES),
