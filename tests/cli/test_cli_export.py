@@ -125,7 +125,7 @@ def test_the_newest_run_folder_is_the_default_and_json_tells_the_same(rltune, me
     result = rltune("export", "--json")
     assert (result.code, result.err) == (0, "")
     said = json.loads(result.out)
-    assert (said["audit"], said["values"], said["notes"]) == ("passed", 756, [])
+    assert (said["audit"], said["values"], said["notes"]) == ("passed", 996, [])
     assert (said["mark"], said["rows"]["evals"]) == ("ok", 360)
     assert said["left_out"] == {}
     assert {path.rsplit("/")[-1] for path in said["wrote"]} == names(measured) == ALL
