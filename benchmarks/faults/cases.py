@@ -8,6 +8,7 @@ undisturbed sweep, no process is left.
 import signal
 from collections.abc import Callable, Mapping
 
+from custom import hanging_score, interrupted_score, raising_score
 from disk import disk_full, read_only
 from files import (
     corrupt_config,
@@ -42,6 +43,9 @@ CASES: dict[str, tuple[Callable[[Lab], Finding], Mapping[str, object]]] = {
     "NaN loss": (not_a_number, {"optim.lr": 1e30}),
     "judge that hangs": (hanging_judge, {}),
     "retriever that hangs": (hanging_retriever, {}),
+    "custom score that raises": (raising_score, {}),
+    "custom score that hangs": (hanging_score, {}),
+    "SIGINT while a custom score hangs": (interrupted_score, {}),
     "two drivers on one folder": (two_drivers, {}),
     "clock jumps": (clock_jump, {}),
     "code changed between launches": (changed_code, {}),

@@ -14,7 +14,7 @@ def signalled(number: int) -> Callable[[Lab], Finding]:
     def fault(lab: Lab) -> Finding:
         process = lab.launch()
         lab.wait(process, lab.second_trains)
-        process.sendsignalled(number)
+        process.send_signal(number)
         ended = lab.end(process)
         before, left = steps_of(lab.trials[1]), lab.orphans()
         status = lab.do("status", str(lab.run.path))
@@ -38,7 +38,7 @@ def kill_driver(lab: Lab) -> Finding:
     """SIGKILL of the driver."""
     process = lab.launch()
     lab.wait(process, lab.second_trains)
-    process.sendsignalled(signal.SIGKILL)
+    process.send_signal(signal.SIGKILL)
     lab.end(process)
     left, before = lab.orphans(), steps_of(lab.trials[1])
     status = lab.do("status", str(lab.run.path))

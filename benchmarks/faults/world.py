@@ -127,12 +127,12 @@ def hanging_retriever(lab: Lab) -> Finding:
     try:
         process = lab.launch()
         lab.wait(process, lab.second_trains)
-        server.sendsignalled(signal.SIGSTOP)
+        server.send_signal(signal.SIGSTOP)
         time.sleep(60)  # longer than the four tries of ten seconds
-        server.sendsignalled(signal.SIGCONT)
+        server.send_signal(signal.SIGCONT)
         ended = lab.end(process)
     finally:
-        server.sendsignalled(signal.SIGCONT)
+        server.send_signal(signal.SIGCONT)
         server.terminate()
         server.wait()
     log = lab.trials[1].log.read_text()

@@ -5,20 +5,20 @@ file and the line. What a call does to its own thread (`sys.exit`, `KeyboardInte
 Calls keep their order, and no result depends on the thread: the guard changes no draw.
 """
 
-import ctypes
 import faulthandler
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import NoReturn, TextIO
 
 from rltune_envs.code_place import in_brackets, place_of, place_of_thread, said
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
+from rltune_envs.guard_worker import Answer, Worker, attempt, here
 
 CALL_LIMIT_S = 30.0
 """Longest that a call may take, in seconds, unless the class or function has a `time_limit_s`."""
@@ -33,6 +33,7 @@ MOST_LEFT = 32
 """Threads that may hang at a time, over all batches; after that no call is made."""
 
 _HARD_S = 15.0  # beyond the limit, after which a process that cannot even look at its clock ends
+_LONGEST_S = 1e8  # that a timer of the system takes
 _PASSED = (SearchLimitError, NotImplementedError)  # answers of the contract, not failures
 
 
@@ -83,75 +84,31 @@ def supervised(
 
     """
     before = _supervision.on_slow, _supervision.last_words
-    _supervision.on_slow, _supervision.last_words = on_slow, last_words
+    _supervise(on_slow, last_words)
     try:
         yield
     finally:
-        _supervision.on_slow, _supervision.last_words = before
+        _supervise(*before)
 
 
-class _Stopped(BaseException):
-    """Raised inside a call that nobody waits for any more."""
-
-
-@dataclass(slots=True)
-class _Answer:
-    value: object = None
-    error: BaseException | None = None
-
-
-class _Worker:
-    """A thread that makes calls. Once it is left alone it ends with the call that it makes."""
-
-    def __init__(self) -> None:
-        self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._answers: SimpleQueue[_Answer] = SimpleQueue()
-        self._is_left = False
-        self.thread = threading.Thread(target=self._run, name="custom code", daemon=True)
-        self.thread.start()
-
-    def ask(self, call: Callable[[], object]) -> None:
-        self._calls.put(call)
-
-    def answer(self, wait_s: float) -> _Answer | None:
-        try:
-            return self._answers.get(timeout=wait_s)
-        except Empty:
-            return None
-
-    def leave(self) -> None:
-        """Wait no more. Python code is interrupted; what waits in C ends when it returns."""
-        self._is_left = True
-        ident = ctypes.c_ulong(self.thread.ident or 0)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_Stopped))
-        self._calls.put(lambda: None)  # it may have returned just now, and wait for the next
-
-    def _run(self) -> None:
-        _here.is_worker = True
-        try:
-            while not self._is_left:
-                self._answers.put(_attempt(self._calls.get()))
-        except _Stopped:
-            return
-
-
-def _attempt(call: Callable[[], object]) -> _Answer:
-    try:
-        return _Answer(call())
-    except BaseException as error:  # sys.exit and KeyboardInterrupt, too: they are the call's own
-        return _Answer(error=error)
+def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | None) -> None:
+    """Take over; SIGALRM then writes the traceback of all threads and ends the process."""
+    _supervision.on_slow, _supervision.last_words = on_slow, last_words
+    if last_words is None:
+        faulthandler.unregister(signal.SIGALRM)
+    else:
+        faulthandler.register(signal.SIGALRM, file=last_words, all_threads=True, chain=True)
 
 
 @dataclass(slots=True)
 class _Pool:
     """The workers of one calling thread."""
 
-    worker: _Worker | None = None
+    worker: Worker | None = None
     n_hung: int = 0
 
 
 class _Here(threading.local):
-    is_worker = False
     pool: _Pool | None = None
 
 
@@ -211,8 +168,8 @@ def call(
         NotImplementedError: It raised that.
 
     """
-    if _here.is_worker:  # code of a user's that calls code of a user's: one limit for both
-        answer = _attempt(function)
+    if here.is_worker:  # code of a user's that calls code of a user's: one limit for both
+        answer = attempt(function)
     else:
         answer = _wait(what, function, _pool(), limit_s, module)
     if answer.error is not None:
@@ -241,10 +198,10 @@ def _require_room(what: str, pool: _Pool, limit: float) -> None:
 
 def _wait(
     what: str, function: Callable[[], object], pool: _Pool, limit: float, module: str
-) -> _Answer:
+) -> Answer:
     _require_room(what, pool, limit)
     if pool.worker is None:
-        pool.worker = _Worker()
+        pool.worker = Worker()
     worker, began = pool.worker, time.monotonic()
     try:
         with _last_words(limit):
@@ -266,7 +223,7 @@ def _wait(
     raise HungCodeError(what, f"it did not return within {limit:g} s{in_brackets(place)}")
 
 
-def _leave(pool: _Pool, worker: _Worker) -> None:
+def _leave(pool: _Pool, worker: Worker) -> None:
     pool.worker = None
     worker.leave()
     _left.threads.append(worker.thread)
@@ -277,11 +234,11 @@ def _last_words(limit: float) -> Iterator[None]:
     if _supervision.last_words is None:
         yield
         return
-    faulthandler.dump_traceback_later(limit + _HARD_S, exit=True, file=_supervision.last_words)
+    signal.setitimer(signal.ITIMER_REAL, min(limit, _LONGEST_S) + _HARD_S)
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _raise(what: str, error: BaseException, module: str) -> NoReturn:

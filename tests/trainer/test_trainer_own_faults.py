@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_jsonl
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.guarded import guarded_env, guarded_score
@@ -122,3 +123,22 @@ def test_gold_and_distance_that_fail_are_faults(run):
     assert all(said.startswith("env Own.distance_to_go(): it raised Conn") for said in faults)
     assert faults
     assert all(math.isfinite(row["actor/grad_norm"]) for row in trial.rows[1:])
+
+
+def test_global_random_state_is_the_users_alone(run):
+    """Draws of rltune come from named streams; what an env does to global generators is its own."""
+    import random
+
+    import numpy as np
+    import torch
+
+    def step(self, response):
+        for seed in (random.seed, np.random.seed, torch.manual_seed):
+            seed(next(counter))
+        return super(type(self), self).step(response)
+
+    counter = itertools.count(7)
+    lora = {"policy__lora": {"rank": 2, "alpha": 4, "dropout": 0.1}}
+    plain, _ = run({}, name="plain", **lora)
+    seeding, _ = run({"step": step}, name="seeding", **lora)
+    assert metrics_digest(seeding.folder.metrics) == metrics_digest(plain.folder.metrics)

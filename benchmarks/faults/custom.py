@@ -1,0 +1,112 @@
+"""Faults of a user's own code: a score that raises, hangs, or cannot be interrupted."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from finding import Finding
+from lab import CHECKPOINT_EVERY, Lab
+
+_RAISES = """
+import itertools
+
+calls = itertools.count(1)
+
+def score(attempt):
+    if next(calls) % 20 == 0:
+        raise ConnectionError("the verifier is down")
+    return float(attempt.success)
+"""
+
+_HANGS = """
+import threading
+from pathlib import Path
+
+def score(attempt):
+    if Path({flag!r}).exists():
+        threading.Event().wait()
+    return float(attempt.success)
+
+score.time_limit_s = {limit_s}
+"""
+
+
+def raising_score(lab: Lab) -> Finding:
+    """A score of one's own that raises one time in twenty."""
+    _write(lab, _RAISES)
+    ended = lab.sweep_on()
+    log = lab.trials[1].log.read_text()
+    return Finding(
+        "each is a fault of its episode, counted and masked; the trials go on",
+        "the episodes with a fault",
+        {
+            "ends well": ended.code == 0,
+            "the log counts them with their line": "had a fault" in log
+            and "it raised ConnectionError: the verifier is down" in log
+            and "scores_of_mine.py:" in log,
+        },
+        is_equal=False,
+    )
+
+
+def hanging_score(lab: Lab) -> Finding:
+    """A score of one's own that stops returning while the second trial trains."""
+    flag = lab.folder / "hangs"
+    _write(lab, _HANGS.format(flag=str(flag), limit_s=1.0))
+    process = lab.launch()
+    lab.wait(process, lab.second_trains)
+    flag.touch()
+    ended = lab.end(process)
+    flag.unlink()
+    again = lab.sweep_on()
+    return Finding(
+        "each call ends at its limit; after 3 steps in a row that lost over a quarter of their "
+        "episodes the trial fails by name, and the same command goes on",
+        "what followed the last checkpoint",
+        {
+            "exit code 1": ended.code == 1,
+            "named": ended.says("too_many_faults", "it did not return within 1 s"),
+            "no traceback": "Traceback" not in ended.text,
+            "goes on": again.code == 0,
+        },
+        most_ends=2,
+        is_equal=False,
+    )
+
+
+def interrupted_score(lab: Lab) -> Finding:
+    """SIGINT while a score of one's own, which has no limit to speak of, hangs."""
+    flag = lab.folder / "hangs"
+    _write(lab, _HANGS.format(flag=str(flag), limit_s=1e6))
+    process = lab.launch()
+    lab.wait(process, lambda: lab.second_trains(steps=CHECKPOINT_EVERY + 2))
+    flag.touch()
+    lab.wait(process, _is_told(lab))
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    ended = lab.end(process)
+    seconds = time.monotonic() - began
+    flag.unlink()
+    again = lab.sweep_on()
+    return Finding(
+        f"says what it waits for; the call is given up (here the sweep ended in {seconds:.0f} s); "
+        "exit 3",
+        "what followed the last checkpoint",
+        {
+            "exit code 3": ended.code == 3,
+            "says what it waits for": ended.says("stopping: each running trial"),
+            "goes on": again.code == 0,
+        },
+        most_ends=2,
+        is_equal=False,
+    )
+
+
+def _is_told(lab: Lab) -> Callable[[], bool]:
+    return lambda: "has not returned for 5 s" in lab.trials[1].log.read_text()
+
+
+def _write(lab: Lab, code: str) -> None:
+    (lab.folder / "scores_of_mine.py").write_text(code)
+    lab.write_sweep({**lab.changes, "reward": "scores_of_mine:score"})
