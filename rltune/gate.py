@@ -97,7 +97,7 @@ def fault_warnings(history: Sequence[GateResult], *, mode: Mode) -> tuple[str, .
     counts = ", ".join(f"{gate.n} of {gate.asked} at step {gate.step}" for gate in lost)
     said = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks: scored were {counts}"
     if choose_best(history, mode=mode).is_lost:
-        return (f"{said}; no gate is whole, so the choice of the checkpoint proves nothing",)
+        return (f"{said}; no gate is whole, so the chosen checkpoint has no result",)
     return (f"{said}; such a gate is not chosen, and no start or end of a comparison",)
 
 

@@ -118,6 +118,7 @@ def build_manifest(
     if not 0 <= split_seed <= MAX_SPLIT_SEED:
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
     tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
+    persist(partial(env.reset, seed=tasks["heldout"][0].seed))  # what never starts is refused here
     validate(env, (*tasks["heldout"], *tasks["test"]))
     every = [task for part in tasks.values() for task in part]
     n_drawn = every[-1].seed - split_seed * _STREAM + 1

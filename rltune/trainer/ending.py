@@ -113,7 +113,7 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
         reason=reason,
         final_step=progress.step,
         best_step=best.step,
-        heldout_metric=best.metric,
+        heldout_metric=_counted(best),
         base_metric=_counted(progress.gates[0]),
         final_metric=_counted(progress.gates[-1]),
         pool_metric=_pool_metric(trial),

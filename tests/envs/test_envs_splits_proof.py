@@ -1,12 +1,15 @@
 """Every task proves itself: its gold solution earns full marks, or its name is in the error."""
 
+import itertools
 import re
 from dataclasses import replace
 
 import pytest
 
 from examples.my_env import MyEnv
-from rltune_envs.errors import TaskError
+from rltune_envs.errors import CustomCodeError, TaskError
+from rltune_envs.frozen_lake import FrozenLakeEnv
+from rltune_envs.guarded import guarded_env
 from rltune_envs.rewards import Rubric, Term
 from rltune_envs.splits import build_manifest, validate
 from rltune_envs.verified import VerifiedEnv
@@ -98,3 +101,32 @@ def test_a_sound_reward_proves_all_tasks():
     env = under(lambda attempt: attempt.task.difficulty / len(attempt.turns))
 
     assert build_manifest(env, **SIZES).heldout == SPLITS.heldout
+
+
+def test_an_env_that_cannot_start_a_task_is_refused_whatever_its_luck():
+    """Tasks that no expert can prove are reset once all the same."""
+    calls = []
+
+    class Lake(FrozenLakeEnv):
+        def reset(self, *, seed):
+            calls.append(seed)
+            raise ConnectionError("no server")
+
+    env = guarded_env(Lake, f"{__name__}:Lake", {"success_rate": 0.5})
+    with pytest.raises(CustomCodeError, match=r"^env Lake.reset\(\): it raised ConnectionError"):
+        build_manifest(env, train_tasks=2, heldout_tasks=2, test_tasks=0, split_seed=0)
+    assert len(calls) == 3  # a service may hiccup
+
+
+def test_a_hiccup_of_an_env_does_not_refuse_its_tasks():
+    counter = itertools.count(1)
+
+    class Lake(FrozenLakeEnv):
+        def step(self, response):
+            if next(counter) == 2:
+                raise ConnectionError("once")
+            return super().step(response)
+
+    env = guarded_env(Lake, f"{__name__}:Lake", {})
+    sizes = {"train_tasks": 2, "heldout_tasks": 2, "test_tasks": 0, "split_seed": 0}
+    assert build_manifest(env, **sizes) == build_manifest(FrozenLakeEnv(), **sizes)

@@ -1,5 +1,6 @@
 """An environment under a rubric: rewards by hand, failures, faults, and the policy's own text."""
 
+import itertools
 import math
 import re
 from dataclasses import replace
@@ -9,6 +10,8 @@ import pytest
 from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass
 from rltune_envs.checks import check_env
+from rltune_envs.errors import TaskError
+from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.rewards import Rubric, Term, find_score
 from rltune_envs.verified import FLOOR_EPISODES, VerifiedEnv
 
@@ -279,3 +282,21 @@ def test_it_keeps_the_contract(name, turn_rewards):
         lambda: VerifiedEnv(MyEnv(), RUBRICS[name], turn_rewards=turn_rewards, format_penalty=-0.1),
         seeds=range(40),
     )
+
+
+@pytest.mark.parametrize(("every", "is_refused"), [(8, False), (2, True)])
+def test_a_measured_floor_leaves_faults_out_and_is_refused_over_a_quarter(every, is_refused):
+    """Case K11: a verifier that fails on wrong answers."""
+    counter = itertools.count(1)
+
+    def mine(attempt):
+        if next(counter) % every == 0:
+            raise ConnectionError("down")
+        return 1.0
+
+    env = VerifiedEnv(FrozenLakeEnv(), Rubric((Term("mine", 1.0, mine),)))
+    if not is_refused:
+        assert env.random_success_probability(3) == 1.0  # over 28 of 32; a fault is no failure
+        return
+    with pytest.raises(TaskError, match=r"^16 of 32 random episodes of the task of seed 3 had a "):
+        env.random_success_probability(3)

@@ -264,7 +264,15 @@ def test_where_every_gate_is_lost_one_is_chosen_and_proves_nothing():
     gates = [GateResult(0, 0.5, 2, 1, lost=2), GateResult(2, 1.0, 2, 2, lost=2)]
     assert choose_best(gates, mode="max").step == 2
     (said,) = fault_warnings(gates, mode="max")
-    assert said.endswith("no gate is whole, so the choice of the checkpoint proves nothing")
+    assert said.endswith("no gate is whole, so the chosen checkpoint has no result")
+
+
+def test_a_trial_without_a_whole_gate_has_no_result(make_trial):
+    trial = make_trial(is_faulty=lambda seed: seed in (100, 101), budget__steps=2)
+    result = trial.run()
+    assert all(map(math.isnan, (result.base_metric, result.heldout_metric, result.final_metric)))
+    assert trial.folder.best_heldout.exists()
+    assert result.warnings[0].endswith("no gate is whole, so the chosen checkpoint has no result")
 
 
 def test_a_lost_step_trains_on_nothing_and_is_in_no_mean(make_trial):
