@@ -5,6 +5,7 @@ docs/comparability.md is made from this list.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 Edit = tuple[str, str]
 
@@ -21,6 +22,7 @@ class SweepMutation:
         sweep: Name of the file under sweeps/.
         beside: Name of an unedited sweep that is checked together with it.
         refused: Text of the message where the file is refused while it is loaded.
+        is_deep: Whether it takes the gradients of `rltune check --deep` to see it.
 
     """
 
@@ -31,6 +33,7 @@ class SweepMutation:
     sweep: str = "quickstart"
     beside: str | None = None
     refused: str = ""
+    is_deep: bool = False
 
     @property
     def rule(self) -> str:
@@ -38,11 +41,11 @@ class SweepMutation:
         return self.code.partition(".")[0]
 
 
-def fault(code: str, what: str, *edits: Edit, **options: str) -> SweepMutation:
+def fault(code: str, what: str, *edits: Edit, **options: Any) -> SweepMutation:
     return SweepMutation(code, what, edits, is_fault=True, **options)
 
 
-def near_miss(code: str, what: str, *edits: Edit, **options: str) -> SweepMutation:
+def near_miss(code: str, what: str, *edits: Edit, **options: Any) -> SweepMutation:
     return SweepMutation(code, what, edits, is_fault=False, **options)
 
 
@@ -142,6 +145,20 @@ SWEEP_MUTATIONS = (
               hold("loss.use_kl_loss: true", "loss.kl_loss_coef: 0.01"),
               ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
               axis("loss.kl_type", "[k3, k2]", "k2")),
+    fault("S6", "two estimators of other names that are one function: `grpo_center`, and `grpo` "
+          "without division by the spread (`check --deep`)", _NO_KL,
+          axis("advantage", "{a: {kind: grpo_center}, b: {kind: grpo, normalize_std: false}}", "a",
+               "why: planted"), is_deep=True),
+    fault("S6", "`reinforce` beside `ppo` where a batch has one optimiser step (`check --deep`)",
+          _NO_KL, hold("optim.mini_batch_size: 64", "advantage.kind: grpo"),
+          axis("loss.kind", "[ppo, reinforce]", "ppo"), is_deep=True),
+    fault("S6.proportional", "`rloo` beside `grpo_center`: n/(n-1) under AdamW (`check --deep`)",
+          _NO_KL, axis("advantage.kind", "[rloo, grpo_center]", "rloo"), is_deep=True),
+    near_miss("S6.proportional", "the same beside an entropy bonus, which does not scale",
+              _NO_KL, ("\n  loss.entropy_coeff: 0.0\n", "\n  loss.entropy_coeff: 0.01\n"),
+              axis("advantage.kind", "[rloo, grpo_center]", "rloo"), is_deep=True),
+    near_miss("S6", "`grpo` divides by the spread, `grpo_center` does not (`check --deep`)",
+              _NO_KL, axis("advantage.kind", "[grpo, grpo_center]", "grpo"), is_deep=True),
     # S7: a value out of its domain.
     fault("S7", "a negative KL coefficient", ("0.01, 0.1]", "-0.01, 0.1]"),
           refused="kl_loss_coef"),

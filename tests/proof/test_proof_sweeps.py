@@ -7,6 +7,7 @@ import pytest
 from sweep_mutations import SWEEP_MUTATIONS, SweepMutation
 
 from rltune.errors import SpecError
+from rltune.runner.proof import prove
 from rltune.spec.comparability import check_sweep
 from rltune.spec.findings import Finding
 from rltune.spec.load import LoadedSweep, load_sweep
@@ -27,7 +28,7 @@ def edited(mutation: SweepMutation, folder: Path) -> Path:
 
 
 def findings(mutation: SweepMutation, loaded: LoadedSweep) -> Iterator[Finding]:
-    report = check_sweep(loaded)
+    report = prove(loaded, SWEEPS.parent) if mutation.is_deep else check_sweep(loaded)
     yield from (*report.errors, *report.warnings)
     if mutation.beside is not None:
         yield from check_protocol([loaded, load_sweep(SWEEPS / f"{mutation.beside}.yaml")])
