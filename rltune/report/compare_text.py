@@ -23,6 +23,7 @@ from rltune.report.compare_sides import RERUN, Side, differing_keys, last_gate
 from rltune.report.render import line, verbatim
 from rltune.report.summary import resolution_of
 from rltune.report.tables import against, mark_of
+from rltune.spec.scored import scored_line
 
 _MAX_KEYS = 8  # of the configs, named in a note
 
@@ -167,6 +168,8 @@ def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
         if reason:
             yield f"{run} is CONFOUNDED, run anyway: {reason}."
     yield from dict.fromkeys((*a.stamps, *b.stamps))
+    if scored := scored_line((*a.records, *b.records)):
+        yield scored
     yield from _of_the_sides(a, b)
 
 

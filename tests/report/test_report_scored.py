@@ -9,7 +9,9 @@ from goldens import drawn
 from run_folders import CONTROL, TREATED, finished_sweep
 
 from rltune.report.audit import audit_folder
+from rltune.report.compare_text import compare_and_say
 from rltune.report.export import write_tables
+from rltune.report.find import find_side
 from rltune.report.folder import read_folder, read_records
 from rltune.report.html.gather import gather
 from rltune.report.html.page import page
@@ -102,6 +104,13 @@ def test_the_page_shows_them(writer):
     text = page(gather(read_folder(writer.run)))
     assert ", 8 of 10<" in text
     assert WARNING in text
+
+
+def test_a_comparison_notes_them(writer):
+    sides = [find_side(label, writer.run.path, writer.root)[0] for label in (TREATED, CONTROL)]
+    found = compare_and_say(*sides)
+    assert found.n == 2
+    assert any("seed 0: 8 of 10" in note and "seed 2: 6 of 10" in note for note in found.notes)
 
 
 def test_the_lineage_row_says_it(writer):
