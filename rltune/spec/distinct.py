@@ -1,5 +1,6 @@
 """S6 by keys: which conditions resolve to one run, and which pairs need a probe to tell."""
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any
@@ -25,7 +26,8 @@ PROBED = (
     "optim.gradient_checkpointing",
 )
 """Keys whose effect on the gradient the probe computes. Any other makes two runs of two conditions:
-another policy, other tasks, other samples, another optimiser."""
+another policy, other tasks, other samples, another optimiser. Of `reward.terms` the probe sees a
+factor on all weights."""
 
 UNSEEN = (
     "attribution.judge",
@@ -88,15 +90,35 @@ def _needs_probe(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
         return False
     if any(_is_seen_elsewhere(key, pair) for key, pair in telling.items()):
         return False
+    if "reward.terms" in telling and not (_pays_at_the_end(left) and _pays_at_the_end(right)):
+        return False
     has_target = flatten(left)["loss.kl_target"] is not None
     return not (has_target and "loss.kl_type" in telling)  # its value steers the coefficient
 
 
 def _is_seen_elsewhere(key: str, pair: tuple[Any, Any]) -> bool:
     """Return whether a trial shows the effect of a key, and the probe does not."""
+    if key == "reward.terms":
+        return not _is_one_reward(*pair)
     if not any(overlaps(key, own) for own in PROBED):
         return True
     return MISSING not in pair and any(overlaps(key, own) for own in UNSEEN)
+
+
+def _is_one_reward(left: Any, right: Any) -> bool:
+    """Return whether one rubric pays the other times a positive factor."""
+    if MISSING in (left, right) or [t["score"] for t in left] != [t["score"] for t in right]:
+        return False
+    factors = [
+        b["weight"] / a["weight"] if a["weight"] else math.nan
+        for a, b in zip(left, right, strict=True)
+    ]
+    return all(math.isclose(x, factors[0]) and x > 0 for x in factors)
+
+
+def _pays_at_the_end(config: Mapping[str, Any]) -> bool:
+    reward = config["reward"]
+    return reward["turn_rewards"] == "none" and not reward["format_penalty"]
 
 
 def moves_selection(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:

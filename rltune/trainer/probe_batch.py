@@ -70,6 +70,7 @@ def _scene(
                 row=len(episodes),
                 success=bool(success_GM[group, member]),
                 reward=float(reward_GM[group, member]),
+                spread=0.0 if _pays_at_the_end(config) else 1.0,
                 most=most,
                 n_words=n_words,
                 rng=rng,
@@ -100,7 +101,8 @@ def _outcomes(
         lost_GM[0] = lost_GM[0, 0]
         return success_GM, 10.0 * success_GM - lost_GM
     if kind in ("wide", "narrow"):
-        scale_G1 = np.exp(rng.normal(1.0 if kind == "wide" else -1.5, 1.0, (groups, 1)))
+        middle, width = (1.0, 1.0) if kind == "wide" else (-0.7, 0.4)
+        scale_G1 = np.exp(rng.normal(middle, width, (groups, 1)))
         return success_GM, rng.normal(0.0, 1.0, (groups, size)) * scale_G1
     return success_GM, success_GM.astype(np.float64)
 
@@ -109,23 +111,19 @@ def _in_domain(
     config: TrialConfig, success_GM: NDArray[np.bool_], reward_GM: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return rewards that the config can pay: successes alone, none negative, or any."""
-    reward = config.reward
-    if reward is not None and _pays_successes_alone(config):
-        weight = sum(term.weight for term in reward.terms)
+    terms = config.reward.terms if config.reward is not None else ()
+    weight = next((term.weight for term in terms if term.weight), 1.0)
+    if _pays_at_the_end(config) and all(term.score == "success" for term in terms):
         return weight * success_GM.astype(np.float64)
     if config.advantage.kind == "maxrl" and config.advantage.outcome == "reward":
         reward_GM = np.abs(reward_GM)
-    return np.round(reward_GM / _STEP) * _STEP
+    return np.round(reward_GM / _STEP) * _STEP * weight
 
 
-def _pays_successes_alone(config: TrialConfig) -> bool:
+def _pays_at_the_end(config: TrialConfig) -> bool:
+    """Return whether no turn before the last earns anything."""
     reward = config.reward
-    return (
-        reward is not None
-        and all(term.score == "success" for term in reward.terms)
-        and reward.turn_rewards == "none"
-        and not reward.format_penalty
-    )
+    return reward is not None and reward.turn_rewards == "none" and not reward.format_penalty
 
 
 def _faults(groups: int, size: int) -> NDArray[np.bool_]:
@@ -148,13 +146,15 @@ def _episode(
     row: int,
     success: bool,
     reward: float,
+    spread: float,
     most: tuple[int, int],
     n_words: int,
     rng: np.random.Generator,
 ) -> Episode:
     n_turns = int(rng.integers(1, most[0] + 1))
     shares = np.round(rng.normal(0.0, 0.25, n_turns) / _STEP) * _STEP
-    shares[-1] += reward - shares.sum()
+    shares[:-1] *= spread
+    shares[-1] = reward - shares[:-1].sum()
     turns = []
     for index in range(n_turns):
         n_tokens = int(rng.integers(1, most[1] + 1))

@@ -131,3 +131,25 @@ def test_a_factor_can_be_accepted_and_an_equal_run_cannot(load, problems):
     (line,) = problems((ACCEPT[0], "seeds: [0, 1, 2]\naccept: {S6: no}"))
     assert "'S6' cannot be accepted." in line
     assert check_sweep(load(ACCEPT)).ok
+
+
+def rubric(*weights, **keys):
+    names = ("success", "valid_turns")
+    terms = [{"score": n, "weight": w} for n, w in zip(names, weights, strict=False)]
+    return {"reward": {"terms": terms, **keys}}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_probed"),
+    [
+        (rubric(1.0, 0.5), rubric(2.0, 1.0), True),
+        (rubric(1.0, 0.5), rubric(2.0, 0.5), False),
+        (rubric(1.0), rubric(1.0, 0.5), False),
+        (rubric(1.0), rubric(-1.0), False),
+        (rubric(0.0, 1.0), rubric(0.0, 2.0), False),
+        (rubric(1.0, format_penalty=-0.1), rubric(2.0, format_penalty=-0.1), False),
+        (rubric(1.0), {}, False),
+    ],
+)
+def test_of_rewards_the_probe_sees_a_factor(left, right, is_probed):
+    assert needs_probe(left, right) is is_probed

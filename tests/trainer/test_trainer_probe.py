@@ -18,6 +18,7 @@ SMALL = {
 ONE_STEP = {"optim": {"mini_batch_size": 32}}
 CENTER = {"advantage": {"kind": "grpo_center"}}
 RLOO = {"advantage": {"kind": "rloo"}}
+QA = {"env": {"kind": "multihop_qa", "prompt": "compact", "hops": [2], "kinds": ["bridge"]}}
 SUCCESS = {"reward": {"terms": [{"score": "success"}]}}
 KL = {"loss": {"use_kl_loss": True, "kl_loss_coef": 1e-3}}
 
@@ -42,6 +43,11 @@ def loss(**keys):
     return {"loss": keys}
 
 
+def reward(**weights):
+    terms = [{"score": score, "weight": weight} for score, weight in weights.items()]
+    return {"reward": {"terms": terms}}
+
+
 def grpo(**keys):
     return {"advantage": {"kind": "grpo", **keys}}
 
@@ -52,7 +58,7 @@ def adca(**keys):
 
 def gain(**keys):
     return {
-        "env": {"kind": "multihop_qa", "prompt": "compact", "hops": [2], "kinds": ["bridge"]},
+        **QA,
         "attribution": {"kind": "info_gain", "ig_coef": 1.0, **keys},
         **grpo(ddof=0),
     }
@@ -65,6 +71,17 @@ ONE_RUN = {
     "a reward that is a success": (
         {"advantage": {"kind": "maxrl", "outcome": "reward"}},
         {"advantage": {"kind": "maxrl", "outcome": "success"}},
+        (SUCCESS,),
+    ),
+    "a factor on rewards that are divided by their std": (
+        reward(success=1.0), reward(success=2.0), (grpo(),),
+    ),
+    "a factor on a rubric": (
+        reward(em=1.0, f1=0.5), reward(em=2.0, f1=1.0), (grpo(), QA),
+    ),
+    "GAE of levels where only the last turn pays": (
+        {"advantage": {"kind": "gae", "lam": 1.0}},
+        {"advantage": {"kind": "gae_bilevel", "gamma_turn": 1.0}},
         (SUCCESS,),
     ),
     "two KL estimators with the gradient of k2": (
@@ -105,6 +122,8 @@ PROPORTIONAL = {
         loss(sum_norm=16.0), loss(sum_norm=1.0),
         (CENTER, loss(aggregation="seq-mean-token-sum-norm")), 16.0, False,
     ),
+    "a factor on rewards": (reward(success=1.0), reward(success=2.0), (CENTER,), 2.0, False),
+    "the std of a sample, and of the population": (grpo(ddof=1), grpo(ddof=0), (), 1.1547, True),
     "and of a loss with a critic": (
         loss(sum_norm=2.0), loss(sum_norm=1.0),
         ({"advantage": {"kind": "gae"}}, loss(aggregation="seq-mean-token-sum-norm")), 2.0, False,
@@ -121,6 +140,9 @@ def test_one_run_up_to_a_factor_is_proportional(case):
 TWO_RUNS = {
     "a factor beside a KL term": (CENTER, RLOO, (KL,)),
     "a factor beside an entropy bonus": (CENTER, RLOO, (loss(entropy_coeff=1e-4),)),
+    "a factor on rewards beside a KL term": (
+        reward(success=1.0), reward(success=2.0), (CENTER, KL),
+    ),
     "a std per group": (grpo(), CENTER, ()),
     "whitened over the batch": (
         CENTER, {"advantage": {"kind": "reinforce_pp_baseline"}}, (),
