@@ -16,6 +16,7 @@ from formulas import with_mathml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from published import protocol_table, published_table
 from rule_tables import mutation_table, rule_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "knobs": knob_table,
     "mutations": mutation_table,
     "profiles": profile_table,
+    "published-differences": published_table,
+    "published-protocol": protocol_table,
     "rules": rule_table,
     "sweep-file": sweep_file_tables,
 }
