@@ -46,6 +46,9 @@ def final_test(
         paths = import_paths(config.model_dump())
         refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
 
+    from rltune.runner.trial import read_provenance
+    from rltune.store.inputs import base_of, within
+    from rltune.store.rundir import TrialDir
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
     from rltune.trainer.own_env import naming_own_env
 
@@ -61,8 +64,10 @@ def final_test(
     if record is None or again:
         if found.read_done() is None:
             warn("The trial has not finished: its gate may still choose another checkpoint.")
-        with naming_own_env(config.env):
-            record = look(_job(found, config), which=which)
+        base = base_of(read_provenance(found), otherwise=Path.cwd())
+        there = TrialDir(found.path.absolute())
+        with naming_own_env(config.env), within(base):
+            record = look(_job(there, config, base), which=which)
     if as_json:
         emit_json(record)
     else:
@@ -118,10 +123,13 @@ def _prepare(trial: "TrialDir") -> "TrialConfig":
     return config
 
 
-def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
+def _job(trial: "TrialDir", config: "TrialConfig", base: Path) -> "TestJob":
     """Put together what the test needs, as the trial itself had it.
 
-    Relative paths of its config refer to the folder that it was run in.
+    Args:
+        trial: The trial.
+        config: Its config.
+        base: Folder to which relative paths refer.
 
     Raises:
         StoreError: A file that it reads has changed.
@@ -129,17 +137,14 @@ def _job(trial: "TrialDir", config: "TrialConfig") -> "TestJob":
     """
     from rltune.runner.inputs import require_inputs_of
     from rltune.runner.process import device_of, set_threads
-    from rltune.store.files import read_json
-    from rltune.store.inputs import base_of
+    from rltune.runner.trial import read_provenance
     from rltune.trainer.engines import make_engine
     from rltune.trainer.final_test import TestJob, read_manifest
     from rltune.trainer.start import policy_at_start
     from rltune.trainer.tasks import env_maker
 
-    found = read_json(trial.provenance)
-    origin = found if isinstance(found, dict) else {}
+    origin = read_provenance(trial)
     manifest = read_manifest(trial.path.parents[1], str(origin.get("manifest_sha256", "")))
-    base = base_of(origin, otherwise=Path.cwd())
     require_inputs_of(trial, origin, base)
     set_threads(config.resources.threads)
     device = device_of(config)

@@ -113,14 +113,14 @@ def run_single(
     trial.stop.unlink(missing_ok=True)
     payload = TrialPayload(
         spec=spec,
-        folder=trial.path,
-        manifest=manifest,
+        folder=trial.path.absolute(),
+        manifest=manifest.absolute(),
         metric_name=source.metric_name,
         metric_mode=source.metric_mode,
         attempt=last_attempt(trial) + 1,
         driver=driver_provenance(argv),
-        stop_file=trial.stop,
-        base=base,
+        stop_file=trial.stop.absolute(),
+        base=base.absolute(),
         stop_after=stop_after,
     )
     try:

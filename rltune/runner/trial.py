@@ -23,6 +23,7 @@ from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.spec.schema import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
+from rltune.store.inputs import within
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir, trial_status
@@ -96,7 +97,7 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
         with logging_to(trial.log, level=level) as log:
             slow = SlowCalls(log.warning, payload.stop_file.exists)
             try:
-                with supervised(slow, last_words()):
+                with supervised(slow, last_words()), within(payload.base):
                     _train(payload, trial, log)
             except BaseException as error:  # an interrupt or an exit ends the attempt, too
                 failure = describe_failure(error, step=steps_done(trial), attempt=payload.attempt)

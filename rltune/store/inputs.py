@@ -7,6 +7,7 @@ absolute path. Together with the folder, which is recorded beside, a name means 
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import chdir, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ def base_of(provenance: Mapping[str, Any], *, otherwise: Path) -> Path:
     """
     recorded = provenance.get("base")
     return Path(recorded) if recorded and Path(recorded).is_dir() else otherwise
+
+
+@contextmanager
+def within(base: Path) -> Iterator[None]:
+    """Work in a folder for a while, so that code of one's own finds what it names from there.
+
+    One that this machine does not have changes nothing.
+    """
+    with chdir(base) if base.is_dir() else nullcontext():
+        yield
 
 
 def files_in(path: Path) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from rltune.store.inputs import (
     files_in,
     input_name,
     recorded_inputs,
+    within,
 )
 
 
@@ -88,6 +89,15 @@ def test_a_trial_s_folder_is_the_recorded_one_while_it_exists(tmp_path):
     assert base_of({"base": str(tmp_path)}, otherwise=here) == tmp_path
     assert base_of({"base": str(tmp_path / "moved")}, otherwise=here) == here
     assert base_of({}, otherwise=here) == here
+
+
+def test_work_in_a_folder_ends_where_it_began(tmp_path):
+    before = Path.cwd()
+    with within(tmp_path):
+        assert Path.cwd() == tmp_path
+    assert Path.cwd() == before
+    with within(tmp_path / "not here"):
+        assert Path.cwd() == before
 
 
 def test_an_older_record_has_no_inputs():
