@@ -23,16 +23,10 @@ from rltune.report.render import (
     verbatim,
 )
 from rltune.report.summary import Bounds, Closing, ConditionRow
-from rltune.spec.consumption import Consumption
+from rltune.spec.consumption import NAMES, Consumption, where
 from rltune.spec.findings import RULES
 
 WIDE = 112  # columns from which an interval fits beside its mean
-_COUNTER_NAMES = {
-    "budget/rollouts": "rollouts",
-    "budget/generated_tokens": "tokens",
-    "budget/optimizer_steps": "optimiser steps",
-    "wall_s": "wall s",
-}
 
 
 def audit_view(audit: Audit) -> RenderableType:
@@ -78,18 +72,21 @@ def audit_verdict(audit: Audit) -> RenderableType:
 
 
 def _consumed(spent: Consumption) -> Iterator[RenderableType]:
-    """Yield what each condition consumed, with the largest difference between two."""
-    names = [key for key in _COUNTER_NAMES if any(key in row.consumed for row in spent.rows)]
+    """Yield what each condition consumed, and below it how far that is from the control's."""
+    names = [key for key in NAMES if any(key in row.consumed for row in spent.rows)]
     if not names:
         return
-    yield line(f"Consumed up to step {spent.step}, mean over seeds", "bold")
-    headers = ["condition", "trials", *(_COUNTER_NAMES[key] for key in names)]
+    yield line("Consumed to the last step, mean over seeds; and beside the control", "bold")
+    headers = ["condition", "trials", *(NAMES[key] for key in names)]
     table = grid(headers, right=range(1, len(headers)))
     for row in spent.rows:
         cells = (quantity(row.consumed[key]) if key in row.consumed else "-" for key in names)
         table.add_row(row.condition, str(row.trials), *cells)
-    gaps = (f"{spent.differences[key]:.1%}" if key in spent.differences else "-" for key in names)
-    table.add_row("largest difference", "", *gaps, style="dim")
+        for pairing in (*spent.common, *spent.ends):
+            if pairing.condition == row.condition:
+                found = pairing.differences
+                gaps = (f"{found[key]:+.1%}" if key in found else "-" for key in names)
+                table.add_row(f"  {where(pairing)}", str(pairing.seeds), *gaps, style="dim")
     yield indent(table)
 
 

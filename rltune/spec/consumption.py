@@ -1,4 +1,8 @@
-"""A3: what each condition really consumed, at a step that all of its trials reached."""
+"""A3: what each condition consumed, beside what the control consumed in the same seeds.
+
+A pair of trials is compared twice: at the last step that both reached, and at each one's own end. A
+trial that stopped at step 5 thus hides nothing of the others, and its own shorter budget is said.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,28 +13,66 @@ from rltune.spec.identity import flatten
 from rltune.spec.inert import filter_is_on
 from rltune.spec.records import TrialRecord
 
-COUNTERS = ("budget/rollouts", "budget/generated_tokens", "budget/optimizer_steps")
+UPDATES, MINI_BATCHES = "budget/policy_updates", "budget/optimizer_steps"
+COUNTERS = ("budget/rollouts", "budget/generated_tokens", MINI_BATCHES, UPDATES)
 """Cumulative counters in metrics.jsonl."""
 
 WALL = "wall_s"
+NAMES = {
+    "budget/rollouts": "rollouts",
+    "budget/generated_tokens": "tokens",
+    MINI_BATCHES: "optimiser steps",
+    UPDATES: "policy updates",
+    WALL: "wall s",
+}
+"""Counter -> its name for readers."""
+
 TOLERANCE = 0.05
-"""Largest relative difference of optimiser steps without a warning."""
+"""Largest relative difference of policy updates without a warning."""
+
+Consumed = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionRow:
-    """What one condition consumed up to the common step, mean over its trials.
+    """What one condition consumed, each trial to its own last step, mean over its trials.
 
     Attributes:
         condition: Its label.
         trials: How many of its trials are counted.
+        steps: The lowest and the highest last step of them.
         consumed: Counter -> mean; a counter that was not recorded is absent.
 
     """
 
     condition: str
     trials: int
-    consumed: Mapping[str, float]
+    steps: tuple[int, int]
+    consumed: Consumed
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What a condition consumed beside the control, means over the seeds that both have.
+
+    Attributes:
+        condition: Its label.
+        seeds: How many.
+        steps: The lowest and the highest last step of the condition's trials that is compared.
+        control_steps: The same of the control's.
+        ours: Counter -> mean of the condition.
+        theirs: Counter -> mean of the control.
+        differences: Counter -> (ours - theirs) / the larger of both.
+
+    """
+
+    condition: str
+    seeds: int
+    steps: tuple[int, int]
+    control_steps: tuple[int, int]
+    ours: Consumed
+    theirs: Consumed
+    differences: Consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,61 +80,89 @@ class Consumption:
     """The consumed budgets of a sweep.
 
     Attributes:
-        step: The last step that every counted trial reached.
         rows: One a condition, in order of appearance.
-        differences: Counter -> (max - min) / max over the conditions.
+        common: Every condition beside the control, each pair of trials at the last step that both
+            reached.
+        ends: The same of trials with a result, each at its own end, where these steps differ.
         drops_groups: Whether some condition's filter may drop groups from the batch.
 
     """
 
-    step: int
     rows: tuple[ConsumptionRow, ...]
-    differences: Mapping[str, float]
+    common: tuple[Pairing, ...]
+    ends: tuple[Pairing, ...]
     drops_groups: bool
 
 
 def consumption(records: Sequence[TrialRecord]) -> Consumption:
-    """Return what the conditions consumed at the last step that all counted trials reached.
+    """Return what the conditions consumed. A trial that failed before its first step has nothing.
 
-    A failed trial before its first step counts nothing. Wall time is that of finished trials only:
-    it is measured for the whole trial.
+    Wall time is of the whole trial where that has ended, else by the clock of its metrics.
     """
     counted = [record for record in records if record.last_step > 0]
-    step = min((record.last_step for record in counted), default=0)
     groups: dict[str, list[TrialRecord]] = {}
     for record in counted:
         groups.setdefault(record.spec.condition, []).append(record)
-    rows = tuple(
-        ConsumptionRow(label, len(group), _means([_consumed(r, step) for r in group]))
-        for label, group in groups.items()
-    )
-    return Consumption(step, rows, _differences(rows), any(_drops(r) for r in counted))
+    rows = tuple(_row(label, group) for label, group in groups.items())
+    control = {record.spec.seed: record for record in counted if record.spec.is_control}
+    common, ends = [], []
+    for label, group in groups.items():
+        both = [(r, control[r.spec.seed]) for r in group if r.spec.seed in control]
+        if not both or both[0][0].spec.is_control:
+            continue
+        common.append(_pairing(label, [_at_common_step(*pair) for pair in both]))
+        done = [(a, b) for a, b in both if a.result is not None and b.result is not None]
+        if any(a.last_step != b.last_step for a, b in done):
+            ends.append(_pairing(label, [((a, a.last_step), (b, b.last_step)) for a, b in done]))
+    return Consumption(rows, tuple(common), tuple(ends), any(_drops(r) for r in counted))
+
+
+_At = tuple[TrialRecord, int]  # a trial up to a step
+
+
+def _row(label: str, group: Sequence[TrialRecord]) -> ConsumptionRow:
+    at = [(record, record.last_step) for record in group]
+    return ConsumptionRow(label, len(group), _span(at), _means(at))
+
+
+def _at_common_step(ours: TrialRecord, theirs: TrialRecord) -> tuple[_At, _At]:
+    step = min(ours.last_step, theirs.last_step)
+    return (ours, step), (theirs, step)
+
+
+def _pairing(label: str, pairs: Sequence[tuple[_At, _At]]) -> Pairing:
+    ours_at, theirs_at = [a for a, _ in pairs], [b for _, b in pairs]
+    ours, theirs = _means(ours_at), _means(theirs_at)
+    differences = {
+        counter: (ours[counter] - theirs[counter]) / larger
+        for counter in ours
+        if counter in theirs and (larger := max(ours[counter], theirs[counter])) > 0
+    }
+    return Pairing(label, len(pairs), _span(ours_at), _span(theirs_at), ours, theirs, differences)
+
+
+def _span(trials: Sequence[_At]) -> tuple[int, int]:
+    steps = [step for _, step in trials]
+    return min(steps), max(steps)
+
+
+def _means(trials: Sequence[_At]) -> dict[str, float]:
+    consumed = [_consumed(record, step) for record, step in trials]
+    return {
+        counter: fmean(one[counter] for one in consumed)
+        for counter in (*COUNTERS, WALL)
+        if all(counter in one for one in consumed)
+    }
 
 
 def _consumed(record: TrialRecord, step: int) -> dict[str, float]:
     row = next((row for row in record.metrics if row["step"] == step), {})
     spent = {counter: float(row[counter]) for counter in COUNTERS if counter in row}
-    if record.result is not None:
+    if record.result is not None and step == record.last_step:
         spent[WALL] = record.result.total_s
+    elif "time" in row and "time" in record.metrics[0]:
+        spent[WALL] = float(row["time"]) - float(record.metrics[0]["time"])
     return spent
-
-
-def _means(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    present = {counter for trial in trials for counter in trial}
-    return {
-        counter: fmean(trial[counter] for trial in trials if counter in trial)
-        for counter in (*COUNTERS, WALL)
-        if counter in present
-    }
-
-
-def _differences(rows: Sequence[ConsumptionRow]) -> dict[str, float]:
-    found = {}
-    for counter in (*COUNTERS, WALL):
-        values = [row.consumed[counter] for row in rows if counter in row.consumed]
-        if len(values) > 1 and max(values) > 0:
-            found[counter] = (max(values) - min(values)) / max(values)
-    return found
 
 
 def _drops(record: TrialRecord) -> bool:
@@ -101,19 +171,38 @@ def _drops(record: TrialRecord) -> bool:
 
 
 def budget_findings(spent: Consumption) -> Iterator[Finding]:
-    """Yield A3: optimiser steps that differ by more than 5 % between conditions."""
-    difference = spent.differences.get("budget/optimizer_steps", 0.0)
-    if difference <= TOLERANCE:
+    """Yield A3: conditions whose policy was updated more or less often than the control's.
+
+    A trial of before `budget/policy_updates` was recorded is compared by its optimiser steps.
+    """
+    dropped = "The filter dropped groups from the batch; set rollout_filter.on_drop: mask."
+    equal = "Compare at equal policy updates, not at equal training steps."
+    for pairing in spent.common:
+        yield from _finding("A3", pairing, dropped if spent.drops_groups else equal)
+    for pairing in spent.ends:
+        yield from _finding("A3.ends", pairing, "Trials of other lengths are not ranked.")
+
+
+def _finding(code: str, pairing: Pairing, remedy: str) -> Iterator[Finding]:
+    counter = next((name for name in (UPDATES, MINI_BATCHES) if name in pairing.differences), "")
+    difference = pairing.differences.get(counter, 0.0)
+    if abs(difference) <= TOLERANCE:
         return
-    steps = ", ".join(
-        f"{row.condition}: {row.consumed['budget/optimizer_steps']:g}"
-        for row in spent.rows
-        if "budget/optimizer_steps" in row.consumed
+    word = "fewer" if difference < 0 else "more"
+    mean = "" if pairing.seeds == 1 else f", mean over {pairing.seeds} seeds"
+    yield warning(
+        code,
+        f"{pairing.condition} made {abs(difference):.0%} {word} {NAMES[counter]} than the control "
+        f"{where(pairing)} ({pairing.ours[counter]:g} and {pairing.theirs[counter]:g}{mean}).",
+        remedy,
     )
-    message = f"optimiser steps up to step {spent.step} differ by {difference:.0%} ({steps})."
-    remedy = (
-        "The filter dropped groups from the batch; set rollout_filter.on_drop: mask."
-        if spent.drops_groups
-        else "Compare at equal optimiser steps, not at equal training steps."
-    )
-    yield warning("A3", message, remedy)
+
+
+def where(pairing: Pairing) -> str:
+    """Return `to step 20`, or `to step 5, the control to step 20`."""
+    ours, theirs = (_steps(span) for span in (pairing.steps, pairing.control_steps))
+    return f"to step {ours}" if ours == theirs else f"to step {ours}, the control to step {theirs}"
+
+
+def _steps(span: tuple[int, int]) -> str:
+    return str(span[0]) if span[0] == span[1] else f"{span[0]} to {span[1]}"

@@ -29,8 +29,8 @@ RULES = {
     "S9": "sweeps of one protocol agree on every key that it does not free",
     "A1": "one commit, package set, device kind, dtype, engine, weights, inputs and task manifest",
     "A2": "the same prompts in all conditions of a seed, sampled alike before any update",
-    "A3": "consumed budgets are close: rollouts, tokens, optimiser steps, wall time",
-    "A4": "every trial reached its last step, or its early end is named",
+    "A3": "each condition made as many policy updates as the control, at one step and at the end",
+    "A4": "every trial reached the same last step, or its early end is named",
     "A5": "evaluated on the same frozen held-out tasks at the same steps",
 }
 """Rule -> what holds when it finds nothing."""

@@ -31,6 +31,7 @@ class FolderMutation:
         doctor: Does it.
         is_fault: Whether the rule must find it; a near miss must pass.
         is_named: Whether the rule names a near miss in a warning.
+        also: Codes of other rules that name a near miss in a warning, too.
 
     """
 
@@ -39,6 +40,7 @@ class FolderMutation:
     doctor: Doctor
     is_fault: bool = True
     is_named: bool = False
+    also: tuple[str, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -110,11 +112,38 @@ def updates(factor: float) -> Doctor:
     return doctor
 
 
-def ended(status: TrialStatus, reason: str, step: int = 10) -> Doctor:
+def updates_after(step: int, factor: float) -> Doctor:
+    """One condition makes fewer optimiser steps from some step on."""
+
+    def fewer(row: Row) -> Row:
+        own = {key: row[key] for key in ("budget/optimizer_steps",) if key in row}
+        return {key: value * factor for key, value in own.items() if row["step"] > step}
+
+    def doctor(writer: FolderWriter) -> None:
+        for seed in (0, 1, 2):
+            _edit_lines(trial(writer, seed=seed).metrics, fewer)
+
+    return doctor
+
+
+def all_ended(status: TrialStatus, reason: str) -> Doctor:
+    """Every trial of both conditions ends at step 10."""
+
+    def doctor(writer: FolderWriter) -> None:
+        for label in (CONTROL, TREATED):
+            for seed in (0, 1, 2):
+                ended(status, reason, label=label, seed=seed)(writer)
+
+    return doctor
+
+
+def ended(
+    status: TrialStatus, reason: str, *, step: int = 10, label: str = TREATED, seed: int = 1
+) -> Doctor:
     """One trial ends at an earlier step."""
 
     def doctor(writer: FolderWriter) -> None:
-        own = trial(writer)
+        own = trial(writer, label, seed)
         result = own.read_done()
         assert result is not None
         own.write_done(
@@ -148,8 +177,10 @@ def fault(code: str, what: str, doctor: Doctor) -> FolderMutation:
     return FolderMutation(code, what, doctor)
 
 
-def near_miss(code: str, what: str, doctor: Doctor, *, is_named: bool = False) -> FolderMutation:
-    return FolderMutation(code, what, doctor, is_fault=False, is_named=is_named)
+def near_miss(
+    code: str, what: str, doctor: Doctor, *, is_named: bool = False, also: tuple[str, ...] = ()
+) -> FolderMutation:
+    return FolderMutation(code, what, doctor, is_fault=False, is_named=is_named, also=also)
 
 
 FOLDER_MUTATIONS = (
@@ -195,6 +226,10 @@ FOLDER_MUTATIONS = (
     # A3: what was consumed.
     fault("A3", "one condition made 30 % fewer optimiser steps", updates(0.7)),
     fault("A3", "one condition made 10 % fewer optimiser steps", updates(0.9)),
+    fault("A3", "one trial stopped early; after that the others of its condition made fewer steps",
+          both(ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), updates_after(10, 0.6))),
+    fault("A3.ends", "one trial stopped early, and made fewer steps than its control by then",
+          ended(TrialStatus.STOPPED_EARLY, "no spread of rewards")),
     near_miss("A3", "one condition made 4 % fewer optimiser steps", updates(0.96)),
     # A4: the last step.
     fault("A4", "a trial is done at step 10 of 20", ended(TrialStatus.DONE, "")),
@@ -204,7 +239,10 @@ FOLDER_MUTATIONS = (
     fault("A4", "a result claims more steps than its metrics have",
           metrics(lambda row: None if row["step"] > 18 else {})),
     near_miss("A4", "a trial stopped early, with its reason: named, and no success",
-              ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), is_named=True),
+              ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), is_named=True,
+              also=("A3.ends",)),
+    near_miss("A4", "every trial stopped at step 10, with its reason: named, and of equal length",
+              all_ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), is_named=True),
     # A5: the held-out gate.
     fault("A5", "one trial was evaluated on other tasks",
           heldout(gate_row(10, tasks_sha256="other"))),

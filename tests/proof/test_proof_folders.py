@@ -22,7 +22,7 @@ def test_rule(mutation: FolderMutation, tmp_path: Path) -> None:
         assert mutation.code in codes, [str(finding) for finding in found]
     else:
         assert report.ok
-        assert codes <= ({mutation.code} if mutation.is_named else set())
+        assert codes <= ({mutation.code, *mutation.also} if mutation.is_named else set())
 
 
 @pytest.mark.parametrize("rule", [f"A{number}" for number in range(1, 6)])

@@ -96,7 +96,7 @@ def cut(record, step):
 def test_equal_trials_pass_and_their_budget_is_counted(records):
     report = audit_trials(records)
     assert (report.ok, report.errors, report.warnings) == (True, (), ())
-    assert report.budget.step == 4
+    assert {row.steps for row in report.budget.rows} == {(4, 4)}
     assert [(r.condition, r.trials) for r in report.budget.rows] == [
         ("kl_loss_coef=0.0", 2), ("kl_loss_coef=0.01", 2), ("kl_loss_coef=0.1", 2),
     ]  # fmt: skip
@@ -106,7 +106,8 @@ def test_equal_trials_pass_and_their_budget_is_counted(records):
         "budget/optimizer_steps": 16.0,  # 4 x 4
         "wall_s": 10.0,
     }
-    assert set(report.budget.differences.values()) == {0.0}
+    assert {d for pair in report.budget.common for d in pair.differences.values()} == {0.0}
+    assert report.budget.ends == ()
 
 
 @pytest.mark.parametrize(
@@ -478,16 +479,58 @@ def test_a5_does_not_advise_what_cannot_help(records):
     assert line.endswith("Their configs ask for it: give all conditions one gate.temperature.")
 
 
+CONTROL, LOW, HIGH = "kl_loss_coef=0.0", "kl_loss_coef=0.01", "kl_loss_coef=0.1"
+EQUAL = "Compare at equal policy updates, not at equal training steps."
+
+
+def of_rule(records, rule):
+    return [line for line in lines(records) if line.startswith(rule)]
+
+
+def updated(record, updates, counter="budget/policy_updates"):
+    """A record that made so many policy updates a step."""
+    rows = (r | ({counter: updates * r["step"]} if r["step"] else {}) for r in record.metrics)
+    return replace(record, metrics=tuple(rows))
+
+
+def in_condition(records, label, change):
+    return [change(r) if r.spec.condition == label else r for r in records]
+
+
+def stopped(record, step):
+    """A record that stopped early, for a reason."""
+    short = cut(record, step)
+    done = result(name(short), TrialStatus.STOPPED_EARLY, step, "reward collapsed")
+    return replace(short, result=done)
+
+
 def test_a3_warns_over_five_percent_of_optimiser_steps(records):
     records[1] = record(records[1].spec, updates=2)
     report = audit_trials(records)
     assert report.ok
-    assert report.budget.differences["budget/optimizer_steps"] == pytest.approx(0.25)
-    # condition 0.01: mean of 8 and 16 is 12; (16 - 12) / 16
+    # condition 0.01: mean of 8 and 16 is 12; (12 - 16) / 16
+    assert report.budget.common[0].differences["budget/optimizer_steps"] == pytest.approx(-0.25)
     assert [str(finding) for finding in report.warnings] == [
-        "A3 warning: optimiser steps up to step 4 differ by 25% "
-        "(kl_loss_coef=0.0: 16, kl_loss_coef=0.01: 12, kl_loss_coef=0.1: 16). "
-        "Compare at equal optimiser steps, not at equal training steps."
+        "A3 warning: kl_loss_coef=0.01 made 25% fewer optimiser steps than the control to step 4 "
+        f"(12 and 16, mean over 2 seeds). {EQUAL}"
+    ]
+
+
+def test_a3_counts_updates_of_the_policy_where_they_were_recorded(records):
+    """A critic warm-up goes through mini-batches in which the policy stands still."""
+    records = [updated(r, 2 if r.spec.condition == HIGH else 4) for r in records]
+    assert lines(records) == [
+        "A3 warning: kl_loss_coef=0.1 made 50% fewer policy updates than the control to step 4 "
+        f"(8 and 16, mean over 2 seeds). {EQUAL}"
+    ]
+    assert lines([updated(r, 4) for r in records]) == []
+
+
+def test_a3_more_updates_than_the_control_are_named_too(records):
+    records = in_condition([updated(r, 4) for r in records], LOW, lambda r: updated(r, 5))
+    assert lines(records) == [
+        "A3 warning: kl_loss_coef=0.01 made 20% more policy updates than the control to step 4 "
+        f"(20 and 16, mean over 2 seeds). {EQUAL}"
     ]
 
 
@@ -502,6 +545,12 @@ def test_a3_at_five_percent_is_silent(records):
     assert len(lines(spent)) == 1
 
 
+def test_a3_two_conditions_are_close_to_the_control_and_not_to_each_other(records):
+    """96, 100 and 104: each within 5 % of the control, which is what they are compared with."""
+    updates = {CONTROL: 25, LOW: 24, HIGH: 26}
+    assert lines([updated(r, updates[r.spec.condition]) for r in records]) == []
+
+
 def test_a3_names_the_remedy_of_a_filter_that_drops(records):
     filtered = {"value": 0.5, "include_zero": False, "on_drop": "drop"}
     for i in (1, 4):
@@ -513,13 +562,75 @@ def test_a3_names_the_remedy_of_a_filter_that_drops(records):
     )
 
 
-def test_a3_compares_at_a_step_that_all_reached(records):
-    records[0] = cut(records[0], 2)
+def test_a3_a_pair_is_compared_at_the_last_step_that_both_reached(records):
+    at = next(i for i, r in enumerate(records) if r.spec.condition == HIGH)
+    records[at] = cut(records[at], 2)
     report = audit_trials(records)
-    assert report.budget.step == 2
-    assert report.budget.rows[1].consumed["budget/rollouts"] == 256  # 2 x 128
-    assert report.ok  # a running trial is no error
+    low, high = report.budget.common
+    assert (low.steps, high.steps, high.control_steps) == ((4, 4), (2, 4), (2, 4))
+    assert low.ours["budget/rollouts"] == 512
+    assert high.ours["budget/rollouts"] == high.theirs["budget/rollouts"] == (256 + 512) / 2
+    assert report.budget.ends == ()  # a running trial has no end
+    assert report.ok
     assert [finding.rule for finding in report.warnings] == ["A4"]
+
+
+def test_a3_one_that_stops_early_does_not_hide_what_the_others_did_later(records):
+    """Two conditions were alike up to step 1; then one made 70 % fewer updates."""
+    records = [updated(r, 10) for r in records]
+
+    def fewer(record):
+        made = (None, 10, 11, 11, 12)
+        rows = tuple(
+            row | ({"budget/policy_updates": made[row["step"]]} if row["step"] else {})
+            for row in record.metrics
+        )
+        return replace(record, metrics=rows)
+
+    records = in_condition(records, HIGH, fewer)
+    alone = of_rule(records, "A3")
+    assert alone == [
+        "A3 warning: kl_loss_coef=0.1 made 70% fewer policy updates than the control to step 4 "
+        f"(12 and 40, mean over 2 seeds). {EQUAL}"
+    ]
+    records = in_condition(records, LOW, lambda r: stopped(r, 1))
+    assert of_rule(records, "A3") == [
+        *alone,
+        "A3.ends warning: kl_loss_coef=0.01 made 75% fewer policy updates than the control to step "
+        "1, the control to step 4 (10 and 40, mean over 2 seeds). Trials of other lengths are not "
+        "ranked.",
+    ]
+    assert [one.condition for one in audit_trials(records).budget.ends] == [LOW]
+
+
+def test_a3_a_control_that_stopped_early_is_compared_with_each_at_its_step(records):
+    records = in_condition([updated(r, 10) for r in records], CONTROL, lambda r: stopped(r, 1))
+    report = audit_trials(records)
+    assert [p.steps for p in report.budget.common] == [(1, 1), (1, 1)]
+    assert [p.control_steps for p in report.budget.ends] == [(1, 1), (1, 1)]
+    assert all("75% more policy updates" in line for line in of_rule(records, "A3"))
+
+
+def test_a3_all_that_stopped_at_one_step_consumed_alike(records):
+    assert of_rule([stopped(updated(r, 10), 2) for r in records], "A3") == []
+
+
+def test_a3_without_a_control_nothing_is_compared(records):
+    others = [r for r in records if r.spec.condition != CONTROL]
+    found = audit_trials(others).budget
+    assert (found.common, found.ends) == ((), ())
+    assert len(found.rows) == 2
+
+
+def test_a3_wall_time_is_compared_at_one_step_by_the_clock(records):
+    def timed(record, seconds):
+        rows = tuple(row | {"time": 100.0 + seconds * row["step"]} for row in record.metrics)
+        return replace(record, metrics=rows)
+
+    records = [timed(r, 3.0 if r.spec.condition == LOW else 2.0) for r in records]
+    low = audit_trials(in_condition(records, LOW, lambda r: stopped(r, 2))).budget.common[0]
+    assert low.theirs["wall_s"] == 4.0  # 2 steps of 2 s
+    assert low.ours["wall_s"] == 10.0  # it has ended: its total
 
 
 AGAIN = "Delete this trial and run it again."
@@ -529,11 +640,11 @@ RESUME = "Run `rltune sweep` again; it goes on with what is missing."
 def test_a4_silent_shortfall_is_an_error(records):
     short = cut(records[0], 2)
     records[0] = replace(short, result=result(name(short), step=2))
-    assert lines(records) == [
+    assert of_rule(records, "A4") == [
         f"A4 error: {name(short)} ended at step 2 of 4 without a reason. {AGAIN}"
     ]
     records[0] = replace(short, result=result(name(short), TrialStatus.STOPPED_EARLY, 2))
-    assert lines(records) == [
+    assert of_rule(records, "A4") == [
         f"A4 error: {name(short)} ended at step 2 of 4 without a reason. {AGAIN}"
     ]
 
@@ -542,16 +653,16 @@ def test_a4_named_ends_are_warnings(records):
     short = cut(records[0], 2)
     stop = result(name(short), TrialStatus.STOPPED_EARLY, 2, "5 empty filtered steps in a row")
     records[0] = replace(short, result=stop)
-    assert lines(records) == [
+    assert of_rule(records, "A4") == [
         f"A4 warning: {name(short)} stopped at step 2 of 4: 5 empty filtered steps in a row. "
         "Report it as an early stop; it is no success."
     ]
     records[0] = replace(short, failure={"reason": "out of memory"})
-    assert lines(records) == [
+    assert of_rule(records, "A4") == [
         f"A4 warning: {name(short)} failed at step 2 of 4: out of memory. {RESUME}"
     ]
     records[0] = replace(short, failure={"reason": ""})
-    assert lines(records) == [
+    assert of_rule(records, "A4") == [
         f"A4 error: {name(short)} failed at step 2 without a reason. {RESUME}"
     ]
 
