@@ -43,7 +43,8 @@ _CHAIN, _CHILDREN, _TABLE, _FULL_TEXT, _FAILED = 6000, 3000, 8000, 20000, 6000
 _LEGEND = (
     "Only kept and baseline rows are ranked. `metric` is on held-out tasks, `pool` on training",
     "tasks, which never decide. `=` ties with the best; `≈` marks a difference from the best at",
-    "record time that luck of the held-out tasks explains (its 95 % interval holds 0).",
+    "record time that luck of the held-out tasks explains (its 95 % interval holds 0). That is no",
+    "verdict about a knob: `rltune compare` gives the verdict of a sweep, over its seeds.",
 )
 
 
