@@ -23,7 +23,7 @@ from rltune.report.render import (
     verbatim,
 )
 from rltune.report.summary import Bounds, Closing, ConditionRow
-from rltune.spec.consumption import NAMES, Consumption, where
+from rltune.spec.consumption import MINI_BATCHES, NAMES, UPDATES, Consumption, where
 from rltune.spec.findings import RULES
 
 WIDE = 112  # columns from which an interval fits beside its mean
@@ -73,13 +73,16 @@ def audit_verdict(audit: Audit) -> RenderableType:
 
 def _consumed(spent: Consumption) -> Iterator[RenderableType]:
     """Yield what each condition consumed, and below it how far that is from the control's."""
-    names = [key for key in NAMES if any(key in row.consumed for row in spent.rows)]
+    rows = spent.rows
+    is_told_apart = any(row.consumed.get(UPDATES) != row.consumed.get(MINI_BATCHES) for row in rows)
+    hidden = set() if is_told_apart else {MINI_BATCHES}  # the policy moved in every one of them
+    names = [key for key in NAMES if any(key in row.consumed for row in rows) and key not in hidden]
     if not names:
         return
     yield line("Consumed to the last step, mean over seeds; and beside the control", "bold")
     headers = ["condition", "trials", *(NAMES[key] for key in names)]
     table = grid(headers, right=range(1, len(headers)))
-    for row in spent.rows:
+    for row in rows:
         cells = (quantity(row.consumed[key]) if key in row.consumed else "-" for key in names)
         table.add_row(row.condition, str(row.trials), *cells)
         for pairing in (*spent.common, *spent.ends):

@@ -116,8 +116,9 @@ def updates_after(step: int, factor: float) -> Doctor:
     """One condition makes fewer optimiser steps from some step on."""
 
     def fewer(row: Row) -> Row:
-        own = {key: row[key] for key in ("budget/optimizer_steps",) if key in row}
-        return {key: value * factor for key, value in own.items() if row["step"] > step}
+        counters = ("budget/optimizer_steps", "budget/policy_updates")
+        own = {key: row[key] for key in counters if key in row and row["step"] > step}
+        return {key: value * factor for key, value in own.items()}
 
     def doctor(writer: FolderWriter) -> None:
         for seed in (0, 1, 2):
