@@ -124,6 +124,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         *([indent(line(closing.judged))] if closing.judged else []),
         *([indent(line(closing.scored, "yellow"))] if closing.scored else []),
         *(line(text, "yellow") for text in closing.stamps),
+        *(line(text, "yellow") for text in closing.warnings),
         *(line(text, "bold") for text in closing.verdicts),
     )
 

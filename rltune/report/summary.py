@@ -90,6 +90,7 @@ class Closing:
         stamps: Hidden second axes that the sweep did not remedy and did not accept.
         judged: How much a judge left unjudged, by condition; empty when none was asked.
         scored: Which last gates lost tasks to faults; empty when none did.
+        warnings: What the results of single trials warn of, once each, with the trials' names.
 
     """
 
@@ -99,6 +100,7 @@ class Closing:
     stamps: tuple[str, ...]
     judged: str = ""
     scored: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
@@ -111,8 +113,24 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     said = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found.values())]
     shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
     stamps = open_warnings(folder.run)
-    judged, scored = judged_line(shares), scored_line(records)
-    return Closing(folder.metric_name, rows, tuple(said), stamps, judged, scored)
+    return Closing(
+        metric_name=folder.metric_name,
+        rows=rows,
+        verdicts=tuple(said),
+        stamps=stamps,
+        judged=judged_line(shares),
+        scored=scored_line(records),
+        warnings=_trial_warnings(records),
+    )
+
+
+def _trial_warnings(records: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Return each warning of a result once, behind the trials that have it."""
+    whose: dict[str, list[str]] = {}
+    for record in records:
+        for said in record.result.warnings if record.result else ():
+            whose.setdefault(said, []).append(f"{record.spec.condition}@{record.spec.seed}")
+    return tuple(f"{', '.join(names)}: {said}." for said, names in whose.items())
 
 
 def verdicts_of_records(

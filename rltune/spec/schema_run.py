@@ -58,7 +58,8 @@ class EarlyStopConfig(Section):
     reward_std_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
         None,
         description="Spread of rewards in a group below which a trial counts as collapsed, as a "
-        "share of its mean over the first 10 training steps; RAGEN-2: 0.1. Null is off.",
+        "share of its mean over the first 10 training steps; RAGEN-2: 0.1. Null is off. With it, "
+        "a trial whose groups had no spread since its start ends, too.",
     )
     reward_std_steps: PositiveInt = Field(
         10, description="Steps in a row with such a spread that end it, in training steps."

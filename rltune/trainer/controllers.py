@@ -14,7 +14,7 @@ class Spread:
 
     Attributes:
         first_total: Sum of the in-group reward stds of the first steps.
-        n_first: How many steps are in it; it is closed at `FIRST_STEPS`.
+        n_first: How many steps are in it: `FIRST_STEPS`, and more while none of them had a spread.
         n_low: Steps in a row with less than the configured share of their mean.
 
     """
@@ -23,8 +23,14 @@ class Spread:
     n_first: int = 0
     n_low: int = 0
 
+    @property
+    def n_flat(self) -> int:
+        """Steps from the first on without any spread; 0 once there was some."""
+        return 0 if self.first_total else self.n_first
+
 
 FIRST_STEPS = 10
+NO_SPREAD = 1e-9  # a std of rewards up to here is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,19 @@ def kl_after(
 
 
 def spread_after(state: Spread, std: float, *, share: float | None) -> Spread:
-    """Return the spread's state after a step whose mean in-group reward std was `std`."""
+    """Return the spread's state after a step whose mean in-group reward std was `std`.
+
+    Steps without any spread are in the mean of the start. Where all of it are such, the start is
+    the first ten steps from the first spread on.
+    """
     if share is None:
         return state
-    if state.n_first < FIRST_STEPS:
-        return replace(state, first_total=state.first_total + std, n_first=state.n_first + 1)
+    std = std if std > NO_SPREAD else 0.0
+    if state.n_flat >= FIRST_STEPS and std:
+        return Spread(first_total=std, n_first=1)
+    if state.n_first < FIRST_STEPS or state.n_flat:
+        total = state.first_total + std
+        return replace(state, first_total=total, n_first=state.n_first + 1)
     is_low = std < share * state.first_total / state.n_first
     return replace(state, n_low=state.n_low + 1 if is_low else 0)
 

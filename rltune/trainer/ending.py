@@ -1,6 +1,7 @@
 """How a trial ends: early-stop rules, wall limits, and the result that its DONE marker holds."""
 
 import math
+from collections.abc import Sequence
 
 from rltune.errors import EvalOverrunError, TrainOverrunError, TrialError
 from rltune.gate import GateResult, Mode, choose_best, fault_warnings
@@ -9,6 +10,7 @@ from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import Progress
+from rltune.trainer.lessons import Row, lesson_warnings
 from rltune.trainer.outcomes import mean
 from rltune.types import TrialResult, TrialStatus
 
@@ -20,18 +22,20 @@ def early_stop(progress: Progress, config: TrialConfig) -> str:
 
     empty_filtered_steps: `rollout_filter.empty_stop_steps` steps in a row kept nothing, so nothing
     was learned in them.
+    no_spread_since_start: the first `reward_std_steps` steps had no spread of rewards in any group.
     reward_variance_collapse: the spread of rewards in a group was below `reward_std_share` of its
     mean over the first steps, `reward_std_steps` times in a row.
     heldout_collapse: the held-out success rate was below `heldout_success` at `heldout_gates` gates
     in a row.
 
-    RAGEN-2's rules, under its names but the last. A function of the progress alone: a trial that
-    was killed after such a step stops there again.
+    The second and the third are one switch, `reward_std_share`. RAGEN-2's rules, under its names
+    but the second and the last. A function of the progress alone: a trial that was killed after
+    such a step stops there again.
     """
     if progress.step >= config.budget.steps:
         return ""
-    rules = (_empty(progress, config), _low_spread(progress, config), _lost(progress, config))
-    return next((said for said in rules if said), "")
+    rules = (_empty, _no_spread, _low_spread, _lost)
+    return next((said for rule in rules if (said := rule(progress, config))), "")
 
 
 def _empty(progress: Progress, config: TrialConfig) -> str:
@@ -40,6 +44,16 @@ def _empty(progress: Progress, config: TrialConfig) -> str:
     return (
         f"empty_filtered_steps: the rollout filter kept nothing in {progress.consecutive_empty} "
         "steps in a row (rollout_filter.empty_stop_steps)"
+    )
+
+
+def _no_spread(progress: Progress, config: TrialConfig) -> str:
+    n_flat, rule = progress.controllers.spread.n_flat, config.early_stop
+    if rule.reward_std_share is None or n_flat < rule.reward_std_steps:
+        return ""
+    return (
+        f"no_spread_since_start: rewards in every group were equal in all {n_flat} steps since the "
+        "start, so no response was better than another (early_stop.reward_std_share)"
     )
 
 
@@ -96,17 +110,21 @@ def early_stop_metrics(reason: str) -> dict[str, float]:
     return {f"early_stopped/{reason.partition(':')[0]}": 1.0} if reason else {}
 
 
-def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str) -> TrialResult:
+def trial_result(
+    trial: TrialDir, config: TrialConfig, progress: Progress, *, mode: Mode, reason: str
+) -> TrialResult:
     """Return the result of a trial whose last gate is in its progress.
 
     Args:
         trial: Holds the metrics.
+        config: Its config.
         progress: At the end.
         mode: Direction of the gate's metric.
         reason: Why it stopped early; empty when it reached its last step.
 
     """
     best = choose_best(progress.gates, mode=mode)
+    rows = read_metrics(trial.metrics).rows
     return TrialResult(
         trial_id=trial.trial_id,
         status=TrialStatus.STOPPED_EARLY if reason else TrialStatus.DONE,
@@ -116,7 +134,7 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
         heldout_metric=_counted(best),
         base_metric=_counted(progress.gates[0]),
         final_metric=_counted(progress.gates[-1]),
-        pool_metric=_pool_metric(trial),
+        pool_metric=_pool_metric(rows),
         metrics_sha256=metrics_digest(trial.metrics),
         train_s=progress.train_s,
         total_s=progress.total_s,
@@ -127,8 +145,8 @@ def trial_result(trial: TrialDir, progress: Progress, *, mode: Mode, reason: str
             "policy_updates": float(progress.policy_updates),
             "critic_updates": float(progress.critic_updates),
         },
-        receipts=_receipts(trial),
-        warnings=fault_warnings(progress.gates, mode=mode),
+        receipts=_receipts(rows),
+        warnings=(*fault_warnings(progress.gates, mode=mode), *lesson_warnings(rows, config)),
     )
 
 
@@ -137,19 +155,18 @@ def _counted(gate: GateResult) -> float:
     return math.nan if gate.is_lost else gate.metric
 
 
-def _receipts(trial: TrialDir) -> dict[str, float]:
+def _receipts(rows: Sequence[Row]) -> dict[str, float]:
     """Return the mean over all steps of what is to be remembered of the credit: `ig/*`."""
     found: dict[str, list[float]] = {}
-    for row in read_metrics(trial.metrics).rows:
+    for row in rows:
         for name, value in row.items():
             if name.startswith("ig/"):
                 found.setdefault(name, []).append(float(value))
     return {name: sum(values) / len(values) for name, values in sorted(found.items())}
 
 
-def _pool_metric(trial: TrialDir) -> float:
+def _pool_metric(rows: Sequence[Row]) -> float:
     """Return the mean of the last success rates; a step of faults has none."""
     name = "rollout/success_rate"
-    rows = read_metrics(trial.metrics).rows
     recent = [float(row[name]) for row in rows if name in row][-POOL_STEPS:]
     return mean(rate for rate in recent if not math.isnan(rate))

@@ -150,8 +150,9 @@ def without_batch(before: Controllers, seen: Metrics, config: TrialConfig) -> Co
 
 
 def _spread(before: Controllers, metrics: Metrics, config: TrialConfig) -> Spread:
-    """Return the spread's state; a step says nothing where faults left no group of two."""
+    """Return the spread's state; a step says nothing where no group has two that count."""
     std = metrics["rollout/in_group_reward_std"]
-    if math.isnan(std) or math.isnan(metrics["rollout/success_rate"]):
+    is_unknown = math.isnan(std) or math.isnan(metrics["rollout/success_rate"])
+    if config.rollout.group_size < 2 or is_unknown:
         return before.spread
     return spread_after(before.spread, std, share=config.early_stop.reward_std_share)

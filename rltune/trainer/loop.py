@@ -22,6 +22,7 @@ from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.judging import make_judge
 from rltune.trainer.learner import Learner, make_learner
+from rltune.trainer.lessons import cut_warnings
 from rltune.trainer.measures import Metrics, gate_line
 from rltune.trainer.memory import memory_used, trim_heap
 from rltune.trainer.outcomes import fault_line, sound
@@ -111,6 +112,8 @@ class _Run:
         """Evaluate the untrained policy: the start that training has to beat."""
         metrics = self._gate(0)
         self._say_gate(metrics)
+        for warning in cut_warnings(metrics, self.config):
+            self.job.warn(warning)
         self._log(0, metrics)
         self.checkpoint()
 
@@ -148,7 +151,7 @@ class _Run:
         self._count_time()
         reason = early_stop(self.progress, self.config)
         result = trial_result(
-            self.job.trial, self.progress, mode=self.job.metric_mode, reason=reason
+            self.job.trial, self.config, self.progress, mode=self.job.metric_mode, reason=reason
         )
         record_outcome(self.job, result)
         tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it

@@ -45,6 +45,20 @@ def test_floor_and_ceiling_are_of_the_frozen_tasks(tmp_path):
     assert {row.bounds for row in closing.rows} == {Bounds(0.184, 0.95, 10)}
 
 
+def test_what_results_warn_of_stands_under_the_table(tmp_path):
+    """K10, K12: once, behind the trials that have it."""
+    writer = finished_sweep(tmp_path)
+    for spec in writer.specs:
+        if spec.condition == TREATED and spec.seed < 2:
+            done = writer.run.trial(spec.trial_id).done
+            said = {"warnings": ["no step of 20 training steps had a gradient"]}
+            write_json_atomic(done, read_json(done) | said)
+    closing = closing_of(writer)
+    wanted = f"{TREATED}@0, {TREATED}@1: no step of 20 training steps had a gradient."
+    assert closing.warnings == (wanted,)
+    assert wanted in " ".join(drawn(closing_view(closing, width=200), 200).split())
+
+
 def test_a_condition_below_chance_is_named(tmp_path):
     writer = FolderWriter(tmp_path)
     for spec in writer.specs:

@@ -63,6 +63,19 @@ def test_the_spread_by_hand():
     assert spreads([0.0] * 20)[1] == [0] * 20  # there was no spread to lose
 
 
+def test_steps_without_any_spread_are_counted_from_the_start():
+    state, _ = spreads([0.0, 1e-17, 0.0])
+    assert (state.n_flat, state.n_first) == (3, 3)
+    state, _ = spreads([0.0, 0.0, 0.5, 0.0])
+    assert state.n_flat == 0
+    assert state == Spread(first_total=0.5, n_first=4)
+    assert spreads([0.0] * 12)[0] == Spread(n_first=12)
+    # A start of nothing but zeros is no measure: it begins anew with the first spread.
+    state, low = spreads([0.0] * 12 + [1.0] * 10 + [0.4, 0.4])
+    assert state == Spread(first_total=10.0, n_first=10, n_low=2)
+    assert low[-3:] == [0, 1, 2]
+
+
 def sepa(state, config, *, variance=1.0, success=0.0, n_steps=1):
     return sepa_after(state, config, variance=variance, success_rate=success, n_steps=n_steps)
 

@@ -108,6 +108,26 @@ def test_a_filter_that_keeps_nothing_does_not_hide_the_lost_spread(make_trial, f
         assert (result.reason, result.final_step) == (SPREAD_REASON, 4)
 
 
+FLAT_REASON = (
+    "no_spread_since_start: rewards in every group were equal in all 2 steps since the start, so "
+    "no response was better than another (early_stop.reward_std_share)"
+)
+
+
+def test_no_spread_since_the_start_has_a_name_of_its_own(make_trial):
+    """K12: there is no start to compare with."""
+    result = make_trial(is_constant=True, **SPREAD).run()
+    assert (result.status, result.reason) == (TrialStatus.STOPPED_EARLY, FLAT_REASON)
+    assert result.final_step == 2
+
+
+def test_single_rollouts_have_no_spread_to_lose(make_trial):
+    """An axis may lead there: with one episode a prompt nobody knows a spread."""
+    alone = {"rollout__group_size": 1, "rollout__groups": 4, "advantage": {"kind": "gae"}}
+    result = make_trial(is_constant=True, **{**SPREAD, **alone, "budget__steps": 3}).run()
+    assert result.status is TrialStatus.DONE
+
+
 def test_without_the_rules_it_goes_on(make_trial, fading):
     trial = make_trial(**{**SPREAD, "early_stop": {}, "budget__steps": 5})
     assert trial.run().status is TrialStatus.DONE
