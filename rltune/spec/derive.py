@@ -8,6 +8,7 @@ from rltune.spec.identity import SLUG_LENGTH, config_hash, flatten, safe_slug, t
 from rltune.spec.overrides import override_layers
 from rltune.spec.paths import key_path
 from rltune.spec.resolve import Layer, merge_layers, resolve_config
+from rltune.spec.unread import without_unread
 from rltune.types import TrialSpec
 
 
@@ -29,7 +30,8 @@ def derive_config(
 
     """
     problems: list[Problem] = []
-    layers = [Layer(recorded, source), *override_layers(overrides, None, problems)]
+    given = override_layers(overrides, None, problems)
+    layers = [*without_unread([Layer(recorded, source)], given), *given]
     if seed is not None:
         layers.append(Layer({"seed": seed}, f"--seed {seed}"))
     config = resolve_config(merge_layers(layers, problems), layers, problems)

@@ -29,6 +29,7 @@ from rltune.spec.resolve import (
 from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
 from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
+from rltune.spec.unread import without_unread
 from rltune.spec.yamlfile import YamlFile, read_yaml
 
 HASH_IN_NAME = 8
@@ -120,8 +121,9 @@ def load_sweep(
     spec: SweepSpec | None = validate(SweepSpec, file.data, here, problems)
     chosen = _profile(file.data, spec, profile, here, problems)
     protocol = _protocol(file, here, problems)
-    shared = _shared_layers(file, chosen, here, problems)
+    presets, hold = _shared_layers(file, chosen, here, problems)
     last = override_layers(overrides, spec, problems)
+    shared = [*without_unread(presets, [*hold, *last]), *hold]
     wanted = _seeds(spec, seeds, problems)
     conditions: tuple[Condition, ...] = ()
     if spec is not None and check_axis(spec, here, problems):
@@ -192,8 +194,8 @@ def _protocol(file: YamlFile, locate: Locate, problems: list[Problem]) -> Protoc
 
 def _shared_layers(
     file: YamlFile, profile: str, locate: Locate, problems: list[Problem]
-) -> list[Layer]:
-    """Return base, profile and hold as layers, as far as they can be read.
+) -> tuple[list[Layer], list[Layer]]:
+    """Return base with profile, and hold, as layers; no layers where one cannot be read.
 
     The profile comes in two: what it sets for every env, and for the kind of env that base or hold
     name.
@@ -213,11 +215,11 @@ def _shared_layers(
         else:
             layers.append(layer)
     if len(layers) < len(names):
-        return []
+        return [], []
     hold = _hold(file)
     base, whole = layers
     parts = split_profile(whole, env_kind([base, whole, *hold]), problems)
-    return [base, *parts, *hold]
+    return [base, *parts], hold
 
 
 def _hold(file: YamlFile) -> list[Layer]:

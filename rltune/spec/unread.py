@@ -1,0 +1,70 @@
+"""What base and profile say of something that a later layer switches off.
+
+Profile `laptop` sets the hops of the questions that its closed world asks. Whoever names a file of
+questions says nothing of hops, and must not be refused for what the profile says.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rltune.spec.resolve import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A key of env with values under which nothing reads some of its neighbours.
+
+    Attributes:
+        key: Key of the section env.
+        is_off: Whether a value leaves the neighbours unread.
+        unread: The neighbours.
+
+    """
+
+    key: str
+    is_off: Callable[[Any], bool]
+    unread: tuple[str, ...]
+
+
+SWITCHES = (
+    Switch(
+        "questions", lambda value: value is not None, ("world_seed", "passages", "hops", "kinds")
+    ),
+    Switch("levels", lambda value: value is not None, ("size", "boxes", "search_depth")),
+    Switch("prompt", lambda value: value == "compact", ("observation", "symbols")),
+)
+"""As in `rltune.spec.env_checks`, which refuses what is said of them all the same."""
+
+
+def without_unread(presets: Sequence[Layer], later: Sequence[Layer]) -> list[Layer]:
+    """Return base and profile without what a layer after them leaves unread.
+
+    What hold, an axis or the command line says stays: it was said of this sweep.
+
+    Args:
+        presets: Base and profile, in order.
+        later: The layers that follow, in order.
+
+    """
+    layers = list(presets)
+    for switch in SWITCHES:
+        setters = [i for i, one in enumerate((*presets, *later)) if switch.key in _env(one)]
+        last = setters[-1] if setters else 0
+        if setters and switch.is_off(_env((*presets, *later)[last])[switch.key]):
+            layers = [
+                _without(layer, switch.unread) if i < last else layer
+                for i, layer in enumerate(layers)
+            ]
+    return layers
+
+
+def _env(layer: Layer) -> Mapping[str, Any]:
+    env = layer.data.get("env")
+    return env if isinstance(env, Mapping) else {}
+
+
+def _without(layer: Layer, keys: Sequence[str]) -> Layer:
+    env = _env(layer)
+    kept = {key: value for key, value in env.items() if key not in keys}
+    return replace(layer, data={**layer.data, "env": kept}) if len(kept) < len(env) else layer
