@@ -7,6 +7,7 @@ trial that stopped at step 5 thus hides nothing of the others, and its own short
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from rltune.spec.findings import Finding, warning
 from rltune.spec.identity import flatten
@@ -97,7 +98,8 @@ class Consumption:
 def consumption(records: Sequence[TrialRecord]) -> Consumption:
     """Return what the conditions consumed. A trial that failed before its first step has nothing.
 
-    Wall time is of the whole trial where that has ended, else by the clock of its metrics.
+    Wall time is of the whole trial where both of a pair are at their ends, else by the clock of
+    their metrics.
     """
     counted = [record for record in records if record.last_step > 0]
     groups: dict[str, list[TrialRecord]] = {}
@@ -113,21 +115,31 @@ def consumption(records: Sequence[TrialRecord]) -> Consumption:
         common.append(_pairing(label, [_at_common_step(*pair) for pair in both]))
         done = [(a, b) for a, b in both if a.result is not None and b.result is not None]
         if any(a.last_step != b.last_step for a, b in done):
-            ends.append(_pairing(label, [((a, a.last_step), (b, b.last_step)) for a, b in done]))
+            ends.append(_pairing(label, [(_at_end(a), _at_end(b)) for a, b in done]))
     return Consumption(rows, tuple(common), tuple(ends), any(_drops(r) for r in counted))
 
 
-_At = tuple[TrialRecord, int]  # a trial up to a step
+class _At(NamedTuple):
+    """A trial up to a step; `is_end` where that is the trial's end."""
+
+    record: TrialRecord
+    step: int
+    is_end: bool
+
+
+def _at_end(record: TrialRecord) -> _At:
+    return _At(record, record.last_step, is_end=record.result is not None)
 
 
 def _row(label: str, group: Sequence[TrialRecord]) -> ConsumptionRow:
-    at = [(record, record.last_step) for record in group]
+    at = [_at_end(record) for record in group]
     return ConsumptionRow(label, len(group), _span(at), _means(at))
 
 
 def _at_common_step(ours: TrialRecord, theirs: TrialRecord) -> tuple[_At, _At]:
     step = min(ours.last_step, theirs.last_step)
-    return (ours, step), (theirs, step)
+    is_end = ours.last_step == theirs.last_step and None not in (ours.result, theirs.result)
+    return _At(ours, step, is_end), _At(theirs, step, is_end)
 
 
 def _pairing(label: str, pairs: Sequence[tuple[_At, _At]]) -> Pairing:
@@ -142,12 +154,12 @@ def _pairing(label: str, pairs: Sequence[tuple[_At, _At]]) -> Pairing:
 
 
 def _span(trials: Sequence[_At]) -> tuple[int, int]:
-    steps = [step for _, step in trials]
+    steps = [at.step for at in trials]
     return min(steps), max(steps)
 
 
 def _means(trials: Sequence[_At]) -> dict[str, float]:
-    consumed = [_consumed(record, step) for record, step in trials]
+    consumed = [_consumed(at) for at in trials]
     return {
         counter: fmean(one[counter] for one in consumed)
         for counter in (*COUNTERS, WALL)
@@ -155,10 +167,11 @@ def _means(trials: Sequence[_At]) -> dict[str, float]:
     }
 
 
-def _consumed(record: TrialRecord, step: int) -> dict[str, float]:
-    row = next((row for row in record.metrics if row["step"] == step), {})
+def _consumed(at: _At) -> dict[str, float]:
+    record = at.record
+    row = next((row for row in record.metrics if row["step"] == at.step), {})
     spent = {counter: float(row[counter]) for counter in COUNTERS if counter in row}
-    if record.result is not None and step == record.last_step:
+    if at.is_end and record.result is not None:
         spent[WALL] = record.result.total_s
     elif "time" in row and "time" in record.metrics[0]:
         spent[WALL] = float(row["time"]) - float(record.metrics[0]["time"])

@@ -629,8 +629,10 @@ def test_a3_wall_time_is_compared_at_one_step_by_the_clock(records):
 
     records = [timed(r, 3.0 if r.spec.condition == LOW else 2.0) for r in records]
     low = audit_trials(in_condition(records, LOW, lambda r: stopped(r, 2))).budget.common[0]
-    assert low.theirs["wall_s"] == 4.0  # 2 steps of 2 s
-    assert low.ours["wall_s"] == 10.0  # it has ended: its total
+    assert (low.ours["wall_s"], low.theirs["wall_s"]) == (6.0, 4.0)  # 2 steps of 3 s, of 2 s
+    found = audit_trials(in_condition(records, LOW, lambda r: stopped(r, 2))).budget
+    assert found.ends[0].ours["wall_s"] == 10.0  # of the whole trial
+    assert found.common[1].ours["wall_s"] == 10.0
 
 
 AGAIN = "Delete this trial and run it again."
