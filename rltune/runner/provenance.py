@@ -37,6 +37,7 @@ EARLIER = (
     ),
     *("device", "cpu_model", "dtype", "engine", "threads"),
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "base", "inputs"),
+    "inputs_changed",
 )
 """What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
@@ -179,6 +180,7 @@ def trial_provenance(
         "manifest_sha256": manifest_sha256,
         "base": str(base.absolute()),
         "inputs": dict(inputs),
+        "inputs_changed": [],  # while it ran; seen at its end
         "argv": list(driver.argv),
         "attempt": attempt,
         "started": utc_now(),

@@ -23,7 +23,7 @@ from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.spec.schema import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
-from rltune.store.inputs import within
+from rltune.store.inputs import changed_since, recorded_inputs, within
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir, trial_status
@@ -195,7 +195,19 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     }
     write_json_atomic(trial.provenance, record | start)
     require_learnable(policy, config.rollout, manifest, make_env(), warn=log.warning)
-    _run_job(payload, trial, config, manifest, policy, log)
+    try:
+        _run_job(payload, trial, config, manifest, policy, log)
+    finally:
+        _record_edits(trial, record | start, payload.base, log)
+
+
+def _record_edits(
+    trial: TrialDir, record: Mapping[str, Any], base: Path, log: logging.Logger
+) -> None:
+    """Record which files changed while the trial ran: nobody knows which content it read."""
+    if names := changed_since(recorded_inputs(record), base):
+        log.warning("changed while the trial ran: %s; the audit says so", ", ".join(names))
+        write_json_atomic(trial.provenance, {**record, "inputs_changed": list(names)})
 
 
 def _run_job(

@@ -7,6 +7,9 @@ from rltune.spec.audit_text import few, sides
 from rltune.spec.findings import Finding, error
 from rltune.spec.records import TrialRecord
 
+EDITED = "inputs_changed"
+"""Field of provenance.json with the names of inputs that changed while the trial ran."""
+
 REMEDY = (
     "Put the file back as it was for the trials to keep, delete the folders of the others, and "
     "run the sweep again."
@@ -29,7 +32,20 @@ def same_inputs(records: Sequence[TrialRecord]) -> Iterator[Finding]:
                         holders.append(record.spec.trial_id)
         if len(contents) > 1:
             yield error("A1", f"input {name} differs: {sides(contents)}.", REMEDY)
+    yield from _edited(records)
     yield from _unrecorded(records)
+
+
+def _edited(records: Sequence[TrialRecord]) -> Iterator[Finding]:
+    """Yield files that changed while a trial ran, so that its record of them proves nothing."""
+    edited: dict[str, list[str]] = {}
+    for record in records:
+        names = {name for attempt in _attempts(record) for name in attempt.get(EDITED) or ()}
+        for name in sorted(names):
+            edited.setdefault(name, []).append(record.spec.trial_id)
+    for name, trials in edited.items():
+        message = f"input {name} changed while these trials ran: {few(trials)}."
+        yield error("A1", message, "Delete the folders of these trials, and run the sweep again.")
 
 
 def _unrecorded(records: Sequence[TrialRecord]) -> Iterator[Finding]:

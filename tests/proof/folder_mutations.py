@@ -201,6 +201,8 @@ FOLDER_MUTATIONS = (
           both(provenance_everywhere(inputs={"my_env.py": "c" * 64}),
                provenance(earlier=[{"attempt": 1, "weights_sha256": "w",
                                     "inputs": {"my_env.py": "d" * 64}}]))),
+    fault("A1", "a file changed while a trial ran",
+          provenance(inputs_changed=["corpus.jsonl"])),
     near_miss("A1", "one trial read a file of its own besides",
               both(provenance_everywhere(inputs={"corpus.jsonl": "c" * 64}),
                    provenance(inputs={"corpus.jsonl": "c" * 64, "more.txt": "d" * 64}))),

@@ -1,5 +1,6 @@
 """A rerun of a trial of each kind of env is bit-equal: Sokoban, FrozenLake, multi-hop QA."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.rerun import Verdict, rerun
 from rltune.runner.single import open_source
-from rltune.runner.trial import TrialPayload, run_trial
+from rltune.runner.trial import TrialPayload, _record_edits, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
+from rltune.store.files import read_json
 from rltune.store.inputs import base_of
 from rltune.store.rundir import RunDir
 from rltune.types import TrialStatus
@@ -89,6 +91,11 @@ def test_other_inputs_are_no_repetition_and_no_start(tmp_path, monkeypatch):
     status, source = trained(tmp_path, "sokoban", env=keys)
     assert status is TrialStatus.DONE
     assert set(source.provenance["inputs"]) == {"levels.txt"}
+    log, before = logging.getLogger("test"), read_json(source.trial.provenance)
+    _record_edits(source.trial, before, tmp_path, log)
+    assert read_json(source.trial.provenance) == before
+    _record_edits(source.trial, {**before, "inputs": {"levels.txt": "0" * 64}}, tmp_path, log)
+    assert read_json(source.trial.provenance)["inputs_changed"] == ["levels.txt"]
     monkeypatch.chdir("/")
     base = base_of(source.provenance, otherwise=Path("/"))
     assert again(source, base).verdict is Verdict.REPRODUCED

@@ -248,6 +248,19 @@ def test_a1_a_file_has_one_content_in_all_attempts(records):
     assert f"no such file in {name(records[2])}." in line
 
 
+def test_a1_a_file_that_changed_while_a_trial_ran(records):
+    now = {"levels.txt": "e" * 64}
+    records = [reading(record, now) for record in records]
+    records[2] = reading(records[2], now, inputs_changed=["levels.txt"])
+    earlier = [{**EARLIER, "inputs": now, "inputs_changed": ["levels.txt"]}]
+    records[3] = reading(records[3], now, earlier=earlier)
+    assert lines(records) == [
+        "A1 error: input levels.txt changed while these trials ran: "
+        f"{name(records[2])}, {name(records[3])}. "
+        "Delete the folders of these trials, and run the sweep again."
+    ]
+
+
 def test_a1_inputs_of_an_older_run_are_not_recorded(records):
     assert lines(records) == []  # nowhere
     mixed = [reading(record, {}) for record in records[:-1]] + records[-1:]
