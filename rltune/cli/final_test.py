@@ -46,6 +46,7 @@ def final_test(
         paths = import_paths(config.model_dump())
         refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
 
+    from rltune.runner.machine import short_temporary_folder
     from rltune.runner.trial import read_provenance
     from rltune.store.inputs import base_of, within
     from rltune.store.rundir import TrialDir
@@ -66,7 +67,7 @@ def final_test(
             warn("The trial has not finished: its gate may still choose another checkpoint.")
         base = base_of(read_provenance(found), otherwise=Path.cwd())
         there = TrialDir(found.path.absolute())
-        with naming_own_env(config.env), within(base):
+        with naming_own_env(config.env), within(base), short_temporary_folder():
             record = look(_job(there, config, base), which=which)
     if as_json:
         emit_json(record)

@@ -11,6 +11,7 @@ from rltune.errors import InputError, Problem
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import load_sweep
 from rltune.spec.problems import problems_from
+from rltune.spec.resolve import Layer
 from rltune.spec.schema_env import (
     CustomEnvConfig,
     Env,
@@ -19,6 +20,7 @@ from rltune.spec.schema_env import (
     SokobanConfig,
 )
 from rltune.spec.schema_reward import RewardConfig
+from rltune.spec.unread import without_unread
 from rltune.spec.yamlfile import parse_value
 
 _MODELS: dict[str, type[Env]] = {
@@ -79,11 +81,16 @@ def choose(
         what = f"{given!r} is not an environment."
         allowed = f"Choose one of {', '.join(KINDS)}, a sweep file, or my_pkg.my_mod:MyEnv."
         raise InputError(Problem("ENV", what, allowed, did_you_mean(given, KINDS)))
-    if prompt is not None:
-        section["prompt"] = prompt
-    section |= _values(section["kind"], overrides)
+    asked = {} if prompt is None else {"prompt": prompt}
+    section = _laid_over(section, asked | _values(section["kind"], overrides))
     reward = TypeAdapter(RewardConfig | None).validate_python(sections.pop("reward", None))
     return Chosen(_validated(section), reward, sections)
+
+
+def _laid_over(section: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a section with what was asked for, without what that leaves unread."""
+    (kept,) = without_unread([Layer({"env": section}, "")], [Layer({"env": asked}, "--set")])
+    return {**kept.data["env"], **asked}
 
 
 def _values(kind: str, overrides: Sequence[str]) -> dict[str, Any]:

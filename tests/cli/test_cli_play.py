@@ -1,6 +1,7 @@
 """`rltune play` with piped input, as a script or a person without a terminal uses it."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -217,6 +218,23 @@ def test_a_sweep_is_played_as_its_control_has_it(typed):
     assert slippery.out != firm.out
     natural = typed("q\n", sweep, "--prompt", "natural")
     assert "You're a helpful assistant." in natural.out
+
+
+def test_a_sweep_is_played_with_questions_of_a_file(typed, tmp_path):
+    file, titles = tmp_path / "q.json", ("Alba", "Bruno")
+    row = {
+        "_id": "q",
+        "question": "Where is it?",
+        "answer": "Rome",
+        "type": "bridge",
+        "supporting_facts": [[title, 0] for title in titles],
+        "context": [[title, [f"{title} is in Rome."]] for title in titles],
+    }
+    file.write_text(json.dumps([row]))
+    sweep = str(ROOT / "sweeps" / "qa_kl.yaml")
+    result = typed("", sweep, "--solver", "--seed", "1", "--set", f"questions={file}")
+    assert (result.code, result.err) == (0, "")
+    assert "Where is it?" in result.out
 
 
 def test_a_sweeps_policy_plays_as_in_the_sweep(typed):
