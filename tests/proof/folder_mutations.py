@@ -98,12 +98,12 @@ def heldout(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
     return lambda writer: _edit_lines(trial(writer).heldout, change)
 
 
-def updates(factor: float) -> Doctor:
-    """One condition makes fewer optimiser steps."""
+def updates(factor: float, *counters: str) -> Doctor:
+    """One condition counts fewer updates, by default of every kind."""
+    named = counters or ("budget/optimizer_steps", "budget/policy_updates")
 
     def fewer(row: Row) -> Row:
-        counters = ("budget/optimizer_steps", "budget/policy_updates")
-        return {key: row[key] * factor for key in counters if key in row}
+        return {key: row[key] * factor for key in named if key in row}
 
     def doctor(writer: FolderWriter) -> None:
         for seed in (0, 1, 2):
@@ -229,6 +229,10 @@ FOLDER_MUTATIONS = (
     # A3: what was consumed.
     fault("A3", "one condition made 30 % fewer optimiser steps", updates(0.7)),
     fault("A3", "one condition made 10 % fewer optimiser steps", updates(0.9)),
+    fault("A3", "the policy of one condition moved in half of its optimiser steps",
+          updates(0.5, "budget/policy_updates")),
+    near_miss("A3", "one condition went through fewer mini-batches, its policy moved as often",
+              updates(0.5, "budget/optimizer_steps")),
     fault("A3", "one trial stopped early; after that the others of its condition made fewer steps",
           both(ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), updates_after(10, 0.6))),
     fault("A3.ends", "one trial stopped early, and made fewer steps than its control by then",
