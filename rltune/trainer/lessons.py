@@ -7,7 +7,7 @@ from typing import Any
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.controllers import NO_SPREAD
 
-CUT_SHARE = 0.25
+CUT_SHARE = 0.8
 """Share of responses, or of episodes, cut at the first gate from which a trial warns."""
 
 _NO_GRADIENT = 1e-12  # norms up to here are rounding

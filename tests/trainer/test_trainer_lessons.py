@@ -19,7 +19,7 @@ def test_a_cut_gate_names_the_key_to_raise(make_config):
     assert cut_warnings(gate, config) == [
         "rollout.max_response_tokens (6) cut 100% of the responses at the first gate: raise it, "
         "or they can hardly succeed",
-        "rollout.max_context (120) cut 25% of the episodes at the first gate: raise it, or they "
+        "rollout.max_context (120) cut 80% of the episodes at the first gate: raise it, or they "
         "can hardly succeed",
     ]
 
