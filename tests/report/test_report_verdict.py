@@ -175,3 +175,43 @@ def test_a_proportional_condition_is_named_by_every_surface(mixed):
     for name in ("terminal", "figure", "html", "compare"):
         assert stamp in texts[name], name
     assert "to show the luck" not in texts["figure"]
+
+
+def trials(writer, *names):
+    return [find_side(name, writer.run.path, writer.root)[0] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("0.1@0", "0.0@0"), "stopped early at 12"),
+        (("0.0@0", "0.1@0"), f"no verdict ({label(0.1)}@0 stopped early at 12)"),
+        (("0.1@0", "0.3@2"), "above"),  # both at step 12
+        (("0.5@0", "0.0@0"), "above"),
+    ],
+)
+def test_single_trials_of_other_lengths_are_not_ranked_either(mixed, names, words):
+    found = compare_and_say(*trials(mixed, *names))
+    assert (found.unit, found.verdict) == ("tasks", words)
+    assert (found.p is None) is (words != "above")
+    assert found.p_holm is None  # two trials are no conditions of a sweep
+
+
+def test_conditions_of_two_sweeps_are_one_comparison_by_itself(mixed, tmp_path):
+    other = sweep_of(tmp_path, 0.1)
+    finish(other, 0.1, (542, 562, 582))
+    far = find_side("0.5", mixed.run.path, mixed.root)[0]
+    found = compare_and_say(far, find_side("0.1", other.run.path, other.root)[0])
+    assert (found.verdict, found.p_holm) == ("above", None)
+    assert "They are of two sweeps: p is of this comparison alone, adjusted for no other." in (
+        found.notes
+    )
+    early = find_side("0.1", mixed.run.path, mixed.root)[0]
+    found = compare_and_say(early, find_side("0.1", other.run.path, other.root)[0])
+    assert (found.verdict, found.p) == ("stopped early at 12", None)
+
+
+def test_two_conditions_but_the_control_are_adjusted_over_all_pairs(mixed):
+    found = compare_and_say(*(find_side(str(v), mixed.run.path, mixed.root)[0] for v in (0.5, 0.4)))
+    assert found.comparisons == 21  # of 7 conditions
+    assert "Holm over 21 comparisons of the sweep" in found.sentence
