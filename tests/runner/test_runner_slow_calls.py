@@ -13,11 +13,12 @@ from rltune.errors import InputError, InterruptedRun
 from rltune.runner.drive import STOPPING
 from rltune.runner.folder import freeze_all
 from rltune.runner.slow_calls import SlowCalls
-from rltune.runner.trial import run_trial
+from rltune.runner.trial import describe_failure, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.store.rundir import RunDir
-from rltune.types import TrialStatus
+from rltune.types import RowStatus, TrialStatus
+from rltune_envs.errors import CustomCodeError
 from rltune_envs.guard import Waiting, new_batch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,3 +175,13 @@ def test_the_first_signal_ends_a_driver_that_freezes_tasks(settle, tmp_path):
 
 def test_what_is_said_at_the_first_signal():
     assert STOPPING.startswith("stopping: each running trial ends its step and writes a checkpoint")
+
+
+def test_a_trial_that_custom_code_ends_says_its_line_and_nothing_of_rltune():
+    error = CustomCodeError("env MyEnv.reset()", "it raised KeyError: 'gone' (env.py:3, in reset)")
+    failure = describe_failure(error, step=None, attempt=1)
+    assert failure.kind is RowStatus.PREFLIGHT_CRASH
+    assert failure.reason == (
+        "env MyEnv.reset(): it raised KeyError: 'gone' (env.py:3, in reset). Repair it; the same "
+        "command goes on"
+    )
