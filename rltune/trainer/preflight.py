@@ -15,6 +15,7 @@ from rltune.spec.schema import TrialConfig
 from rltune.spec.schema_attribution import AdcaConfig
 from rltune.spec.schema_reward import RewardConfig
 from rltune.store.secret import is_secret
+from rltune.trainer.answer_room import answer_problems
 from rltune.trainer.own_env import naming_own_env
 from rltune.trainer.preflight_models import model_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
@@ -56,7 +57,8 @@ def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = Fa
     if no_custom_code:
         refuse_custom_code(loaded)
     _require_no_secrets(loaded)
-    if problems := list(dict.fromkeys(preflight(loaded, base))):
+    problems = list(dict.fromkeys(preflight(loaded, base)))
+    if problems := problems or list(dict.fromkeys(answer_problems(loaded, base))):
         raise SpecError(problems)
 
 
