@@ -60,7 +60,7 @@ def _finding(item: Likeness) -> Finding:
     if item.is_selection:
         return warning(
             "S6.same_groups",
-            f"{both} select the same groups of every probe batch, and learn the same from them.",
+            f"{both} learn the same from every probe batch, although their filters differ.",
             ACCEPT.format(code="S6.same_groups"),
             conditions=(item.a, item.b),
         )

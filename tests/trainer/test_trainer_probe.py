@@ -16,6 +16,7 @@ SMALL = {
     "budget": {"steps": 40},
 }
 ONE_STEP = {"optim": {"mini_batch_size": 32}}
+ONE_TURN = {"env": {"max_turns": 1, "max_actions": 2}}
 CENTER = {"advantage": {"kind": "grpo_center"}}
 RLOO = {"advantage": {"kind": "rloo"}}
 QA = {"env": {"kind": "multihop_qa", "prompt": "compact", "hops": [2], "kinds": ["bridge"]}}
@@ -84,6 +85,15 @@ ONE_RUN = {
         {"advantage": {"kind": "gae_bilevel", "gamma_turn": 1.0}},
         (SUCCESS,),
     ),
+    "sequences of one token": (
+        loss(aggregation="token-mean"), loss(aggregation="seq-mean-token-mean"),
+        (CENTER, ONE_TURN, {"rollout": {"max_response_tokens": 1}}),
+    ),
+    "std and variance of a group, which rank alike": (
+        {"rollout_filter": {"metric": "reward_variance"}},
+        {"rollout_filter": {"metric": "reward_variance_mass"}},
+        (CENTER, {"rollout_filter": {"strategy": "top_k", "value": 0.5}}),
+    ),
     "two KL estimators with the gradient of k2": (
         loss(kl_type="k1+"), loss(kl_type="k3+"), (CENTER, KL),
     ),
@@ -105,7 +115,7 @@ ONE_RUN = {
     "bilevel GAE of one turn": (
         {"advantage": {"kind": "gae"}},
         {"advantage": {"kind": "gae_bilevel"}},
-        ({"env": {"max_turns": 1, "max_actions": 2}},),
+        (ONE_TURN,),
     ),
 }  # fmt: skip
 
