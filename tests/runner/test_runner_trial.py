@@ -201,6 +201,35 @@ def test_a_relative_model_folder_is_the_drivers(small, make_payload, small_polic
     assert run_trial(moved) is TrialStatus.DONE
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            {"max_context": 16, "max_response_tokens": 8},
+            "rollout.max_context: the first prompt has 17 tokens, rollout.max_context is 16: no "
+            "episode would get a valid answer. Raise it to 19 at least.",
+        ),
+        (
+            {"max_response_tokens": 1},
+            "rollout.max_response_tokens: the shortest valid answer, such as "
+            "'<answer>Up</answer>', has 2 tokens to be sampled, rollout.max_response_tokens is 1.",
+        ),
+    ],
+)
+def test_limits_that_leave_no_room_fail_before_the_first_step(small, make_payload, limits, said):
+    """K3, K10: in place of a whole trial of nothing that ends as done."""
+    payload = make_payload(small)
+    rollout = {**payload.spec.config["rollout"], **limits}
+    spec = replace(payload.spec, config={**payload.spec.config, "rollout": rollout})
+    assert run_trial(replace(payload, spec=spec)) is TrialStatus.FAILED
+    trial = TrialDir(payload.folder)
+    failure = trial.read_failed()
+    assert failure is not None
+    assert failure.kind is RowStatus.PREFLIGHT_CRASH
+    assert said in failure.reason
+    assert steps_done(trial) is None
+
+
 def test_a_model_that_cannot_be_loaded_fails_before_the_first_step(small, make_payload):
     payload = make_payload(small)
     config = {**payload.spec.config, "policy": {**payload.spec.config["policy"]}}
