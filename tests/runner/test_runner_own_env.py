@@ -14,6 +14,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.report.audit import Verdict, audit_folder
 from rltune.report.folder import read_folder, read_records
@@ -28,9 +31,29 @@ SMALL = """
   resources: {{cpus: 1, gpus: 0, threads: 1}}
   tracking.wandb: offline
   budget.steps: 2
-  rollout: {{engine: torch, groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
+  rollout: {{engine: torch, groups: 2, group_size: 2, max_response_tokens: 20, max_context: 1200}}
   optim: {{mini_batch_size: 4, micro_batch_size: 4}}
 """
+
+
+@pytest.fixture(scope="module")
+def bytes_policy(tmp_path_factory):
+    """An untrained model that can write every text: one token a byte."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {text: i for i, text in enumerate(["<end>", "<pad>", *letters])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    ids = {"vocab_size": len(vocabulary), "eos_token_id": 0, "pad_token_id": 1}
+    folder = tmp_path_factory.mktemp("bytes")
+    Qwen2ForCausalLM(Qwen2Config(**ids, **shape, **heads)).save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>"
+    ).save_pretrained(folder)
+    return folder
 
 
 def settle(folder: Path, policy: Path) -> Path:
@@ -57,8 +80,8 @@ def drive(sweep: Path, runs: Path, **environment: str) -> subprocess.CompletedPr
 
 
 @pytest.mark.slow
-def test_the_worked_example_runs_end_to_end(small_policy, tmp_path):
-    sweep = settle(tmp_path / "work", small_policy)
+def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
+    sweep = settle(tmp_path / "work", bytes_policy)
     with tempfile.TemporaryDirectory() as short:  # a socket's path has 107 bytes
         done = drive(sweep, tmp_path / "runs", TMPDIR=short)
         assert list(Path(short).iterdir()) == []  # neither Ray nor W&B leaves anything
