@@ -70,11 +70,19 @@ class _Supervision:
 _supervision = _Supervision()
 
 
+class _GivenUpError(BaseException):
+    """The supervisor waits no more: no failure of the call, so nobody may take it for one."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @contextmanager
 def supervised(
     on_slow: Callable[[Waiting], None], last_words: TextIO | None = None
 ) -> Iterator[None]:
-    """Tell `on_slow` of calls that take longer than `SLOW_S`; what it raises ends the wait.
+    """Tell `on_slow` of calls that take longer than `SLOW_S`; what it raises ends this context.
 
     Args:
         on_slow: Called each second of such a call, in the thread that waits.
@@ -87,6 +95,8 @@ def supervised(
     _supervise(on_slow, last_words)
     try:
         yield
+    except _GivenUpError as given_up:
+        raise given_up.error from None
     finally:
         _supervise(*before)
 
@@ -210,7 +220,7 @@ def _wait(
             while answer is None and (seconds := time.monotonic() - began) < limit:
                 if _supervision.on_slow is not None:
                     place = place_of_thread(worker.thread, module)
-                    _supervision.on_slow(Waiting(what, place, seconds, limit))
+                    _tell(_supervision.on_slow, Waiting(what, place, seconds, limit))
                 answer = worker.answer(min(1.0, limit - seconds))
     except BaseException:  # a signal, or a supervisor who waits no more
         _leave(pool, worker)
@@ -221,6 +231,13 @@ def _wait(
     _leave(pool, worker)
     pool.n_hung += 1
     raise HungCodeError(what, f"it did not return within {limit:g} s{in_brackets(place)}")
+
+
+def _tell(on_slow: Callable[[Waiting], None], waiting: Waiting) -> None:
+    try:
+        on_slow(waiting)
+    except Exception as error:
+        raise _GivenUpError(error) from error
 
 
 def _leave(pool: _Pool, worker: Worker) -> None:

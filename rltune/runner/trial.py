@@ -194,7 +194,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
-    require_learnable(policy, config.rollout, manifest, make_env(), warn=log.warning)
+    require_learnable(policy, config.rollout, manifest, persist(make_env), warn=log.warning)
     try:
         _run_job(payload, trial, config, manifest, policy, log)
     finally:

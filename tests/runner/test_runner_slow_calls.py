@@ -124,17 +124,34 @@ class MyEnv(Plain):
 """
 
 
+SCORE = """
+plain = score
+
+def score(attempt):
+    if "HANGS" in os.environ:
+        hang()
+    return plain(attempt)
+"""
+
+
 @pytest.mark.usefixtures("threads")
-def test_a_trial_whose_env_hangs_ends_at_a_stop(settle, tmp_path, monkeypatch, make_payload):
-    loaded = load_sweep(settle("hangs_env", env=ENV))
+@pytest.mark.parametrize(
+    ("code", "what"), [({"env": ENV}, "env MyEnv.step()"), ({"reward": SCORE}, "score score()")]
+)
+def test_a_trial_whose_code_hangs_ends_at_a_stop(
+    settle, tmp_path, monkeypatch, make_payload, code, what
+):
+    loaded = load_sweep(settle(f"hangs_{next(iter(code))}", **code))
     stop = tmp_path / "stop"
     payload = make_payload(loaded, stop_file=stop)
     monkeypatch.setenv("HANGS", str(stop))  # the call that hangs asks for the stop itself
     monkeypatch.setattr("rltune_envs.guard.SLOW_S", 0.1)
+    # The tokenizer of the small policy has no coins.
+    monkeypatch.setattr("rltune.trainer.learnable.require_learnable", lambda *a, **k: None)
     assert run_trial(payload) is TrialStatus.INTERRUPTED
     failure = RunDir(tmp_path / "run").trial(payload.spec.trial_id).read_failed()
     assert failure is not None
-    assert failure.reason.startswith("stopped while env MyEnv.step() had not returned for 0 s (")
+    assert failure.reason.startswith(f"stopped while {what} had not returned for 0 s (")
     assert ", in hang)" in failure.reason
 
 

@@ -97,7 +97,7 @@ def test_a_score_that_leaves_is_a_fault(run):
     assert result.final_step == 4
     faults = {row["fault"] for row in read_jsonl(trial.folder.episodes).rows} - {""}
     (said,) = faults
-    assert said.startswith("verifier mine: it raised SystemExit (")
+    assert said.startswith("verifier mine: it raised SystemExit")
     assert said.endswith(", in mine)")
 
 
