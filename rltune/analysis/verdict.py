@@ -69,23 +69,33 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """The verdict as every table has it: `word`, and what it is the same run as."""
-        same = f"; the same run up to a factor as {_listed(self.same_as)}" if self.same_as else ""
-        return f"{self.word}{same}"
+        """The verdict as every table has it: `word`, an early step, and what is the same run."""
+        return f"{self.word}{self._early}{self._same}"
 
     @property
     def sentence(self) -> str:
         """The verdict for readers, with its rival, n and p."""
-        if not self.is_claim and self.word != SAME:
+        if not self.is_ranked:
             return self.words
         joint = " from" if self.word == SAME else ""
-        said = self.words.replace(self.word, f"{self.word}{joint} {self.rival}", 1)
-        return f"{said} ({self._evidence()})"
+        return f"{self.word}{joint} {self.rival}{self._early}{self._same} ({self._evidence()})"
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the test decided the word."""
+        return self.is_claim or self.word == SAME
+
+    @property
+    def _early(self) -> str:
+        return early(self.step, self.planned_steps) if self.is_ranked else ""
+
+    @property
+    def _same(self) -> str:
+        return f"; the same run up to a factor as {_listed(self.same_as)}" if self.same_as else ""
 
     def _evidence(self) -> str:
         n = f"n = {self.n}" if self.n == self.planned else f"n = {self.n} of {self.planned}"
-        at = "" if self.step == self.planned_steps else f" at step {self.step}"
-        parts = [f"{n}{at}"]
+        parts = [n]
         if self.p is not None and self.p_holm is not None:
             parts.append(p_text(self.p_holm))
             if self.comparisons > 1:
@@ -98,7 +108,12 @@ class Verdict:
 
 def is_claim(words: str) -> bool:
     """Tell whether the words of a table say that one is above the other."""
-    return words.partition(";")[0] in (ABOVE, BELOW)
+    return words.startswith((ABOVE, BELOW))
+
+
+def early(step: int | None, planned: int) -> str:
+    """Return ` at step 12` where trials are compared before their last planned step."""
+    return "" if step is None or step >= planned else f" at step {step}"
 
 
 def p_text(p: float) -> str:

@@ -1,7 +1,7 @@
 """What a comparison says: its verdict, one plain sentence, and what a reader must know, too."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Group
@@ -12,6 +12,7 @@ from rltune.analysis.verdict import (
     SAME,
     Verdict,
     between,
+    early,
     is_claim,
     objection,
     word_of,
@@ -89,13 +90,27 @@ def _by_itself(found: Compared, a: Side, b: Side) -> Compared:
     ours, theirs = _ends(a, found.a), _ends(b, found.b)
     if stands:
         word = f"{NO_VERDICT} ({'; '.join(stands)})"
+    elif _are_same_run(a, b):
+        word = f"{NO_VERDICT} (the same run up to a factor as {found.b.label})"
     elif found.unit == "tasks":
         word = obstacle(ours, theirs, rival=found.b.label)
     else:
         word = objection(ours, theirs, n=found.n, rival=found.b.label)
     if found.unit == "tasks" and obstacle(ours, theirs, rival=found.b.label):
         found = replace(found, interval=None, test="", p=None, needed=None)
-    return replace(found, verdict=word or word_of(found.difference, found.p))
+    return replace(found, verdict=word or f"{word_of(found.difference, found.p)}{_early(ours)}")
+
+
+def _are_same_run(a: Side, b: Side) -> bool:
+    """Tell whether trials of one sweep are of conditions that are one run up to a factor."""
+    conditions = [side.records[0].spec.condition for side in (a, b)]
+    return a.run == b.run and conditions[1] in a.same_runs.get(conditions[0], ())
+
+
+def _early(ends: Sequence[End]) -> str:
+    """Return the step that both sides reached, where it is before the last planned one."""
+    step = next((end.step for end in ends if end.value is not None), None)
+    return early(step, ends[0].planned)
 
 
 def _ends(side: Side, half: Half) -> list[End]:
@@ -105,14 +120,16 @@ def _ends(side: Side, half: Half) -> list[End]:
 
 
 def _sentence(found: Compared) -> str:
-    if is_claim(found.verdict):
+    head = found.verdict.partition(";")[0]
+    if is_claim(head):
+        word, at, step = head.partition(" at ")
         return (
-            f"{found.a.label} ends {found.verdict.partition(';')[0]} {found.b.label} by "
+            f"{found.a.label} ends {word} {found.b.label}{at}{step} by "
             f"{abs(found.difference):.3g}{_over(found)}: {_evidence(found)}.{_same(found)}"
         )
-    if found.verdict.partition(";")[0] == SAME:
+    if head.startswith(SAME):
         return (
-            f"{found.a.label} and {found.b.label} are {SAME}{_over(found)}: "
+            f"{found.a.label} and {found.b.label} are {head}{_over(found)}: "
             f"{_evidence(found)}.{_same(found)} {_sample_size(found)}"
         )
     said = f"{found.a.label} against {found.b.label}: {found.verdict}."

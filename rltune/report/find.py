@@ -169,6 +169,7 @@ def _trial_side(trial: TrialDir) -> tuple[Side, tuple[Problem, ...]]:
         metric=sweep.metric_name,
         mode=sweep.metric_mode,
         audit=audit,
+        same_runs=same_runs(sweep.run),
         stamps=open_warnings(sweep.run),
     )
     return side, tuple(problems)

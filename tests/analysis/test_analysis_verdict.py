@@ -91,7 +91,7 @@ def test_all_that_stopped_at_one_step_are_ranked_and_it_is_said():
     every = ends(c=CONTROL, a=(0.8, 0.9, 1.0), b=(0.2, 0.1, 0.0))
     every = [replace(end, status=EARLY, step=20) if end.condition != "b" else end for end in every]
     a, b = verdicts(every, resolution=0.0)
-    assert a.sentence == "above the control (n = 3 at step 20, Holm p = 0.04, unadjusted p = 0.02)"
+    assert a.sentence == "above the control at step 20 (n = 3, Holm p = 0.04, unadjusted p = 0.02)"
     assert b.words == "no verdict (the control stopped early at 20)"
 
 

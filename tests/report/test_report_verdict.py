@@ -186,14 +186,15 @@ def trials(writer, *names):
     [
         (("0.1@0", "0.0@0"), "stopped early at 12"),
         (("0.0@0", "0.1@0"), f"no verdict ({label(0.1)}@0 stopped early at 12)"),
-        (("0.1@0", "0.3@2"), "above"),  # both at step 12
+        (("0.1@0", "0.3@2"), "above at step 12"),
         (("0.5@0", "0.0@0"), "above"),
+        (("0.5@0", "0.6@1"), f"no verdict (the same run up to a factor as {label(0.6)}@1)"),
     ],
 )
 def test_single_trials_of_other_lengths_are_not_ranked_either(mixed, names, words):
     found = compare_and_say(*trials(mixed, *names))
     assert (found.unit, found.verdict) == ("tasks", words)
-    assert (found.p is None) is (words != "above")
+    assert (found.p is None) is ("stopped early" in words)
     assert found.p_holm is None  # two trials are no conditions of a sweep
 
 
@@ -215,3 +216,12 @@ def test_two_conditions_but_the_control_are_adjusted_over_all_pairs(mixed):
     found = compare_and_say(*(find_side(str(v), mixed.run.path, mixed.root)[0] for v in (0.5, 0.4)))
     assert found.comparisons == 21  # of 7 conditions
     assert "Holm over 21 comparisons of the sweep" in found.sentence
+
+
+def test_an_early_step_that_all_reached_is_named_everywhere(tmp_path):
+    writer = FolderWriter(tmp_path, SWEEP.replace(*OF_1000), tasks=1000)
+    for value, finals in ((0.0, (400, 400, 400)), (0.1, FAR)):
+        finish(writer, value, finals, step=12, stopped="reward collapsed")
+    for name, (text, data) in surfaces(writer, 0.1).items():
+        assert re.search(r"above( the control| \S+0\.0)? at step 12", plain(text)), name
+        assert "at step 12" in data, name
