@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.characters import half_character
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.guard import WrongResultError, call, limit_of
 from rltune_envs.rewards import Attempt, Score
@@ -186,7 +187,7 @@ class GuardedEnv(TextEnv):
 
         def ask() -> GoldResponse | None:
             found = self.inner.gold_response()
-            return None if found is None else _of_type(found, GoldResponse, "a gold response")
+            return None if found is None else _sound_gold(found)
 
         return self._call("gold_response()", ask)
 
@@ -237,6 +238,8 @@ def _wrong(value: object, wanted: str) -> WrongResultError:
 def _of_type(value: Any, kind: type[T], wanted: str) -> T:
     if not isinstance(value, kind):
         raise _wrong(value, f"{wanted}, which is a {kind.__name__}")
+    if isinstance(value, str) and (half := half_character(value)):
+        raise WrongResultError(f"it returned {half}, half of a character, in {wanted}")
     return value
 
 
@@ -259,10 +262,19 @@ def _probability(value: Any) -> float:
     return number
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: Any, wanted: str = "actions, which are a tuple of names") -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise _wrong(value, "actions, which are a tuple of names")
-    return tuple(_of_type(name, str, "an action") for name in value)
+        raise _wrong(value, wanted)
+    return tuple(_of_type(name, str, "one of its names") for name in value)
+
+
+def _sound_gold(gold: Any) -> GoldResponse:
+    found = _of_type(gold, GoldResponse, "a gold response")
+    return GoldResponse(
+        before=_of_type(found.before, str, "its text before the gold"),
+        golds=_names(found.golds, "golds, which are a tuple of texts"),
+        after=_of_type(found.after, str, "its text after the gold"),
+    )
 
 
 def _sound_task(task: Any) -> Task:

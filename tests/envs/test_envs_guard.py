@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
 from rltune_envs.guard import MOST_HUNG, Waiting, call, limit_of, new_batch, supervised
 from rltune_envs.guarded import GuardedEnv, guarded_env, guarded_score
@@ -259,6 +259,14 @@ WRONG = {
         Step(None, 0.0, False, False, False),
         "it returned None, a NoneType, for an observation, which is a str",
     ),
+    "half a character": (
+        Step("o\ud83d", 0.0, False, False, False),
+        "it returned U+D83D, half of a character, in an observation",
+    ),
+    "action": (
+        Step("o", 0.0, False, False, False, actions=(1,)),
+        "it returned 1, a int, for one of its names, which is a str",
+    ),
     "actions": (
         Step("o", 0.0, False, False, False, actions="Up"),
         "it returned 'Up', a str, for actions, which are a tuple of names",
@@ -290,6 +298,8 @@ def test_other_wrong_answers():
         ("gold", [], {"seed": 0}, "for gold, which is a mapping"),
         ("expert_actions", "Up", {}, "which are a tuple of names"),
         ("gold_response", "Up", {}, "which is a GoldResponse"),
+        ("gold_response", GoldResponse("", "Up", ""), {}, "golds, which are a tuple of texts"),
+        ("gold_response", GoldResponse(None, ("Up",), ""), {}, "before the gold, which is a str"),
         ("distance_to_go", "3", {}, "which is a finite number"),
     ]:
         env = guarded(**{method: lambda self, value=value, **_: value})

@@ -142,6 +142,12 @@ def test_an_unknown_format_name_lists_the_choices(tmp_path):
         (b'{"a": 1}\n\n{"a"', "{path}:3: this line is no JSON: "),
         (b'{\n "data": []\n}', "{path}:1: this line is no JSON: "),
         (b"[3]", "{path}:1: a row must be a JSON object, this is a number"),
+        (
+            b'{"a": 1}\n{"a": ["x\\uD83D"]}',
+            "{path}:2: it holds U+D83D, half of a character; repair",
+        ),
+        (b'[{"a\\ud83d": 1}]', "{path}:1: it holds U+D83D, half of a character; repair it"),
+        (b'[{"a": "\\ud83d\\ude00"}]', "{path}:1: "),
         (b"\xff\xfe", "{path}: is not UTF-8 text; save it as UTF-8: "),
     ],
 )

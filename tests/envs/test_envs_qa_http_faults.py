@@ -165,6 +165,8 @@ WRONG = [
     (307, b"", "it answered HTTP 307"),
     (200, b"<html>hello</html>", "its answer is no JSON: <html>hello</html>"),
     (200, b"", "its answer is no JSON"),
+    (200, b'{"result": [[{"title": "T", "text": "\\ud83d"}]]}', "its answer holds U+D83D, "
+     "half of a character"),
     (200, b"\xff\x00", "its answer is no JSON: \ufffd\x00"),
     (200, [1], "its answer has no list under 'result': [1]"),
     (200, {"results": []}, "its answer has no list under 'result': {\"results\": []}"),

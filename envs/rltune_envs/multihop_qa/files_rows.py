@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rltune_envs.characters import half_character
 from rltune_envs.errors import TaskError
 
 Row = Mapping[str, Any]
@@ -22,14 +23,23 @@ def read_rows(path: str | Path) -> list[tuple[int, object]]:
     """Return the values of a file with their numbers: places in the list, or lines; both from 1.
 
     Raises:
-        TaskError: The file cannot be read, is neither a JSON list nor JSON lines, or is empty.
+        TaskError: The file cannot be read, is neither a JSON list nor JSON lines, is empty, or
+            holds half of a character.
 
     """
     text = _read_text(path)
     rows = _list_items(path, text) if text.lstrip()[:1] == "[" else list(_lines(path, text))
     if not rows:
         raise TaskError(f"{path}: holds no row; it must be a JSON list, or one JSON object a line")
+    for number, value in rows if "\\ud" in text.lower() else ():
+        if half := half_of_json(value):
+            raise TaskError(f"{path}:{number}: it holds {half}, half of a character; repair it")
     return rows
+
+
+def half_of_json(value: object) -> str:
+    """Return the first half of a character in a JSON value; empty where all texts are whole."""
+    return half_character(json.dumps(value, ensure_ascii=False))
 
 
 def _read_text(path: str | Path) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa.files_corpus import passage_from_document
-from rltune_envs.multihop_qa.files_rows import RowError, kind_of
+from rltune_envs.multihop_qa.files_rows import RowError, half_of_json, kind_of
 from rltune_envs.multihop_qa.records import Passage
 from rltune_envs.streams import stream
 
@@ -216,6 +216,8 @@ def _passages(answer: bytes) -> tuple[Passage, ...]:
         data = json.loads(answer)
     except (ValueError, RecursionError):
         raise _Useless(f"its answer is no JSON{_said(answer)}") from None
+    if b"\\ud" in answer.lower() and (half := half_of_json(data)):
+        raise _Useless(f"its answer holds {half}, half of a character")
     results = data.get("result") if isinstance(data, dict) else None
     if not isinstance(results, list):
         raise _Useless(f"its answer has no list under 'result'{_said(answer)}")
