@@ -9,6 +9,7 @@ from rltune.spec.findings import Finding, error
 from rltune.spec.identity import MISSING, diff_configs, flatten, identity_view
 from rltune.spec.inert import inert_keys, settings
 from rltune.spec.keys import overlaps
+from rltune.spec.paid import weights
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Condition label -> resolved config."""
@@ -106,13 +107,13 @@ def _is_seen_elsewhere(key: str, pair: tuple[Any, Any]) -> bool:
 
 
 def _is_one_reward(left: Any, right: Any) -> bool:
-    """Return whether one rubric pays the other times a positive factor."""
-    if MISSING in (left, right) or [t["score"] for t in left] != [t["score"] for t in right]:
+    """Return whether one rubric pays the other times a positive factor, for the same success."""
+    if MISSING in (left, right) or left[0]["score"] != right[0]["score"]:
         return False
-    factors = [
-        b["weight"] / a["weight"] if a["weight"] else math.nan
-        for a, b in zip(left, right, strict=True)
-    ]
+    ours, theirs = weights(left), weights(right)
+    if ours.keys() != theirs.keys():
+        return False
+    factors = [theirs[score] / weight for score, weight in ours.items()]
     return all(math.isclose(x, factors[0]) and x > 0 for x in factors)
 
 

@@ -8,6 +8,7 @@ from rltune.spec.credit_checks import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import flatten
 from rltune.spec.knobs import updates_per_step
+from rltune.spec.paid import paid_settings
 
 Rule = tuple[bool, Sequence[str], str]
 """Whether some keys do nothing, the keys, and why."""
@@ -74,7 +75,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     """
     flat = flatten(config)
     effect = effect_of_flat(flat)
-    found: dict[str, str] = {}
+    found = {**_of_sets(flat), **dict(paid_settings(flat))}
     if not effect.is_ranked:
         keys = _below("rollout_filter", "strategy", "value", "include_zero", "metric")
         found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)
@@ -86,6 +87,19 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
         keys = _below("attribution", "mode", "ig_type", "ig_coef", "gamma")
         found |= dict.fromkeys((*keys, "advantage.singleton"), "the outcome alone counts")
     return found
+
+
+def _of_sets(flat: Mapping[str, Any]) -> dict[str, str]:
+    """Return what comes to one where it is written otherwise: a set in another order, a default."""
+    found = {
+        key: f"the order of {sorted(flat[key])} is no matter"
+        for key in ("policy.lora.targets", "env.hops", "env.kinds")
+        if key in flat
+    }
+    if "env.max_difficulty" in flat:
+        hardest = flat["env.max_difficulty"] or flat["env.max_actions"]
+        found["env.max_difficulty"] = f"the hardest task takes {hardest} actions"
+    return found | dict.fromkeys(("collapse.every", "collapse.prompts"), "it measures, no more")
 
 
 def _weight_of_verdicts(flat: Mapping[str, Any]) -> dict[str, str]:
@@ -115,6 +129,8 @@ def _of_estimator(flat: Mapping[str, Any]) -> Iterator[Rule]:
     critic = _below("critic", "lr", "value_clip", "backbone", "warmup_steps")
     yield kind not in CRITIC_KINDS, critic, f"advantage.kind {kind} has no critic"
     yield not has_std, ("advantage.ddof",), "advantage.normalize_std is false"
+    is_unmoved = _has_one_exact_step(flat) and flat["critic.value_clip"] > RATIO_NOISE
+    yield is_unmoved, critic[1:2], "no value has moved where a batch has one optimiser step"
 
 
 def _of_adapters(flat: Mapping[str, Any]) -> Iterator[Rule]:
@@ -144,8 +160,12 @@ def _ratio_is_one(flat: Mapping[str, Any]) -> bool:
     float32 by less than `RATIO_NOISE`, which a tighter clip feels still. With dropout they differ
     by what the update drops.
     """
+    return _has_one_exact_step(flat) and _nearest_bound(flat) > RATIO_NOISE
+
+
+def _has_one_exact_step(flat: Mapping[str, Any]) -> bool:
     is_exact = flat["policy.dtype"] == "float32" and not drops_inputs(flat)
-    return updates_per_step(flat) == 1 and is_exact and _nearest_bound(flat) > RATIO_NOISE
+    return is_exact and updates_per_step(flat) == 1
 
 
 def _nearest_bound(flat: Mapping[str, Any]) -> float:
@@ -182,9 +202,16 @@ def _of_rollouts(flat: Mapping[str, Any]) -> Iterator[Rule]:
     yield not effect.is_spread, zero, "a mean is no spread, and not 0"
     full = "a share of the sum, best first, is full before the groups that score 0"
     yield effect.is_spread and not effect.looks_at_zeros, zero, full
+    never = not (effect.drops_zeros or effect.is_share_of_mass)
+    yield is_on and never, FILTER_KEYS[-1:], "some group is always kept"
+    bounds = _below("rollout_correction", "cap", "band_low", "band_high")
+    is_one = flat["rollout.engine"] == "torch" and flat["policy.dtype"] == "float32"
+    for key in bounds if is_one else ():
+        is_far = abs(flat[key] - 1.0) > RATIO_NOISE
+        yield is_far, (key,), "the engine torch samples with the trainer's own probabilities"
     why = f"rollout_correction.kind is {kind}"
-    yield kind != "tis", ("rollout_correction.cap",), why
-    yield kind != "icepop", _below("rollout_correction", "band_low", "band_high"), why
+    yield kind != "tis", bounds[:1], why
+    yield kind != "icepop", bounds[1:], why
 
 
 def _of_info_gain(flat: Mapping[str, Any]) -> Iterator[Rule]:

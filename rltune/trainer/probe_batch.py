@@ -112,8 +112,9 @@ def _in_domain(
 ) -> NDArray[np.float64]:
     """Return rewards that the config can pay: successes alone, none negative, or any."""
     terms = config.reward.terms if config.reward is not None else ()
-    weight = next((term.weight for term in terms if term.weight), 1.0)
-    if _pays_at_the_end(config) and all(term.score == "success" for term in terms):
+    paid = {term.score: term.weight for term in terms if term.weight}
+    weight = paid[min(paid)] if paid else 1.0
+    if _pays_at_the_end(config) and not paid.keys() - {"success"}:
         return weight * success_GM.astype(np.float64)
     if config.advantage.kind == "maxrl" and config.advantage.outcome == "reward":
         reward_GM = np.abs(reward_GM)

@@ -30,6 +30,9 @@ WHOLE = {"optim.mini_batch_size": 128}  # 8 groups x 16 rollouts are one optimis
 TURN = {**GAIN, **WHOLE, "loss.kind": "turn"}
 DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
+TIS_ROUNDED = {"rollout_correction.kind": "tis", "policy.dtype": "bfloat16"}
+OWN_PROBABILITIES = "the engine torch samples with the trainer's own probabilities"
+SUCCESS = {"advantage": {"kind": "grpo", "outcome": "success"}}
 SEPA = "advantage.shaping.sepa."
 
 CASES = [  # keys, a config in which they do nothing and why, configs in which they do something
@@ -95,9 +98,12 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     ),
     (
         "rollout_filter.mode rollout_filter.metric rollout_filter.ddof rollout_filter.type "
-        "rollout_filter.on_drop rollout_filter.loss_scaling rollout_filter.empty_stop_steps",
+        "rollout_filter.on_drop rollout_filter.loss_scaling",
         {}, "the filter drops nothing", [FILTER],
     ),
+    ("rollout_filter.empty_stop_steps", {}, "the filter drops nothing", [{**FILTER, **ZEROS}]),
+    ("rollout_filter.empty_stop_steps", FILTER, "some group is always kept",
+     [{**FILTER, "rollout_filter.mode": "mass"}]),
     (
         "rollout_filter.mode", {"rollout_filter.include_zero": False},
         "it is used by top_p below 1.0 only", [],
@@ -143,13 +149,21 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     ),
     (
         "rollout_correction.cap", {"rollout_correction.kind": "icepop"},
-        "rollout_correction.kind is icepop", [{"rollout_correction.kind": "tis"}],
+        "rollout_correction.kind is icepop", [TIS_ROUNDED],
     ),
     (
         "rollout_correction.band_low rollout_correction.band_high",
         {"rollout_correction.kind": "tis"}, "rollout_correction.kind is tis",
-        [{"rollout_correction.kind": "icepop"}],
+        [{**TIS_ROUNDED, "rollout_correction.kind": "icepop"}],
     ),
+    ("rollout_correction.cap", {"rollout_correction.kind": "tis"}, OWN_PROBABILITIES,
+     [{"rollout_correction.kind": "tis", "rollout_correction.cap": 1.0},
+      {"rollout_correction.kind": "tis", "rollout.engine": "vllm"}]),
+    ("rollout_correction.band_low",
+     {"rollout_correction.kind": "icepop", "rollout_correction.band_low": 0.25}, OWN_PROBABILITIES,
+     [{"rollout_correction.kind": "icepop", "rollout_correction.band_low": 1.0}]),
+    ("critic.value_clip", WHOLE, "no value has moved where a batch has one optimiser step",
+     [{**WHOLE, "optim.epochs": 2}, {**WHOLE, "critic.value_clip": 1e-5}]),
     (
         "attribution.ig_type attribution.ig_coef attribution.gamma", NO_GAIN,
         "attribution.mode is none", [GAIN],
@@ -221,13 +235,18 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
      [{"early_stop.reward_std_share": 0.1}]),
     ("early_stop.heldout_gates", {}, "early_stop.heldout_success is null",
      [{"early_stop.heldout_success": 0.01}]),
-    ("collapse.prompts", {}, "collapse.every is 0", [{"collapse.every": 5}]),
+    ("collapse.prompts", {}, "collapse.every is 0", []),
 ]  # fmt: skip
 IDS = [f"{case[0].split()[0]}-{case[2]}" for case in CASES]
 
 
 def config_of(parts):
     return to_plain(TrialConfig.model_validate(nested({**parts, "policy.model": "x"})))
+
+
+def rubric(**weights):
+    terms = [{"score": score, "weight": weight} for score, weight in weights.items()]
+    return {"reward.terms": terms}
 
 
 def changed(config, key):
@@ -312,6 +331,22 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "separate"}, "attribution.mode"),
         (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "none"}, "attribution.mode"),
         ({**FREE_GAIN, **ALONE}, NO_GAIN, "advantage.singleton"),
+        ({}, {"collapse.every": 5}, "collapse.every"),
+        ({}, {"env.max_difficulty": 10}, "env.max_difficulty"),
+        ({"policy.lora.rank": 4, "policy.lora.targets": ["q_proj", "v_proj"]},
+         {"policy.lora.rank": 4, "policy.lora.targets": ["v_proj", "q_proj"]},
+         "policy.lora.targets"),
+        (rubric(success=1.0), rubric(success=1.0, valid_turns=0.0), "reward.terms"),
+        (rubric(success=1.0, valid_turns=0.5, env_reward=0.1),
+         rubric(success=1.0, env_reward=0.1, valid_turns=0.5), "reward.terms"),
+        (rubric(success=1.0), {**rubric(success=1.0), "reward.threshold": 0.5},
+         "reward.threshold"),
+        (rubric(success=1.0), {**rubric(success=1.0), "env.format_penalty": 0.0},
+         "env.format_penalty"),
+        (SUCCESS, {**SUCCESS, "env.format_penalty": 0.0}, "env.format_penalty"),
+        (SUCCESS, {**SUCCESS, **rubric(success=2.0, valid_turns=0.5)}, "reward.terms"),
+        ({**SUCCESS, **rubric(success=1.0)},
+         {**SUCCESS, **rubric(success=1.0), "reward.turn_rewards": "env"}, "reward.turn_rewards"),
     ],
 )  # fmt: skip
 def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
@@ -325,6 +360,18 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
+        ({"advantage": "grpo"}, {"advantage": "grpo", "env.format_penalty": 0.0}),
+        ({**rubric(success=1.0), "reward.turn_rewards": "env"},
+         {**rubric(success=1.0), "reward.turn_rewards": "env", "env.format_penalty": 0.0}),
+        (rubric(success=1.0, env_reward=0.5),
+         {**rubric(success=1.0, env_reward=0.5), "env.format_penalty": 0.0}),
+        (rubric(**{"my.mod:score": 1.0}),
+         {**rubric(**{"my.mod:score": 1.0}), "env.format_penalty": 0.0}),
+        (rubric(success=1.0, valid_turns=1.0), rubric(valid_turns=1.0, success=1.0)),
+        ({**SUCCESS, **rubric(success=1.0)}, {**SUCCESS, **rubric(valid_turns=1.0)}),
+        ({**SUCCESS, **ZEROS}, {**SUCCESS, **ZEROS, "env.format_penalty": 0.0}),
+        ({**SUCCESS, "early_stop.reward_std_share": 0.1},
+         {**SUCCESS, "early_stop.reward_std_share": 0.1, "env.format_penalty": 0.0}),
         ({}, ZEROS),
         (ZEROS, {**ZEROS, "rollout_filter.metric": "length"}),  # drops zeros; drops nothing
         (ZEROS, {"rollout_filter.metric": "length"}),

@@ -104,6 +104,9 @@ ONE_RUN = {
         {"rollout_correction": {"kind": "none"}}, {"rollout_correction": {"kind": "tis"}},
         (CENTER,),
     ),
+    "a score without weight": (
+        reward(success=1.0, valid_turns=0.0), reward(success=2.0), (grpo(),),
+    ),
     "verdicts without weight": (adca(alpha=0.0), {"attribution": {"kind": "none"}}, (CENTER,)),
     "a schedule that never leaves the other": (
         grpo(shaping={"gtpo_beta": 0.1, "grams": ["Up"],
