@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from rltune.gate import Interval
+from rltune.maths.significance import is_without_spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Estimate:
     Attributes:
         mean: Mean; NaN without values.
         n: Number of values.
-        interval: Where the mean of many seeds lies; None with fewer than two values.
+        interval: Where the mean of many seeds lies; None with fewer than two values, and where
+            values without any spread bound no luck.
 
     """
 
@@ -36,7 +38,7 @@ def mean_over_seeds(
 
     Source: Student (1908). A bootstrap over three to five seeds is too narrow, so it is not used.
     Ours: the floor of s. Three seeds that happen to agree to the last task have no measured spread,
-    not a spread of zero.
+    not a spread of zero. Without a known resolution they have no interval, as `paired_t_p` gives 1.
 
     Args:
         values: One a seed.
@@ -57,6 +59,8 @@ def mean_over_seeds(
     from scipy.special import stdtrit  # slow to import, and `rltune check` draws without it
 
     mean, spread = fmean(values), max(stdev(values), resolution)
+    if is_without_spread(values, spread):
+        return Estimate(mean, n, None)
     half = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * spread / math.sqrt(n)
     return Estimate(mean, n, Interval(mean - half, mean + half))
 

@@ -75,11 +75,16 @@ def paired_t_p(differences: Sequence[float], *, resolution: float = 0.0) -> floa
     if n < 2:
         return math.nan
     spread = max(stdev(differences), resolution)
-    if spread <= _ROUNDING * max(map(abs, differences)):
+    if is_without_spread(differences, spread):
         return 1.0
     from scipy.special import stdtr  # slow to import
 
     return float(2.0 * stdtr(n - 1, -abs(fmean(differences)) / (spread / math.sqrt(n))))
+
+
+def is_without_spread(values: Sequence[float], spread: float) -> bool:
+    """Tell whether a spread is rounding only, so that it bounds no luck."""
+    return spread <= _ROUNDING * max(map(abs, values))
 
 
 def welch(
@@ -103,7 +108,7 @@ def welch(
     if min(n, m) < 2:
         raise ValueError(f"{n} and {m} values: each side needs two or more")
     a, b = (max(variance(side), resolution**2) / len(side) for side in (ours, theirs))
-    if math.sqrt(a + b) <= _ROUNDING * max(map(abs, (*ours, *theirs))):
+    if is_without_spread((*ours, *theirs), math.sqrt(a + b)):
         raise ValueError("neither side has any spread, which bounds no luck")
     from scipy.special import stdtr, stdtrit  # slow to import
 

@@ -172,6 +172,8 @@ def _sample_size(found: Compared) -> str:
     unit = {"seeds": "seeds a side", "tasks": "held-out tasks"}.get(found.unit, found.unit)
     if found.difference == 0.0:
         return "They measured the same, so no sample size follows."
+    if found.unit != "tasks" and found.interval is None:
+        return "The seeds have no spread, which bounds no luck, so no sample size follows."
     if found.needed is None:
         return f"No number of {unit} up to {MOST:,} is known to show a difference of this size."
     return f"About {found.needed:,} {unit} would show one of this size with 80 % power."

@@ -78,6 +78,13 @@ def test_seeds_that_agree_have_no_measured_spread():
     assert found.interval == pytest.approx((-0.448414, 0.048414), abs=1e-6)
 
 
+@pytest.mark.parametrize("values", [(0.1, 0.1, 0.1), (0.0, 0.0), (0.1 + 0.2, 0.3, 0.3)])
+def test_seeds_without_spread_and_resolution_have_no_interval(values):
+    """As `paired_t_p` says p = 1 of them: an interval of width zero would be a claim."""
+    found = mean_over_seeds(values)
+    assert (found.n, found.interval) == (len(values), None)
+
+
 def test_the_floor_leaves_a_larger_spread_alone():
     values = [0.6, 0.7, 0.8]
     assert mean_over_seeds(values, resolution=0.05) == mean_over_seeds(values)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep
+from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.errors import InputError
 from rltune.report.audit import judge_folder
@@ -151,6 +151,17 @@ def test_equal_trials_have_no_sample_size(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 5, 5, tasks=10))
     assert (found.verdict, found.p, found.needed) == ("not separable", 1.0, None)
     assert "They measured the same, so no sample size follows." in found.sentence
+
+
+def test_equal_differences_of_a_measure_without_a_step_show_nothing(tmp_path):
+    text = f"{SWEEP}metric: {{name: heldout/reward_mean, mode: max}}\n"
+    writer = FolderWriter(tmp_path, text)
+    for seed in range(3):
+        writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 4, 20: 4})
+        writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 4, 20: 7})
+    found = compare_and_say(side_of(writer, TREATED), side_of(writer, CONTROL))
+    assert (found.verdict, found.p, found.interval) == ("not separable", 1.0, None)
+    assert found.sentence.endswith("no spread, which bounds no luck, so no sample size follows.")
 
 
 def test_trials_that_ended_at_other_steps_say_so(finished):
