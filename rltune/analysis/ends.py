@@ -76,17 +76,16 @@ def obstacle(ours: Sequence[End], theirs: Sequence[End], *, rival: str) -> str:
         rival: What that is called.
 
     """
+    for who, ends in (("", ours), (f"{rival} ", theirs)):
+        if said := _diverged(ends):
+            return f"no verdict ({who}{said})"
     steps = {end.step for end in (*ours, *theirs) if end.value is not None}
-    if len(steps) > 1:
-        if said := _stopped(ours):
-            return said
-        said = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
-        return f"no verdict ({rival} {said})"
-    if said := _diverged(ours):
-        return f"no verdict ({said})"
-    if said := _diverged(theirs):
-        return f"no verdict ({rival} {said})"
-    return ""
+    if len(steps) < 2:
+        return ""
+    if said := _stopped(ours):
+        return said
+    said = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
+    return f"no verdict ({rival} {said})"
 
 
 def _steps(ends: Sequence[End]) -> list[int]:

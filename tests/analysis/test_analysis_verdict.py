@@ -121,6 +121,17 @@ def test_seeds_that_did_not_diverge_are_a_selection(label, said):
     assert words(bad) == {"a": said}
 
 
+def test_a_diverged_trial_with_a_number_is_not_called_stopped_early():
+    every = ends(c=CONTROL, a=(0.8, 0.9, 1.0), b=(0.8, 0.9, 1.0))
+    bad = changed(every, "a", (0, 1, 2), status=DIVERGED, step=12)
+    bad = changed(bad, "b", (1,), status=DIVERGED, step=40)
+    said = {
+        "a": "no verdict (diverged at 12)",
+        "b": "no verdict (diverged at 40 in 1 of 3 seeds)",
+    }
+    assert words(bad) == said
+
+
 def test_a_failed_seed_is_left_out_of_both_and_counted():
     every = ends(c=(0.5, 0.5, 0.5, 0.5), a=(0.8, 0.9, 1.0, 0.0))
     failed = changed(every, "a", (3,), status=FAILED, step=7, value=None)
