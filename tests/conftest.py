@@ -6,6 +6,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test depends on the speed of the machine.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any")
 
 
 def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "float32"):

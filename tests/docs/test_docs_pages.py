@@ -7,6 +7,7 @@ import pytest
 from literals import ROOT, literals
 
 from rltune.spec.expand import expand
+from rltune.spec.findings import RULES
 from rltune.spec.load import load_sweep
 
 DOCS = ROOT / "docs"
@@ -107,3 +108,16 @@ def test_the_ids_on_the_pages_are_those_of_the_shipped_sweeps(name):
     blocks = re.findall(rf"{loaded.run_name}/\n(?:  .*\n)*?  trials/([^/\s]+)/", text)
     assert below or blocks
     assert set(below) | set(blocks) <= set(trials), f"{NEW_IDS}: {trials[:3]}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_says_what_it_proves_and_what_it_cannot(rule):
+    page = (DOCS / "comparability.md").read_text(encoding="utf-8")
+    sections = [
+        part
+        for part in page.split("\n## ")
+        if re.search(rf"\(.*\b{rule}\b.*\)", part.splitlines()[0])
+    ]
+    text = "\n".join(sections)
+    assert re.search(r"\*\*What (it proves|they prove)\.\*\*", text)
+    assert re.search(r"\*\*What (it|they) cannot prove\.\*\*", text)

@@ -87,6 +87,12 @@ def coupled(key: str, rule: str) -> str:
 
 
 _STEPS = "  budget.steps: 20                # short, so that the whole sweep takes minutes\n"
+_GROUPS = (
+    "  rollout.groups: 16              "
+    "# half of the laptop profile's rollouts, for the same reason\n",
+    "",
+)
+"""Leaves the number of groups to the profile: 32."""
 _FILTER_OFF = "    value: 1.0\n"
 _ZERO_IN = "    include_zero: true\n"
 _DROP = "    on_drop: drop\n"
@@ -128,8 +134,7 @@ SWEEP_MUTATIONS = (
     near_miss("S5", "the axis is the group size and the number of groups makes up for it",
               _NO_KL, axis("rollout.group_size", "[4, 8]", "8",
                            coupled("rollout.groups", "128 // value")),
-              ("  rollout.groups: 16              "
-               "# half of the laptop profile's rollouts, for the same reason\n", "")),
+              _GROUPS),
     # S6: two names, one run.
     fault("S6", "two values are one number", ("[0.0, 0.01, 0.1]", "[0.0, 0.01, 1.0e-2]"),
           refused="0.01 is given twice"),
@@ -164,6 +169,20 @@ SWEEP_MUTATIONS = (
           axis("loss.kind", "[ppo, reinforce]", "ppo"), is_deep=True),
     fault("S6.proportional", "`rloo` beside `grpo_center`: n/(n-1) under AdamW (`check --deep`)",
           _NO_KL, axis("advantage.kind", "[rloo, grpo_center]", "rloo"), is_deep=True),
+    fault("S6", "`kl_type` k1+ beside k3+: two values, one gradient (`check --deep`)",
+          hold("loss.use_kl_loss: true", "loss.kl_loss_coef: 0.01"),
+          ("  loss.kl_type: k2                # see sweeps/kl.yaml\n", ""),
+          axis("loss.kl_type", "[k1+, k3+]", "k1+"), is_deep=True),
+    fault("S6.same_groups", "two shares of softmax that keep the same groups (`check --deep`)",
+          _NO_KL, hold("rollout.groups: 8", "reward: success", "advantage.kind: grpo"),
+          _GROUPS,
+          (_FILTER_OFF, ""), (_DROP, "    on_drop: mask\n"),
+          (_ZERO_IN, "    include_zero: false\n"),
+          axis("rollout_filter.value", "[0.98, 0.95]", "0.98"), is_deep=True),
+    near_miss("S6", "`ppo` and `reinforce` with two optimiser steps a batch (`check --deep`)",
+              _NO_KL, hold("optim.mini_batch_size: 64", "advantage.kind: grpo"),
+              _GROUPS,
+              axis("loss.kind", "[ppo, reinforce]", "ppo"), is_deep=True),
     near_miss("S6.proportional", "the same beside an entropy bonus, which does not scale",
               _NO_KL, ("\n  loss.entropy_coeff: 0.0\n", "\n  loss.entropy_coeff: 0.01\n"),
               axis("advantage.kind", "[rloo, grpo_center]", "rloo"), is_deep=True),
@@ -202,8 +221,7 @@ SWEEP_MUTATIONS = (
           axis("optim.epochs", "[1, 2]", "1")),
     near_miss("S8.staleness", "as many mini-batches of twice the size", _NO_KL,
               axis("optim.epochs", "[1, 2]", "1", coupled("optim.mini_batch_size", "64 * value")),
-              ("  rollout.groups: 16              "
-               "# half of the laptop profile's rollouts, for the same reason\n", "")),
+              _GROUPS),
     fault("S8.critic_warmup", "a critic warms up in one of two conditions", _NO_KL,
           hold("critic.warmup_steps: 10"), axis("advantage.kind", "[gae, grpo]", "gae")),
     near_miss("S8.critic_warmup", "it warms up in both", _NO_KL,
