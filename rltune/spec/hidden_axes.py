@@ -151,9 +151,9 @@ def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding
     if direct:
         yield warning(
             "S8.normaliser",
-            f"The axis {', '.join(direct)} changes the size of the gradient, and with it the "
-            "effective learning rate.",
-            "Tune optim.lr per condition, or compare at equal gradient norm.",
+            f"The axis {', '.join(direct)} changes the size of the gradient beside what it weighs: "
+            "AdamW divides a constant factor out, but optim.grad_clip cuts other steps.",
+            "Set optim.grad_clip above every actor/grad_norm, and accept this with that reason.",
         )
         return
     touching = [key for key in moving if any(overlaps(key, other) for other in KEPT_TOKENS)]

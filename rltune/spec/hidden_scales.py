@@ -19,13 +19,17 @@ Configs = Mapping[str, Mapping[str, Any]]
 CONSTANT_NORM = "seq-mean-token-sum-norm"
 """The `loss.aggregation` that divides by constants of the config."""
 
-SIZES = ("advantage", "attribution", "rollout_filter", "reward", "env.format_penalty")
-"""Sections and keys that may change how large the advantages of a step are.
+SIZES = (
+    *("advantage", "attribution", "rollout_filter", "reward", "env.format_penalty"),
+    "loss.aggregation",
+)
+"""Sections and keys that may change how large the policy loss of a step is.
 
-A filter takes out groups of equal rewards, whose advantages are 0 within groups.
+A filter takes out groups of equal rewards, whose advantages are 0 within groups. An aggregation
+divides the policy loss by episodes where the other terms are divided by tokens.
 """
 
-SCALED = ("advantage.shaping", "attribution", "rollout_filter.loss_scaling")
+SCALED = ("advantage.shaping", "attribution", "rollout_filter.loss_scaling", "loss.aggregation")
 """Those that come after an estimator's own normalisation."""
 
 BOUNDED = {
@@ -130,7 +134,7 @@ def _term_weights(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     if keys and fixed:
         yield warning(
             "S8.term_weights",
-            f"{', '.join(keys)} may change how large the advantages of a step are, which the terms "
+            f"{', '.join(keys)} may change how large the policy loss of a step is, which the terms "
             f"of {' and '.join(fixed)} do not follow: their weight against the reward differs "
             "between conditions.",
             f"Set {' and '.join(f'{key}: 0.0' for key in fixed)}, or couple them with a rule that "
@@ -143,7 +147,7 @@ def _has_kl(config: Mapping[str, Any]) -> bool:
 
 
 def _resizing(flat: Configs, moving: Sequence[str]) -> list[str]:
-    """Return the moving keys after which advantages may have another size.
+    """Return the moving keys after which the policy loss may have another size.
 
     Estimators that all whiten over the batch give advantages of one variance; those that divide by
     the spread or the mean of a group do not feel the scale of a reward.
