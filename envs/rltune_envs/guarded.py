@@ -5,6 +5,7 @@ numbers, or a `CustomCodeError` says what is wrong with it.
 """
 
 import copy
+import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -123,7 +124,7 @@ class GuardedEnv(TextEnv):
 
     def task(self, seed: int) -> Task:
         """Describe the task of `seed`."""
-        return self._call("task()", lambda: _sound_task(self.inner.task(seed)))
+        return self._call("task()", lambda: _sound_task(self.inner.task(seed), seed))
 
     def format_response(self, actions: Sequence[str]) -> str:
         """Write actions as the environment does."""
@@ -277,13 +278,22 @@ def _sound_gold(gold: Any) -> GoldResponse:
     )
 
 
-def _sound_task(task: Any) -> Task:
+def _sound_task(task: Any, seed: int) -> Task:
     found = _of_type(task, Task, "a task")
     for name in ("task_id", "content_hash", "near_hash"):
         _of_type(getattr(found, name), str, name)
     for name in ("seed", "difficulty"):
         _of_type(getattr(found, name), int, name)
-    return found
+    if found.seed != seed:
+        raise WrongResultError(f"it returned a task of seed {found.seed} for seed {seed}")
+    facts = _mapping({} if found.facts is None else found.facts, "facts")
+    try:
+        is_kept = json.loads(json.dumps(facts, allow_nan=False)) == facts
+    except (TypeError, ValueError, RecursionError):
+        is_kept = False
+    if not is_kept:
+        raise _wrong(facts, "facts, which are what JSON keeps: texts and plain numbers by name")
+    return replace(found, facts=facts)
 
 
 def _sound_step(step: Any, measures: Sequence[str]) -> Step:

@@ -41,7 +41,7 @@ def answer_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
             example = min(lengths, key=lengths.__getitem__)
             yield Problem(
                 loaded.where("rollout.max_response_tokens"),
-                f"the shortest valid answer, such as {example!r}, has {shortest} tokens to be "
+                f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
                 f"sampled, rollout.max_response_tokens is {limit}.",
                 action=f"Raise it to {shortest} at least.",
             )

@@ -201,8 +201,8 @@ def _response_problems(
     if shortest > limit:
         example = min(answers, key=len)
         what = (
-            f"the shortest valid answer, such as {example!r}, has {shortest} tokens to be sampled, "
-            f"rollout.max_response_tokens is {limit}."
+            f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
+            f"sampled, rollout.max_response_tokens is {limit}."
         )
         action = f"Raise it to {shortest} at least."
         yield Problem("rollout.max_response_tokens", what, action=action)

@@ -289,6 +289,29 @@ def test_a_step_that_is_none(step, said):
     assert str(caught.value) == f"env Mine.step(): {said}"
 
 
+@pytest.mark.parametrize(
+    "facts", [{"a": {1}}, {"a": float("nan")}, {1: "a"}, {"a": (1,)}, {"a": ...}]
+)
+def test_facts_that_no_record_keeps(facts):
+    made = guarded(task=lambda self, seed: Task("t", seed, "h", "n", 1, facts))
+    with pytest.raises(CustomCodeError, match=r"for facts, which are what JSON keeps"):
+        made.task(3)
+
+
+def test_facts_that_a_record_keeps():
+    facts = {"kind": "easy", "n": 1, "share": 0.5, "is_new": True}
+    assert (
+        guarded(task=lambda self, seed: Task("t", seed, "h", "n", 1, facts)).task(3).facts == facts
+    )
+    assert guarded(task=lambda self, seed: Task("t", seed, "h", "n", 1, None)).task(3).facts == {}
+
+
+def test_a_task_of_another_seed():
+    made = guarded(task=lambda self, seed: Task("t", seed + 1, "h", "n", 1))
+    with pytest.raises(CustomCodeError, match=r"it returned a task of seed 4 for seed 3$"):
+        made.task(3)
+
+
 def test_other_wrong_answers():
     for method, value, arguments, said in [
         ("reset", 3, {"seed": 0}, "for an observation, which is a str"),
