@@ -71,7 +71,13 @@ All others (loss, advantage, optimiser, critic, filter, reward ...) work on what
 """
 
 PAID_ONLY = ("env.format_penalty",)
-"""Keys in those sections that change what an episode earns, but nothing that the policy reads."""
+"""Keys in those sections that change what an episode earns, but nothing that the policy reads,
+unless it is told what a turn earned (`shows_reward`)."""
+
+
+def shows_reward(flat: Mapping[str, Any]) -> bool:
+    """Return whether the env of a flat config tells the policy what its last turn earned."""
+    return flat["env.kind"] in ("sokoban", "frozen_lake") and flat["env.prompt"] == "natural"
 
 
 def is_task_key(key: str) -> bool:
@@ -95,10 +101,12 @@ def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def sampling_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the keys that can change what is sampled before the first update."""
+    flat = flatten(config)
+    unread = () if shows_reward(flat) else PAID_ONLY
     return {
         key: value
-        for key, value in flatten(config).items()
-        if _is_in(key, SAMPLING) and not _is_in(key, PAID_ONLY)
+        for key, value in flat.items()
+        if _is_in(key, SAMPLING) and not _is_in(key, unread)
     }
 
 

@@ -1,4 +1,7 @@
-"""What the keys of rewards come to (S6): which of them are read, and which rubrics are one."""
+"""What the keys of rewards come to (S6): which of them are read, and which rubrics are one.
+
+A grid game in natural language tells the policy what its last turn earned: its penalty is read.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 from rltune.spec.credit_checks import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import canonical_json
+from rltune.spec.knobs import shows_reward
 
 Flat = Mapping[str, Any]
 """A flat config."""
@@ -17,6 +21,7 @@ REWARD_KEYS = tuple(
     f"reward{key}" for key in ("", ".terms", ".threshold", ".turn_rewards", ".format_penalty")
 )
 PENALTY = "env.format_penalty"
+SUCCESS_ALONE: Terms = ({"score": "success", "weight": 1.0},)
 
 
 def weights(terms: Terms) -> dict[str, float]:
@@ -25,21 +30,31 @@ def weights(terms: Terms) -> dict[str, float]:
     return dict(sorted(found.items()))
 
 
+def pays_success(kind: str, format_penalty: float) -> bool:
+    """Return whether an environment's own reward is 1 for a success and 0 for all else."""
+    return kind in ("frozen_lake", "multihop_qa") and format_penalty == 0
+
+
 def paid_settings(flat: Flat) -> Iterator[tuple[str, str]]:
     """Yield dotted key -> what it and the other keys of rewards come to, as `inert.settings`."""
-    success = _success(flat)
+    success, unseen = _success(flat), () if shows_reward(flat) else (PENALTY,)
     if _reads_success_alone(flat):
         why = f"advantage.outcome is success and nothing reads a reward; a success is {success}"
-        yield from ((key, why) for key in (*REWARD_KEYS, PENALTY))
+        yield from ((key, why) for key in (*REWARD_KEYS, *unseen))
         return
     terms = flat.get("reward.terms")
-    if terms is None:
+    if terms is None and not pays_success(flat["env.kind"], flat.get(PENALTY, 0.0)):
         return
+    terms = terms or SUCCESS_ALONE
     yield "reward.threshold", f"a success is {success}"
     sums = canonical_json(weights(terms))
     yield "reward.terms", f"the reward is {sums}, and a success goes by {terms[0]['score']}"
-    if not _reads_env_reward(flat, terms):
-        yield PENALTY, "no score of the reward section reads the environment's own reward"
+    own, penalty = flat.get("reward.turn_rewards", "none"), flat.get("reward.format_penalty", 0.0)
+    turns = f"turns before the last earn {own}, and a malformed one {penalty!r}"
+    yield from ((key, turns) for key in ("reward", "reward.turn_rewards", "reward.format_penalty"))
+    if not _reads_env_reward(terms, own):
+        why = "no score of the reward section reads the environment's own reward"
+        yield from ((key, why) for key in unseen)
 
 
 def _success(flat: Flat) -> str:
@@ -66,8 +81,7 @@ def _reads_success_alone(flat: Flat) -> bool:
     )
 
 
-def _reads_env_reward(flat: Flat, terms: Terms) -> bool:
+def _reads_env_reward(terms: Terms, turn_rewards: str) -> bool:
     """Return whether a rubric may see what the environment pays; a score of a user's own may."""
     names = [term["score"] for term in terms]
-    is_seen = any(":" in name or name == "env_reward" for name in names)
-    return is_seen or flat["reward.turn_rewards"] == "env"
+    return turn_rewards == "env" or any(":" in name or name == "env_reward" for name in names)

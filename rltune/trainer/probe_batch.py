@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rltune.spec.paid import pays_success
 from rltune.spec.schema import TrialConfig
 from rltune.trainer.judging import Flags
 from rltune.types import Episode, StopReason, Turn
@@ -124,7 +125,9 @@ def _in_domain(
 def _pays_at_the_end(config: TrialConfig) -> bool:
     """Return whether no turn before the last earns anything."""
     reward = config.reward
-    return reward is not None and reward.turn_rewards == "none" and not reward.format_penalty
+    if reward is None:
+        return pays_success(config.env.kind, getattr(config.env, "format_penalty", 0.0))
+    return reward.turn_rewards == "none" and not reward.format_penalty
 
 
 def _faults(groups: int, size: int) -> NDArray[np.bool_]:

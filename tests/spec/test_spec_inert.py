@@ -1,5 +1,7 @@
 """Keys without effect (S6): each rule once, with why, and where the key does have an effect."""
 
+from pathlib import Path
+
 import pytest
 
 from rltune.spec.comparability import check_sweep
@@ -7,7 +9,9 @@ from rltune.spec.distinct import check_distinct
 from rltune.spec.identity import flatten
 from rltune.spec.inert import inert_keys
 from rltune.spec.keys import is_config_key, nested
+from rltune.spec.knobs import sampling_settings, shows_reward
 from rltune.spec.schema import TrialConfig, to_plain
+from rltune.trainer.tasks import env_maker
 
 KL = {"loss.use_kl_loss": True, "loss.kl_loss_coef": 0.1}
 ADCA = {"advantage": "grpo", "attribution.kind": "adca"}
@@ -32,6 +36,8 @@ DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 TIS_ROUNDED = {"rollout_correction.kind": "tis", "policy.dtype": "bfloat16"}
 OWN_PROBABILITIES = "the engine torch samples with the trainer's own probabilities"
+COMPACT = {"env.prompt": "compact"}
+UNPUNISHED = {"env.kind": "frozen_lake", "env.format_penalty": 0.0}
 SUCCESS = {"advantage": {"kind": "grpo", "outcome": "success"}}
 SEPA = "advantage.shaping.sepa."
 
@@ -341,9 +347,13 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
          rubric(success=1.0, env_reward=0.1, valid_turns=0.5), "reward.terms"),
         (rubric(success=1.0), {**rubric(success=1.0), "reward.threshold": 0.5},
          "reward.threshold"),
-        (rubric(success=1.0), {**rubric(success=1.0), "env.format_penalty": 0.0},
+        ({**COMPACT, **rubric(success=1.0)},
+         {**COMPACT, **rubric(success=1.0), "env.format_penalty": 0.0}, "env.format_penalty"),
+        ({**COMPACT, **SUCCESS}, {**COMPACT, **SUCCESS, "env.format_penalty": 0.0},
          "env.format_penalty"),
-        (SUCCESS, {**SUCCESS, "env.format_penalty": 0.0}, "env.format_penalty"),
+        (UNPUNISHED, {**UNPUNISHED, **rubric(success=1.0)}, "reward.terms"),
+        ({**COMPACT, **UNPUNISHED},
+         {**COMPACT, "env.kind": "frozen_lake", **rubric(success=1.0)}, "env.format_penalty"),
         (SUCCESS, {**SUCCESS, **rubric(success=2.0, valid_turns=0.5)}, "reward.terms"),
         ({**SUCCESS, **rubric(success=1.0)},
          {**SUCCESS, **rubric(success=1.0), "reward.turn_rewards": "env"}, "reward.turn_rewards"),
@@ -360,18 +370,20 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        ({"advantage": "grpo"}, {"advantage": "grpo", "env.format_penalty": 0.0}),
-        ({**rubric(success=1.0), "reward.turn_rewards": "env"},
-         {**rubric(success=1.0), "reward.turn_rewards": "env", "env.format_penalty": 0.0}),
-        (rubric(success=1.0, env_reward=0.5),
-         {**rubric(success=1.0, env_reward=0.5), "env.format_penalty": 0.0}),
-        (rubric(**{"my.mod:score": 1.0}),
-         {**rubric(**{"my.mod:score": 1.0}), "env.format_penalty": 0.0}),
+        ({**COMPACT, "advantage": "grpo"},
+         {**COMPACT, "advantage": "grpo", "env.format_penalty": 0.0}),
+        # A natural prompt tells the policy what its last turn earned.
+        (SUCCESS, {**SUCCESS, "env.format_penalty": 0.0}),
+        (rubric(success=1.0), {**rubric(success=1.0), "env.format_penalty": 0.0}),
+        *(({**COMPACT, **own}, {**COMPACT, **own, "env.format_penalty": 0.0})
+          for own in ({**rubric(success=1.0), "reward.turn_rewards": "env"},
+                      rubric(success=1.0, env_reward=0.5), rubric(**{"my.mod:score": 1.0}),
+                      {**SUCCESS, **ZEROS}, {**SUCCESS, "early_stop.reward_std_share": 0.1})),
         (rubric(success=1.0, valid_turns=1.0), rubric(valid_turns=1.0, success=1.0)),
         ({**SUCCESS, **rubric(success=1.0)}, {**SUCCESS, **rubric(valid_turns=1.0)}),
-        ({**SUCCESS, **ZEROS}, {**SUCCESS, **ZEROS, "env.format_penalty": 0.0}),
-        ({**SUCCESS, "early_stop.reward_std_share": 0.1},
-         {**SUCCESS, "early_stop.reward_std_share": 0.1, "env.format_penalty": 0.0}),
+        ({"env.kind": "frozen_lake"}, {"env.kind": "frozen_lake", **rubric(success=1.0)}),
+        (UNPUNISHED, {**UNPUNISHED, **rubric(success=1.0), "reward.format_penalty": -0.1}),
+        ({"env.format_penalty": 0.0}, {"env.format_penalty": 0.0, **rubric(success=1.0)}),
         ({}, ZEROS),
         (ZEROS, {**ZEROS, "rollout_filter.metric": "length"}),  # drops zeros; drops nothing
         (ZEROS, {"rollout_filter.metric": "length"}),
@@ -390,6 +402,23 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
 def test_keys_that_come_to_something_else_make_another_run(left, right):
     for pair in ((left, right), (right, left)):
         assert distinct(*map(config_of, pair)) == []
+
+
+@pytest.mark.parametrize("kind", ["sokoban", "frozen_lake", "multihop_qa"])
+@pytest.mark.parametrize("prompt", ["natural", "compact"])
+def test_who_is_told_what_a_turn_earned_reads_its_penalty(kind, prompt):
+    """So such a penalty can change what is sampled, and A2 compares no luck across it."""
+    shown, configs = [], []
+    for penalty in (-0.1, 0.0):
+        parts = {"env.kind": kind, "env.prompt": prompt, "env.format_penalty": penalty}
+        config = TrialConfig.model_validate(nested({**parts, "policy.model": "x"}))
+        env = env_maker(config.env, None, Path())()
+        env.reset(seed=0)
+        shown.append(env.step("rubbish").observation)
+        configs.append(to_plain(config))
+    is_told = shows_reward(flatten(configs[0]))
+    assert (shown[0] != shown[1]) is is_told
+    assert (sampling_settings(configs[0]) != sampling_settings(configs[1])) is is_told
 
 
 # --- as a sweep ---------------------------------------------------------------------------------

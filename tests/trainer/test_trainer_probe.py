@@ -104,6 +104,9 @@ ONE_RUN = {
         {"rollout_correction": {"kind": "none"}}, {"rollout_correction": {"kind": "tis"}},
         (CENTER,),
     ),
+    "the outcome of an environment that pays success alone": (
+        grpo(outcome="success"), grpo(), ({"env": {"kind": "frozen_lake", "format_penalty": 0.0}},),
+    ),
     "a score without weight": (
         reward(success=1.0, valid_turns=0.0), reward(success=2.0), (grpo(),),
     ),
