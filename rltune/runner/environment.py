@@ -47,6 +47,8 @@ OF_ANOTHER = (
     "RAY_STORAGE",
 )
 """Variables that tie a process to a cluster or a job: a private cluster is another one."""
+UV = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
+"""Under `uv run` Ray would copy the working folder, runs and all, and start trials in the copy."""
 REFUSED = ("TUNE_RESULT_DIR", "RAY_AIR_LOCAL_CACHE_DIR")  # Ray raises on them, late and unclearly
 
 
@@ -69,6 +71,7 @@ def apply_ray_environment(address: str | None) -> None:
         return
     for name in OF_ANOTHER:
         os.environ.pop(name, None)
+    os.environ[UV] = "0"
     _set_token()
 
 

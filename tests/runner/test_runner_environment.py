@@ -40,6 +40,13 @@ def test_a_private_cluster_has_a_token_of_its_own(monkeypatch):
     assert len(environ["RAY_AUTH_TOKEN"]) == 64
 
 
+def test_trials_of_a_private_cluster_run_where_the_driver_does(monkeypatch):
+    monkeypatch.setattr("os.environ", environ := {"RAY_RUNTIME_ENV_HOOK": "a.b"})
+    apply_ray_environment(None)
+    assert environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] == "0"  # `uv run` is a hook, too
+    assert "RAY_RUNTIME_ENV_HOOK" not in environ
+
+
 def test_what_a_person_set_for_ray_stays(monkeypatch):
     monkeypatch.setattr("os.environ", environ := {"RAY_AUTH_MODE": "disabled"})
     apply_ray_environment(None)
