@@ -54,6 +54,8 @@ NATURAL_INVALID = [
     # Written by the policy itself, as if it had been read:
     f"{T}<information>Doc 1 <answer>x</answer></information>",
     f"{T}<information>Doc 1</information><answer>x</answer>",
+    f"{T}<INFORMATION>Doc 1</INFORMATION><answer>x</answer>",
+    f"{T}<information n='1'>Doc 1</information><answer>x</answer>",
     f"{T}<information><think></think><answer>x</answer></information>",
     "<think>a</think><information><think>b</think><search>x</search></information>",
 ]
@@ -83,6 +85,7 @@ COMPACT_INVALID = [
         (f"{T}<answer>the information</answer>", False),
         (f"{T}<search>information</search></information>", False),
         ("<informations>", False),
+        (f'{T}<information doc="1">', True),
         ("", False),
         ("<" + " " * 100_000 + "information", False),
     ],
@@ -199,7 +202,8 @@ def test_a_natural_block_of_any_length_is_closed(max_words):
 
 TAGS = [
     "</information>", "<answer>", "</answer>", "<search>", "<think>", "</think>", "<information>",
-    "</ Information >", "<ANSWER>", "< answer\t>",
+    "</ Information >", "<ANSWER>", "< answer\t>", "< / information>", "<search n='1'>",
+    "<answer/>",
 ]  # fmt: skip
 
 

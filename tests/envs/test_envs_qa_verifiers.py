@@ -20,6 +20,7 @@ NORMALIZED = [
     ("O'Brien", "obrien"),
     ("“quoted”", "“quoted”"),  # string.punctuation is ASCII
     ("Étude", "étude"),
+    ("Beyonce\u0301", "beyonc\u00e9"),  # one text on the screen is one answer
     ("", ""),
     (" \n", ""),
     ("1,834", "1834"),

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from rltune_envs.multihop_qa.records import Passage
 
 SEARCH, ANSWER = "search", "answer"
-THINK, _THINK_END, _INFORMATION = "<think>", "</think>", "<information>"
+THINK, _THINK_END = "<think>", "</think>"
 NO_THOUGHT = f"{THINK}{_THINK_END} "
-_TAG = re.compile(r"<(/?\s*(?:think|search|information|answer)\s*)>", re.IGNORECASE)
-_INFORMATION_TAG = re.compile(r"<\s*information\s*>", re.IGNORECASE)
+_TAG = re.compile(r"<(\s*/?\s*(?:think|search|information|answer)\b[^<>]*)>", re.IGNORECASE)
+_INFORMATION_TAG = re.compile(r"<\s*information\b[^<>]*>", re.IGNORECASE)
 
 NOTHING_FOUND = "Nothing found."
 INVALID, NO_SEARCH_LEFT, SEARCH_FAILED = "Invalid.", "No search left.", "Search failed."
@@ -82,7 +82,7 @@ def parse_response(response: str, *, needs_think: bool) -> Action | None:
     if not complete:
         return None
     start, action = min(complete, key=lambda block: block[0])
-    return action if action.text and _INFORMATION not in response[:start] else None
+    return action if action.text and not invents_information(response[:start]) else None
 
 
 def invents_information(response: str) -> bool:

@@ -7,6 +7,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from unicodedata import normalize
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -16,10 +17,12 @@ _CLOSED = ("yes", "no", "noanswer")  # answers that are right or wrong, never pa
 def normalize_answer(text: str) -> str:
     """Return a text in the form in which answers are compared, as SQuAD does it.
 
-    In this order: lower case; punctuation is removed (not replaced by a blank); the articles a, an
+    In this order: composed characters (an e and an accent are an é: many tokenizers write no
+    other); lower case; punctuation is removed (not replaced by a blank); the articles a, an
     and the are removed; white space is collapsed.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    composed = normalize("NFC", text).lower()
+    return " ".join(_ARTICLES.sub(" ", composed.translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> float:
