@@ -9,6 +9,7 @@ from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import flatten
 from rltune.spec.knobs import updates_per_step
 from rltune.spec.paid import paid_settings
+from rltune.spec.spellings import spellings
 
 Rule = tuple[bool, Sequence[str], str]
 """Whether some keys do nothing, the keys, and why."""
@@ -75,7 +76,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     """
     flat = flatten(config)
     effect = effect_of_flat(flat)
-    found = {**_of_sets(flat), **dict(paid_settings(flat))}
+    found = {**spellings(flat), **dict(paid_settings(flat))}
     if not effect.is_ranked:
         keys = _below("rollout_filter", "strategy", "value", "include_zero", "metric")
         found |= dict.fromkeys(keys, ONLY_ZEROS if effect.drops_zeros else OFF)
@@ -87,19 +88,6 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
         keys = _below("attribution", "mode", "ig_type", "ig_coef", "gamma")
         found |= dict.fromkeys((*keys, "advantage.singleton"), "the outcome alone counts")
     return found
-
-
-def _of_sets(flat: Mapping[str, Any]) -> dict[str, str]:
-    """Return what comes to one where it is written otherwise: a set in another order, a default."""
-    found = {
-        key: f"the order of {sorted(flat[key])} is no matter"
-        for key in ("policy.lora.targets", "env.hops", "env.kinds")
-        if key in flat
-    }
-    if "env.max_difficulty" in flat:
-        hardest = flat["env.max_difficulty"] or flat["env.max_actions"]
-        found["env.max_difficulty"] = f"the hardest task takes {hardest} actions"
-    return found | dict.fromkeys(("collapse.every", "collapse.prompts"), "it measures, no more")
 
 
 def _weight_of_verdicts(flat: Mapping[str, Any]) -> dict[str, str]:

@@ -36,6 +36,7 @@ DROPOUT = {"policy.lora.dropout": 0.1}
 RATIO_ONE = "the ratio is 1 where a batch has one optimiser step"
 TIS_ROUNDED = {"rollout_correction.kind": "tis", "policy.dtype": "bfloat16"}
 OWN_PROBABILITIES = "the engine torch samples with the trainer's own probabilities"
+NO_SEARCH = {"env.kind": "multihop_qa", "env.max_searches": 0}
 COMPACT = {"env.prompt": "compact"}
 UNPUNISHED = {"env.kind": "frozen_lake", "env.format_penalty": 0.0}
 SUCCESS = {"advantage": {"kind": "grpo", "outcome": "success"}}
@@ -342,6 +343,9 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         ({"policy.lora.rank": 4, "policy.lora.targets": ["q_proj", "v_proj"]},
          {"policy.lora.rank": 4, "policy.lora.targets": ["v_proj", "q_proj"]},
          "policy.lora.targets"),
+        ({"env.observation": "coord"}, {"env.observation": "coord", "env.symbols": "letters"},
+         "env.symbols"),
+        (NO_SEARCH, {**NO_SEARCH, "env.k": 7}, "env.k"),
         (rubric(success=1.0), rubric(success=1.0, valid_turns=0.0), "reward.terms"),
         (rubric(success=1.0, valid_turns=0.5, env_reward=0.1),
          rubric(success=1.0, env_reward=0.1, valid_turns=0.5), "reward.terms"),
@@ -372,6 +376,9 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
     [
         ({**COMPACT, "advantage": "grpo"},
          {**COMPACT, "advantage": "grpo", "env.format_penalty": 0.0}),
+        ({"env.observation": "grid_coord"},
+         {"env.observation": "grid_coord", "env.symbols": "letters"}),
+        ({"env.kind": "multihop_qa"}, {"env.kind": "multihop_qa", "env.k": 7}),
         # A natural prompt tells the policy what its last turn earned.
         (SUCCESS, {**SUCCESS, "env.format_penalty": 0.0}),
         (rubric(success=1.0), {**rubric(success=1.0), "env.format_penalty": 0.0}),
