@@ -100,7 +100,9 @@ def _result_finding(record: TrialRecord, result: TrialResult) -> Finding | None:
     if record.last_step != reached:
         message = f"{name} claims step {reached}, but its metrics end at step {record.last_step}."
         return error("A4", message, again)
-    if reached >= wanted:
+    if reached > wanted:
+        return error("A4", f"{name} ended at step {reached}, after the planned {wanted}.", again)
+    if reached == wanted:
         return None
     if result.status is TrialStatus.DONE or not result.reason:
         return error("A4", f"{name} ended at step {reached} of {wanted} without a reason.", again)
@@ -120,11 +122,12 @@ def same_evaluation(records: Sequence[TrialRecord]) -> Iterator[Finding]:
     remedy = "Delete these trials and run them again."
     keys = moving_task_keys(record.spec.config for record in records)
     is_asked = len({record.spec.config["gate"]["temperature"] for record in records}) > 1
-    for field in ("tasks_sha256", "n", "temperature"):
-        groups = [records] if field == "temperature" else grouped(records, task_settings)
+    for field in ("tasks_sha256", "n", "temperature", "do_sample"):
+        is_of_tasks = field in ("tasks_sha256", "n")
+        groups = grouped(records, task_settings) if is_of_tasks else [records]
         parts = [found for group in groups if len(found := _heldout(group, field)) > 1]
         for found in parts:
-            action = _ONE_TEMPERATURE if field == "temperature" and is_asked else remedy
+            action = remedy if is_of_tasks or not is_asked else _ONE_TEMPERATURE
             yield error("A5", f"held-out {field} differs: {sides(found)}.", action)
         everywhere = _heldout(records, field)
         if keys and not parts and len(everywhere) > 1:
@@ -132,6 +135,7 @@ def same_evaluation(records: Sequence[TrialRecord]) -> Iterator[Finding]:
             yield warning("A5", message, OTHER_TASKS)
     yield from _gate_steps(records, remedy)
     yield from _gate_faults(records)
+    yield from _claimed_metrics(records, remedy)
 
 
 _ONE_TEMPERATURE = "Their configs ask for it: give all conditions one gate.temperature."
@@ -156,6 +160,26 @@ def _gate_faults(records: Sequence[TrialRecord]) -> Iterator[Finding]:
             message = (
                 f"{record.spec.trial_id} has a result, though its last gate scored {gate.words} "
                 f"held-out tasks: over {FAULT_SHARE:.0%} lost to faults prove nothing."
+            )
+            yield error("A5", message, remedy)
+
+
+def _claimed_metrics(records: Sequence[TrialRecord], remedy: str) -> Iterator[Finding]:
+    """Yield results whose metric is none that the last gate measured."""
+    for record in records:
+        value = math.nan if record.result is None else record.result.final_metric
+        measured = [
+            row[name]
+            for row in record.metrics
+            if row["step"] == record.last_step
+            for name in row
+            if name.startswith("heldout/") and isinstance(row[name], int | float)
+        ]
+        if not measured or not math.isfinite(value):
+            continue
+        if not any(math.isclose(value, one, rel_tol=1e-6, abs_tol=1e-9) for one in measured):
+            message = (
+                f"{record.spec.trial_id} claims {value:g}, which its last gate did not measure."
             )
             yield error("A5", message, remedy)
 

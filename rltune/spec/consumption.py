@@ -197,7 +197,14 @@ def budget_findings(spent: Consumption) -> Iterator[Finding]:
 
 
 def _finding(code: str, pairing: Pairing, remedy: str) -> Iterator[Finding]:
-    counter = next((name for name in (UPDATES, MINI_BATCHES) if name in pairing.differences), "")
+    both = [
+        name for name in (UPDATES, MINI_BATCHES) if name in pairing.ours.keys() & pairing.theirs
+    ]
+    if not both:
+        message = f"{pairing.condition}: no count of updates is recorded {where(pairing)}."
+        yield warning("A3.not_recorded", message, "Run these trials again to compare budgets.")
+        return
+    counter = next((name for name in both if name in pairing.differences), both[0])
     difference = pairing.differences.get(counter, 0.0)
     if abs(difference) <= TOLERANCE:
         return

@@ -147,13 +147,29 @@ def ended(
         own = trial(writer, label, seed)
         result = own.read_done()
         assert result is not None
-        own.write_done(
-            replace(result, status=status, reason=reason, final_step=step, best_step=step)
-        )
+        rows = [json.loads(line) for line in own.metrics.read_text("utf-8").splitlines()]
+        final = next(row["heldout/success_rate"] for row in rows if row["step"] == step)
+        changed = replace(result, status=status, reason=reason, final_step=step, best_step=step)
+        own.write_done(replace(changed, final_metric=final))
         for path in (own.metrics, own.heldout):
             _edit_lines(path, lambda row: {} if row["step"] <= step else None)
 
     return doctor
+
+
+def one_more_step(writer: FolderWriter) -> None:
+    own = trial(writer)
+    result = own.read_done()
+    assert result is not None
+    own.write_done(replace(result, final_step=21))
+    _edit_lines(own.metrics, lambda row: {"step": 21} if row["step"] == 20 else {})
+
+
+def claims(writer: FolderWriter, value: float) -> None:
+    own = trial(writer)
+    result = own.read_done()
+    assert result is not None
+    own.write_done(replace(result, final_metric=value))
 
 
 def no_marker(writer: FolderWriter) -> None:
@@ -170,7 +186,11 @@ def _edit_json(path: Path, fields: Mapping[str, Any]) -> None:
 
 def _edit_lines(path: Path, change: Callable[[Row], Mapping[str, Any] | None]) -> None:
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    changed = [{**row, **new} for row in rows if (new := change(row)) is not None]
+    changed = [
+        {key: value for key, value in {**row, **new}.items() if value is not None}
+        for row in rows
+        if (new := change(row)) is not None
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in changed), encoding="utf-8")
 
 
@@ -237,6 +257,8 @@ FOLDER_MUTATIONS = (
           both(ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), updates_after(10, 0.6))),
     fault("A3.ends", "one trial stopped early, and made fewer steps than its control by then",
           ended(TrialStatus.STOPPED_EARLY, "no spread of rewards")),
+    fault("A3.not_recorded", "one trial did not record its updates at its last step",
+          metrics(gate_row(20, **{"budget/optimizer_steps": None, "budget/policy_updates": None}))),
     near_miss("A3", "one condition made 4 % fewer optimiser steps", updates(0.96)),
     # A4: the last step.
     fault("A4", "a trial is done at step 10 of 20", ended(TrialStatus.DONE, "")),
@@ -245,6 +267,7 @@ FOLDER_MUTATIONS = (
     fault("A4", "a trial has no marker, and nobody drives it", no_marker),
     fault("A4", "a result claims more steps than its metrics have",
           metrics(lambda row: None if row["step"] > 18 else {})),
+    fault("A4", "a trial trained for one step more than was planned", one_more_step),
     near_miss("A4", "a trial stopped early, with its reason: named, and no success",
               ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), is_named=True,
               also=("A3.ends",)),
@@ -258,6 +281,12 @@ FOLDER_MUTATIONS = (
     fault("A5", "one trial left out a gate", heldout(lambda r: None if r["step"] == 10 else {})),
     fault("A5", "one trial has a result, though faults took 4 of the 10 tasks of its last gate",
           heldout(gate_row(20, fault=["verifier f: down"] * 4 + [""] * 6))),
+    fault("A5", "one trial was evaluated by greedy decoding",
+          heldout(lambda r: {"do_sample": False})),
+    fault("A5", "one result claims a metric that its last gate did not measure",
+          lambda writer: claims(writer, 0.9)),
+    near_miss("A5", "one result has the metric of its last gate up to rounding",
+              lambda writer: claims(writer, 0.3 + 1e-9)),
     near_miss("A5", "faults took 2 of the 10 tasks of one gate: named",
               heldout(gate_row(20, fault=["verifier f: down"] * 2 + [""] * 8)), is_named=True),
     near_miss("A5", "one trial solved other tasks",
