@@ -170,8 +170,10 @@ def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:
 
 def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
     yield "best gate: chosen on these tasks, so optimistic. final: the last gate, not chosen."
-    yield "gain: final - start. against control: final - final of the control of the same seed,"
-    yield "where both ended at the same step."
+    yield (
+        "gain: final - start. against control: final - final of the control of the same seed, "
+        "where both ended at the same step."
+    )
     if any(row.final_of_one is not None for row in rows):
         yield "* one seed: Wilson interval over the held-out tasks, not over seeds."
 
