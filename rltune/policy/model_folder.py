@@ -207,6 +207,7 @@ def _require_config(folder: Path) -> None:
     config = read_json(folder / "config.json")
     if not isinstance(config.get("model_type"), str):
         raise FolderFault("config.json names no model_type")
+    _require_ends("config.json", config)
     if config.get("quantization_config"):
         raise FolderFault(
             "config.json has a quantization_config, and only plain weights can be trained",
@@ -227,6 +228,16 @@ def _require_tokenizer(folder: Path) -> None:
 def _require_settings(folder: Path) -> None:
     for name in _SETTINGS:
         if (folder / name).exists():
-            read_json(folder / name)
+            _require_ends(name, read_json(folder / name))
     for path in (path for pattern in _TEXTS for path in sorted(folder.glob(pattern))):
         _require_content(path)
+
+
+def _require_ends(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse ends of a response that are no ids; the tokenizer's own files name texts."""
+    ends = settings.get("eos_token_id")
+    for end in ends if isinstance(ends, list) else [ends]:
+        if type(end) not in (int, type(None)):
+            raise FolderFault(
+                f"{name} has the eos_token_id {ends!r}, and token ids are whole numbers"
+            )

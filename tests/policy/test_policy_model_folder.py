@@ -116,6 +116,15 @@ def test_what_a_file_says_is_looked_at(folder, name, values, said):
     assert said in refusal(folder)
 
 
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("ends", ["x", [3, "x"], 3.0, True])
+def test_an_end_token_that_is_no_id_is_refused(folder, name, ends):
+    edit(folder / name, eos_token_id=ends)
+    assert f"{name} has the eos_token_id {ends!r}, and token ids are whole numbers" in refusal(
+        folder
+    )
+
+
 def test_all_files_are_looked_at_at_once(folder):
     for path in folder.iterdir():
         path.unlink()
