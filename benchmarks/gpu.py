@@ -29,23 +29,23 @@ import torch
 from gpu_summary import Times, print_report, summary, synchronize
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from rltune.forecast.gpus import card_named
+from rltune.forecast.memory import DTYPE_BYTES, shape_of
+from rltune.forecast.model_shapes import SHAPES
 from rltune.policy.decode import TransformersDecoder
 from rltune.policy.load import Policy, assemble
 from rltune.policy.lora import add_adapter
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
-from rltune.report.cards import card_named
-from rltune.report.memory import DTYPE_BYTES, shape_of
-from rltune.report.shapes import SHAPES
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
-from rltune.spec.schema import TrialConfig
-from rltune.trainer.credit import Credit
-from rltune.trainer.learner import Learner, make_learner, score_batch
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.train_state import Learner, make_learner, score_batch
 from rltune.types import Episode, Turn
 
 ROOT = Path(__file__).parents[1]

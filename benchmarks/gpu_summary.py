@@ -15,8 +15,8 @@ from time import perf_counter
 
 import torch
 
+from rltune.forecast.memory import DTYPE_BYTES, FLOAT32, Shape, shape_of
 from rltune.policy.load import Policy
-from rltune.report.memory import DTYPE_BYTES, FLOAT32, Shape, shape_of
 from rltune.trainer.memory import memory_used
 
 PARTS = ("collect", "score", "update", "sync", "eval")

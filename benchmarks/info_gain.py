@@ -31,15 +31,15 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.signals.info_gain import Gains
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
-from rltune.trainer.attribution import gold_reader
 from rltune.trainer.collect import collect, tasks_of_step
-from rltune.trainer.gain import information_gain
-from rltune.trainer.learner import by_length, make_learner, score_actions, score_batch
+from rltune.trainer.credit.attribution import gold_reader
+from rltune.trainer.credit.info_gain import information_gain
 from rltune.trainer.loop import train
 from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.trainer.train_state import by_length, make_learner, score_actions, score_batch
 from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rltune.policy.load import policy_of
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker

@@ -16,16 +16,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_row import HEADER, LineageRow, encode_row
+from rltune.lineage.row import HEADER, LineageRow, encode_row
+from rltune.lineage.table import LineageStore
 from rltune.types import RowStatus
 
 METRIC = {"metric_name": "heldout/success_rate", "metric_mode": "max"}
 WRITER = """
 import sys
 from pathlib import Path
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_row import LineageRow
+from rltune.lineage.table import LineageStore
+from rltune.lineage.row import LineageRow
 from rltune.types import RowStatus
 path, name, n = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 store = LineageStore(path, "heldout/success_rate", "max", lock_timeout_s=600)

@@ -19,7 +19,7 @@ from jobs import job_of
 
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.loop import train

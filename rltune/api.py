@@ -11,31 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltune.analysis.verdict import Verdict
-from rltune.errors import InputError, Problem, RltuneError, StoreError
-from rltune.report.audit import Audit, judge_folder
-from rltune.report.compare import Compared
-from rltune.report.compare_text import compare_and_say
-from rltune.report.curves import Band, bands_of, points_of
-from rltune.report.export import lineage_ids, tables_of
-from rltune.report.figures.draw import draw as draw_figure
-from rltune.report.figures.make import FIGURES
-from rltune.report.figures.records import MEAN, Figure, LeftOut
-from rltune.report.figures.source import ESTIMATORS
-from rltune.report.figures.style import KINDS
-from rltune.report.find import find_side, find_trial
-from rltune.report.folder import (
-    RecordsRead,
-    SweepFolder,
-    find_run,
-    read_folder,
-    read_records,
-)
-from rltune.report.summary import RATES
-from rltune.report.table_files import columns_of, read_csv, read_parquet
-from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
-from rltune.report.table_summary import summary_rows, verdicts_of
-from rltune.report.tables import (
+from rltune.analysis.audit import Audit, judge_folder
+from rltune.analysis.compare import Compared
+from rltune.analysis.curves import Band, bands_of, points_of
+from rltune.analysis.lookup import find_side, find_trial
+from rltune.analysis.summary import RATES
+from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
+from rltune.analysis.table_summary import summary_rows, verdicts_of
+from rltune.analysis.tables import (
     TABLES,
     EvalRow,
     GateRow,
@@ -44,6 +27,23 @@ from rltune.report.tables import (
     SummaryRow,
     TrialRow,
     mark_of,
+)
+from rltune.analysis.verdict import Verdict
+from rltune.errors import InputError, Problem, RltuneError, StoreError
+from rltune.report.compare_text import compare_and_say
+from rltune.report.export import lineage_ids, tables_of
+from rltune.report.figures.draw import draw as draw_figure
+from rltune.report.figures.make import FIGURES
+from rltune.report.figures.records import MEAN, Figure, LeftOut
+from rltune.report.figures.source import ESTIMATORS
+from rltune.report.figures.style import KINDS
+from rltune.report.table_files import columns_of, read_csv, read_parquet
+from rltune.store.run_folder import (
+    RecordsRead,
+    SweepFolder,
+    find_run,
+    read_folder,
+    read_records,
 )
 from rltune.types import Json
 

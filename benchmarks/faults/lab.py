@@ -16,11 +16,11 @@ from pathlib import Path
 
 import yaml
 
-from rltune.runner.books import RESULTS
+from rltune.lineage.table import LineageStore
+from rltune.runner.recorder import RESULTS
 from rltune.runner.trial import read_provenance
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_jsonl
-from rltune.store.lineage import LineageStore
 from rltune.store.rundir import RunDir, TrialDir
 
 MARK = "RLTUNE_FAULT_LAB"

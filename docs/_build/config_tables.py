@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 
 from rltune.spec.identity import flatten, is_excluded, value_text
 from rltune.spec.keys import models_of
-from rltune.spec.knobs import KNOBS
-from rltune.spec.schema import TrialConfig
-from rltune.spec.sweep_schema import SweepSpec
+from rltune.comparability.knobs import KNOBS
+from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.yamlfile import read_yaml
 
 PROFILES = Path(__file__).resolve().parents[2] / "configs" / "profiles"

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from rltune.spec.findings import RULES
+from rltune.comparability.findings import RULES
 
 _TESTS = Path(__file__).resolve().parents[2] / "tests"
 
@@ -20,7 +20,7 @@ def _when(rule: str) -> str:
 
 def mutation_table() -> str:
     """Return every planted fault and near miss of the tests, by rule."""
-    sys.path[:0] = [str(_TESTS / "proof"), str(_TESTS / "report")]
+    sys.path[:0] = [str(_TESTS / "proof"), str(_TESTS)]
     from folder_mutations import FOLDER_MUTATIONS
     from sweep_mutations import SWEEP_MUTATIONS
 

@@ -13,9 +13,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests"))
 from browser import Browser, browser  # noqa: E402
 
-from rltune.report.folder import find_run, read_folder  # noqa: E402
 from rltune.report.html.gather import gather  # noqa: E402
 from rltune.report.html.page import page  # noqa: E402
+from rltune.store.run_folder import find_run, read_folder  # noqa: E402
 
 
 def pictures(run: Path) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rltune.spec.records import TrialRecord
+from rltune.comparability.records import TrialRecord
 from rltune.store.failure import TrialFailure
 from rltune.types import RowStatus, TrialStatus
 

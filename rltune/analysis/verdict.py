@@ -3,8 +3,8 @@
 Paired over seeds at the last gate, Student's t test, its p adjusted by Holm over the conditions of
 the sweep. The terminal, the tables, figures, HTML, `compare` and the API say what stands here, in
 these words. Two other questions are answered elsewhere: whether two single trials differ by more
-than the luck of their held-out tasks (`rltune.report.compare`), and whether a trial beats the best
-of the lineage by more than that (`rltune.store.lineage_noise`).
+than the luck of their held-out tasks (`rltune.analysis.compare`), and whether a trial beats the
+best of the lineage by more than that (`rltune.lineage.noise`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from statistics import stdev
 
 from rltune.analysis.ends import WAITING, End, obstacle, pairs_of
 from rltune.analysis.stats import Estimate, mean_over_seeds
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.maths.power import seeds_for_power
 from rltune.maths.significance import holm, paired_t_p
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.types import TrialStatus
 
 LEVEL = 0.05

@@ -11,7 +11,7 @@ from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, pa
 from rltune.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from rltune.spec.findings import ComparabilityReport
+    from rltune.comparability.findings import ComparabilityReport
     from rltune.spec.load import LoadedSweep
 
 
@@ -38,7 +38,7 @@ def check(
 ) -> None:
     """Prove that only one knob moves, before anything runs. Exit code 2 when more does."""
     if schema:
-        from rltune.spec.sweep_schema import sweep_json_schema
+        from rltune.spec.schema.sweep import sweep_json_schema
 
         emit_json(sweep_json_schema())
         return
@@ -72,7 +72,7 @@ def _load_all(
 ) -> "list[LoadedSweep]":
     """Return all sweeps, or raise with the problems of all of them."""
     from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight import require_usable
+    from rltune.trainer.preflight.references import require_usable
 
     sweeps: list[LoadedSweep] = []
     problems: list[Problem] = []
@@ -93,7 +93,7 @@ def _prove(sweep: "LoadedSweep", *, deep: bool) -> "ComparabilityReport":
         from rltune.runner.proof import prove
 
         return prove(sweep, Path.cwd())
-    from rltune.spec.comparability import check_sweep
+    from rltune.comparability.check import check_sweep
 
     return check_sweep(sweep)
 

@@ -36,10 +36,10 @@ def clean(
     Every record stays, and so does what an unfinished trial goes on from. A folder that a driver
     works in is refused.
     """
-    from rltune.report.folder import find_run
     from rltune.runner.environment import remove_ray_folders
     from rltune.store.cleaning import remove, spares
     from rltune.store.lock import take_driver_lock
+    from rltune.store.run_folder import find_run
 
     run = find_run(folder, runs_dir)
     with take_driver_lock(run.lock, argv=tuple(sys.argv)):

@@ -9,7 +9,7 @@ from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 
 if TYPE_CHECKING:
-    from rltune.report.compare_sides import Side
+    from rltune.analysis.compare_sides import Side
 
 _SIDE = "Condition, or a trial (condition@seed, its id, its folder); DIR:NAME for another folder."
 
@@ -36,7 +36,7 @@ def compare(
 
 
 def _side(given: str, folder: Path | None, runs_dir: Path) -> "Side":
-    from rltune.report.find import find_side
+    from rltune.analysis.lookup import find_side
 
     side, problems = find_side(given, folder, runs_dir)
     for problem in problems:

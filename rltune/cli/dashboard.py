@@ -9,7 +9,7 @@ from rltune.cli.console import emit_json, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 
 if TYPE_CHECKING:
-    from rltune.report.folder import SweepFolder
+    from rltune.store.run_folder import SweepFolder
     from rltune.track.dashboard import Dashboard
 
 
@@ -33,7 +33,7 @@ def dashboard(
 
     Without an account both are written to DIR/wandb as JSON.
     """
-    from rltune.report.folder import find_run, read_folder
+    from rltune.store.run_folder import find_run, read_folder
     from rltune.track.dashboard import build
     from rltune.track.sync import has_key, require_server
 
@@ -55,8 +55,8 @@ def dashboard(
 
 
 def _about(found: "SweepFolder", entity: str) -> "Dashboard":
-    from rltune.report.audit import judge_folder
-    from rltune.report.folder import read_records
+    from rltune.analysis.audit import judge_folder
+    from rltune.store.run_folder import read_records
     from rltune.track.dashboard import Dashboard
 
     audit = judge_folder(found, read_records(found))

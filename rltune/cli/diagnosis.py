@@ -173,7 +173,7 @@ def gpu() -> Check:
 
 def weights() -> Check:
     """Check that the shipped tiny policy is there and loads."""
-    from rltune.report.parameters import model_folder
+    from rltune.forecast.parameters import model_folder
 
     action = "rltune warmstart sokoban --out <folder of the tiny policy>, or install rltune again."
     folder = model_folder("tiny", "sokoban")

@@ -12,10 +12,10 @@ from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from rltune.report.audit import Audit
+    from rltune.analysis.audit import Audit
     from rltune.report.export import Table
     from rltune.report.figures.files import Written
-    from rltune.report.folder import RecordsRead, SweepFolder
+    from rltune.store.run_folder import RecordsRead, SweepFolder
 
 _NO_PARQUET = "no Parquet: run `pip install 'rltune[parquet]'`; the CSV files are written"
 _NO_DRAWINGS = (
@@ -51,12 +51,12 @@ def export(
             raise InputError(Problem("--estimator", what, action="Leave out one of the two."))
         _rebuild(folder, runs_dir, as_json=as_json)
         return
-    from rltune.report.audit import audit_folder
-    from rltune.report.curves import Point, points_of, to_csv
+    from rltune.analysis.audit import audit_folder
+    from rltune.analysis.curves import Point, points_of, to_csv
     from rltune.report.export import write_tables
-    from rltune.report.folder import find_run, read_folder, read_records
     from rltune.report.manifest import digests, input_files
     from rltune.store.files import write_text_atomic
+    from rltune.store.run_folder import find_run, read_folder, read_records
 
     found = read_folder(find_run(folder, runs_dir))
     inputs = digests(found.run, input_files(found))
@@ -113,8 +113,8 @@ def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
     from rich.console import Group
 
     from rltune.report.figures.rebuild import find_export, rebuild
-    from rltune.report.folder import newest_run
     from rltune.report.render import verbatim
+    from rltune.store.run_folder import newest_run
 
     done = rebuild(find_export(folder if folder is not None else newest_run(runs_dir)))
     if as_json:
@@ -171,9 +171,9 @@ def _say(
     """Print the verdict of the audit and the files, or the same as JSON."""
     from rich.console import Group
 
+    from rltune.analysis.tables import OK, mark_of
     from rltune.report.render import line, quantity, short_path, verbatim
     from rltune.report.render_run import audit_verdict
-    from rltune.report.tables import OK, mark_of
 
     mark = mark_of(audited)
     others = [out / "curves.csv", *figures.files, out / "manifest.json"]

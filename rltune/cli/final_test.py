@@ -14,7 +14,7 @@ from rltune.errors import Problem, StoreError
 from rltune_envs.faults import FAULT_SHARE, is_lost
 
 if TYPE_CHECKING:
-    from rltune.spec.schema import TrialConfig
+    from rltune.spec.schema.trial import TrialConfig
     from rltune.store.rundir import TrialDir
     from rltune.trainer.final_test import TestJob
 
@@ -36,7 +36,7 @@ def final_test(
     as_json: Json = False,
 ) -> None:
     """Play the frozen test tasks once with the checkpoint that the gate chose."""
-    from rltune.report.find import find_trial
+    from rltune.analysis.lookup import find_trial
 
     found = find_trial(trial, folder, runs_dir)
     config = _prepare(found)  # before torch is imported
@@ -50,8 +50,8 @@ def final_test(
     from rltune.runner.trial import read_provenance
     from rltune.store.inputs import base_of, within
     from rltune.store.rundir import TrialDir
+    from rltune.trainer.custom_env import naming_own_env
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
-    from rltune.trainer.own_env import naming_own_env
 
     which = checkpoint or BEST
     step = checkpoint_step(found, which)
@@ -113,7 +113,7 @@ def _faults(n: int, n_faults: int) -> str:
 def _prepare(trial: "TrialDir") -> "TrialConfig":
     """Return the config of a trial, and set this process up as its own one was."""
     from rltune.runner.process import set_environment
-    from rltune.spec.schema import TrialConfig
+    from rltune.spec.schema.trial import TrialConfig
     from rltune.store.files import dumps
 
     if not trial.spec.exists():

@@ -50,7 +50,7 @@ def starter_files() -> Iterator[tuple[str, str]]:
         InputError: The installation has none.
 
     """
-    from rltune.spec.sweep_schema import sweep_json_schema
+    from rltune.spec.schema.sweep import sweep_json_schema
     from rltune.store.files import dumps
 
     root = starter_root()

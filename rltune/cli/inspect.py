@@ -10,7 +10,7 @@ from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from rltune.report.status import StatusReader
+    from rltune.analysis.status import StatusReader
 
 _WATCH_S = 1.0
 
@@ -28,10 +28,10 @@ def status(
     if watch and as_json:
         what = "--json prints the state of now, once."
         raise InputError(Problem("--watch", what, action="Leave one out; ask for --json again."))
-    from rltune.report.folder import find_run, read_folder
+    from rltune.analysis.status import StatusReader
+    from rltune.analysis.trial_states import state_json
     from rltune.report.render_status import status_view
-    from rltune.report.states import state_json
-    from rltune.report.status import StatusReader
+    from rltune.store.run_folder import find_run, read_folder
 
     reader = StatusReader(read_folder(find_run(folder, runs_dir)))
     if watch and not _watch(reader):
@@ -86,9 +86,9 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
 
     Incomplete is not failed: while there is nothing to compare yet and no error, the code is 0.
     """
-    from rltune.report.audit import Verdict, audit_folder
-    from rltune.report.folder import find_run, read_folder, read_records
+    from rltune.analysis.audit import Verdict, audit_folder
     from rltune.report.render_run import audit_view
+    from rltune.store.run_folder import find_run, read_folder, read_records
 
     found = read_folder(find_run(folder, runs_dir))
     result = audit_folder(found, read_records(found))

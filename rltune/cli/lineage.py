@@ -12,8 +12,8 @@ from rltune.cli.lineage_source import Source, open_table
 from rltune.cli.options import RUNS, Json, RunsDir
 
 if TYPE_CHECKING:
-    from rltune.store.lineage import LineageStore
-    from rltune.store.lineage_read import ReadResult
+    from rltune.lineage.read import ReadResult
+    from rltune.lineage.table import LineageStore
 
 Row = Annotated[
     str | None,
@@ -116,8 +116,8 @@ def show_recent(
     as_json: Json = False,
 ) -> None:
     """Show the last rows, newest first."""
+    from rltune.lineage.query import recent
     from rltune.report.render_lineage import rows_view
-    from rltune.store.lineage_query import recent
 
     rows = recent(_read(source, runs_dir)[1].rows, n)
     if as_json:
@@ -130,8 +130,8 @@ def show_children(
     source: Source = None, of: Row = None, runs_dir: RunsDir = RUNS, as_json: Json = False
 ) -> None:
     """Show what was tried from a row on, whatever became of it."""
+    from rltune.lineage.query import children
     from rltune.report.render_lineage import rows_view
-    from rltune.store.lineage_query import children
 
     store, read = _read(source, runs_dir)
     rows = children(read.rows, of or _best_id(store))

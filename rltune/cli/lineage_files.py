@@ -12,9 +12,9 @@ from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from rltune.store.lineage_import import Found
-    from rltune.store.lineage_read import Metric
-    from rltune.store.lineage_repair import Damage
+    from rltune.lineage.importing import Found
+    from rltune.lineage.read import Metric
+    from rltune.lineage.repair import Damage
 
 
 class ImportFormat(StrEnum):
@@ -66,8 +66,8 @@ def export_table(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Write the table in another tool's dialect. What that has no column for is left out."""
+    from rltune.lineage.fieldkit import to_fieldkit
     from rltune.store.files import write_text_atomic
-    from rltune.store.lineage_fieldkit import to_fieldkit
 
     store = open_table(source, runs_dir)
     read = store.read()
@@ -110,8 +110,8 @@ def import_table(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would come in.")] = False,
 ) -> None:
     """Append another tool's rows to a table of ours. Exit code 1 when a record was skipped."""
-    from rltune.store.lineage import LineageStore
-    from rltune.store.lineage_import import admit, import_into
+    from rltune.lineage.importing import admit, import_into
+    from rltune.lineage.table import LineageStore
 
     named, found = _foreign(file, dialect, into, metric, mode)
     store = LineageStore(into, named.name, named.mode)
@@ -133,12 +133,12 @@ def _foreign(
     file: Path, dialect: ImportFormat, into: Path, metric: str | None, mode: str | None
 ) -> "tuple[Metric, Found]":
     """Return what a foreign table measures, and what it holds."""
-    from rltune.store.lineage_autoresearch import (
+    from rltune.lineage.autoresearch import (
         VAL_BPB,
         autoresearch_columns,
         read_autoresearch,
     )
-    from rltune.store.lineage_fieldkit import read_fieldkit
+    from rltune.lineage.fieldkit import read_fieldkit
 
     if dialect is ImportFormat.AUTORESEARCH:
         metric = metric or autoresearch_columns(file)[1]
@@ -151,7 +151,7 @@ def _foreign(
 
 def _metric(into: Path, metric: str | None, mode: str | None) -> "Metric":
     """Return the metric that is given; what is left out is that of a table that exists."""
-    from rltune.store.lineage_read import Metric, read_metric
+    from rltune.lineage.read import Metric, read_metric
 
     if into.exists():
         theirs = read_metric(into)
@@ -172,8 +172,8 @@ def repair(
     as_json: Json = False,
 ) -> None:
     """Move lines that are no rows into TABLE.torn. Exit code 1 while there is something to mend."""
-    from rltune.store.lineage_repair import find_damage
-    from rltune.store.lineage_repair import repair as mend
+    from rltune.lineage.repair import find_damage
+    from rltune.lineage.repair import repair as mend
 
     path = table_path(source, runs_dir)
     damage = mend(path) if write else find_damage(path)

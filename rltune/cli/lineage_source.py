@@ -8,7 +8,7 @@ import typer
 from rltune.errors import Problem, StoreError
 
 if TYPE_CHECKING:
-    from rltune.store.lineage import LineageStore
+    from rltune.lineage.table import LineageStore
 
 Source = Annotated[
     Path | None,
@@ -27,7 +27,7 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
         StoreError: There is no such run folder, or no table in it yet.
 
     """
-    from rltune.report.folder import find_run
+    from rltune.store.run_folder import find_run
 
     if source is not None and (source.is_file() or source.suffix == ".tsv"):
         path, what, action = source, "there is no such file.", ""
@@ -42,6 +42,6 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
 
 def open_table(source: Path | None, runs_dir: Path) -> "LineageStore":
     """Open the table; StoreError when there is none."""
-    from rltune.store.lineage import LineageStore
+    from rltune.lineage.table import LineageStore
 
     return LineageStore.open(table_path(source, runs_dir))

@@ -42,7 +42,7 @@ def next_trial(
     from rltune.cli.sweep import run, show_proof
     from rltune.runner.sweep import SweepRequest
     from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight import require_usable
+    from rltune.trainer.preflight.references import require_usable
 
     allowed = None
     if sweep.is_dir():
@@ -84,9 +84,9 @@ def _loaded_again(folder: Path) -> "tuple[LoadedSweep, str | None]":
         StoreError: It is no run folder, or the sweep's files are no longer what they were.
 
     """
-    from rltune.report.folder import confounded_reason, find_run
     from rltune.spec.load import load_sweep
     from rltune.store.files import read_json
+    from rltune.store.run_folder import confounded_reason, find_run
 
     run = find_run(folder, folder.parent)
     plan: Any = read_json(run.plan)

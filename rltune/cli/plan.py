@@ -30,12 +30,12 @@ def plan(
     With --json: the plan.json that the sweep writes, its task digests still null, and the cost of
     each trial, in bytes and seconds.
     """
-    from rltune.report.cost import measure
+    from rltune.forecast.cost import measure
     from rltune.report.plan import cost_json, make_plan, plan_view
     from rltune.spec.expand import expand
     from rltune.spec.load import load_sweep
     from rltune.spec.plan import plan_json
-    from rltune.trainer.preflight import require_usable
+    from rltune.trainer.preflight.references import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)

@@ -58,7 +58,7 @@ def play(
 ) -> None:
     """Play an environment by hand: action words a line, such as `Up Left`; q ends it."""
     from rltune.cli.play_config import choose
-    from rltune.trainer.own_env import naming_own_env
+    from rltune.trainer.custom_env import naming_own_env
     from rltune_envs.errors import EnvError
 
     if solver and policy is not None:
@@ -143,6 +143,6 @@ def _schooling(kind: str, policy: str | None) -> Mapping[str, Any]:
     """Return the keys of the env section that a shipped policy has learnt with."""
     if policy != "tiny":
         return {}
-    from rltune.spec.taught import TAUGHT_ENVS
+    from rltune.spec.warmstart_data import TAUGHT_ENVS
 
     return TAUGHT_ENVS.get(kind, {})

@@ -12,14 +12,14 @@ from rltune.spec.keys import did_you_mean
 from rltune.spec.load import load_sweep
 from rltune.spec.problems import problems_from
 from rltune.spec.resolve import Layer
-from rltune.spec.schema_env import (
+from rltune.spec.schema.env import (
     CustomEnvConfig,
     Env,
     FrozenLakeConfig,
     MultihopQaConfig,
     SokobanConfig,
 )
-from rltune.spec.schema_reward import RewardConfig
+from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.unread import without_unread
 from rltune.spec.yamlfile import parse_value
 

@@ -16,7 +16,7 @@ from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.problems import problems_from
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.warmstart import RECIPES
 from rltune_envs.base import Step, TextEnv
 

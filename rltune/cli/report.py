@@ -25,12 +25,12 @@ def report(
     """
     from rich.console import Group
 
-    from rltune.report.folder import find_run, read_folder
     from rltune.report.html.gather import gather
     from rltune.report.html.page import page
     from rltune.report.render import line, short_path, size, verbatim
     from rltune.report.render_run import audit_verdict
     from rltune.store.files import write_text_atomic
+    from rltune.store.run_folder import find_run, read_folder
 
     found = read_folder(find_run(folder, runs_dir))
     path = found.run.path / "figures" / "report.html" if out is None else out

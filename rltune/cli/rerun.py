@@ -91,11 +91,11 @@ def continue_(
 
 def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> "Source":
     """Return the trial, this process set up as its own one was: before torch is imported."""
-    from rltune.report.find import find_trial
+    from rltune.analysis.lookup import find_trial
     from rltune.runner.machine import socket_folder
     from rltune.runner.process import set_environment
     from rltune.spec.custom_code import import_paths, refuse_paths
-    from rltune.spec.schema import TrialConfig
+    from rltune.spec.schema.trial import TrialConfig
     from rltune.store.files import dumps
 
     source = read_source(find_trial(trial, folder, runs_dir))

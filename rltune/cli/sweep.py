@@ -28,11 +28,11 @@ from rltune.errors import InputError, Problem, StoreError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rltune.analysis.status import StatusReader
+    from rltune.comparability.findings import ComparabilityReport
     from rltune.report.live import Progress
-    from rltune.report.status import StatusReader
     from rltune.runner.budget import Deadline, Declined, Estimate
     from rltune.runner.sweep import SweepOutcome, SweepRequest
-    from rltune.spec.findings import ComparabilityReport
     from rltune.spec.load import LoadedSweep
     from rltune.store.rundir import RunDir
     from rltune.types import TrialSpec
@@ -88,7 +88,7 @@ def sweep(
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     budget_s = None if budget is None else parse_duration(budget)
     from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight import require_usable
+    from rltune.trainer.preflight.references import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
@@ -137,7 +137,7 @@ def show_proof(
 
 
 def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> None:
-    from rltune.report.cost import measure
+    from rltune.forecast.cost import measure
     from rltune.report.plan import make_plan, plan_view
     from rltune.spec.expand import expand
 
@@ -149,7 +149,7 @@ def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> Non
 
 def deadline_of(loaded: "LoadedSweep", runs_dir: Path, budget_s: float) -> "Deadline":
     """Return when a launch that begins now should be over, with what an earlier run measured."""
-    from rltune.report.cost import measure
+    from rltune.forecast.cost import measure
     from rltune.runner.budget import Deadline
 
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
@@ -240,10 +240,10 @@ class Watcher:
 
     def start(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
         """Say what is going to run, once the run folder is written."""
-        from rltune.report.folder import read_folder
+        from rltune.analysis.status import StatusReader
         from rltune.report.render import short_path
         from rltune.report.render_status import counts
-        from rltune.report.status import StatusReader
+        from rltune.store.run_folder import read_folder
 
         self._reader = StatusReader(read_folder(run))
         self._console.print()
@@ -286,13 +286,13 @@ def report_end(run: "RunDir", console: "Console") -> bool:
         did what was asked for; `rltune audit` is the command that judges it.
 
     """
-    from rltune.report.audit import audit_folder
-    from rltune.report.folder import read_folder, read_records
+    from rltune.analysis.audit import audit_folder
+    from rltune.analysis.status import read_state
+    from rltune.analysis.summary import close_sweep
     from rltune.report.render import short_path
     from rltune.report.render_run import audit_view, closing_view, paths_view
     from rltune.report.render_status import bad_lines
-    from rltune.report.status import read_state
-    from rltune.report.summary import close_sweep
+    from rltune.store.run_folder import read_folder, read_records
 
     folder = read_folder(run)
     state, read = read_state(folder), read_records(folder)
@@ -315,8 +315,8 @@ def report_end(run: "RunDir", console: "Console") -> bool:
 
 def write_lineage_cards(run: "RunDir") -> None:
     """Render the lineage into the run folder. What cannot be rendered must not fail a sweep."""
+    from rltune.lineage.table import LineageStore
     from rltune.report.lineage_files import write_cards
-    from rltune.store.lineage import LineageStore
 
     if not run.results.exists():
         return

@@ -11,7 +11,7 @@ from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 
 if TYPE_CHECKING:
-    from rltune.report.states import TrialState
+    from rltune.analysis.trial_states import TrialState
     from rltune.store.rundir import TrialDir
     from rltune.types import TrialStatus
 
@@ -45,8 +45,8 @@ def sync(
     A trial that runs now is left for the next call. One that was killed gets a session with its
     whole metrics first. Needs `wandb login` or WANDB_API_KEY.
     """
-    from rltune.report.folder import find_run, read_folder
-    from rltune.report.status import read_state
+    from rltune.analysis.status import read_state
+    from rltune.store.run_folder import find_run, read_folder
     from rltune.track.sync import require_server
 
     found = read_folder(find_run(folder, runs_dir))

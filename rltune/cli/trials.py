@@ -16,10 +16,10 @@ def read_source(trial: "TrialDir") -> "Source":
         StoreError: It has not started, its records were edited, or it is a repetition.
 
     """
-    from rltune.report.find import run_of
-    from rltune.report.folder import confounded_reason, read_folder
+    from rltune.analysis.lookup import run_of
     from rltune.runner.single import open_source
     from rltune.store.origin import read_origin
+    from rltune.store.run_folder import confounded_reason, read_folder
 
     run = run_of(trial)
     if run is None:

@@ -28,7 +28,7 @@ def warmstart(
     force: Annotated[bool, typer.Option("--force", help="Write into a folder with files.")] = False,
 ) -> None:
     """Train a tiny policy on expert demonstrations up to a deliberately middling skill."""
-    from rltune.spec.taught import TAUGHT_ENVS
+    from rltune.spec.warmstart_data import TAUGHT_ENVS
 
     problems = []
     if env not in TAUGHT_ENVS:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from rltune.spec.judge_names import address_fault, is_variable
-from rltune.spec.schema_attribution import DEFAULT_ADDRESS
+from rltune.spec.schema.attribution import DEFAULT_ADDRESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

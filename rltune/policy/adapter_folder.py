@@ -18,7 +18,7 @@ from rltune.policy.model_folder import (
     require_floats,
     stored_tensors,
 )
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _ALLOWED = (

@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
-from rltune.policy.keys_values import KeysValues, keeping, no_keys
+from rltune.policy.kv_cache import KeysValues, keeping, no_keys
 from rltune.policy.precision import computing
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
-from rltune.policy.keys_values import KeysValues, keeping, no_keys
+from rltune.policy.kv_cache import KeysValues, keeping, no_keys
 from rltune.policy.precision import computing
 
 

@@ -15,14 +15,14 @@ from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
-from rltune.policy.fit import require_context, require_fit
+from rltune.policy.gradient_checkpointing import set_recompute
 from rltune.policy.lora import add_adapter, trained_parameters
+from rltune.policy.model_check import require_context, require_fit
 from rltune.policy.precision import round_frozen, set_compute_dtype
-from rltune.policy.recompute import set_recompute
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.source import read_model
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
-from rltune.spec.schema import LoraConfig, TrialConfig
+from rltune.spec.schema.trial import LoraConfig, TrialConfig
 
 FROZEN = "frozen_sha256"  # in the metadata of a checkpoint's file: digest of what is not in it
 CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers

@@ -5,9 +5,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
-from rltune.policy.keys_values import KeysValues, keeping
+from rltune.policy.gradient_checkpointing import recomputing
+from rltune.policy.kv_cache import KeysValues, keeping
 from rltune.policy.precision import computing
-from rltune.policy.recompute import recomputing
 
 _CHUNK = 4096  # sampled tokens whose logits are held at once, at most
 _LOGITS = 2**26  # logits that are held at once: 256 MiB, and a few times that while they are used

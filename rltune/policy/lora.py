@@ -16,7 +16,7 @@ from rltune.errors import InputError, Problem
 from rltune.maths.streams import stream_seed
 from rltune.policy.adapter_folder import WEIGHTS, adapter_problem, require_adapter
 from rltune.policy.model_folder import FolderFault, require_finite
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 _NAME = "default"
 

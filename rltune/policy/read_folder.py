@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rltune.errors import InputError, Problem
 from rltune.policy.model_folder import FolderFault, fault_problem
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 _SHOWN = 500
 

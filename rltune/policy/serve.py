@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rltune.policy.load import Policy
 from rltune.policy.lora import trained_parameters
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 _BASE, _ADAPTER = ".base_layer", ".default.weight"  # as peft names what it puts into a layer
 

@@ -20,9 +20,9 @@ from transformers.cache_utils import DynamicLayer
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.graphs import Graphs
-from rltune.policy.keys_values import keeping
-from rltune.policy.places import PlacedLayer
+from rltune.policy.kv_cache import keeping
 from rltune.policy.precision import compute_dtype, computing
+from rltune.policy.static_cache import PlacedLayer
 
 ROW_BLOCK = 8
 COLUMN_BLOCK = 128

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 from rich.console import Group
 
+from rltune.analysis.compare import Compared, Half, compare
+from rltune.analysis.compare_sides import RERUN, Side, differing_keys, last_gate
 from rltune.analysis.ends import End, end_of, obstacle
+from rltune.analysis.summary import resolution_of
+from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import (
     NO_VERDICT,
     SAME,
@@ -17,14 +21,10 @@ from rltune.analysis.verdict import (
     objection,
     word_of,
 )
+from rltune.comparability.scored import scored_line
 from rltune.errors import InputError, Problem
 from rltune.maths.power import MOST
-from rltune.report.compare import Compared, Half, compare
-from rltune.report.compare_sides import RERUN, Side, differing_keys, last_gate
 from rltune.report.render import line, verbatim
-from rltune.report.summary import resolution_of
-from rltune.report.tables import against, mark_of
-from rltune.spec.scored import scored_line
 
 _MAX_KEYS = 8  # of the configs, named in a note
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltune.report.audit import Audit
+from rltune.analysis.audit import Audit
+from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
+from rltune.analysis.table_summary import summary_rows
+from rltune.analysis.tables import TABLES, Row, mark_of
+from rltune.lineage.read import read_body
 from rltune.report.figures.records import MEAN
 from rltune.report.figures.source import Tables, about_folder
-from rltune.report.folder import RecordsRead, SweepFolder
 from rltune.report.table_files import has_parquet, write_csv, write_parquet
-from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
-from rltune.report.table_summary import summary_rows
-from rltune.report.tables import TABLES, Row, mark_of
 from rltune.store.files import sha256_file
-from rltune.store.lineage_read import read_body
+from rltune.store.run_folder import RecordsRead, SweepFolder
 from rltune.store.rundir import RunDir
 
 

@@ -4,13 +4,13 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from rltune.report.lineage_cards import Cards, render_cards
+from rltune.lineage.calibration import Calibration, calibrate
+from rltune.lineage.noise import OutcomesOf, outcomes_of_run
+from rltune.lineage.read import ReadResult
+from rltune.lineage.row import LineageRow
+from rltune.lineage.table import LineageStore
+from rltune.report.lineage_report import Cards, render_cards
 from rltune.store.files import write_text_atomic
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_calibration import Calibration, calibrate
-from rltune.store.lineage_noise import OutcomesOf, outcomes_of_run
-from rltune.store.lineage_read import ReadResult
-from rltune.store.lineage_row import LineageRow
 from rltune.store.rundir import RunDir
 
 SNAPSHOTS = "lineage_snapshots"

@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.control import Control
 from rich.live import Live
 
+from rltune.analysis.trial_states import BAD, ENDED, SweepState, TrialState
 from rltune.report.render import duration, line, rate, short_path
 from rltune.report.render_status import SHOWN_FIRST, counts, failure_view, notes, spent, summary
-from rltune.report.states import BAD, ENDED, SweepState, TrialState
 from rltune.report.trial_table import TrialTable
 from rltune.types import TrialStatus
 

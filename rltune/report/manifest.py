@@ -9,12 +9,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from rltune.analysis.audit import Audit
+from rltune.analysis.table_summary import LEVEL
+from rltune.analysis.tables import mark_of
 from rltune.maths.resample import REPS, RNG_SEED
-from rltune.report.audit import Audit
-from rltune.report.folder import RecordsRead, SweepFolder, open_warnings
-from rltune.report.table_summary import LEVEL
-from rltune.report.tables import mark_of
 from rltune.store.files import sha256_file, to_json
+from rltune.store.run_folder import RecordsRead, SweepFolder, open_warnings
 from rltune.store.rundir import RunDir
 
 FORMAT = "rltune-export-1"

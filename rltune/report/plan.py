@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from rltune.report.cost import Measured, TrialCost, trial_costs
-from rltune.report.pilot import PILOT_STEPS, same_selection
+from rltune.forecast.cost import Measured, TrialCost, trial_costs
+from rltune.forecast.filter_simulation import PILOT_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
 from rltune.report.render import (
     about,

@@ -6,13 +6,13 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from rltune.report.cards import CARDS, names
-from rltune.report.cost import Measured, TrialCost, largest_of
-from rltune.report.estimate import Estimate, Span
-from rltune.report.memory import PART_NOTES, MemoryPlan
+from rltune.comparability.judge_budget import judge_need
+from rltune.forecast.cost import Measured, TrialCost, largest_of
+from rltune.forecast.estimate import Estimate, Span
+from rltune.forecast.gpus import CARDS, names
+from rltune.forecast.memory import PART_NOTES, MemoryPlan
 from rltune.report.render import about, duration, grid, quantity, size
-from rltune.spec.judge_checks import judge_need
-from rltune.spec.schema_run import reserved_gpus
+from rltune.spec.schema.run import reserved_gpus
 from rltune.types import TrialSpec
 
 Row = tuple[str, str, str]

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.analysis.stats import Estimate
+from rltune.comparability.findings import Finding, Severity
 from rltune.gate import Interval
-from rltune.spec.findings import Finding, Severity
 from rltune.spec.problems import show
 from rltune.types import TrialStatus
 

@@ -6,14 +6,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rltune.comparability.distinct import pairs_to_probe
+from rltune.comparability.findings import RULES, ComparabilityReport, Finding, Severity
+from rltune.comparability.protocol import check_protocol
 from rltune.report.render import finding, fits_columns, grid, indent, line, pairs, plural
 from rltune.spec.custom_code import custom_code
-from rltune.spec.distinct import pairs_to_probe
-from rltune.spec.findings import RULES, ComparabilityReport, Finding, Severity
 from rltune.spec.identity import flatten
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
-from rltune.spec.protocol import check_protocol
 from rltune.store.files import to_json
 
 STATIC_RULES = tuple(rule for rule in RULES if rule.startswith("S"))

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 
+from rltune.lineage.calibration import Calibration, calibration_lines
+from rltune.lineage.query import Best, Chain, best
+from rltune.lineage.read import Metric
+from rltune.lineage.row import LineageRow
 from rltune.report.markdown import visible
 from rltune.report.render import grid, indent, line, rate, signed
-from rltune.store.lineage_calibration import Calibration, calibration_lines
-from rltune.store.lineage_query import Best, Chain, best
-from rltune.store.lineage_read import Metric
-from rltune.store.lineage_row import LineageRow
 
 
 def lineage_view(

@@ -5,9 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rltune.analysis.audit import Audit, Verdict
+from rltune.analysis.memory_use import MemoryUse
+from rltune.analysis.summary import Bounds, Closing, ConditionRow
+from rltune.comparability.consumption import MINI_BATCHES, NAMES, UPDATES, Consumption, where
+from rltune.comparability.findings import RULES
 from rltune.errors import Problem
-from rltune.report.audit import Audit, Verdict
-from rltune.report.memory_use import MemoryUse
 from rltune.report.render import (
     estimate,
     finding,
@@ -22,9 +25,6 @@ from rltune.report.render import (
     size,
     verbatim,
 )
-from rltune.report.summary import Bounds, Closing, ConditionRow
-from rltune.spec.consumption import MINI_BATCHES, NAMES, UPDATES, Consumption, where
-from rltune.spec.findings import RULES
 
 WIDE = 112  # columns from which an interval fits beside its mean
 

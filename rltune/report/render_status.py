@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from rltune.analysis.trial_states import BAD, DerivedState, SweepState, TrialState
+from rltune.analysis.usage import Cost
+from rltune.comparability.judged import judged_by_condition, judged_line, unjudged_line
 from rltune.report.render import (
     STATUS_STYLE,
     duration,
@@ -17,10 +20,7 @@ from rltune.report.render import (
     verbatim,
 )
 from rltune.report.spark import heights_for
-from rltune.report.spent import Cost
-from rltune.report.states import BAD, DerivedState, SweepState, TrialState
 from rltune.report.trial_table import TrialTable
-from rltune.spec.judged import judged_by_condition, judged_line, unjudged_line
 from rltune.types import TrialStatus
 
 SHOWN_FIRST = (

@@ -9,8 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
+from rltune.analysis.tables import Row
 from rltune.errors import Problem, StoreError
-from rltune.report.tables import Row
 from rltune.store.files import replacing
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from rltune.analysis.trial_states import TrialState
 from rltune.report.render import STATUS_STYLE, grid, quantity, rate, stopwatch
 from rltune.report.spark import heights_for, spark
-from rltune.report.states import TrialState
 from rltune.types import TrialStatus
 
 SPARK_WIDTH = 10

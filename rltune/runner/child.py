@@ -16,7 +16,7 @@ from rltune.runner.software import Change, changes_since, software_now
 from rltune.runner.trial import read_provenance, steps_done
 from rltune.spec.derive import derive_config, derive_spec
 from rltune.spec.identity import diff_configs
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.inputs import recorded_inputs
 from rltune.store.origin import Origin, read_origin, write_origin

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import InputError, Problem, StoreError
-from rltune.spec.findings import ComparabilityReport
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.load import LoadedSweep
 from rltune.spec.plan import plan_json
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
 from rltune.store.rundir import RunDir
+from rltune.trainer.custom_env import naming_own_env
 from rltune.trainer.inputs import task_inputs
-from rltune.trainer.own_env import naming_own_env
 from rltune.trainer.tasks import freeze_tasks
 from rltune.types import TrialSpec
 from rltune_envs.errors import EnvError

@@ -8,7 +8,7 @@ import os
 import sys
 
 from rltune.errors import Problem, ResourceError
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -1,7 +1,7 @@
 """The proof that a sweep's conditions differ in its axis alone: by keys, and by what they do.
 
 One proof for `rltune sweep`, `rltune next` and `rltune check --deep`. Gradients are compared in a
-process of its own (`rltune.trainer.probe`), so that a check of keys alone imports no torch.
+process of its own (`rltune.trainer.probe.run`), so that a check of keys alone imports no torch.
 """
 
 import json
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rltune.comparability.check import check_sweep, report_of
+from rltune.comparability.distinct import moves_selection, pairs_to_probe
+from rltune.comparability.findings import ComparabilityReport, Finding
+from rltune.comparability.functional import findings_of, probe_failed
 from rltune.errors import ConfoundedError, Problem
-from rltune.spec.comparability import check_sweep, report_of
-from rltune.spec.distinct import moves_selection, pairs_to_probe
-from rltune.spec.findings import ComparabilityReport, Finding
-from rltune.spec.functional import findings_of, probe_failed
 from rltune.spec.load import LoadedSweep
 
-PROBE = "rltune.trainer.probe"
+PROBE = "rltune.trainer.probe.run"
 HANGS_AFTER_S = 1800.0
 """A probe takes seconds; an estimator of a user's own that never returns must not hang a check."""
 

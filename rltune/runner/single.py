@@ -12,20 +12,20 @@ from typing import Any, Literal
 import yaml
 
 from rltune.errors import Problem, StoreError
-from rltune.runner.books import commit_of, snapshot_of
-from rltune.runner.drive import STOPPING
+from rltune.lineage.noise import outcomes_of_run, with_noise
+from rltune.lineage.query import ELIGIBLE
+from rltune.lineage.record import RowContext, exp_id_of, row_for
+from rltune.lineage.row import LineageRow
+from rltune.lineage.table import LineageStore
 from rltune.runner.folder import manifest_for
 from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.launch_session import STOPPING
 from rltune.runner.machine import short_temporary_folder
 from rltune.runner.provenance import driver_provenance
+from rltune.runner.recorder import commit_of, snapshot_of
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.spec.identity import config_hash
 from rltune.store.files import utc_now
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_noise import outcomes_of_run, with_noise
-from rltune.store.lineage_query import ELIGIBLE
-from rltune.store.lineage_record import RowContext, exp_id_of, row_for
-from rltune.store.lineage_row import LineageRow
 from rltune.store.origin import read_origin
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id

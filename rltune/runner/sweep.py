@@ -9,25 +9,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, ResourceError
-from rltune.runner.books import Books, open_books
+from rltune.lineage.record import domain_of
 from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
-from rltune.runner.drive import Drive, OnTick
 from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
+from rltune.runner.launch_session import Drive, OnTick
 from rltune.runner.proof import prove, require_comparable
 from rltune.runner.provenance import DriverProvenance, driver_provenance
+from rltune.runner.recorder import Books, open_books
 from rltune.runner.trial import TrialPayload
 from rltune.spec.expand import expand
-from rltune.spec.findings import ComparabilityReport
 from rltune.spec.load import LoadedSweep
-from rltune.store.lineage_record import domain_of
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.engine_check import require_engine
-from rltune.trainer.preflight import require_judge, require_usable
-from rltune.trainer.preflight_models import require_models
+from rltune.trainer.preflight.models import require_models
+from rltune.trainer.preflight.references import require_judge, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
 # Not run again. A diverged trial is a result: on the same code it diverges again.

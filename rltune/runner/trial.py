@@ -20,7 +20,7 @@ from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
 from rltune.runner.slow_calls import SlowCalls, last_words
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since, recorded_inputs, within
@@ -180,7 +180,9 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
     if record["source_sha256"] != payload.driver.code.source_sha256:
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
-    from rltune.trainer.learnable import require_learnable  # torch: now that its threads are set
+    from rltune.trainer.preflight.learnable import (
+        require_learnable,  # torch: now that its threads are set
+    )
     from rltune.trainer.prompt import prompt_of
     from rltune.trainer.start import policy_at_start
 
@@ -218,10 +220,10 @@ def _run_job(
     policy: "Policy",
     log: logging.Logger,
 ) -> None:
-    from rltune.trainer.artifacts import start_artifact, tasks_artifact
     from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
     from rltune.trainer.loop import train
+    from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
     engine = make_engine(config, policy)  # may refuse; no tracker is open then
     tracker = make_trackers(

@@ -21,11 +21,11 @@ from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.machine import usable_cores
 from rltune.runner.nodes import is_gone, living_nodes, this_node
+from rltune.runner.orphan_cleanup import Reaper
 from rltune.runner.process import THREAD_VARIABLES
-from rltune.runner.reaper import Reaper
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.runner.waiting import Waiting
-from rltune.spec.schema_run import reserved_gpus
+from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import write_text_atomic
 
 

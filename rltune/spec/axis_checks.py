@@ -7,8 +7,8 @@ from rltune.spec.conditions import AxisValue, axis_values
 from rltune.spec.identity import flatten
 from rltune.spec.keys import config_keys, did_you_mean, is_config_key, overlaps
 from rltune.spec.problems import Locate
+from rltune.spec.schema.sweep import SweepSpec, value_key
 from rltune.spec.shortforms import config_tree
-from rltune.spec.sweep_schema import SweepSpec, value_key
 
 
 def axis_leaf_keys(spec: SweepSpec) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from rltune.spec.identity import value_text
 from rltune.spec.paths import key_path
 from rltune.spec.resolve import Layer, lines_below
 from rltune.spec.rule import RuleError, evaluate_rule
+from rltune.spec.schema.sweep import Axis, value_key
 from rltune.spec.shortforms import config_tree
-from rltune.spec.sweep_schema import Axis, value_key
 from rltune.spec.yamlfile import YamlFile
 from rltune.types import Json
 

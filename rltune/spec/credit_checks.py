@@ -4,15 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltune.spec.taught import TAUGHT_ENVS, can_write, tiny_words
-from rltune.spec.violations import Violation
+from rltune.spec.errors import Violation
+from rltune.spec.warmstart_data import TAUGHT_ENVS, can_write, tiny_words
 
 if TYPE_CHECKING:
-    from rltune.spec.schema import LossConfig, PolicyConfig
-    from rltune.spec.schema_advantage import Advantage, ShapingConfig
-    from rltune.spec.schema_attribution import Attribution
-    from rltune.spec.schema_env import Env
-    from rltune.spec.schema_reward import RewardConfig
+    from rltune.spec.schema.advantage import Advantage, ShapingConfig
+    from rltune.spec.schema.attribution import Attribution
+    from rltune.spec.schema.env import Env
+    from rltune.spec.schema.reward import RewardConfig
+    from rltune.spec.schema.trial import LossConfig, PolicyConfig
 
 CRITIC_KINDS = ("gae", "gae_bilevel")
 """Estimators that need a critic."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rltune.spec.violations import Violation, refuse
+from rltune.spec.errors import Violation, refuse
 
 if TYPE_CHECKING:
-    from rltune.spec.schema_env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
+    from rltune.spec.schema.env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
 
 
 def require_probability(value: object) -> object:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rltune.spec.schema_rollout import RolloutConfig, RolloutFilterConfig
+    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilterConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from rltune.spec.violations import Violation, refuse
+from rltune.spec.errors import Violation, refuse
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")

@@ -26,9 +26,9 @@ from rltune.spec.resolve import (
     resolve_config,
     split_profile,
 )
+from rltune.spec.schema.sweep import ProtocolSpec, SweepSpec
 from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
-from rltune.spec.sweep_schema import ProtocolSpec, SweepSpec
 from rltune.spec.unread import without_unread
 from rltune.spec.yamlfile import YamlFile, read_yaml
 

@@ -9,8 +9,8 @@ from rltune.spec.conditions import axis_values
 from rltune.spec.identity import flatten
 from rltune.spec.keys import VARIANT_SECTIONS, config_keys, did_you_mean, is_config_key, overlaps
 from rltune.spec.resolve import Layer
+from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.shortforms import config_tree
-from rltune.spec.sweep_schema import SweepSpec
 from rltune.spec.yamlfile import DuplicateKeyError, parse_value
 
 

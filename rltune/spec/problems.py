@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, create_model
 
 from rltune.errors import Problem
-from rltune.spec.crosschecks import cross_violations
+from rltune.spec.errors import VIOLATION, Violation
 from rltune.spec.keys import did_you_mean, models_of
 from rltune.spec.paths import KeyPath, key_path
-from rltune.spec.schema import TrialConfig
-from rltune.spec.violations import VIOLATION, Violation
+from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.validators import cross_violations
 
 Locate = Callable[[KeyPath], str]
 """Key path -> `file:line: dotted.key`."""

@@ -13,8 +13,8 @@ from rltune.spec.json_values import not_json
 from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean
 from rltune.spec.paths import BY_ENV, OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
 from rltune.spec.problems import validate
-from rltune.spec.schema import TrialConfig, to_plain
-from rltune.spec.schema_env import DEFAULT_KIND
+from rltune.spec.schema.env import DEFAULT_KIND
+from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.spec.shortforms import config_tree, long_forms
 from rltune.spec.yamlfile import YamlFile
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rltune.spec.keys import nested
-from rltune.spec.schema_advantage import long_advantage
-from rltune.spec.schema_attribution import long_attribution
-from rltune.spec.schema_env import long_env
-from rltune.spec.schema_reward import long_reward
+from rltune.spec.schema.advantage import long_advantage
+from rltune.spec.schema.attribution import long_attribution
+from rltune.spec.schema.env import long_env
+from rltune.spec.schema.reward import long_reward
 
 SHORT_FORMS: Mapping[str, Callable[[Any], Any]] = {
     "env": long_env,

@@ -26,7 +26,7 @@ from rltune.policy.lora import trained_parameters
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
-from rltune.trainer.learner import Learner, updates_made
+from rltune.trainer.train_state import Learner, updates_made
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from rltune.maths.streams import noise_seed, permutation, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from rltune.advantages.sepa import SepaState, sepa_lambda, sepa_update
 from rltune.losses.kl import AdaptiveKl, update_adaptive_kl
-from rltune.spec.schema import LossConfig
-from rltune.spec.schema_advantage import SepaConfig
+from rltune.spec.schema.advantage import SepaConfig
+from rltune.spec.schema.trial import LossConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from rltune.errors import EvalOverrunError, TrainOverrunError, TrialError
 from rltune.gate import GateResult, Mode, choose_best, fault_warnings
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import Progress
 from rltune.trainer.lessons import Row, lesson_warnings
-from rltune.trainer.outcomes import mean
+from rltune.trainer.records.outcomes import mean
 from rltune.types import TrialResult, TrialStatus
 
 POOL_STEPS = 10  # training steps whose success rates make the pool metric

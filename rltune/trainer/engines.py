@@ -14,7 +14,7 @@ from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_engine import VllmEngine
 from rltune.rollout.vllm_start import VllmSettings
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 
 
 def make_engine(config: TrialConfig, policy: Policy) -> Engine:

@@ -6,7 +6,7 @@ import numpy as np
 
 from rltune.rollout.filter import SPREADS, group_scores, loss_scale, select_groups
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema_rollout import RolloutFilterConfig
+from rltune.spec.schema.rollout import RolloutFilterConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from rltune.errors import CheckpointError, Problem, StoreError, TrialError
 from rltune.gate import wilson_interval
 from rltune.policy.load import Policy, weights_digest
 from rltune.rollout.engine import Engine
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import read_json, utc_now, write_json_atomic
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.heldout import HeldoutResult, evaluate
-from rltune.trainer.learner import make_learner
-from rltune.trainer.outcomes import fault_line, mean, outcome_metrics, sound
+from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, sound
+from rltune.trainer.train_state import make_learner
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import Manifest
 

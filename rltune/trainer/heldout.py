@@ -8,8 +8,8 @@ from rltune.maths.streams import noise_seed, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
-from rltune.spec.schema import TrialConfig
-from rltune.trainer.outcomes import cut_shares, failure_metrics, outcome_metrics
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.records.outcomes import cut_shares, failure_metrics, outcome_metrics
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.faults import persist

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rltune.spec.custom_code import import_paths
-from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_advantage import CustomAdvantageConfig
-from rltune.spec.schema_env import CustomEnvConfig
+from rltune.spec.schema.advantage import CustomAdvantageConfig
+from rltune.spec.schema.env import CustomEnvConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.inputs import digests, files_in
 from rltune.trainer.tasks import add_to_path, files_of
 from rltune.trainer.user_code import module_files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rltune.gate import Mode
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Tracker
 from rltune_envs.base import TextEnv

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.controllers import NO_SPREAD
 
 CUT_SHARE = 0.8

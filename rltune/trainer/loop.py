@@ -7,8 +7,6 @@ from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.store.files import link_atomic
 from rltune.store.jsonl import read_metrics
-from rltune.trainer.artifacts import record_outcome
-from rltune.trainer.card import write_card
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
@@ -16,20 +14,22 @@ from rltune.trainer.checkpoint import (
     save_checkpoint,
     with_updates,
 )
+from rltune.trainer.credit.judging import make_judge
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
-from rltune.trainer.exhibits import episode_table
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.judging import make_judge
-from rltune.trainer.learner import Learner, make_learner
 from rltune.trainer.lessons import cut_warnings
-from rltune.trainer.measures import Metrics, gate_line
 from rltune.trainer.memory import memory_used, trim_heap
-from rltune.trainer.outcomes import fault_line, sound
-from rltune.trainer.proof import probe_prompt, prove_sync
-from rltune.trainer.records import forget_after, write_heldout
+from rltune.trainer.records.artifacts import record_outcome
+from rltune.trainer.records.episodes import forget_after, write_heldout
+from rltune.trainer.records.measures import Metrics, gate_line
+from rltune.trainer.records.media import episode_table
+from rltune.trainer.records.model_card import write_card
+from rltune.trainer.records.outcomes import fault_line, sound
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
+from rltune.trainer.sync_check import probe_prompt, prove_sync
+from rltune.trainer.train_state import Learner, make_learner
 from rltune.types import TrialResult
 from rltune_envs.faults import persist
 

@@ -19,10 +19,10 @@ from rltune.maths.streams import permutation, stream_seed
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema import TrialConfig
-from rltune.trainer.credit import Credit
-from rltune.trainer.learner import ActionScores, Learner, Signals, by_length, score_actions
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
+from rltune.trainer.train_state import ActionScores, Learner, Signals, by_length, score_actions
 
 Sums = dict[str, float]
 OnEntropy = Callable[[Tensor], None]

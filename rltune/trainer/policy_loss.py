@@ -13,9 +13,9 @@ from rltune.losses.policy import PolicyLoss, ppo_loss
 from rltune.losses.reinforce import reinforce_loss
 from rltune.losses.turn_ratio import turn_loss
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema import LossConfig
-from rltune.trainer.credit import Credit
-from rltune.trainer.learner import Signals
+from rltune.spec.schema.trial import LossConfig
+from rltune.trainer.credit.estimate import Credit
+from rltune.trainer.train_state import Signals
 
 
 @dataclass(frozen=True, slots=True)

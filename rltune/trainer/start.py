@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rltune.errors import CheckpointError
 from rltune.policy.load import Policy, file_digest, policy_of, weights_digest
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import require_fit, restore_module

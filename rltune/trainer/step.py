@@ -8,23 +8,23 @@ from torch import Tensor
 
 from rltune.gate import is_gate_step
 from rltune.rollout.tokens import TokenBatch, to_batch
-from rltune.trainer.attribution import AskJudge, probes
-from rltune.trainer.collapse import collapse_metrics
 from rltune.trainer.collect import collect, sampled_digest, task_digests, tasks_of_step
 from rltune.trainer.controllers import Controllers
-from rltune.trainer.exhibits import distributions, filter_table
+from rltune.trainer.credit.attribution import AskJudge, probes
+from rltune.trainer.credit.collapse import collapse_metrics
+from rltune.trainer.credit.judging import Judged, TrialJudge
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.judging import Judged, TrialJudge
-from rltune.trainer.learner import Learner
-from rltune.trainer.learning import Learned, learn, without_batch
 from rltune.trainer.lost import LostSteps
-from rltune.trainer.measures import Metrics, rollout_metrics
-from rltune.trainer.outcomes import fault_line
-from rltune.trainer.records import write_episodes
-from rltune.trainer.replays import write_replays
+from rltune.trainer.records.episodes import write_episodes
+from rltune.trainer.records.measures import Metrics, rollout_metrics
+from rltune.trainer.records.media import distributions, filter_table
+from rltune.trainer.records.outcomes import fault_line
+from rltune.trainer.records.replays import write_replays
 from rltune.trainer.stopwatch import Stopwatch
+from rltune.trainer.train_state import Learner
+from rltune.trainer.update_step import Learned, learn, without_batch
 from rltune.types import Episode
 from rltune_envs.base import Task
 from rltune_envs.faults import persist

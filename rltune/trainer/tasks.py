@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_env import CustomEnvConfig, Env, TasksConfig
-from rltune.spec.schema_reward import RewardConfig
+from rltune.spec.schema.env import CustomEnvConfig, Env, TasksConfig
+from rltune.spec.schema.reward import RewardConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import TextEnv
 from rltune_envs.faults import persist
 from rltune_envs.guarded import guarded_env, guarded_score

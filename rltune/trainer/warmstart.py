@@ -23,8 +23,8 @@ from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema_env import Env
-from rltune.spec.taught import TAUGHT_ENVS, UNSEEN_TASKS
+from rltune.spec.schema.env import Env
+from rltune.spec.warmstart_data import TAUGHT_ENVS, UNSEEN_TASKS
 from rltune.trainer.demonstrations import DemonstratedTurn, demonstrations
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import Task, TextEnv

@@ -13,9 +13,9 @@ from run_folders import CONTROL, TREATED, finished_sweep
 
 import rltune
 from rltune import Sweep, frame, load_sweep, read_table
+from rltune.analysis.tables import TABLES
 from rltune.report.export import write_tables
-from rltune.report.folder import read_folder, read_records
-from rltune.report.tables import TABLES
+from rltune.store.run_folder import read_folder, read_records
 
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
 

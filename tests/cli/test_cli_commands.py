@@ -13,14 +13,14 @@ from run_folders import (
     write_sweep,
 )
 
+from rltune.lineage.record import RowContext, row_for
+from rltune.lineage.table import LineageStore
 from rltune.runner.environment import make_ray_folder
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_record import RowContext, row_for
 from rltune.store.lock import take_driver_lock
 from rltune.types import RowStatus
 

@@ -3,12 +3,12 @@
 import pytest
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, write_sweep
 
+from rltune.comparability.check import check_sweep
 from rltune.errors import ConfoundedError
+from rltune.lineage.table import LineageStore
 from rltune.runner.sweep import SweepRequest, run_sweep
-from rltune.spec.comparability import check_sweep
 from rltune.spec.load import load_sweep
 from rltune.store.files import read_json
-from rltune.store.lineage import LineageStore
 from rltune.types import RowStatus
 
 UNFREE = SWEEP.replace("hold:\n", "hold:\n  env.train_tasks: 16\n").replace(

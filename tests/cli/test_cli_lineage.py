@@ -3,9 +3,9 @@ import json
 import pytest
 from run_folders import CONTROL, TREATED, finished_sweep
 
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_fieldkit import FIELDKIT_COLUMNS
-from rltune.store.lineage_row import LineageRow
+from rltune.lineage.fieldkit import FIELDKIT_COLUMNS
+from rltune.lineage.row import LineageRow
+from rltune.lineage.table import LineageStore
 from rltune.types import RowStatus
 
 METRIC = {"metric_name": "heldout/success_rate", "metric_mode": "max"}

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from trained_folder import trained_folder
 
+from rltune.lineage.record import RowContext, row_for
+from rltune.lineage.table import LineageStore
 from rltune.store.compare import compare_trials
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.jsonl import read_metrics
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_record import RowContext, row_for
 from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus
 

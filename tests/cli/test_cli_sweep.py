@@ -11,15 +11,15 @@ from goldens import assert_golden, masked
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, write_sweep
 
 from rltune.cli.sweep import Watcher
+from rltune.comparability.check import check_sweep
+from rltune.lineage.row import LineageRow
+from rltune.lineage.table import LineageStore
 from rltune.runner import sweep as runner
 from rltune.runner.folder import FrozenTasks, write_folder
-from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.store.failure import TrialFailure
 from rltune.store.files import read_json
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_row import LineageRow
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir
 from rltune.types import RowStatus

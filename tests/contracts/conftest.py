@@ -19,7 +19,7 @@ def vllm_engine_of():
     from rltune.policy.serve import ServedPolicy
     from rltune.rollout.vllm_engine import VllmEngine
     from rltune.rollout.vllm_start import VllmSettings
-    from rltune.spec.schema import LoraConfig
+    from rltune.spec.schema.trial import LoraConfig
 
     made = []
 

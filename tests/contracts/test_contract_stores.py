@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rltune.lineage.row import LineageRow
+from rltune.lineage.table import LineageStore
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.ledger import Ledger, LedgerEvent
-from rltune.store.lineage import LineageStore
-from rltune.store.lineage_row import LineageRow
 from rltune.types import RowStatus
 
 AWKWARD = 'tab\t newline\n return\r quote" backslash\\ é 中 \u2028 \x0b \x85 |'

@@ -16,8 +16,8 @@ from rltune.errors import InputError
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import LoraConfig
-from rltune.trainer.learner import score_actions
+from rltune.spec.schema.trial import LoraConfig
+from rltune.trainer.train_state import score_actions
 from rltune.types import StopReason
 
 pytestmark = pytest.mark.vllm

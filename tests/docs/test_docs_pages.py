@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from literals import ROOT, literals
 
+from rltune.comparability.findings import RULES
 from rltune.spec.expand import expand
-from rltune.spec.findings import RULES
 from rltune.spec.load import load_sweep
 
 DOCS = ROOT / "docs"

@@ -12,7 +12,7 @@ import pytest
 from literals import ROOT
 
 from rltune.spec.keys import config_keys
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 
 NEEDED = ("mkdocs", "material", "latex2mathml")
 pytestmark = pytest.mark.skipif(

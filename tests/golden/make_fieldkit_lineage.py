@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "store"))
+sys.path.insert(0, str(HERE.parent / "lineage"))
 
 from fieldkit_rows import HARD_ROWS  # noqa: E402
 

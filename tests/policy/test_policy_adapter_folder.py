@@ -12,7 +12,7 @@ from rltune.errors import InputError
 from rltune.policy.load import load_policy
 from rltune.policy.model_folder import SHIPPED
 from rltune.policy.read_folder import Reading, require_readable
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 SOKOBAN = SHIPPED / "sokoban"
 LAYER = "model.layers.0.mlp.up_proj"

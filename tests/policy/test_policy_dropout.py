@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from rltune.policy.dropout import dropping
+from rltune.policy.gradient_checkpointing import set_recompute
 from rltune.policy.load import weights_digest
 from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter, trained_parameters
-from rltune.policy.recompute import set_recompute
 from rltune.policy.serve import ServedPolicy
-from rltune.spec.schema import LoraConfig
-from rltune.trainer.learner import score_actions
+from rltune.spec.schema.trial import LoraConfig
+from rltune.trainer.train_state import score_actions
 
 IDS = torch.tensor([[4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4]])
 MASK = torch.tensor([[False, False, True, True, True, True]] * 2)

@@ -7,7 +7,7 @@ from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.policy.gold import GoldCopy
 from rltune.policy.gold_scores import gold_logprobs
-from rltune.policy.keys_values import keeping
+from rltune.policy.kv_cache import keeping
 
 VOCABULARY = 14
 

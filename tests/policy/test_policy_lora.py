@@ -12,9 +12,9 @@ from rltune.errors import InputError
 from rltune.policy.load import file_digest, policy_of, weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
-from rltune.spec.schema import LoraConfig, TrialConfig
+from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.trainer.checkpoint import Progress, load_checkpoint, save_checkpoint
-from rltune.trainer.learner import make_learner, score_actions
+from rltune.trainer.train_state import make_learner, score_actions
 
 IDS = torch.tensor([[4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4]])
 MASK = torch.tensor([[False, False, True, True, True, True]] * 2)

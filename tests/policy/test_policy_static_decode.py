@@ -12,7 +12,7 @@ from rltune.policy.precision import set_compute_dtype
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 
 def make_model(**changes):

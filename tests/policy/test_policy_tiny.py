@@ -1,7 +1,7 @@
 import pytest
 
 from rltune.policy.tiny import END, UNKNOWN, language, tiny_model, tiny_tokenizer
-from rltune.spec.taught import TAUGHT_ENVS
+from rltune.spec.warmstart_data import TAUGHT_ENVS
 from rltune.trainer.warmstart import school_env
 
 

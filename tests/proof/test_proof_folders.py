@@ -6,8 +6,8 @@ import pytest
 from folder_mutations import FOLDER_MUTATIONS, FolderMutation
 from run_folders import finished_sweep
 
-from rltune.report.audit import judge_folder
-from rltune.report.folder import read_folder, read_records
+from rltune.analysis.audit import judge_folder
+from rltune.store.run_folder import read_folder, read_records
 
 
 @pytest.mark.parametrize("mutation", FOLDER_MUTATIONS, ids=lambda m: f"{m.code}: {m.what}")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sweep_mutations import SWEEP_MUTATIONS, SweepMutation
 
+from rltune.comparability.check import check_sweep
+from rltune.comparability.findings import Finding
+from rltune.comparability.protocol import check_protocol
 from rltune.errors import SpecError
 from rltune.runner.proof import prove
-from rltune.spec.comparability import check_sweep
-from rltune.spec.findings import Finding
 from rltune.spec.load import LoadedSweep, load_sweep
-from rltune.spec.protocol import check_protocol
 
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 

@@ -2,8 +2,8 @@ import pytest
 from goldens import assert_golden, drawn
 from run_folders import SWEEP, write_sweep
 
+from rltune.comparability.check import check_sweep
 from rltune.report.render_check import check_json, proof_view, protocol_view
-from rltune.spec.comparability import check_sweep
 from rltune.spec.load import load_sweep
 
 CONFOUNDED = SWEEP.replace("  loss.entropy_coeff: 0.0\n", "").replace("[0, 1, 2]", "[0, 1]")

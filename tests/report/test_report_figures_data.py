@@ -4,7 +4,7 @@ import pytest
 from figure_tables import SUCCESS, about, tables, trial
 from run_folders import finished_sweep
 
-from rltune.report.audit import audit_folder
+from rltune.analysis.audit import audit_folder
 from rltune.report.export import tables_of, write_tables
 from rltune.report.figures.data_budget import budget_data
 from rltune.report.figures.data_comparison import comparison_data
@@ -22,7 +22,7 @@ from rltune.report.figures.make import FIGURES, figure_data
 from rltune.report.figures.notes import bad_end_notes, seed_notes, verdict_notes, warning_notes
 from rltune.report.figures.records import LeftOut, Reference
 from rltune.report.figures.source import Tables, about_folder, about_of, read_tables
-from rltune.report.folder import read_folder, read_records
+from rltune.store.run_folder import read_folder, read_records
 
 CONTROL, OTHER = "k=0.0", "k=0.1"
 STEPS = (0, 10, 20)

@@ -9,7 +9,6 @@ import pytest
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
-from rltune.report.folder import read_folder
 from rltune.report.html import page as page_module
 from rltune.report.html.board import Tile, board_of, in_words
 from rltune.report.html.gather import gather
@@ -18,10 +17,11 @@ from rltune.report.html.page import page
 from rltune.report.html.rebuild import rebuilt
 from rltune.report.html.replays import choose, replays_of
 from rltune.report.html.scale import Scale, scale_over, ticks
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.jsonl import append_jsonl
+from rltune.store.run_folder import read_folder
 from rltune.types import RowStatus
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv

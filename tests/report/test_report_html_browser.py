@@ -7,9 +7,9 @@ import pytest
 from replay_rows import add_usual
 from run_folders import CONTROL, TREATED, finished_sweep
 
-from rltune.report.folder import read_folder
 from rltune.report.html.gather import gather
 from rltune.report.html.page import page
+from rltune.store.run_folder import read_folder
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from browser import NAMES, browser, find_chromium

@@ -4,15 +4,15 @@ import pytest
 from goldens import drawn
 from run_folders import SWEEP, FolderWriter, write_sweep
 
-from rltune.report.audit import audit_folder
-from rltune.report.folder import read_folder, read_records
+from rltune.analysis.audit import audit_folder
+from rltune.analysis.status import read_state
+from rltune.analysis.summary import close_sweep
 from rltune.report.plan import make_plan, plan_view
 from rltune.report.render_run import closing_view
 from rltune.report.render_status import status_view
-from rltune.report.status import read_state
-from rltune.report.summary import close_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
+from rltune.store.run_folder import read_folder, read_records
 
 ASKING = SWEEP.replace(
     "attribution.kind: none", "attribution.kind: adca\n  attribution.judge: llm"

@@ -5,11 +5,11 @@ import pytest
 from rich.console import Console
 from run_folders import CONTROL, CRASH, START, SWEEP, TREATED, FolderWriter, mixed_sweep
 
-from rltune.report.folder import read_folder
+from rltune.analysis.status import StatusReader, read_state
 from rltune.report.live import LiveProgress, LiveView, PlainProgress, events, first_trials
 from rltune.report.render_status import SHOWN_FIRST
-from rltune.report.status import StatusReader, read_state
 from rltune.store.lock import take_driver_lock
+from rltune.store.run_folder import read_folder
 from rltune.types import TrialStatus
 
 NOW = START + 25.0

@@ -5,12 +5,12 @@ import pytest
 from goldens import assert_golden, drawn, masked
 from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sweep
 
-from rltune.report import parameters
-from rltune.report.cost import Measured, measure, trial_cost, trial_costs
+from rltune.comparability.check import check_sweep
+from rltune.forecast import parameters
+from rltune.forecast.cost import Measured, measure, trial_cost, trial_costs
 from rltune.report.plan import cost_json, make_plan, plan_view
 from rltune.report.render import about, size
 from rltune.report.render_check import proof_view
-from rltune.spec.comparability import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
@@ -31,7 +31,7 @@ QWEN_3B = {
 @pytest.fixture
 def no_weights(monkeypatch):
     """Goldens must not depend on the shipped weights."""
-    monkeypatch.setattr("rltune.report.cost.model_shape", lambda model, env_kind: None)
+    monkeypatch.setattr("rltune.forecast.cost.model_shape", lambda model, env_kind: None)
 
 
 def test_parameters_of_published_models():
@@ -276,9 +276,9 @@ def test_an_estimate_has_two_digits(seconds, text):
 
 
 def test_adapter_parameters_are_those_that_train(small_policy):
+    from rltune.forecast.parameters import adapter_parameters
     from rltune.policy.lora import add_adapter, trained_parameters
-    from rltune.report.parameters import adapter_parameters
-    from rltune.spec.schema import LoraConfig
+    from rltune.spec.schema.trial import LoraConfig
 
     model, lora = small_policy().model, LoraConfig(rank=3)
     shape = model.config.to_dict()

@@ -8,22 +8,22 @@ import pytest
 from goldens import drawn
 from run_folders import CONTROL, TREATED, finished_sweep
 
-from rltune.report.audit import audit_folder
+from rltune.analysis.audit import audit_folder
+from rltune.analysis.lookup import find_side
+from rltune.analysis.status import read_state
+from rltune.analysis.summary import close_sweep
+from rltune.analysis.tables import TABLES
+from rltune.comparability.scored import Scored, scored_in
+from rltune.lineage.record import RowContext, row_for
 from rltune.report.compare_text import compare_and_say
 from rltune.report.export import write_tables
-from rltune.report.find import find_side
-from rltune.report.folder import read_folder, read_records
 from rltune.report.html.gather import gather
 from rltune.report.html.page import page
 from rltune.report.render_run import closing_view
 from rltune.report.render_status import status_view
-from rltune.report.status import read_state
-from rltune.report.summary import close_sweep
-from rltune.report.tables import TABLES
-from rltune.spec.scored import Scored, scored_in
 from rltune.store.files import write_json_atomic
 from rltune.store.jsonl import append_jsonl_many, read_jsonl
-from rltune.store.lineage_record import RowContext, row_for
+from rltune.store.run_folder import read_folder, read_records
 
 WARNING = "faults took more than 25% of the held-out tasks: scored were 6 of 10 at step 20"
 

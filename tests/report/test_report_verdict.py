@@ -7,20 +7,20 @@ from goldens import drawn
 from run_folders import CONTROL, CRASH, SWEEP, FolderWriter
 
 from rltune import load_sweep
+from rltune.analysis.audit import audit_folder
+from rltune.analysis.lookup import find_side
+from rltune.analysis.summary import close_sweep
+from rltune.analysis.tables import SummaryRow
 from rltune.errors import InputError
-from rltune.report.audit import audit_folder
 from rltune.report.compare_text import compare_and_say, compared_view
 from rltune.report.export import write_tables
 from rltune.report.figures.draw import draw
-from rltune.report.find import find_side
-from rltune.report.folder import read_folder, read_records
 from rltune.report.html.gather import gather
 from rltune.report.html.page import page
 from rltune.report.render_run import closing_view
-from rltune.report.summary import close_sweep
 from rltune.report.table_files import read_csv
-from rltune.report.tables import SummaryRow
 from rltune.store.files import write_json_atomic
+from rltune.store.run_folder import read_folder, read_records
 
 OF_1000 = ("budget.steps: 20", "budget.steps: 20\n  gate.tasks: 1000")
 FAR, NEAR = (580, 560, 600), (458, 447, 469)  # of 1000, against 400: t = 15.6, and 9.1 and less

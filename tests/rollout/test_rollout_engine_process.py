@@ -18,7 +18,7 @@ from rltune.errors import EngineDiedError, InputError, Problem
 from rltune.policy.lora import add_adapter
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Request, SamplingParams
-from rltune.spec.schema import LoraConfig
+from rltune.spec.schema.trial import LoraConfig
 
 ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltune.rollout.filter import METRICS, SPREADS, group_scores, loss_scale, select_groups
-from rltune.spec.schema_rollout import RolloutFilterConfig
+from rltune.spec.schema.rollout import RolloutFilterConfig
 
 SOKOBAN = [5.5, 4.8, 4, 2.7, 0.25, 0.15, 0.1, 0]
 BINARY = [0.516, 0.5, 0.479, 0.447, 0.403, 0.342, 0.25, 0]

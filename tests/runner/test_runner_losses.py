@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
-from test_runner_books import begin, events, result_of
+from test_runner_recorder import begin, events, result_of
 from test_runner_sweep import nothing, prepare, request_of
 
 from rltune.errors import Problem, ResourceError
+from rltune.lineage.table import LineageStore
 from rltune.runner import tune
 from rltune.runner.budget import Deadline
 from rltune.runner.sweep import SweepOutcome, run_sweep
 from rltune.runner.trial import TrialPayload
 from rltune.runner.waiting import Waiting
-from rltune.store.lineage import LineageStore
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import TrialStatus
 
@@ -115,7 +115,7 @@ def play(small, tmp_path, monkeypatch):
     def call(*launches, address="head:6379", **changes) -> tuple[SweepOutcome, Script]:
         script = Script(list(launches))
         monkeypatch.setattr(tune, "TuneLaunch", script.launch)
-        monkeypatch.setattr("rltune.runner.drive.apply_ray_environment", nothing)
+        monkeypatch.setattr("rltune.runner.launch_session.apply_ray_environment", nothing)
         request = request_of(small, tmp_path, ray_address=address, **changes)
         outcome = run_sweep(request, on_start=nothing, on_tick=nothing, say=script.said.append)
         assert outcome.run == run

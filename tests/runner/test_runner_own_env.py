@@ -18,10 +18,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from rltune.report.audit import Verdict, audit_folder
-from rltune.report.folder import read_folder, read_records
+from rltune.analysis.audit import Verdict, audit_folder
 from rltune.store.files import read_json
 from rltune.store.jsonl import read_jsonl
+from rltune.store.run_folder import read_folder, read_records
 from rltune.store.rundir import RunDir
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rltune
+from rltune.comparability.audit_provenance import SAME_EVERYWHERE
 from rltune.runner.provenance import (
     PACKAGES,
     CodeState,
@@ -19,7 +20,6 @@ from rltune.runner.provenance import (
     trial_provenance,
     versions,
 )
-from rltune.spec.audit_provenance import SAME_EVERYWHERE
 
 CODE_STATE = "from rltune.runner.provenance import code_state as c; import json; s = c(); "
 CODE_STATE += "print(json.dumps([s.commit, s.dirty, s.diff_sha256, s.source_sha256]))"

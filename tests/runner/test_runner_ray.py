@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from rltune.lineage.table import LineageStore
 from rltune.runner.sweep import STOP_FILE
 from rltune.runner.trial import read_provenance, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.digest import metrics_digest
 from rltune.store.ledger import Ledger, LedgerState
-from rltune.store.lineage import LineageStore
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import RowStatus
 

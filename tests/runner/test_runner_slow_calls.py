@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import InputError, InterruptedRun
-from rltune.runner.drive import STOPPING
 from rltune.runner.folder import freeze_all
+from rltune.runner.launch_session import STOPPING
 from rltune.runner.slow_calls import SlowCalls
 from rltune.runner.trial import describe_failure, run_trial
 from rltune.spec.expand import expand
@@ -147,7 +147,9 @@ def test_a_trial_whose_code_hangs_ends_at_a_stop(
     monkeypatch.setenv("HANGS", str(stop))  # the call that hangs asks for the stop itself
     monkeypatch.setattr("rltune_envs.guard.SLOW_S", 0.1)
     # The tokenizer of the small policy has no coins.
-    monkeypatch.setattr("rltune.trainer.learnable.require_learnable", lambda *a, **k: None)
+    monkeypatch.setattr(
+        "rltune.trainer.preflight.learnable.require_learnable", lambda *a, **k: None
+    )
     assert run_trial(payload) is TrialStatus.INTERRUPTED
     failure = RunDir(tmp_path / "run").trial(payload.spec.trial_id).read_failed()
     assert failure is not None

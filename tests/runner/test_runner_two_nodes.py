@@ -19,15 +19,15 @@ import pytest
 from ray_nodes import TwoNodes, free_port, start_head
 from small_sweep import small_sweep
 
+from rltune.analysis.audit import judge_folder
 from rltune.errors import ResourceError
-from rltune.report.audit import judge_folder
-from rltune.report.folder import read_folder, read_records
+from rltune.lineage.table import LineageStore
 from rltune.runner.cluster_auth import choose_auth_mode
 from rltune.runner.trial import read_provenance, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.digest import metrics_digest
-from rltune.store.lineage import LineageStore
+from rltune.store.run_folder import read_folder, read_records
 from rltune.store.rundir import RunDir, TrialDir
 
 pytestmark = pytest.mark.slow

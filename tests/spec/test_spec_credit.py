@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 import rltune
+from rltune.comparability.check import check_sweep
+from rltune.comparability.knobs import KNOBS
 from rltune.policy.tiny import PAD, UNKNOWN, language
-from rltune.spec.comparability import check_sweep
 from rltune.spec.credit_checks import CRITIC_KINDS, EPISODE_KINDS, GROUP_KINDS
 from rltune.spec.keys import is_config_key, models_of
-from rltune.spec.knobs import KNOBS
-from rltune.spec.schema import TrialConfig, to_plain
-from rltune.spec.schema_advantage import Advantage
-from rltune.spec.taught import TAUGHT_ENVS, can_write, tiny_words
+from rltune.spec.schema.advantage import Advantage
+from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.spec.warmstart_data import TAUGHT_ENVS, can_write, tiny_words
 
 NO_SHAPING = ("  advantage.shaping: {gtpo_beta: 0.0, hicra_alpha: 0.0}\n", "")
 NO_ATTRIBUTION = ("  attribution.kind: none\n", "")

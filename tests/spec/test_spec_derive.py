@@ -5,7 +5,7 @@ import pytest
 from rltune.errors import SpecError
 from rltune.spec.derive import derive_config, derive_spec
 from rltune.spec.identity import config_hash
-from rltune.spec.schema import TrialConfig, to_plain
+from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.types import TrialSpec
 
 _GIVEN = {"policy": {"model": "tiny"}, "env": {"prompt": "compact"}}

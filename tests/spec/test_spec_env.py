@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rltune.spec.comparability import check_sweep
+from rltune.comparability.check import check_sweep
+from rltune.comparability.knobs import is_drawing_key, is_task_key
 from rltune.spec.keys import ENV_KINDS, config_keys, is_config_key
-from rltune.spec.knobs import is_drawing_key, is_task_key
-from rltune.spec.schema import TrialConfig, to_plain
-from rltune.spec.taught import TAUGHT_ENVS
+from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 LAKE = ("base: sokoban", "base: frozen_lake")
 HELD = ("  loss.kl_type: k2", "  loss.kl_type: k2\n  env.success_rate: 0.8")
@@ -277,6 +277,6 @@ def test_a_tiny_policy_may_be_evaluated_as_it_was_taught(load, kind):
 def test_the_warm_start_has_no_copy_of_what_the_tiny_policies_were_taught():
     """Read, not imported: it imports torch."""
     text = (Path(__file__).parents[2] / "rltune" / "trainer" / "warmstart.py").read_text("utf-8")
-    assert "\nfrom rltune.spec.taught import TAUGHT_ENVS, UNSEEN_TASKS\n" in text
+    assert "\nfrom rltune.spec.warmstart_data import TAUGHT_ENVS, UNSEEN_TASKS\n" in text
     assert "TAUGHT_ENVS[env_kind]" in text
     assert "heldout_tasks=UNSEEN_TASKS" in text

@@ -1,8 +1,8 @@
 from rltune.spec.conditions import axis_values
 from rltune.spec.expand import expand, trial_slug
 from rltune.spec.identity import config_hash
-from rltune.spec.schema import TrialConfig
-from rltune.spec.sweep_schema import Axis
+from rltune.spec.schema.sweep import Axis
+from rltune.spec.schema.trial import TrialConfig
 
 
 def test_seed_major_with_the_control_first(load):

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rltune.spec.comparability import check_sweep
+from rltune.comparability.check import check_sweep
 from rltune.spec.derive import derive_config
 from rltune.spec.identity import config_hash, flatten
 from rltune.spec.keys import models_of, nested
 from rltune.spec.paths import OPEN_SECTIONS, dotted, key_path
-from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_env import CustomEnvConfig
+from rltune.spec.schema.env import CustomEnvConfig
+from rltune.spec.schema.trial import TrialConfig
 
 KEYS = st.text(alphabet='ab."\\ =:3é', max_size=4)
 TREES = st.recursive(

@@ -20,7 +20,7 @@ from rltune.spec.identity import (
     trial_id,
 )
 from rltune.spec.keys import config_keys, nested
-from rltune.spec.schema import TrialConfig, to_plain
+from rltune.spec.schema.trial import TrialConfig, to_plain
 
 LEAF_KEYS = tuple(key for key, is_leaf in config_keys().items() if is_leaf)
 CONFIG = to_plain(TrialConfig(policy={"model": "tiny"}, env={"prompt": "compact"}))
@@ -166,7 +166,7 @@ def test_two_names_of_one_kl_estimator_are_one_identity(a, b, same):
 
 def test_identity_is_the_same_in_another_process():
     code = (
-        "from rltune.spec.schema import *; from rltune.spec.identity import config_hash;"
+        "from rltune.spec.schema.trial import *; from rltune.spec.identity import config_hash;"
         "print(config_hash(to_plain(TrialConfig(policy={'model': 'tiny'}, "
         "env={'prompt': 'compact'}))))"
     )

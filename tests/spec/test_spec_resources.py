@@ -1,6 +1,6 @@
 import pytest
 
-from rltune.spec.schema_run import ResourcesConfig, reserved_gpus
+from rltune.spec.schema.run import ResourcesConfig, reserved_gpus
 
 
 @pytest.mark.parametrize("gpus", [0.0, 0.25, 1.0])

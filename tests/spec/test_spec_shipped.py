@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rltune.spec.comparability import check_sweep
+from rltune.comparability.check import check_sweep
+from rltune.comparability.protocol import check_protocol
 from rltune.spec.keys import models_of
 from rltune.spec.load import load_sweep
-from rltune.spec.protocol import check_protocol
-from rltune.spec.schema import TrialConfig
-from rltune.spec.schema_advantage import Advantage
-from rltune.spec.sweep_schema import ProtocolSpec, sweep_json_schema
+from rltune.spec.schema.advantage import Advantage
+from rltune.spec.schema.sweep import ProtocolSpec, sweep_json_schema
+from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.yamlfile import YamlFile, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

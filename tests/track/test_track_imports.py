@@ -8,7 +8,7 @@ MODULES = [
     "rltune.gate",
     "rltune.store.digest",
     "rltune.store.ledger",
-    "rltune.store.lineage_query",
+    "rltune.lineage.query",
     "rltune.store.lock",
     "rltune.store.rundir",
     "rltune.track.make",

@@ -7,7 +7,7 @@ import pytest
 from killing import Dying, Killed
 
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import MultiTracker

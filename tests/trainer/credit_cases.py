@@ -12,17 +12,17 @@ from killing import Dying
 from rltune.policy.load import policy_of
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
-from rltune.trainer.attribution import by_verdicts, gold_reader
 from rltune.trainer.collect import collect
-from rltune.trainer.credit import episode_advantages
+from rltune.trainer.credit.attribution import by_verdicts, gold_reader
+from rltune.trainer.credit.estimate import episode_advantages
 from rltune.trainer.job import Job
-from rltune.trainer.learner import Signals
 from rltune.trainer.loop import train
 from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.trainer.train_state import Signals
 from rltune.types import Distance, Episode, StopReason, Turn
 
 HASH = "e" * 64

@@ -11,7 +11,7 @@ from rltune.errors import InterruptedRun
 from rltune.policy.load import weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.trainer.checkpoint import load_checkpoint
-from rltune.trainer.learner import make_learner, score_batch
+from rltune.trainer.train_state import make_learner, score_batch
 
 CHANGES = {
     "policy__lora__rank": 2,

@@ -10,8 +10,8 @@ from killing import Killed
 from rltune.advantages.sepa import SepaState
 from rltune.losses.kl import AdaptiveKl
 from rltune.policy.load import weights_digest
-from rltune.spec.schema import LossConfig
-from rltune.spec.schema_advantage import SepaConfig
+from rltune.spec.schema.advantage import SepaConfig
+from rltune.spec.schema.trial import LossConfig
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.controllers import (
     FIRST_STEPS,
@@ -23,8 +23,8 @@ from rltune.trainer.controllers import (
     sepa_strength,
     spread_after,
 )
-from rltune.trainer.learner import make_learner
-from rltune.trainer.learning import without_batch
+from rltune.trainer.train_state import make_learner
+from rltune.trainer.update_step import without_batch
 
 KL = LossConfig(use_kl_loss=True, kl_loss_coef=0.1, kl_type="k3", kl_target=0.02, kl_horizon=100.0)
 

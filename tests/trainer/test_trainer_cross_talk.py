@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rltune.policy.logprobs import chunk_of
-from rltune.trainer.learner import by_length, make_learner, score_actions
+from rltune.trainer.train_state import by_length, make_learner, score_actions
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_chunks_give_what_the_whole_gives(learner_and_batch, monkeypatch, entrop
     ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
     found = []
     for chunk in (4096, 7):
-        monkeypatch.setattr("rltune.trainer.learner.head_chunk", lambda _, n=chunk: n)
+        monkeypatch.setattr("rltune.trainer.train_state.head_chunk", lambda _, n=chunk: n)
         model.zero_grad()
         tokens = score_actions(model, ids, mask, temperature=0.7, entropy=entropy).tokens
         torch.autograd.backward((tokens.logprobs_M + 0.1 * tokens.entropy_M).sum())

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from rltune.policy.gradient_checkpointing import set_recompute
 from rltune.policy.load import weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
-from rltune.policy.recompute import set_recompute
-from rltune.trainer.credit import estimate
-from rltune.trainer.learner import make_learner, score_batch
+from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.train_state import make_learner, score_batch
 
 GAE = {  # 2 epochs x 2 mini-batches x 2 micro-batches
     "advantage": {"kind": "gae"},

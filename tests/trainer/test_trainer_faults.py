@@ -12,17 +12,17 @@ from rltune.errors import FaultsError, TrialError
 from rltune.gate import GateResult, choose_best, fault_warnings
 from rltune.losses.reduce import AGGREGATIONS
 from rltune.rollout.tokens import to_batch
-from rltune.spec.schema_advantage import GaeConfig, GrpoConfig
-from rltune.spec.schema_rollout import RolloutFilterConfig
+from rltune.spec.schema.advantage import GaeConfig, GrpoConfig
+from rltune.spec.schema.rollout import RolloutFilterConfig
 from rltune.store.jsonl import read_jsonl
 from rltune.trainer.controllers import Controllers, Spread
-from rltune.trainer.credit import estimate
+from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.filtering import apply_filter, filter_groups
-from rltune.trainer.learner import make_learner, score_batch
-from rltune.trainer.learning import without_batch
-from rltune.trainer.measures import gate_line, rollout_metrics
 from rltune.trainer.objective import MiniBatch, update
-from rltune.trainer.outcomes import fault_line, outcome_metrics
+from rltune.trainer.records.measures import gate_line, rollout_metrics
+from rltune.trainer.records.outcomes import fault_line, outcome_metrics
+from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.update_step import without_batch
 from rltune.types import Episode, StopReason, Turn
 from rltune_envs.errors import EnvError
 

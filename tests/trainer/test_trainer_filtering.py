@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rltune.rollout.tokens import to_batch
-from rltune.spec.schema_rollout import RolloutFilterConfig
+from rltune.spec.schema.rollout import RolloutFilterConfig
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.types import Episode, StopReason, Turn
 

@@ -27,8 +27,8 @@ from rltune.trainer.final_test import (
 )
 from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.learner import make_learner
 from rltune.trainer.loop import train
+from rltune.trainer.train_state import make_learner
 from rltune_envs.splits import Manifest
 
 HASH = "c" * 64

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.inputs import inputs_of, task_inputs
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rltune.errors import SpecError
 from rltune.spec.load import load_sweep
-from rltune.trainer.preflight import require_judge
+from rltune.trainer.preflight.references import require_judge
 
 SHIPPED = Path(__file__).parents[2] / "sweeps" / "adca_alpha.yaml"
 

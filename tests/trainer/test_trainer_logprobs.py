@@ -9,8 +9,8 @@ from rltune.policy.load import load_policy
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.trainer.collect import collect
-from rltune.trainer.learner import make_learner, score_batch
 from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.trainer.train_state import make_learner, score_batch
 
 
 def ratios(batch, learner, *, temperature, micro_batch_size=3):

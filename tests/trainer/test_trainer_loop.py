@@ -12,7 +12,7 @@ from rltune.policy.load import weights_digest
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.store.jsonl import read_jsonl
 from rltune.trainer.collect import tasks_of_step
-from rltune.trainer.proof import probe_prompt, prove_sync
+from rltune.trainer.sync_check import probe_prompt, prove_sync
 from rltune.types import TrialStatus
 
 STATS = ("mean", "max", "min")

@@ -31,14 +31,14 @@ from rltune.errors import TrialError
 from rltune.losses.correction import rollout_weights
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.episode import Probes
-from rltune.spec.schema import LossConfig
-from rltune.spec.schema_advantage import Advantage
-from rltune.spec.schema_rollout import RolloutCorrectionConfig
-from rltune.trainer.assign import assign_credit
-from rltune.trainer.credit import Credit, episode_advantages, estimate
-from rltune.trainer.learner import make_learner, score_batch
+from rltune.spec.schema.advantage import Advantage
+from rltune.spec.schema.rollout import RolloutCorrectionConfig
+from rltune.spec.schema.trial import LossConfig
+from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate
+from rltune.trainer.credit.stages import assign_credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.policy_loss import POLICY_LOSSES
+from rltune.trainer.train_state import make_learner, score_batch
 from rltune.types import TrialStatus
 
 CLASSES = {one.model_fields["kind"].default: one for one in get_args(Advantage)}

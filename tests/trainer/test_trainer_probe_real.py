@@ -2,7 +2,7 @@
 
 import pytest
 
-from rltune.trainer.probe import probe
+from rltune.trainer.probe.run import probe
 
 ONE_STEP = {"optim__mini_batch_size": 8, "optim__micro_batch_size": 8}
 CENTER = {"advantage": {"kind": "grpo_center"}}

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rltune.spec.distinct import moves_selection, pairs_to_probe
-from rltune.spec.findings import accept
-from rltune.spec.functional import likeness_findings
+from rltune.comparability.distinct import moves_selection, pairs_to_probe
+from rltune.comparability.findings import accept
+from rltune.comparability.functional import likeness_findings
 from rltune.spec.load import load_sweep
-from rltune.spec.schema import TrialConfig
-from rltune.trainer.probe import probe
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.probe.run import probe
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = sorted((ROOT / "sweeps").rglob("*.yaml"))

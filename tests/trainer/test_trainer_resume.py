@@ -18,7 +18,7 @@ from rltune.trainer.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from rltune.trainer.learner import make_learner
+from rltune.trainer.train_state import make_learner
 from rltune.types import TrialStatus
 
 KL = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05, "loss__entropy_coeff": 0.01}

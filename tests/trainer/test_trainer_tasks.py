@@ -11,8 +11,8 @@ import pytest
 from rltune.errors import SpecError
 from rltune.spec.keys import VARIANT_SECTIONS
 from rltune.spec.load import load_sweep
-from rltune.spec.schema import TrialConfig
-from rltune.trainer.preflight import require_usable
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.preflight.references import require_usable
 from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks
 from rltune_envs.imports import load_object
 from rltune_envs.verified import VerifiedEnv

@@ -21,10 +21,10 @@ from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.rollout.episode import Probes
 from rltune.signals.info_gain import Gains
 from rltune.signals.step_flags import gold_flags, stack_flags
-from rltune.trainer.attribution import by_information_gain, probes
+from rltune.trainer.credit.attribution import by_information_gain, probes
+from rltune.trainer.credit.info_gain import information_gain
+from rltune.trainer.credit.judging import Judged
 from rltune.trainer.filtering import FilterResult, apply_filter
-from rltune.trainer.gain import information_gain
-from rltune.trainer.judging import Judged
 
 ADCA = {"kind": "adca", "judge": "solver"}
 LLM = {"kind": "adca", "judge": "llm"}

@@ -12,7 +12,7 @@ import torch
 
 from rltune.policy.load import load_policy, weights_digest
 from rltune.policy.tiny import SHIPPED, tiny_model, tiny_tokenizer
-from rltune.spec.taught import TAUGHT_ENVS
+from rltune.spec.warmstart_data import TAUGHT_ENVS
 from rltune.trainer import demonstrations as shown_by
 from rltune.trainer import warmstart as module
 from rltune.trainer.demonstrations import DemonstratedTurn, demonstrations

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from rltune.analysis.tables import TrialRow
 from rltune.report.figures.notes import head_of, n_text
 from rltune.report.figures.records import Budget, LeftOut, Quantity, Use
 from rltune.report.figures.source import Tables
-from rltune.report.tables import TrialRow
 
 BUDGET = "budget"
 _QUANTITIES = (  # column of `trials`, name, unit

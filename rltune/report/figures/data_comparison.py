@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from rltune.analysis.table_summary import verdicts_of
+from rltune.analysis.tables import SummaryRow, TrialRow
 from rltune.analysis.verdict import is_claim
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.estimates import BOOTSTRAP_FROM, Estimation, estimation_for
 from rltune.report.figures.notes import (
     estimate_text,
@@ -15,9 +18,6 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import BOOTSTRAP, MEAN, Comparison, Comparisons, LeftOut, Pair, T
 from rltune.report.figures.source import Tables
-from rltune.report.table_summary import verdicts_of
-from rltune.report.tables import SummaryRow, TrialRow
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 COMPARISON = "comparison"
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, mode
 
+from rltune.analysis.summary import RATES, SUCCESS
+from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.report.figures.estimates import (
     BOOTSTRAP_FROM,
     Estimation,
@@ -29,8 +31,6 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import Curves, LeftOut, Mean, Panel, Reference, SeedLine, Series
 from rltune.report.figures.source import Tables
-from rltune.report.summary import RATES, SUCCESS
-from rltune.report.tables import HistoryRow, TrialRow
 
 CURVES, DYNAMICS = "learning_curves", "dynamics"
 RETRIEVAL = "collapse/retrieval_accuracy"

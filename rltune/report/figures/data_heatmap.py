@@ -1,5 +1,6 @@
 """Data of the heat map: the sweep's held-out metric by value of the axis and training step."""
 
+from rltune.analysis.summary import RATES
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
 from rltune.report.figures.notes import (
     estimate_text,
@@ -10,7 +11,6 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import Cell, HeatMap, LeftOut, Mean
 from rltune.report.figures.source import Tables
-from rltune.report.summary import RATES
 
 HEATMAP = "heatmap"
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rltune.analysis.table_summary import LEVEL, estimate_of
+from rltune.analysis.tables import HistoryRow, TrialRow
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.maths.difference import Span
 from rltune.report.figures.records import BOOTSTRAP, IQM, Mean, SeedLine, T
-from rltune.report.table_summary import LEVEL, estimate_of
-from rltune.report.tables import HistoryRow, TrialRow
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 BOOTSTRAP_FROM = 10
 """Seeds from which on a bootstrap covers what it says; below, the t interval does (coverage.py)."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from rltune.analysis.summary import SUCCESS
+from rltune.analysis.tables import TrialRow
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
 from rltune.report.figures.source import About, Tables
-from rltune.report.summary import SUCCESS
-from rltune.report.tables import TrialRow
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 from rltune.types import TrialStatus
 
 MOST = 3  # of the audit's warnings, and of the trials that ended badly, on one figure

@@ -6,9 +6,9 @@ Heights are measured, so that long texts make a figure higher and never cover it
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rltune.analysis.tables import OK
 from rltune.report.figures.records import Head
 from rltune.report.figures.style import ALARM, DPI, QUIET, TEXT, TITLE, WIDTH
-from rltune.report.tables import OK
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

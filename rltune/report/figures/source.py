@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rltune.analysis.audit import Audit
+from rltune.analysis.tables import HistoryRow, Row, SummaryRow, TrialRow
 from rltune.errors import Problem, StoreError
-from rltune.report.audit import Audit
 from rltune.report.figures.records import IQM, MEAN
-from rltune.report.folder import SweepFolder, open_warnings
 from rltune.report.table_files import read_csv, read_parquet
-from rltune.report.tables import HistoryRow, Row, SummaryRow, TrialRow
 from rltune.store.files import read_json
+from rltune.store.run_folder import SweepFolder, open_warnings
 
 READ = ("trials", "history", "summary")
 """The tables that figures come from."""

@@ -4,26 +4,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.analysis.audit import Audit, judge_folder
+from rltune.analysis.status import read_state
+from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
+from rltune.analysis.table_summary import summary_rows
+from rltune.analysis.tables import HistoryRow, mark_of
+from rltune.analysis.trial_states import SweepState
 from rltune.errors import InputError, Problem, StoreError
-from rltune.report.audit import Audit, judge_folder
+from rltune.lineage.read import ReadResult, read_body
 from rltune.report.export import lineage_ids
 from rltune.report.figures.source import Tables, about_folder
-from rltune.report.folder import (
+from rltune.report.html.replays import Replay, replays_of
+from rltune.report.manifest import digests, input_files
+from rltune.spec.identity import canonical_json, sha256_hex
+from rltune.spec.yamlfile import read_yaml
+from rltune.store.files import read_json
+from rltune.store.run_folder import (
     RecordsRead,
     SweepFolder,
     read_records,
 )
-from rltune.report.html.replays import Replay, replays_of
-from rltune.report.manifest import digests, input_files
-from rltune.report.states import SweepState
-from rltune.report.status import read_state
-from rltune.report.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
-from rltune.report.table_summary import summary_rows
-from rltune.report.tables import HistoryRow, mark_of
-from rltune.spec.identity import canonical_json, sha256_hex
-from rltune.spec.yamlfile import read_yaml
-from rltune.store.files import read_json
-from rltune.store.lineage_read import ReadResult, read_body
 
 TIMINGS = "timing_s/"
 TRAINING = (

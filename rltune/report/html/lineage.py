@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rltune.lineage.query import best, chain, recent
+from rltune.lineage.read import ReadResult
+from rltune.lineage.row import LineageRow
 from rltune.report.html.markup import Html, details, el, join, table
 from rltune.report.html.scale import rounded
 from rltune.report.markdown import cut
 from rltune.report.render import plural
-from rltune.store.lineage_query import best, chain, recent
-from rltune.store.lineage_read import ReadResult
-from rltune.store.lineage_row import LineageRow
 
 MOST_ROWS = 60
 """Newest rows of the table; older ones are counted."""

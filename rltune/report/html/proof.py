@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rltune.report.audit import Audit, Verdict
+from rltune.analysis.audit import Audit, Verdict
+from rltune.comparability.findings import RULES, Finding, Severity
 from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.render import plural
-from rltune.spec.findings import RULES, Finding, Severity
 from rltune.spec.identity import flatten
 from rltune.spec.problems import show
 from rltune.spec.shortforms import config_tree

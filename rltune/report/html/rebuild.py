@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rltune.errors import InputError
-from rltune.spec.schema import TrialConfig
+from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.tasks import ENVS, env_maker
 from rltune.types import TrialSpec
 from rltune_envs.base import TextEnv

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rltune.report.folder import SweepFolder
 from rltune.report.html.rebuild import rebuilt
 from rltune.store.files import loads
 from rltune.store.jsonl import read_jsonl
+from rltune.store.run_folder import SweepFolder
 from rltune.store.rundir import TrialDir
 from rltune.types import TrialSpec
 

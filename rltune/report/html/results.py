@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.verdict import Verdict
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data
@@ -19,7 +20,6 @@ from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.html.seeds import Level, draw_strips, final_strips, paired_strips
 from rltune.report.render import plural
-from rltune.report.table_summary import verdicts_of
 
 MOST_ANSWERS = 6
 """Conditions that have a sentence each before their table."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from rltune.analysis.tables import TrialRow
+from rltune.analysis.trial_states import BAD, TrialState
+from rltune.comparability.judged import judged_by_condition, judged_line
 from rltune.report.figures.notes import conditions_of, label_of
 from rltune.report.html.gather import Evidence
 from rltune.report.html.markup import Child, Html, details, el, items, join, table
 from rltune.report.html.scale import rounded
 from rltune.report.render import duration, plural, quantity
 from rltune.report.render_status import counts
-from rltune.report.states import BAD, TrialState
-from rltune.report.tables import TrialRow
-from rltune.spec.judged import judged_by_condition, judged_line
 
 MOST_WARNINGS = 40
 """Warnings of one kind; more are counted."""

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rltune.analysis.summary import RATES
+from rltune.analysis.tables import SummaryRow, TrialRow
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.notes import conditions_of
 from rltune.report.figures.records import Comparisons
 from rltune.report.figures.source import Tables
 from rltune.report.html.colours import colour, mark, ordered
 from rltune.report.html.markup import Html, el, join
 from rltune.report.html.scale import Scale, plain, rounded, scale_over, ticks
-from rltune.report.summary import RATES
-from rltune.report.tables import SummaryRow, TrialRow
-from rltune.spec.findings import SEEDS_FOR_A_CLAIM
 
 WIDTH = 460
 LEFT, RIGHT, TOP, BOTTOM = 122, 16, 26, 40

@@ -1,0 +1,61 @@
+"""Memory that was planned and memory that was used, condition by condition."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltune.comparability.records import TrialRecord
+from rltune.forecast.cost import trial_cost
+from rltune.forecast.memory import MemoryPlan
+
+GIB = 2**30
+ON_GPU, IN_PROCESS = "perf/max_memory_allocated_gb", "perf/max_rss_gb"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """The most that a trial of one condition held.
+
+    Attributes:
+        condition: Its label.
+        where: `GPU` for what torch had allocated there, `process` for a process as a whole.
+        used: Bytes.
+        planned: Bytes of the same; None when the model's shape is not known here.
+
+    """
+
+    condition: str
+    where: str
+    used: int
+    planned: int | None
+
+    @property
+    def share(self) -> float | None:
+        """What was used of what was planned."""
+        return self.used / self.planned if self.planned else None
+
+
+def memory_uses(records: Sequence[TrialRecord]) -> tuple[MemoryUse, ...]:
+    """Return a row for every condition of which memory was recorded, in order of appearance."""
+    rows: dict[str, MemoryUse] = {}
+    for record in records:
+        name = next((key for key in (ON_GPU, IN_PROCESS) if _most(record, key)), None)
+        if name is None:
+            continue
+        used, plan = int(_most(record, name) * GIB), trial_cost(record.spec).memory
+        where = "GPU" if name == ON_GPU else "process"
+        row = MemoryUse(record.spec.condition, where, used, _comparable(plan, where))
+        best = rows.get(row.condition)
+        if best is None or best.used < row.used:
+            rows[row.condition] = row
+    return tuple(rows.values())
+
+
+def _most(record: TrialRecord, name: str) -> float:
+    return max((float(row[name]) for row in record.metrics if name in row), default=0.0)
+
+
+def _comparable(plan: MemoryPlan | None, where: str) -> int | None:
+    """Return the planned bytes of what was measured: torch does not count a GPU's context."""
+    if plan is None:
+        return None
+    return plan.peak - (plan.program if where == "GPU" else 0)

@@ -1,0 +1,233 @@
+"""The closing table: held-out success of each condition, between chance and a perfect player.
+
+Two columns come from the same gates and do not mean the same. `selected` is the best gate of each
+trial: it was chosen on these very tasks and is therefore optimistic, and never below the start.
+`final` is the last gate, which nothing chose; gains and differences are computed from it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.analysis.audit import Audit
+from rltune.analysis.ends import end_of
+from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
+from rltune.analysis.tables import against, mark_of
+from rltune.analysis.verdict import Verdict, verdicts
+from rltune.comparability.judged import judged_by_condition, judged_in, judged_line
+from rltune.comparability.records import TrialRecord
+from rltune.comparability.scored import scored_line
+from rltune.gate import Interval, wilson_interval
+from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
+
+SUCCESS = "heldout/success_rate"
+RATES = frozenset({SUCCESS, "heldout/em"})
+"""Metrics that count tasks: they lie in [0, 1] and move by one task at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What random actions and a perfect player reach on the held-out tasks, exactly.
+
+    Attributes:
+        floor: Expected success rate of uniform random actions.
+        ceiling: Success rate of a perfect player within the limits.
+        tasks: Number of held-out tasks.
+        is_exact: Whether the floor is exact; that of a verifier's success is measured.
+
+    """
+
+    floor: float
+    ceiling: float
+    tasks: int
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRow:
+    """One line of the closing table.
+
+    Attributes:
+        condition: Its label.
+        is_control: Whether the others are compared with it.
+        planned: Seeds planned.
+        finished: Seeds with a result; the numbers are over these.
+        base: Metric before training.
+        selected: Metric at the gate's choice.
+        final: Metric at the last gate.
+        final_of_one: With one seed only: Wilson interval of its last gate, over tasks.
+        gain: final - base, seed by seed.
+        difference: final - the control's final, over seeds that ended at the same step; None for
+            the control.
+        verdict: What may be said of it; None for the control.
+        bounds: None when the metric is no success rate or the manifest is missing.
+
+    """
+
+    condition: str
+    is_control: bool
+    planned: int
+    finished: int
+    base: Estimate
+    selected: Estimate
+    final: Estimate
+    final_of_one: Interval | None
+    gain: Estimate
+    difference: Estimate | None
+    verdict: Verdict | None
+    bounds: Bounds | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The closing table of a sweep.
+
+    Attributes:
+        metric_name: What is measured.
+        rows: One a condition, control first.
+        verdicts: What may be said from it, one sentence each.
+        stamps: Hidden second axes that the sweep did not remedy and did not accept.
+        judged: How much a judge left unjudged, by condition; empty when none was asked.
+        scored: Which last gates lost tasks to faults; empty when none did.
+        warnings: What the results of single trials warn of, once each, with the trials' names.
+
+    """
+
+    metric_name: str
+    rows: tuple[ConditionRow, ...]
+    verdicts: tuple[str, ...]
+    stamps: tuple[str, ...]
+    judged: str = ""
+    scored: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
+    """Compute the closing table from the records of all trials, as far as their audit allows."""
+    groups: dict[str, list[TrialRecord]] = {}
+    for record in sorted(records, key=lambda record: not record.spec.is_control):
+        groups.setdefault(record.spec.condition, []).append(record)
+    found = {one.condition: one for one in verdicts_of_records(folder, records, audit)}
+    rows = tuple(_row(folder, group, found.get(name)) for name, group in groups.items())
+    said = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found.values())]
+    shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
+    stamps = open_warnings(folder.run)
+    return Closing(
+        metric_name=folder.metric_name,
+        rows=rows,
+        verdicts=tuple(said),
+        stamps=stamps,
+        judged=judged_line(shares),
+        scored=scored_line(records),
+        warnings=_trial_warnings(records),
+    )
+
+
+def _trial_warnings(records: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Return each warning of a result once, behind the trials that have it."""
+    whose: dict[str, list[str]] = {}
+    for record in records:
+        for said in record.result.warnings if record.result else ():
+            whose.setdefault(said, []).append(f"{record.spec.condition}@{record.spec.seed}")
+    return tuple(f"{', '.join(names)}: {said}." for said, names in whose.items())
+
+
+def verdicts_of_records(
+    folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit
+) -> tuple[Verdict, ...]:
+    """Return the verdict about each condition but the control, in the order of the plan."""
+    return verdicts(
+        [end_of(record) for record in records],
+        resolution=_resolution(folder.metric_name, records),
+        against=against(mark_of(audit)),
+        same_runs=same_runs(folder.run),
+    )
+
+
+def _resolution(metric: str, records: Sequence[TrialRecord]) -> float:
+    return resolution_of(metric, tasks=int(records[0].spec.config["gate"]["tasks"]))
+
+
+def resolution_of(metric: str, *, tasks: int) -> float:
+    """Return the smallest step of a metric: of a rate, one of its held-out tasks."""
+    return 1.0 / tasks if metric in RATES else 0.0
+
+
+def _forbidden(audit: Audit) -> list[str]:
+    """Return why nothing may be said about the axis, in one line; nothing when it may."""
+    if audit.confounded:
+        return [f"CONFOUNDED, nothing follows about the axis. Run anyway: {audit.confounded}"]
+    if not audit.report.ok:
+        rules = ", ".join(sorted({item.rule for item in audit.report.errors}))
+        return [f"No claim is made: the audit found errors ({rules})."]
+    return []
+
+
+def _row(
+    folder: SweepFolder,
+    group: Sequence[TrialRecord],
+    verdict: Verdict | None,
+) -> ConditionRow:
+    first = group[0].spec
+    finals = _by_seed(group, _final)
+    bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
+    chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
+    is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
+    step = _resolution(folder.metric_name, group)
+    final = mean_over_seeds(list(finals.values()), resolution=step)
+    return ConditionRow(
+        condition=first.condition,
+        is_control=first.is_control,
+        planned=len(group),
+        finished=len(finals),
+        base=mean_over_seeds(list(bases.values())),
+        selected=mean_over_seeds(list(chosen.values())),
+        final=as_rate(final) if is_rate else final,
+        final_of_one=_task_interval(group) if is_success and len(finals) == 1 else None,
+        gain=paired_difference(finals, bases, resolution=step),
+        difference=verdict.difference if verdict is not None else None,
+        verdict=verdict,
+        bounds=bounds_of(folder, group[0]) if is_success else None,
+    )
+
+
+def _final(record: TrialRecord) -> float | None:
+    return record.result.final_metric if record.result is not None else None
+
+
+def _by_seed(
+    group: Sequence[TrialRecord], metric: Callable[[TrialRecord], float | None]
+) -> Mapping[int, float]:
+    """Return seed -> metric of the finished trials whose metric is a number."""
+    values = {record.spec.seed: metric(record) for record in group}
+    return {s: value for s, value in values.items() if value is not None and math.isfinite(value)}
+
+
+def _task_interval(group: Sequence[TrialRecord]) -> Interval | None:
+    """Return the Wilson interval of the last gate of the one finished trial, faults left out."""
+    record = next(r for r in group if r.result is not None and math.isfinite(r.result.final_metric))
+    if not record.heldout or not isinstance(record.heldout[-1].get("success"), list):
+        return None
+    last = record.heldout[-1]
+    faults = last.get("fault") or [""] * len(last["success"])
+    success = [won for won, fault in zip(last["success"], faults, strict=True) if not fault]
+    return wilson_interval(sum(success), len(success))
+
+
+def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
+    """Return floor and ceiling of a trial's held-out tasks; None when they cannot be read."""
+    manifest = manifest_of(folder.run, record)
+    try:
+        floor, ceiling = float(manifest["heldout_floor"]), float(manifest["heldout_ceiling"])
+        is_exact = _is_env_success(record.spec.config.get("reward"))
+        return Bounds(floor, ceiling, len(manifest["heldout"]), is_exact)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _is_env_success(reward: Mapping[str, Any] | None) -> bool:
+    """Whether success is the env's own, whose floor is computed and not measured."""
+    if reward is None:
+        return True
+    return bool(reward["terms"][0]["score"] == "success" and 0 < reward["threshold"] <= 1)

@@ -1,0 +1,272 @@
+"""The rows of `trials`, `history`, `evals` and `gates`, from the records of a run folder."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Any
+
+from rltune.analysis.summary import RATES, bounds_of
+from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow
+from rltune.comparability.audit import env_key
+from rltune.comparability.records import TrialRecord
+from rltune.comparability.scored import Scored, last_scored, scored_at
+from rltune.gate import wilson_interval
+from rltune.lineage.noise import measures_of, task_values
+from rltune.spec.schema.run import reserved_gpus
+from rltune.store.files import dumps
+from rltune.store.lock import read_driver
+from rltune.store.run_folder import SweepFolder, manifest_of, same_runs
+from rltune.store.rundir import RunDir, trial_status
+from rltune.track.make import wandb_id
+from rltune.types import TrialStatus
+
+_NOT_METRICS = frozenset({"step", "time"})
+
+
+def trial_rows(
+    folder: SweepFolder,
+    records: Sequence[TrialRecord],
+    *,
+    mark: str,
+    lineage_ids: Mapping[str, str],
+) -> list[TrialRow]:
+    """Return one row a planned trial, in the order of the plan.
+
+    Args:
+        folder: The run folder.
+        records: Its trials.
+        mark: Of the sweep.
+        lineage_ids: Trial id -> id of its newest lineage row.
+
+    """
+    same = same_runs(folder.run)
+    return [
+        replace(
+            _trial_row(folder, record, mark, lineage_ids.get(record.spec.trial_id, "")),
+            same_run_as="; ".join(same.get(record.spec.condition, ())),
+        )
+        for record in records
+    ]
+
+
+def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: str) -> TrialRow:
+    spec, came, result = record.spec, record.provenance, record.result
+    bounds = bounds_of(folder, record)
+    device = str(came.get("device", ""))
+    gpus = reserved_gpus(spec.config.get("resources", {"gpus": 0}))
+    wall = result.total_s if result else None
+    first = next(iter(came.get("earlier") or ()), came)
+    return TrialRow(
+        sweep=spec.sweep,
+        run=folder.run.path.resolve().name,
+        axis=spec.axis_key,
+        condition=spec.condition,
+        is_control=spec.is_control,
+        axis_value=dumps(spec.axis_value, sort_keys=True),
+        seed=spec.seed,
+        trial_id=spec.trial_id,
+        attempt=came.get("attempt"),
+        config_sha256=spec.config_hash,
+        code_rev=str(came.get("commit", "")),
+        code_dirty=came.get("dirty"),
+        source_sha256=str(came.get("source_sha256", "")),
+        tasks_sha256=str(came.get("manifest_sha256", "")),
+        weights_sha256=str(came.get("weights_sha256", "")),
+        env_sha256=env_key(record),
+        device=device,
+        cpu_model=str(came.get("cpu_model", "")),
+        gpus=gpus,
+        status=_status(folder.run, spec.trial_id).value,
+        reason=_reason(record),
+        started=str(first.get("started", "")),
+        ended=_clock(record.metrics[-1].get("time")) if record.metrics else "",
+        wall_s=_finite(wall),
+        train_s=_finite(result.train_s) if result else None,
+        gpu_s=None if wall is None else _finite(wall * gpus),
+        rollouts=_spent(record, "budget/rollouts"),
+        tokens=_spent(record, "budget/generated_tokens"),
+        optimizer_steps=_spent(record, "budget/optimizer_steps"),
+        policy_updates=_spent(record, "budget/policy_updates"),
+        critic_updates=_spent(record, "budget/critic_updates"),
+        planned_steps=record.planned_steps,
+        final_step=record.last_step if record.metrics else None,
+        metric=folder.metric_name,
+        mode=folder.metric_mode,
+        heldout_tasks=int(spec.config["gate"]["tasks"]),
+        base=_finite(result.base_metric) if result else None,
+        selected=_finite(result.heldout_metric) if result else None,
+        best_step=result.best_step if result else None,
+        selected_tasks=_scored(scored_at(record, result.best_step)) if result else None,
+        final=_finite(result.final_metric) if result else None,
+        final_tasks=_scored(last_scored(record)) if result else None,
+        floor=bounds.floor if bounds else None,
+        ceiling=bounds.ceiling if bounds else None,
+        wandb_id=wandb_id(spec),
+        lineage_id=lineage_id,
+        same_run_as="",
+        mark=mark,
+    )
+
+
+def _status(run: RunDir, trial_id: str) -> TrialStatus:
+    """Return what the files prove; a trial that nobody drives is interrupted, not running."""
+    status = trial_status(run.trial(trial_id))
+    is_left = status is TrialStatus.RUNNING and read_driver(run.lock) is None
+    return TrialStatus.INTERRUPTED if is_left else status
+
+
+def _reason(record: TrialRecord) -> str:
+    if record.result is not None:
+        return _plain(record.result.reason)
+    return _plain(str((record.failure or {}).get("reason") or ""))
+
+
+def _plain(text: str) -> str:
+    """Return a text that UTF-8 can hold: an error message may have lone surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _clock(time: object) -> str:
+    if not isinstance(time, int | float) or not math.isfinite(time):
+        return ""
+    return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
+def _spent(record: TrialRecord, name: str) -> float | None:
+    """Return the newest value of a running count."""
+    found = (row[name] for row in reversed(record.metrics) if name in row)
+    return _number(next(found, None))
+
+
+def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[HistoryRow]:
+    """Yield every number of metrics.jsonl, in file order."""
+    for record in records:
+        began = _number(record.metrics[0].get("time")) if record.metrics else None
+        for row in record.metrics:
+            time = _number(row.get("time"))
+            wall = None if began is None or time is None else time - began
+            for name, value in row.items():
+                number = None if name in _NOT_METRICS else _number(value)
+                if number is not None:
+                    yield HistoryRow(
+                        record.spec.trial_id,
+                        record.spec.condition,
+                        record.spec.seed,
+                        row["step"],
+                        _number(row.get("budget/rollouts")),
+                        _number(row.get("budget/generated_tokens")),
+                        wall,
+                        name,
+                        _finite(number),
+                        "" if math.isfinite(number) else str(number),
+                        mark,
+                    )
+
+
+def _scored(scored: Scored | None) -> int | None:
+    return None if scored is None else scored.n
+
+
+def task_ids(run: RunDir, records: Sequence[TrialRecord]) -> dict[str, list[str]]:
+    """Return the held-out tasks of each trial in order: none where the manifest does not tell."""
+    by_env: dict[str, list[str]] = {}
+    for record in records:
+        env = env_key(record)
+        if env not in by_env:
+            by_env[env] = _heldout_ids(manifest_of(run, record))
+    return {record.spec.trial_id: by_env[env_key(record)] for record in records}
+
+
+def _heldout_ids(manifest: Mapping[str, Any]) -> list[str]:
+    try:
+        return [str(task["task_id"]) for task in manifest["heldout"]]
+    except (KeyError, TypeError):
+        return []
+
+
+def eval_rows(
+    records: Iterable[TrialRecord], tasks: Mapping[str, Sequence[str]], *, mark: str
+) -> Iterator[EvalRow]:
+    """Yield every held-out outcome: by trial, gate, measure, task.
+
+    Where a trial names a gate twice, the later one counts.
+
+    Args:
+        records: Trials.
+        tasks: Trial id -> ids of its held-out tasks, as `task_ids` has them.
+        mark: Of the sweep.
+
+    """
+    for record in records:
+        gates = {gate["step"]: gate for gate in record.heldout}
+        for step in sorted(gates):
+            yield from _gate_evals(record, gates[step], tasks[record.spec.trial_id], mark)
+
+
+def _gate_evals(
+    record: TrialRecord, gate: Mapping[str, Any], tasks: Sequence[str], mark: str
+) -> Iterator[EvalRow]:
+    do_sample = gate.get("do_sample")
+    for metric in measures_of(gate):
+        scores = task_values(gate, metric) or []
+        faults = gate.get("fault") or [""] * len(scores)
+        names = tasks if len(tasks) == len(scores) else [str(i) for i in range(len(scores))]
+        for task, score, fault in zip(names, scores, faults, strict=True):
+            yield EvalRow(
+                record.spec.trial_id,
+                record.spec.condition,
+                record.spec.seed,
+                gate["step"],
+                task,
+                metric,
+                None if fault else _finite(_number(score)),
+                _plain(str(fault)),
+                1,
+                _number(gate.get("temperature")),
+                do_sample if isinstance(do_sample, bool) else None,
+                mark,
+            )
+
+
+def gate_rows(evals: Iterable[EvalRow]) -> list[GateRow]:
+    """Return the mean over tasks of each measure at each gate, from the rows of `evals` alone.
+
+    Episodes with a fault, or without a score, count nowhere. The interval is Wilson's, of a rate.
+    """
+    found: dict[tuple[str, str, int, int, str, str], list[float | None]] = {}
+    for row in evals:
+        key = (row.trial_id, row.condition, row.seed, row.step, row.metric, row.mark)
+        found.setdefault(key, []).append(row.score)
+    return [_gate_row(key, scores) for key, scores in found.items()]
+
+
+def _gate_row(key: tuple[str, str, int, int, str, str], scores: Sequence[float | None]) -> GateRow:
+    trial_id, condition, seed, step, metric, mark = key
+    known = [score for score in scores if score is not None]
+    low, high = None, None
+    if metric in RATES and known and all(score in (0.0, 1.0) for score in known):
+        low, high = wilson_interval(int(sum(known)), len(known))
+    return GateRow(
+        trial_id=trial_id,
+        condition=condition,
+        seed=seed,
+        step=step,
+        metric=metric,
+        n_tasks=len(known),
+        n_faults=len(scores) - len(known),
+        value=fmean(known) if known else None,
+        wilson_lo=low,
+        wilson_hi=high,
+        mark=mark,
+    )

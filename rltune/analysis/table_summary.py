@@ -1,0 +1,303 @@
+"""The `summary` table, from the rows of `trials` and `gates` alone: whoever has those can redo it.
+
+Of every measure and condition: the mean with its t interval, the mean with its bootstrap interval,
+the interquartile mean with its bootstrap interval; each beside its difference to the control, seed
+by seed. Tests are of the last gate of the sweep's metric alone, which nothing chose.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rltune.analysis.ends import End, pairs_of
+from rltune.analysis.stats import mean_over_seeds
+from rltune.analysis.summary import RATES, resolution_of
+from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
+from rltune.analysis.verdict import Verdict, adjusted, verdicts
+from rltune.maths.difference import Span
+from rltune.maths.resample import (
+    REPS,
+    RNG_SEED,
+    Statistic,
+    bootstrap_interval,
+    iqm,
+    probability_of_improvement,
+    row_iqm,
+    row_mean,
+)
+from rltune.maths.significance import sign_flip_p
+
+LEVEL = 0.95
+_ENDS = ("selected", "final")  # what a trial came to, wherever it ended
+BySeed = Mapping[int, float]
+
+_STATISTICS: dict[str, Statistic] = {"mean": row_mean, "iqm": row_iqm}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One measure at one point of training, in all conditions.
+
+    Attributes:
+        metric: Its name.
+        at: `base`, `selected`, `final`, or `gate`.
+        step: Of a gate.
+        values: Condition -> seed -> value.
+        tasks: Condition -> fewest tasks that a seed's value is over.
+
+    """
+
+    metric: str
+    at: str
+    step: int | None
+    values: Mapping[str, BySeed]
+    tasks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """One condition of the plan.
+
+    Attributes:
+        condition: Its label.
+        is_control: Whether the others are compared with it.
+        seeds: Planned.
+        is_complete: Whether all its trials have a result at their last planned step.
+        paired: Seeds that ended at the same step as the control's.
+
+    """
+
+    condition: str
+    is_control: bool
+    seeds: int
+    is_complete: bool
+    paired: frozenset[int]
+
+
+def summary_rows(trials: Sequence[TrialRow], gates: Sequence[GateRow]) -> list[SummaryRow]:
+    """Return one row a condition, measure, point of training and estimator; the control first."""
+    planned = _planned(trials)
+    found = {one.condition: one for one in verdicts_of(trials)}
+    rows: list[SummaryRow] = []
+    for cell in (*_ends(trials), *_curves(gates)):
+        rows += _with_verdicts(_cell_rows(cell, planned, trials[0]), found)
+    return rows
+
+
+def verdicts_of(trials: Sequence[TrialRow]) -> tuple[Verdict, ...]:
+    """Return the verdict about each condition but the control."""
+    if not trials:
+        return ()
+    return verdicts(
+        ends_of(trials),
+        resolution=resolution_of(trials[0].metric, tasks=trials[0].heldout_tasks),
+        against=against(trials[0].mark),
+        same_runs=same_runs_of(trials),
+    )
+
+
+def _planned(trials: Sequence[TrialRow]) -> list[_Planned]:
+    groups: dict[str, list[End]] = {}
+    for end in sorted(ends_of(trials), key=lambda end: not end.is_control):
+        groups.setdefault(end.condition, []).append(end)
+    control = next((group for group in groups.values() if group[0].is_control), [])
+    return [
+        _Planned(
+            name,
+            is_control=group[0].is_control,
+            seeds=len(group),
+            is_complete=all(end.value is not None and not end.is_short for end in group),
+            paired=frozenset(pairs_of(group, control)),
+        )
+        for name, group in groups.items()
+    ]
+
+
+def _ends(trials: Sequence[TrialRow]) -> Iterator[_Cell]:
+    """Yield the sweep's metric before training, as chosen by the gate, and at the end."""
+    if not trials:
+        return
+    for at in ("base", "selected", "final"):
+        values: dict[str, dict[int, float]] = {}
+        for row in trials:
+            value = getattr(row, at)
+            if value is not None:
+                values.setdefault(row.condition, {})[row.seed] = value
+        tasks: dict[str, int] = {}
+        for row in trials:
+            n = _tasks_of(row, at)
+            tasks[row.condition] = min(tasks.get(row.condition, n), n)
+        yield _Cell(trials[0].metric, at, None, values, tasks)
+
+
+def _tasks_of(row: TrialRow, at: str) -> int:
+    """Return the tasks that a trial's value is over; those of the split where it has none."""
+    found = {"selected": row.selected_tasks, "final": row.final_tasks}.get(at)
+    is_known = found is not None and getattr(row, at) is not None
+    return found if found is not None and is_known else row.heldout_tasks
+
+
+def _curves(gates: Sequence[GateRow]) -> Iterator[_Cell]:
+    """Yield every measure at every gate."""
+    found: dict[tuple[str, int], list[GateRow]] = {}
+    for gate in gates:
+        if gate.value is not None:
+            found.setdefault((gate.metric, gate.step), []).append(gate)
+    metrics = list(dict.fromkeys(metric for metric, _ in found))
+    for metric, step in sorted(found, key=lambda key: (metrics.index(key[0]), key[1])):
+        values: dict[str, dict[int, float]] = {}
+        tasks: dict[str, int] = {}
+        for gate in found[metric, step]:
+            if gate.value is not None:
+                values.setdefault(gate.condition, {})[gate.seed] = gate.value
+                tasks[gate.condition] = min(tasks.get(gate.condition, gate.n_tasks), gate.n_tasks)
+        yield _Cell(metric, "gate", step, values, tasks)
+
+
+def _cell_rows(cell: _Cell, planned: Sequence[_Planned], of: TrialRow) -> list[SummaryRow]:
+    control = next((cell.values.get(p.condition, {}) for p in planned if p.is_control), {})
+    is_control_whole = all(p.is_complete for p in planned if p.is_control)
+    rows: list[SummaryRow] = []
+    for one in planned:
+        is_complete = one.is_complete and is_control_whole
+        for estimator, method in (("mean", "t"), ("mean", "bootstrap"), ("iqm", "bootstrap")):
+            row = _estimate(cell, one, of, estimator=estimator, method=method)
+            row = replace(row, is_complete=is_complete)
+            rows.append(row if one.is_control else _against(row, cell, one, control, of))
+    return rows
+
+
+def _estimate(
+    cell: _Cell, one: _Planned, of: TrialRow, *, estimator: str, method: str
+) -> SummaryRow:
+    values = list(cell.values.get(one.condition, {}).values())
+    value, span = estimate_of(
+        values,
+        estimator=estimator,
+        method=method,
+        resolution=resolution_of(cell.metric, tasks=of.heldout_tasks),
+        is_rate=cell.metric in RATES,
+    )
+    is_drawn = method == "bootstrap" and span is not None
+    return SummaryRow(
+        sweep=of.sweep,
+        condition=one.condition,
+        is_control=one.is_control,
+        metric=cell.metric,
+        at=cell.at,
+        step=cell.step,
+        n_planned=one.seeds,
+        n_seeds=len(values),
+        n_tasks=cell.tasks.get(one.condition, 0),
+        estimator=estimator,
+        value=value,
+        ci_lo=span.low if span else None,
+        ci_hi=span.high if span else None,
+        ci_level=LEVEL,
+        method=method,
+        reps=REPS if is_drawn else None,
+        rng_seed=RNG_SEED if is_drawn else None,
+        delta_vs_control=None,
+        delta_n=None,
+        delta_ci_lo=None,
+        delta_ci_hi=None,
+        test="",
+        p=None,
+        p_holm=None,
+        p_improve=None,
+        seeds_for_80=None,
+        verdict="",
+        is_complete=False,
+        mark=of.mark,
+    )
+
+
+def estimate_of(
+    values: Sequence[float], *, estimator: str, method: str, resolution: float, is_rate: bool
+) -> tuple[float | None, Span | None]:
+    """Return an estimate over seeds and its interval; None where the values are too few.
+
+    Args:
+        values: One a seed.
+        estimator: `mean` or `iqm`.
+        method: Of the interval: `t` (of the mean alone) or `bootstrap`.
+        resolution: Smallest step of the measure; 0 if not known.
+        is_rate: Whether the interval is cut to [0, 1].
+
+    """
+    value, span = _point(values, estimator, method, resolution)
+    if span is not None and is_rate:
+        span = Span(max(0.0, span.low), min(1.0, span.high))
+    return value, span
+
+
+def _point(
+    values: Sequence[float], estimator: str, method: str, resolution: float
+) -> tuple[float | None, Span | None]:
+    """Return an estimate and its interval; None where the values are too few."""
+    if not values:
+        return None, None
+    if method == "t":
+        found = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
+        return found.mean, Span(*found.interval) if found.interval else None
+    statistic = _STATISTICS[estimator]
+    point = mean_over_seeds(values).mean if estimator == "mean" else iqm(values)
+    return point, bootstrap_interval([values], statistic, confidence=LEVEL)
+
+
+def _against(
+    row: SummaryRow, cell: _Cell, one: _Planned, control: BySeed, of: TrialRow
+) -> SummaryRow:
+    """Return the row with the difference to the control: of the seeds that both have.
+
+    At the end of training these are the seeds that both ended at the same step.
+    """
+    treated = cell.values.get(one.condition, {})
+    shared = sorted(treated.keys() & control.keys())
+    if cell.at in _ENDS:
+        shared = [seed for seed in shared if seed in one.paired]
+        treated, control = ({seed: side[seed] for seed in shared} for side in (treated, control))
+    differences = [treated[seed] - control[seed] for seed in shared]
+    delta, span = _point(
+        differences, row.estimator, row.method, resolution_of(cell.metric, tasks=of.heldout_tasks)
+    )
+    ours, theirs = list(treated.values()), list(control.values())
+    if of.mode == "min":
+        ours, theirs = theirs, ours
+    row = replace(
+        row,
+        delta_vs_control=delta,
+        delta_n=len(shared),
+        delta_ci_lo=span.low if span else None,
+        delta_ci_hi=span.high if span else None,
+        p_improve=probability_of_improvement(ours, theirs) if ours and theirs else None,
+    )
+    is_tested = cell.at == "final" and row.estimator == "mean" and row.method == "bootstrap"
+    if not is_tested or len(shared) < 2:
+        return row
+    return replace(row, test="sign flip", p=sign_flip_p(differences))
+
+
+def _with_verdicts(
+    rows: Sequence[SummaryRow], found: Mapping[str, Verdict]
+) -> Iterator[SummaryRow]:
+    """Yield the rows of the last gate with the verdict, and with every test's adjusted p."""
+    flips = {row.condition: row.p for row in rows if row.test == "sign flip"}
+    known = {label: p for label, p in flips.items() if p is not None}
+    flips_holm = adjusted(list(found.values()), known)
+    for row in rows:
+        said = found.get(row.condition)
+        if row.at != "final" or said is None:
+            yield row
+        elif row.method == "t":
+            yield replace(
+                row,
+                test="paired t" if said.p is not None else "",
+                p=said.p,
+                p_holm=said.p_holm,
+                seeds_for_80=said.needed,
+                verdict=said.words,
+            )
+        elif row.test == "sign flip":
+            yield replace(row, p_holm=flips_holm.get(row.condition))
+        else:
+            yield row

@@ -1,0 +1,203 @@
+"""The columns of the exported tables. Each is defined for readers in docs/export.md.
+
+A row holds plain values only, so that CSV and Parquet can carry it there and back unchanged; a
+number that is not known is None.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltune.analysis.audit import Audit, Verdict
+from rltune.analysis.ends import End
+from rltune.types import TrialStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One planned trial of the sweep, whatever became of it."""
+
+    sweep: str
+    run: str
+    axis: str
+    condition: str
+    is_control: bool
+    axis_value: str
+    seed: int
+    trial_id: str
+    attempt: int | None
+    config_sha256: str
+    code_rev: str
+    code_dirty: bool | None
+    source_sha256: str
+    tasks_sha256: str
+    weights_sha256: str
+    env_sha256: str
+    device: str
+    cpu_model: str
+    gpus: float
+    status: str
+    reason: str
+    started: str
+    ended: str
+    wall_s: float | None
+    train_s: float | None
+    gpu_s: float | None
+    rollouts: float | None
+    tokens: float | None
+    optimizer_steps: float | None
+    policy_updates: float | None
+    critic_updates: float | None
+    planned_steps: int
+    final_step: int | None
+    metric: str
+    mode: str
+    heldout_tasks: int
+    base: float | None
+    selected: float | None
+    best_step: int | None
+    final: float | None
+    selected_tasks: int | None
+    final_tasks: int | None
+    floor: float | None
+    ceiling: float | None
+    wandb_id: str
+    lineage_id: str
+    same_run_as: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One number of one line of metrics.jsonl."""
+
+    trial_id: str
+    condition: str
+    seed: int
+    step: int
+    rollouts: float | None
+    tokens: float | None
+    wall_s: float | None
+    metric: str
+    value: float | None
+    not_finite: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRow:
+    """One measure of one held-out episode at one gate."""
+
+    trial_id: str
+    condition: str
+    seed: int
+    step: int
+    task: str
+    metric: str
+    score: float | None
+    fault: str
+    n_samples: int
+    temperature: float | None
+    do_sample: bool | None
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One measure of one trial at one gate, over its tasks."""
+
+    trial_id: str
+    condition: str
+    seed: int
+    step: int
+    metric: str
+    n_tasks: int
+    n_faults: int
+    value: float | None
+    wilson_lo: float | None
+    wilson_hi: float | None
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """One estimate of one measure of one condition, over its seeds."""
+
+    sweep: str
+    condition: str
+    is_control: bool
+    metric: str
+    at: str
+    step: int | None
+    n_planned: int
+    n_seeds: int
+    n_tasks: int
+    estimator: str
+    value: float | None
+    ci_lo: float | None
+    ci_hi: float | None
+    ci_level: float
+    method: str
+    reps: int | None
+    rng_seed: int | None
+    delta_vs_control: float | None
+    delta_n: int | None
+    delta_ci_lo: float | None
+    delta_ci_hi: float | None
+    test: str
+    p: float | None
+    p_holm: float | None
+    p_improve: float | None
+    seeds_for_80: int | None
+    verdict: str
+    is_complete: bool
+    mark: str
+
+
+Row = TrialRow | HistoryRow | EvalRow | GateRow | SummaryRow
+
+TABLES: dict[str, type[Row]] = {
+    "trials": TrialRow,
+    "history": HistoryRow,
+    "evals": EvalRow,
+    "gates": GateRow,
+    "summary": SummaryRow,
+}
+"""Name of a table -> its row."""
+
+OK, INCOMPLETE = "ok", "incomplete"
+
+
+def against(mark: str) -> str:
+    """Return what a mark has against every verdict of its sweep; empty for nothing."""
+    return "; ".join(word for word in mark.split("; ") if word not in (OK, INCOMPLETE))
+
+
+def ends_of(trials: Sequence[TrialRow]) -> list[End]:
+    """Return how the planned trials ended: what verdicts are made from."""
+    return [
+        End(
+            condition=row.condition,
+            is_control=row.is_control,
+            seed=row.seed,
+            status=TrialStatus(row.status),
+            step=row.final_step or 0,
+            planned=row.planned_steps,
+            value=row.final,
+        )
+        for row in trials
+    ]
+
+
+def same_runs_of(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
+    """Return condition -> those that are the same run up to a factor."""
+    return {row.condition: row.same_run_as.split("; ") for row in trials if row.same_run_as}
+
+
+def mark_of(audit: Audit) -> str:
+    """Return what every row says of its sweep: `ok`, or what stands against it."""
+    marks = (
+        "audit failed" if audit.verdict is Verdict.FAILED else "",
+        "confounded" if audit.confounded else "",
+        INCOMPLETE if audit.finished < audit.trials else "",
+    )
+    return "; ".join(mark for mark in marks if mark) or OK

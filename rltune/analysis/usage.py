@@ -1,0 +1,76 @@
+"""What trials consumed so far, by their records. rltune knows no prices: these are per what."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from rltune.spec.schema.run import reserved_gpus
+from rltune.store.jsonl import Row
+from rltune.store.speed import step_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What was consumed so far. rltune knows no prices; these are what a price is per.
+
+    Attributes:
+        wall_s: Seconds of gates, training steps and checkpoints.
+        core_s: `wall_s` times the CPU cores that are reserved for the trial.
+        gpu_s: `wall_s` times the GPUs that are reserved for the trial.
+        rollouts: Training episodes.
+        tokens: Tokens sampled in them.
+        judge_calls: Calls to a language-model judge.
+        judge_tokens: Tokens of these calls.
+
+    """
+
+    wall_s: float = 0.0
+    core_s: float = 0.0
+    gpu_s: float = 0.0
+    rollouts: int = 0
+    tokens: int = 0
+    judge_calls: int = 0
+    judge_tokens: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Return what both consumed."""
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in Cost.__slots__})
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Return the sum."""
+    return reduce(Cost.__add__, costs, Cost())
+
+
+def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | None) -> Cost:
+    """Return what a trial consumed.
+
+    Not counted: what comes before the gate at step 0, and steps that a kill lost and that were
+    made again, since no record of them is left.
+
+    Args:
+        config: Its resolved config.
+        rows: Its lines of metrics, oldest first.
+        wall_s: Seconds in its result; None before it has one: the sum of the measured parts.
+
+    """
+    wall_s = sum(map(step_seconds, rows)) if wall_s is None else wall_s
+    resources = config["resources"]
+    return Cost(
+        wall_s=wall_s,
+        core_s=wall_s * float(resources["cpus"]),
+        gpu_s=wall_s * reserved_gpus(resources),
+        rollouts=_newest(rows, "budget/rollouts"),
+        tokens=_newest(rows, "budget/generated_tokens"),
+        judge_calls=_sum(rows, "adca/judge_calls"),
+        judge_tokens=_sum(rows, "adca/judge_tokens"),
+    )
+
+
+def _newest(rows: Sequence[Row], key: str) -> int:
+    return next((int(row[key]) for row in reversed(rows) if key in row), 0)
+
+
+def _sum(rows: Sequence[Row], key: str) -> int:
+    return int(sum(float(row.get(key, 0.0)) for row in rows))

@@ -1,0 +1,128 @@
+"""S6 by keys: which conditions resolve to one run, and which pairs need a probe to tell."""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from rltune.comparability.findings import Finding, error
+from rltune.comparability.inactive_keys import inert_keys, settings
+from rltune.comparability.reward_keys import weights
+from rltune.spec.identity import MISSING, diff_configs, flatten, identity_view
+from rltune.spec.keys import overlaps
+
+Configs = Mapping[str, Mapping[str, Any]]
+"""Condition label -> resolved config."""
+
+PROBED = (
+    "advantage",
+    "attribution",
+    "loss",
+    "rollout_filter",
+    "rollout_correction",
+    "critic.warmup_steps",
+    "optim.mini_batch_size",
+    "optim.micro_batch_size",
+    "optim.epochs",
+    "optim.gradient_checkpointing",
+)
+"""Keys whose effect on the gradient the probe computes. Any other makes two runs of two conditions:
+another policy, other tasks, other samples, another optimiser. Of `reward.terms` the probe sees a
+factor on all weights."""
+
+UNSEEN = (
+    "attribution.judge",
+    "attribution.llm",
+    "advantage.shaping.sepa.gate",
+    "loss.clip_high",
+    "loss.clip_low",
+    "loss.dual_clip",
+    "loss.kl_horizon",
+    "loss.kl_target",
+    "loss.turn_clip_beta",
+    "rollout_correction.band_high",
+    "rollout_correction.band_low",
+    "rollout_correction.cap",
+    "rollout_filter.empty_stop_steps",
+)
+"""Keys among them that act through what a trial measures, or where a ratio lies between two values:
+fixed batches may miss that. Where they have an effect at all, they make two runs."""
+
+ADDED_TERMS = ("loss.kl_loss_coef", "loss.use_kl_loss", "loss.entropy_coeff")
+"""Keys that add a term to the gradient: conditions that differ in them alone need no probe."""
+
+
+def check_distinct(configs: Configs) -> Iterator[Finding]:
+    """Yield S6: two conditions that are one run, also when they differ in inert keys only."""
+    for (a, left), (b, right) in combinations(configs.items(), 2):
+        differing, reasons = differences(left, right)
+        if len(reasons) < len(differing):
+            continue
+        message = f"{a!r} and {b!r} resolve to the same config."
+        if reasons:
+            named = ", ".join(f"{key} ({why})" for key, why in sorted(reasons.items()))
+            message = f"{a!r} and {b!r} are the same run: they differ only in {named}."
+        yield error("S6", message, "Remove one of them, or give them different values.")
+
+
+def differences(
+    left: Mapping[str, Any], right: Mapping[str, Any]
+) -> tuple[dict[str, tuple[Any, Any]], dict[str, str]]:
+    """Return the keys in which two configs differ, and why some of them change nothing."""
+    differing = diff_configs(identity_view(left), identity_view(right))
+    inert, same = inert_keys(right), settings(left).items() & settings(right).items()
+    silent = {key: why for key, why in inert_keys(left).items() if key in inert} | dict(same)
+    return differing, {key: why for key, why in silent.items() if key in differing}
+
+
+def pairs_to_probe(configs: Configs) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of conditions that only their gradients can tell apart, or not."""
+    return tuple(
+        (a, b)
+        for (a, left), (b, right) in combinations(configs.items(), 2)
+        if _needs_probe(left, right)
+    )
+
+
+def _needs_probe(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    differing, reasons = differences(left, right)
+    telling = {key: pair for key, pair in differing.items() if key not in reasons}
+    if not telling or telling.keys() <= set(ADDED_TERMS):
+        return False
+    if any(_is_seen_elsewhere(key, pair) for key, pair in telling.items()):
+        return False
+    if "reward.terms" in telling and not (_pays_at_the_end(left) and _pays_at_the_end(right)):
+        return False
+    has_target = flatten(left)["loss.kl_target"] is not None
+    return not (has_target and "loss.kl_type" in telling)  # its value steers the coefficient
+
+
+def _is_seen_elsewhere(key: str, pair: tuple[Any, Any]) -> bool:
+    """Return whether a trial shows the effect of a key, and the probe does not."""
+    if key == "reward.terms":
+        return not _is_one_reward(*pair)
+    if not any(overlaps(key, own) for own in PROBED):
+        return True
+    return MISSING not in pair and any(overlaps(key, own) for own in UNSEEN)
+
+
+def _is_one_reward(left: Any, right: Any) -> bool:
+    """Return whether one rubric pays the other times a positive factor, for the same success."""
+    if MISSING in (left, right) or left[0]["score"] != right[0]["score"]:
+        return False
+    ours, theirs = weights(left), weights(right)
+    if ours.keys() != theirs.keys():
+        return False
+    factors = [theirs[score] / weight for score, weight in ours.items()]
+    return all(math.isclose(x, factors[0]) and x > 0 for x in factors)
+
+
+def _pays_at_the_end(config: Mapping[str, Any]) -> bool:
+    reward = config["reward"]
+    return reward["turn_rewards"] == "none" and not reward["format_penalty"]
+
+
+def moves_selection(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Return whether two conditions differ in what the rollout filter selects."""
+    differing, reasons = differences(left, right)
+    return any(overlaps(key, "rollout_filter") for key in differing.keys() - reasons.keys())

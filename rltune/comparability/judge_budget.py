@@ -1,0 +1,101 @@
+"""What a language-model judge needs, before anything is paid: calls and tokens of a trial."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.comparability.findings import Finding, warning
+from rltune.spec.schema.attribution import AdcaConfig, Attribution, JudgeConfig
+
+TOKENS_OF_A_CALL = 500
+"""Least tokens that a call takes: about 370 of instructions, the rest trajectory and reply."""
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeNeed:
+    """What one trial asks of a language-model judge.
+
+    Attributes:
+        calls: Most first requests: one an episode of each step with verdicts. Skip rules and the
+            filter lower it; second requests and further tries come on top.
+        last_step: The last step with verdicts.
+        ends: First step that the budget does not cover whole; None when it covers all.
+        by: The limit that ends it: `max_calls` or `max_tokens`.
+
+    """
+
+    calls: int
+    last_step: int
+    ends: int | None
+    by: str
+
+
+def judge_need(config: Config) -> JudgeNeed | None:
+    """Return what a trial asks of a language-model judge; None when it asks none."""
+    attribution = _adca(config)
+    if attribution is None or not attribution.asks_llm:
+        return None
+    llm, steps = attribution.llm, _steps(attribution, int(config["budget"]["steps"]))
+    a_step = int(config["rollout"]["groups"]) * int(config["rollout"]["group_size"])
+    covered = {
+        "max_calls": llm.max_calls // a_step,
+        "max_tokens": llm.max_tokens // (a_step * TOKENS_OF_A_CALL),
+    }
+    by = min(covered, key=lambda name: covered[name])
+    return JudgeNeed(
+        steps * a_step, steps, ends=None if covered[by] >= steps else covered[by] + 1, by=by
+    )
+
+
+def _adca(config: Config) -> AdcaConfig | None:
+    section: Attribution | Config = config["attribution"]
+    if not isinstance(section, Mapping) or section["kind"] != "adca":
+        return None
+    return AdcaConfig.model_validate(section)
+
+
+def _steps(attribution: AdcaConfig, steps: int) -> int:
+    """Return the last training step in which verdicts have weight."""
+    last = min(steps, attribution.first_steps or steps)
+    if attribution.alpha_schedule == "cosine" and attribution.alpha_min == 0:
+        last = min(last, attribution.alpha_steps)
+    return last
+
+
+def judge_findings(configs: Mapping[str, Config]) -> Iterator[Finding]:
+    """Yield S8: a judge whose budget ends before the trial, or that is set and never asked."""
+    needs = {label: judge_need(config) for label, config in configs.items()}
+    short = {label: need for label, need in needs.items() if need and need.ends is not None}
+    if short:
+        worst = min(short.values(), key=lambda need: need.ends or math.inf)
+        message = (
+            f"The judge's {worst.by} lasts to step {(worst.ends or 1) - 1} of {worst.last_step} in "
+            f"{', '.join(short)}: a trial asks up to {worst.calls:,} calls. From then on turns get "
+            "the outcome alone, and the axis is measured on a part of the training."
+        )
+        yield warning("S8.judge_budget", message, _remedy(worst))
+    if not any(needs.values()) and (idle := _idle(configs)):
+        message = f"attribution.llm is set and does nothing: no condition asks it ({idle})."
+        yield warning("S8.judge_idle", message, "Set attribution.judge: llm, or remove its keys.")
+
+
+def _remedy(worst: JudgeNeed) -> str:
+    tokens = worst.calls * 2 * TOKENS_OF_A_CALL
+    return (
+        f"Set attribution.llm.max_calls to {worst.calls * 2:,} (a second request each) and "
+        f"max_tokens to {tokens:,} or more, or attribution.first_steps to what you want to pay."
+    )
+
+
+def _idle(configs: Mapping[str, Config]) -> str:
+    """Return why nobody asks a judge that some condition sets; empty when none sets one."""
+    sections = [own for own in map(_adca, configs.values()) if own is not None]
+    if all(own.llm == JudgeConfig() for own in sections):
+        return ""
+    judges = dict.fromkeys(own.judge for own in sections)
+    if "llm" in judges:
+        return "attribution.alpha is 0"
+    return f"attribution.judge is {', '.join(judges)}"

@@ -1,0 +1,211 @@
+"""What a sweep will cost, before it runs: counts, memory, and time where it was measured before."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from rltune.comparability.knobs import updates_per_step, warmup_steps
+from rltune.comparability.records import TrialRecord
+from rltune.errors import StoreError
+from rltune.forecast.estimate import Estimate, estimate
+from rltune.forecast.gpus import Card, cards_that_hold
+from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
+from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
+from rltune.spec.identity import flatten
+from rltune.spec.keys import nested
+from rltune.store.run_folder import find_run, is_run_folder, read_folder, read_records
+from rltune.store.rundir import RunDir
+from rltune.store.speed import speed_key, step_speeds
+from rltune.types import TrialSpec
+
+_SAVERS = (
+    ("optim.gradient_checkpointing", True),
+    ("rollout.vllm.sleep", True),
+    ("optim.micro_batch_size", 1),
+    ("critic.backbone", "policy"),
+    ("policy.lora.rank", 64),
+)
+"""Settings that may save memory, those that change no result but rounding first."""
+_WORTH_SAYING = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCost:
+    """What one trial takes at most.
+
+    Attributes:
+        steps: Training steps.
+        rollouts: Training episodes.
+        max_tokens: Sampled training tokens if every response fills its limit.
+        optimizer_steps: Mini-batches gone through, critic warm-up included, if no group drops.
+        policy_updates: Those that update the policy.
+        gates: Held-out evaluations, step 0 included.
+        heldout_rollouts: Episodes of all of them.
+        parameters: Of the policy without adapters; None when no local config.json tells.
+        trained: Those of the policy that training changes: with LoRA the adapters'.
+        memory: What it holds, part by part; None when parameters is.
+        wall_s: Seconds by measured steps of an earlier run; None when there is none.
+        cards: GPUs that hold it, the smallest first; empty without a GPU, too.
+        savings: Where no card does: setting -> bytes with it, those that help.
+        estimate: Seconds on the smallest card that holds all trials; None where it was measured.
+
+    """
+
+    steps: int
+    rollouts: int
+    max_tokens: int
+    optimizer_steps: int
+    policy_updates: int
+    gates: int
+    heldout_rollouts: int
+    parameters: int | None
+    trained: int | None
+    memory: MemoryPlan | None
+    wall_s: float | None
+    cards: tuple[Card, ...] = ()
+    savings: tuple[tuple[str, int], ...] = ()
+    estimate: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Step times of an earlier run.
+
+    Attributes:
+        source: Its run folder.
+        steps: Training steps measured.
+        step_s: Canonical JSON of the sections that decide the speed -> mean seconds of a step.
+
+    """
+
+    source: str
+    steps: int
+    step_s: Mapping[str, float]
+
+
+def trial_costs(
+    specs: Sequence[TrialSpec], measured: Measured | None = None
+) -> tuple[TrialCost, ...]:
+    """Return the cost of every trial; times that are estimated are all on one kind of card."""
+    costs = [trial_cost(spec, measured) for spec in specs]
+    largest = largest_of(costs)
+    if largest is None or not largest.cards:
+        return tuple(costs)
+    return tuple(
+        replace(cost, estimate=_estimate(spec.config, largest.cards[0]))
+        if cost.wall_s is None
+        else cost
+        for spec, cost in zip(specs, costs, strict=True)
+    )
+
+
+def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
+    """Return the trial that takes most memory; None when that of none is known."""
+    known = ((cost.memory.fullest, cost) for cost in costs if cost.memory is not None)
+    return max(known, key=itemgetter(0), default=(0, None))[1]
+
+
+def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
+    """Return the cost of one trial."""
+    config = spec.config
+    rollout, steps = config["rollout"], int(config["budget"]["steps"])
+    rollouts = steps * rollout["groups"] * rollout["group_size"]
+    every = int(config["gate"]["every"])
+    gates = 1 + math.ceil(steps / every)
+    step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
+    cost = TrialCost(
+        steps=steps,
+        rollouts=rollouts,
+        max_tokens=rollouts * sampled_tokens(config),
+        optimizer_steps=steps * updates_per_step(config),
+        policy_updates=(steps - warmup_steps(config)) * updates_per_step(config),
+        gates=gates,
+        heldout_rollouts=gates * int(config["gate"]["tasks"]),
+        parameters=None,
+        trained=None,
+        memory=None,
+        wall_s=None if step_s is None else step_s * steps,
+    )
+    model = model_shape(config["policy"]["model"], config["env"]["kind"])
+    return cost if model is None else _with_model(cost, config, model)
+
+
+def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, Any]) -> TrialCost:
+    """Return a cost with what follows from the config.json of the model."""
+    parameters, trained = _parameters(config, model)
+    if parameters is None or trained is None:
+        return replace(cost, parameters=parameters, trained=trained)
+    shape = shape_of(model)
+    memory = memory_plan(config, shape, parameters=parameters, trained=trained)
+    cost = replace(cost, parameters=parameters, trained=trained, memory=memory)
+    gpus = float(config["resources"]["gpus"])
+    if not gpus:
+        return cost
+    cards = cards_that_hold(memory.fullest, share=gpus)
+    if not cards:
+        return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
+    return replace(cost, cards=cards)
+
+
+def _estimate(config: Mapping[str, Any], card: Card) -> Estimate | None:
+    """Return the time of a trial on a card; None when the model's shape is not known."""
+    model = model_shape(config["policy"]["model"], config["env"]["kind"])
+    parameters = None if model is None else parameter_count(model)
+    if model is None or parameters is None:
+        return None
+    return estimate(config, shape_of(model), parameters=parameters, card=card)
+
+
+def _savings(
+    config: Mapping[str, Any], model: Mapping[str, Any], peak: int
+) -> Iterator[tuple[str, int]]:
+    """Yield each setting that would save memory, and the bytes that a trial would then take."""
+    for key, value in _SAVERS:
+        changed = nested({**flatten(config), key: value})
+        parameters, trained = _parameters(changed, model)
+        if parameters is None or trained is None:
+            continue
+        less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).fullest
+        if less < peak * (1 - _WORTH_SAYING):
+            yield f"{key}={str(value).lower()}", less
+
+
+def _parameters(
+    config: Mapping[str, Any], shape: Mapping[str, Any]
+) -> tuple[int | None, int | None]:
+    """Return the policy's parameters, and how many of them and its adapters are trained."""
+    count, lora = parameter_count(shape), config["policy"]["lora"]
+    if lora["rank"] == 0:
+        return count, count
+    return count, adapter_parameters(shape, rank=lora["rank"], targets=lora["targets"])
+
+
+def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:
+    """Return step times of an earlier run of a sweep: the same run folder, else the newest other.
+
+    Folders that cannot be read are passed over: a plan must not fail on an old one.
+    """
+    others = sorted(
+        (path for path in runs_dir.glob(f"{sweep}-????????") if is_run_folder(path)),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    for path in (runs_dir / run_name, *others):
+        try:
+            records = read_records(read_folder(find_run(path, runs_dir))).records
+        except StoreError:
+            continue
+        found = _measured(RunDir(path), records)
+        if found is not None:
+            return found
+    return None
+
+
+def _measured(run: RunDir, records: Sequence[TrialRecord]) -> Measured | None:
+    speeds = step_speeds((record.spec.config, record.metrics) for record in records)
+    means = {key: speed.step_s for key, speed in speeds.items()}
+    steps = sum(speed.steps for speed in speeds.values())
+    return Measured(str(run.path), steps, means) if means else None

@@ -1,0 +1,1 @@
+"""The lineage table: rows, queries, noise, and the tables of other tools."""

@@ -1,0 +1,169 @@
+"""Were the predictions any good? `expected_delta` of each row beside what it then measured."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rltune.lineage.noise import OutcomesOf, difference_span
+from rltune.lineage.query import COMPARED
+from rltune.lineage.row import LineageRow, resolve_alias
+from rltune.maths.difference import Span
+
+_NUMBER = re.compile(r"[+\-\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_LESS = re.compile(r"\b(?:minus|less|lower|worse|down|drop|fall|decreas|reduc)", re.IGNORECASE)
+_UNCLEAR = ("<", ">", "<=", ">=", "\u2264", "\u2265", "\u00b1", "+/", "-", "\u2212")
+"""Before a number: a bound, a band, or a sign that stands apart."""
+_POINTS = re.compile(r"\s*(?:pp\b|percentage points?\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One prediction and what came.
+
+    Attributes:
+        exp_id: The row.
+        text: The prediction as it was written before the run.
+        expected: Its number; None when it is not exactly one number.
+        observed: Metric minus that of the parent; None when one of them has none.
+        interval: 95 % interval of the observed difference over the held-out tasks; None when the
+            outcomes are not at hand.
+
+    """
+
+    exp_id: str
+    text: str
+    expected: float | None
+    observed: float | None
+    interval: Span | None
+
+    @property
+    def has_right_sign(self) -> bool | None:
+        """Whether it went the way that was said; None when that cannot be judged.
+
+        A prediction of no change is right when the interval holds zero.
+        """
+        if self.expected is None or self.observed is None:
+            return None
+        if self.expected != 0.0:
+            return self.expected * self.observed > 0.0
+        return self.interval.low <= 0.0 <= self.interval.high if self.interval else None
+
+    @property
+    def is_within(self) -> bool | None:
+        """Whether the predicted number lies in the interval of the observed difference."""
+        if self.expected is None or self.interval is None:
+            return None
+        return self.interval.low <= self.expected <= self.interval.high
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How good the predictions of a table were.
+
+    Attributes:
+        predictions: One a finished row with a prediction, in file order.
+        waiting: Rows with a prediction that did not finish.
+        signs: How many can be judged by their sign.
+        right_signs: How many of those had the right one.
+        sizes: How many have both numbers.
+        mean_absolute_error: Mean of |expected - observed| over those; None without any.
+        intervals: How many have an interval.
+        within: How many of those predicted a number inside it.
+
+    """
+
+    predictions: tuple[Prediction, ...]
+    waiting: int
+    signs: int
+    right_signs: int
+    sizes: int
+    mean_absolute_error: float | None
+    intervals: int
+    within: int
+
+
+def parse_delta(text: str) -> float | None:
+    """Return the one number of a prediction; None when there is not exactly one clear one.
+
+    `-0.05 success` is -0.05, `+5 pp` is 0.05. A per cent may be relative or not, so it is none;
+    neither is a bound (`<0.02`), nor a number without a sign beside a word of less (`0.05 lower`).
+    """
+    found = list(_NUMBER.finditer(text))
+    if len(found) != 1:
+        return None
+    before, rest = text[: found[0].start()].rstrip(), text[found[0].end() :]
+    is_signed = not found[0][0][0].isdigit() and found[0][0][0] != "."
+    if before.endswith(_UNCLEAR) or (not is_signed and _LESS.search(text)):
+        return None
+    value = float(found[0][0].replace("\u2212", "-"))
+    if rest.lstrip().startswith("%") or not math.isfinite(value):
+        return None
+    return value / 100.0 if _POINTS.match(rest) else value
+
+
+def calibrate(rows: Sequence[LineageRow], outcomes_of: OutcomesOf) -> Calibration:
+    """Compare every prediction with the difference between its row and its parent's."""
+    by_id = {row.exp_id: row for row in reversed(rows)}
+    told = [row for row in rows if row.expected_delta.strip()]
+    done = [row for row in told if row.status in COMPARED]
+    made = tuple(
+        _prediction(row, by_id.get(resolve_alias(row.parent_exp, by_id)), outcomes_of)
+        for row in done
+    )
+    signs = [p.has_right_sign for p in made if p.has_right_sign is not None]
+    errors = [
+        abs(p.expected - p.observed)
+        for p in made
+        if p.expected is not None and p.observed is not None
+    ]
+    within = [p.is_within for p in made if p.is_within is not None]
+    return Calibration(
+        predictions=made,
+        waiting=len(told) - len(done),
+        signs=len(signs),
+        right_signs=sum(signs),
+        sizes=len(errors),
+        mean_absolute_error=fmean(errors) if errors else None,
+        intervals=len(within),
+        within=sum(within),
+    )
+
+
+def _prediction(row: LineageRow, parent: LineageRow | None, outcomes_of: OutcomesOf) -> Prediction:
+    observed = interval = None
+    if parent is not None and row.core_metric is not None and parent.core_metric is not None:
+        observed = row.core_metric - parent.core_metric
+        ours, theirs = outcomes_of(row), outcomes_of(parent)
+        interval = difference_span(ours, theirs) if ours and theirs else None
+    return Prediction(
+        row.exp_id, row.expected_delta, parse_delta(row.expected_delta), observed, interval
+    )
+
+
+def calibration_lines(found: Calibration) -> list[str]:
+    """Return the summary in sentences; none when nothing was predicted."""
+    if not found.predictions and not found.waiting:
+        return []
+    lines = []
+    if found.signs:
+        lines.append(f"right sign: {found.right_signs} of {found.signs} predictions")
+    if found.mean_absolute_error is not None:
+        lines.append(
+            f"mean absolute error: {found.mean_absolute_error:.3f} over {found.sizes}, "
+            "against the parent's metric"
+        )
+    if found.intervals:
+        lines.append(
+            f"inside the 95 % interval of what was observed: {found.within} of {found.intervals}"
+        )
+    unread = [p.text for p in found.predictions if p.expected is None]
+    if unread:
+        lines.append(f"not exactly one clear number, so not judged: {len(unread)}")
+    orphans = sum(p.observed is None for p in found.predictions)
+    if orphans:
+        lines.append(f"without a parent's metric to compare with: {orphans}")
+    if found.waiting:
+        lines.append(f"predicted, and the trial gave no result: {found.waiting}")
+    return lines

@@ -1,0 +1,136 @@
+"""How far luck on the held-out tasks reaches: the interval of a difference between two trials.
+
+Luck of the tasks only: what another training seed would have done is not in it, and the gate that
+chose a trial's checkpoint saw the same tasks. The interval is therefore the least there is.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rltune.lineage.query import COMPARED, sign_of
+from rltune.lineage.row import LineageRow
+from rltune.maths.difference import Span, paired_span, unpaired_span
+from rltune.store.derived import child_dirs
+from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.types import RowStatus
+
+WITHIN, BEYOND, UNKNOWN = "within noise", "beyond noise", "noise unknown"
+"""How the notes begin of a row that was compared with the best at record time."""
+
+_COLUMNS = {"heldout/success_rate": "success", "heldout/reward_mean": "reward"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The outcome of each held-out task at one gate.
+
+    Attributes:
+        tasks: Hash of the task list; two gates with the same hash can be paired.
+        values: One a task; None where the episode had a fault.
+
+    """
+
+    tasks: str
+    values: tuple[float | None, ...]
+
+
+OutcomesOf = Callable[[LineageRow], Outcomes | None]
+
+
+def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes | None:
+    """Return what a trial's gate at `step` saw, task by task; None when the files do not say."""
+    if step is None:
+        return None
+    for gate in reversed(read_jsonl(trial.heldout).rows):
+        values = task_values(gate, metric_name)
+        if gate.get("step") == step and values is not None:
+            faults = gate.get("fault") or [""] * len(values)
+            pairs = zip(values, faults, strict=False)
+            kept = tuple(None if fault else _number(value) for value, fault in pairs)
+            return Outcomes(str(gate.get("tasks_sha256", "")), kept)
+    return None
+
+
+def measures_of(gate: Mapping[str, Any]) -> list[str]:
+    """Return the metrics that a gate recorded task by task."""
+    named = [name for name, column in _COLUMNS.items() if isinstance(gate.get(column), list)]
+    measures = gate.get("auxiliary")
+    return named + [f"heldout/{name}" for name in (measures or {})]
+
+
+def task_values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
+    """Return the values of a metric, one a task; None where the gate recorded only their mean."""
+    if column := _COLUMNS.get(metric_name):
+        values = gate.get(column)
+        return values if isinstance(values, list) else None
+    measures = gate.get("auxiliary")
+    values = measures.get(metric_name.removeprefix("heldout/")) if measures else None
+    # An episode that the context cut short has no measure and counts as 0, as in the metric.
+    return [0.0 if v is None else v for v in values] if isinstance(values, list) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def outcomes_of_run(run: RunDir) -> OutcomesOf:
+    """Return a function that finds the outcomes behind the rows of a run folder."""
+
+    def find(row: LineageRow) -> Outcomes | None:
+        names = {trial.trial_id: trial for trial in (*run.trial_dirs(), *child_dirs(run))}
+        trial = names.get(row.trial_id)
+        return outcomes_at(trial, row.best_step, row.metric_name) if trial else None
+
+    return find
+
+
+def difference_span(ours: Outcomes, theirs: Outcomes) -> Span | None:
+    """Return the 95 % interval of ours - theirs; None with too few tasks.
+
+    Paired when both played the same task list: tasks are easy or hard for everybody, and that
+    part of the luck cancels.
+    """
+    try:
+        if ours.tasks and ours.tasks == theirs.tasks and len(ours.values) == len(theirs.values):
+            both = zip(ours.values, theirs.values, strict=True)
+            pairs = [(a, b) for a, b in both if a is not None and b is not None]
+            return paired_span([a for a, _ in pairs], [b for _, b in pairs])
+        return unpaired_span(_known(ours), _known(theirs))
+    except ValueError:
+        return None
+
+
+def _known(outcomes: Outcomes) -> list[float]:
+    return [value for value in outcomes.values if value is not None]
+
+
+def with_noise(row: LineageRow, rows: Sequence[LineageRow], outcomes_of: OutcomesOf) -> LineageRow:
+    """Return the row with its difference from the best at record time said against the noise.
+
+    The status stays: strictly better is kept. What its notes add says whether to believe it.
+    """
+    if row.status not in COMPARED or row.delta_vs_best is None:
+        return row
+    rival = next((other for other in rows if other.exp_id == row.baseline_exp), None)
+    ours, theirs = outcomes_of(row), outcomes_of(rival) if rival else None
+    span = difference_span(ours, theirs) if ours and theirs else None
+    note = UNKNOWN
+    if span is not None:
+        where = WITHIN if span.low <= 0.0 <= span.high else BEYOND
+        note = f"{where}: {row.delta_vs_best:+.3f} in [{span.low:+.3f}, {span.high:+.3f}]"
+    return replace(row, notes="; ".join(part for part in (note, row.notes) if part))
+
+
+def is_noise(row: LineageRow) -> bool:
+    """Whether a row's difference from the best at record time may be luck, as its notes say."""
+    return row.notes.startswith(WITHIN)
+
+
+def is_progress(row: LineageRow, mode: str) -> bool:
+    """Whether a row is a kept improvement that its notes do not call noise."""
+    delta = row.delta_vs_best
+    is_better = delta is None or sign_of(mode) * delta > 0
+    return row.status is RowStatus.KEEP and is_better and not is_noise(row)

@@ -1,0 +1,238 @@
+"""What the bytes of a lineage table say: rows, and the lines that are none.
+
+`parse` decodes everything. `candidates` and `LazyTable` look at what choosing and walking need and
+leave the rest: a table of a hundred thousand rows answers in a fraction of a second.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rltune.errors import Problem, StoreError
+from rltune.lineage.query import ELIGIBLE
+from rltune.lineage.row import COLUMNS, HEADER, LineageRow, decode_row, escape
+from rltune.store.files import read_json
+from rltune.types import RowStatus
+
+_PARENT = COLUMNS.index("parent_exp")
+_STATUS = COLUMNS.index("status")
+_METRIC = COLUMNS.index("core_metric")
+_NAME = COLUMNS.index("metric_name")
+_MODE = COLUMNS.index("metric_mode")
+_HEADER_LINE = HEADER.encode()
+_SKIPPED = "The row is skipped."
+
+
+def meta_path(path: Path) -> Path:
+    """Return the sidecar of a table: `results.tsv` has `results.meta.json`."""
+    return path.with_suffix(".meta.json")
+
+
+class Metric(NamedTuple):
+    """What core_metric holds in a table, and which way is better."""
+
+    name: str
+    mode: str  # max or min
+
+
+class ReadResult(NamedTuple):
+    """The rows of a table in file order, and the lines that are no rows."""
+
+    rows: tuple[LineageRow, ...]
+    problems: tuple[Problem, ...]
+
+
+class BadLine(NamedTuple):
+    """A physical line that is no row of its table."""
+
+    number: int  # from 1, the header's
+    content: bytes
+    why: str
+
+    def problem(self, path: Path) -> Problem:
+        """Return it as a problem of the file."""
+        return Problem(f"{path}:{self.number}", f"{self.why}.", action=_SKIPPED)
+
+
+class Parsed(NamedTuple):
+    """The rows of a table, the lines that hold them, and the lines that hold none."""
+
+    rows: tuple[LineageRow, ...]
+    lines: tuple[bytes, ...]  # those of `rows`, without newline
+    bad: tuple[BadLine, ...]
+
+
+class Candidate(NamedTuple):
+    """The columns of a kept or baseline row that make it the best."""
+
+    exp_id: str
+    parent_exp: str
+    status: RowStatus
+    core_metric: float
+
+
+class LazyTable(Mapping[str, LineageRow]):
+    """The rows of a table by id, each decoded when it is asked for; ValueError when it is none."""
+
+    def __init__(self, lines: Mapping[str, bytes], metric: Metric) -> None:
+        self._lines = lines
+        self._metric = metric
+
+    def __getitem__(self, exp_id: str) -> LineageRow:
+        """Return the row."""
+        row = decode_row(self._lines[exp_id].decode())
+        _require_metric(row, self._metric)
+        return row
+
+    def __contains__(self, exp_id: object) -> bool:
+        """Whether a line begins with this id."""
+        return exp_id in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids in file order."""
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self._lines)
+
+
+def header_problem(body: bytes, path: Path) -> Problem | None:
+    """Return why the first line is not the header of a lineage table; None when it is."""
+    line = body.split(b"\n", 1)[0].decode(errors="replace")
+    if line == HEADER:
+        return None
+    given = line.split("\t")
+    pairs = zip(given, COLUMNS, strict=False)
+    where = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(given), len(COLUMNS)))
+    shown = repr(given[where]) if where < len(given) else "missing"
+    expected = repr(COLUMNS[where]) if where < len(COLUMNS) else "the end"
+    return Problem(
+        f"{path}:1",
+        f"this is no rltune lineage table: column {where + 1} is {shown} instead of {expected}.",
+        action="`rltune lineage repair` mends a damaged header; a fieldkit table comes in with "
+        "`rltune lineage import`.",
+    )
+
+
+def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
+    """Read the rows of a table; None takes rows of any metric."""
+    if not body:
+        return ReadResult((), ())
+    if b"\n" in body and (problem := header_problem(body, path)):
+        return ReadResult((), (problem,))
+    found = parse(body, metric)
+    return ReadResult(found.rows, tuple(bad.problem(path) for bad in found.bad))
+
+
+def parse(body: bytes, metric: Metric | None, *, has_header: bool = True) -> Parsed:
+    """Decode every line. A row of another metric is no row of this table: it never compares."""
+    *lines, tail = body.split(b"\n")
+    rows: dict[str, LineageRow] = {}
+    kept: list[bytes] = []
+    bad: list[BadLine] = []
+    skipped = 1 if has_header else 0
+    for number, line in enumerate(lines[skipped:], start=1 + skipped):
+        try:
+            if line == _HEADER_LINE:
+                raise ValueError("a second header; two writers began this table")
+            row = decode_row(line.decode())
+            _require_metric(row, metric)
+            if row.exp_id in rows:
+                raise ValueError(f"exp_id: {row.exp_id!r} is a duplicate")
+        except ValueError as error:
+            bad.append(BadLine(number, line, str(error)))
+            continue
+        rows[row.exp_id] = row
+        kept.append(line)
+    if tail:
+        why = f"a torn last line of {len(tail)} bytes; its writer was killed"
+        bad.append(BadLine(len(lines) + 1, tail, why))
+    return Parsed(tuple(rows.values()), tuple(kept), tuple(bad))
+
+
+def _require_metric(row: LineageRow, metric: Metric | None) -> None:
+    mine = Metric(row.metric_name, row.metric_mode)
+    if metric is not None and mine != metric:
+        raise ValueError(
+            f"it holds {mine.name!r} ({mine.mode or 'no direction'}), this table "
+            f"{metric.name!r} ({metric.mode}); the two are never compared"
+        )
+
+
+def lines_by_id(body: bytes) -> dict[str, bytes] | None:
+    """Return id -> line; None when an id comes twice.
+
+    Then only `parse` can tell which of the two counts: it depends on whether the first is whole.
+    """
+    lines = body.split(b"\n")[1:-1]
+    found = {line.partition(b"\t")[0].decode(errors="replace"): line for line in lines}
+    return found if len(found) == len(lines) else None
+
+
+def candidates(lines: Mapping[str, bytes], metric: Metric) -> list[Candidate]:
+    """Return the kept and baseline rows that carry a metric, as far as choosing needs them."""
+    found = []
+    theirs = (escape(metric.name).encode(), metric.mode.encode())
+    statuses = {status.value.encode(): status for status in ELIGIBLE}
+    for exp_id, line in lines.items():
+        cells = line.split(b"\t")
+        if len(cells) != len(COLUMNS) or (status := statuses.get(cells[_STATUS])) is None:
+            continue
+        number = _float(cells[_METRIC])
+        if number is None or (cells[_NAME], cells[_MODE]) != theirs:
+            continue
+        parent = cells[_PARENT].decode(errors="replace")
+        found.append(Candidate(exp_id, parent, status, number))
+    return found
+
+
+def _float(cell: bytes) -> float | None:
+    """Return a finite number; None for anything else."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def parents(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield (exp_id, parent_exp) of each line; cheap enough to do at every append."""
+    for line in body.split(b"\n")[1:-1]:
+        cells = line.split(b"\t", _PARENT + 1)
+        if len(cells) > _PARENT:
+            yield cells[0].decode(errors="replace"), cells[_PARENT].decode(errors="replace")
+
+
+def metrics_of(body: bytes) -> set[Metric]:
+    """Return the metrics that the rows of a table hold."""
+    return {Metric(row.metric_name, row.metric_mode) for row in parse(body, None).rows}
+
+
+def read_metric(path: Path) -> Metric:
+    """Return the metric of a table that exists.
+
+    Raises:
+        StoreError: The table is missing, or neither its sidecar nor its rows name one metric.
+
+    """
+    meta = meta_path(path)
+    if meta.exists() or not path.exists():
+        data = read_json(meta)
+        try:
+            return Metric(data["metric_name"], data["metric_mode"])
+        except (KeyError, TypeError) as error:
+            raise StoreError(
+                Problem(str(meta), f"is not a lineage sidecar ({error!r}).")
+            ) from error
+    body = path.read_bytes()
+    if problem := header_problem(body, path):
+        raise StoreError(problem)
+    found = sorted(metrics_of(body))
+    if len(found) == 1:
+        return found[0]
+    named = " and ".join(f"{one.name!r} ({one.mode})" for one in found) or "none"
+    example = '{"metric_name": "heldout/success_rate", "metric_mode": "max"}'
+    what = f"the sidecar is missing and the rows name {named}."
+    raise StoreError(Problem(str(meta), what, action=f"Write it: {example}"))

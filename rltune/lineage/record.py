@@ -1,0 +1,173 @@
+"""The lineage row of a trial that ended: what was tried and measured, kept or discarded."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rltune.lineage.query import ELIGIBLE, Decision, decide_status
+from rltune.lineage.row import LineageRow
+from rltune.store.failure import TrialFailure
+from rltune.store.files import dumps
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+_RESULT_STATUS = {  # of results that are not compared with the best
+    TrialStatus.STOPPED_EARLY: RowStatus.PRUNED,
+    TrialStatus.DIVERGED: RowStatus.DIVERGED,
+    TrialStatus.INTERRUPTED: RowStatus.PREEMPTED,
+    TrialStatus.FAILED: RowStatus.CRASH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowContext:
+    """What a row says beyond the trial and its outcome.
+
+    Attributes:
+        metric_name: Metric of the table.
+        metric_mode: Its direction.
+        timestamp: End of the attempt, UTC.
+        commit: Code commit, `-dirty` appended when the tree had changes.
+        attempt: Which attempt of the trial ended, from 1.
+        job_name: The driver's launch.
+        snapshot_path: Checkpoint that the gate chose.
+        disqualified: Reason why a finished trial must not count; empty when it may.
+        hypothesis: Empty: the condition and the seed.
+        notes: More for people to read.
+        wandb_id: Id of the W&B run.
+
+    """
+
+    metric_name: str
+    metric_mode: str
+    timestamp: str
+    commit: str
+    attempt: int = 1
+    job_name: str = ""
+    snapshot_path: str = ""
+    disqualified: str = ""
+    hypothesis: str = ""
+    notes: str = ""
+    wandb_id: str = ""
+
+
+def exp_id_of(trial_id: str, attempt: int) -> str:
+    """Return the id of an attempt's row: the trial's id, with `.a2` for the second attempt."""
+    return trial_id if attempt == 1 else f"{trial_id}.a{attempt}"
+
+
+def row_for(
+    spec: TrialSpec,
+    outcome: TrialResult | TrialFailure,
+    rows: Sequence[LineageRow],
+    context: RowContext,
+) -> LineageRow:
+    """Return the row of an attempt that ended, given the rows recorded so far.
+
+    Its parent is the finished control trial of the same sweep and seed when there is one.
+    A finished control is a `baseline`; any other finished trial is kept or discarded
+    against the best row so far, unless it is disqualified.
+    """
+    return LineageRow(
+        exp_id=exp_id_of(spec.trial_id, context.attempt),
+        timestamp=context.timestamp,
+        specialist="rltune",
+        parent_exp="" if spec.is_control else _control_row(spec, rows),
+        domain=domain_of(spec),
+        hypothesis=context.hypothesis or f"{spec.condition}, seed {spec.seed}",
+        expected_delta=spec.expected_delta,
+        job_name=context.job_name,
+        sweep=spec.sweep,
+        axis_key=spec.axis_key,
+        axis_value=dumps(spec.axis_value, sort_keys=True),
+        condition=spec.condition,
+        seed=spec.seed,
+        trial_id=spec.trial_id,
+        config_hash=spec.config_hash,
+        commit=context.commit,
+        metric_name=context.metric_name,
+        metric_mode=context.metric_mode,
+        wandb_id=context.wandb_id,
+        **_outcome_cells(spec, outcome, rows, context),
+    )
+
+
+def _outcome_cells(
+    spec: TrialSpec,
+    outcome: TrialResult | TrialFailure,
+    rows: Sequence[LineageRow],
+    context: RowContext,
+) -> dict[str, Any]:
+    """Return the columns that say how it ended and what was measured."""
+    if isinstance(outcome, TrialFailure):
+        where = "before the first step" if outcome.step is None else f"at step {outcome.step}"
+        return {
+            "status": outcome.kind,
+            "notes": _notes(f"{outcome.reason} ({where})", context.notes),
+        }
+    metric = _finite(outcome.heldout_metric)
+    decision = decide_status(metric, rows, context.metric_mode)
+    status = _status(spec, outcome, decision, context)
+    counts = status in ELIGIBLE or status is RowStatus.DISCARD
+    complaint = "" if metric is not None else f"{context.metric_name} is {outcome.heldout_metric}"
+    return {
+        "status": status,
+        "baseline_exp": decision.baseline_exp,
+        "core_metric": metric,
+        "delta_vs_best": decision.delta_vs_best if counts else None,
+        "train_s": _finite(outcome.train_s),
+        "total_s": _finite(outcome.total_s),
+        "snapshot_path": context.snapshot_path if status in ELIGIBLE else "",
+        "ig_mean": _finite(outcome.receipts.get("ig/mean")),
+        "notes": _notes(
+            context.disqualified,
+            outcome.reason,
+            complaint,
+            *outcome.warnings,
+            _receipts(outcome),
+            context.notes,
+        ),
+        "heldout_metric": metric,
+        "pool_metric": _finite(outcome.pool_metric),
+        "best_step": outcome.best_step,
+    }
+
+
+def _status(
+    spec: TrialSpec, result: TrialResult, decision: Decision, context: RowContext
+) -> RowStatus:
+    if result.status is not TrialStatus.DONE:
+        return _RESULT_STATUS[result.status]
+    if context.disqualified:
+        return RowStatus.DISQUALIFIED
+    return RowStatus.BASELINE if spec.is_control else decision.status
+
+
+def _control_row(spec: TrialSpec, rows: Sequence[LineageRow]) -> str:
+    controls = (
+        row.exp_id
+        for row in rows
+        if row.status is RowStatus.BASELINE and row.sweep == spec.sweep and row.seed == spec.seed
+    )
+    return next(controls, "")
+
+
+def domain_of(spec: TrialSpec) -> str:
+    """Return the kind of env of a trial."""
+    env = spec.config.get("env")
+    return str(env.get("kind", "")) if isinstance(env, dict) else ""
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _receipts(result: TrialResult) -> str:
+    """Return what is to be remembered of a trial's credit: `ig/mean 0.12, ...`."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in result.receipts.items())
+
+
+def _notes(*parts: str) -> str:
+    # A reason may quote anything a program printed; NUL and lone surrogates cannot enter the table.
+    text = "; ".join(part for part in parts if part)
+    return text.replace("\0", "").encode(errors="replace").decode()

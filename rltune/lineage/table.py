@@ -1,0 +1,293 @@
+"""The lineage table results.tsv: strict when it is written, tolerant when it is read.
+
+Every write holds a separate lock file from before the header check until the record is on
+disk, so that any number of processes may append. What a killed writer left without its
+newline goes to `results.tsv.torn` before the next record is written. The metric and its
+direction live in `results.meta.json` and in every row: a table can never be read upside down.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rltune.errors import Problem, StoreError
+from rltune.lineage.query import Best, Chain, best, chain, circle, walk
+from rltune.lineage.read import (
+    LazyTable,
+    Metric,
+    ReadResult,
+    candidates,
+    header_problem,
+    lines_by_id,
+    meta_path,
+    metrics_of,
+    parents,
+    read_body,
+    read_metric,
+)
+from rltune.lineage.row import (
+    HEADER,
+    LineageRow,
+    encode_row,
+    resolve_alias,
+    row_problems,
+)
+from rltune.store.files import (
+    fsync_dir,
+    quarantine_tail,
+    read_json,
+    torn_tail,
+    write_json_atomic,
+    write_line,
+)
+from rltune.store.lock import file_lock
+
+FORMAT = "rltune-lineage-1"
+_ANOTHER = "Use another table for another metric."
+
+
+@dataclass(frozen=True)
+class LineageStore:
+    """One results.tsv with one metric and one direction.
+
+    Args:
+        path: The table; made by the first append.
+        metric_name: Metric that core_metric holds.
+        metric_mode: `max` or `min`.
+        lock_timeout_s: How long a write waits for other writers.
+
+    Raises:
+        StoreError: The table was begun with another metric or direction.
+
+    """
+
+    path: Path
+    metric_name: str
+    metric_mode: str
+    lock_timeout_s: float = field(default=60.0, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the direction against the sidecar."""
+        if self.metric_mode not in ("max", "min"):
+            raise StoreError(
+                Problem(
+                    "metric.mode", f"{self.metric_mode!r} is not a direction.", "Choose max or min."
+                )
+            )
+        self._require_same_metric()
+
+    @classmethod
+    def open(cls, path: Path) -> "LineageStore":
+        """Open a table that exists, with the metric it was begun with.
+
+        Without its sidecar the rows tell, as long as they agree.
+
+        Raises:
+            StoreError: Neither the sidecar nor the rows name one metric and its direction.
+
+        """
+        found = read_metric(path)
+        return cls(path, found.name, found.mode)
+
+    @property
+    def metric(self) -> Metric:
+        """What core_metric holds, and which way is better."""
+        return Metric(self.metric_name, self.metric_mode)
+
+    def read(self) -> ReadResult:
+        """Read every whole row; name every line that is none. A missing table is empty."""
+        return self._read(self._body())
+
+    def best(self) -> Best[LineageRow]:
+        """Return the best row; fast however long the table is.
+
+        Raises:
+            StoreError: The header is damaged: a table that cannot be read has a best all the same.
+
+        """
+        body = self._body()
+        if (lines := self._lines(body)) is not None:
+            top = best(candidates(lines, self.metric), self.metric_mode)
+            table = LazyTable(lines, self.metric)
+            try:
+                row = table[top.row.exp_id] if top.row else None
+                return Best(row, tuple(table[tie.exp_id] for tie in top.ties))
+            except ValueError:  # damaged elsewhere: then it is no row
+                pass
+        return best(self._read(body).rows, self.metric_mode)
+
+    def chain(self, exp_id: str) -> Chain[LineageRow]:
+        """Walk the parents of a row; fast however long the table is.
+
+        Raises:
+            StoreError: No row has this id, or the header is damaged.
+
+        """
+        body = self._body()
+        if (lines := self._lines(body)) is not None:
+            try:
+                return walk(LazyTable(lines, self.metric), exp_id)
+            except ValueError:
+                pass
+        return chain(self._read(body).rows, exp_id)
+
+    def _lines(self, body: bytes) -> dict[str, bytes] | None:
+        """Return id -> line; None when only decoding all of them tells."""
+        if b"\n" not in body:  # no table yet
+            return None
+        if problem := header_problem(body, self.path):
+            raise StoreError(problem)
+        return lines_by_id(body)
+
+    def _read(self, body: bytes) -> ReadResult:
+        return read_body(body, self.path, self.metric)
+
+    def _body(self) -> bytes:
+        if not self.path.exists():
+            return b""
+        body = self.path.read_bytes()
+        if body and not body.endswith(b"\n"):
+            # Perhaps a writer is in the middle of a record: look again when none can be.
+            with self.lock():
+                body = self.path.read_bytes()
+        return body
+
+    def append(self, row: LineageRow) -> LineageRow:
+        """Validate a row and append it; return it as written (aliases in its parents resolved).
+
+        Raises:
+            StoreError: A value is invalid, the id exists, a parent does not, the parents
+                form a circle, or the file is not a lineage table.
+
+        """
+        return self.append_many((row,))[0]
+
+    def append_many(self, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
+        """Validate rows and append them under one lock, all or none; return them as written.
+
+        A row may name one before it as its parent. Each is one write; the disk is waited for
+        once, after the last.
+
+        Raises:
+            StoreError: As in `append`.
+
+        """
+        with self._writing() as (fd, body):
+            return self._write(fd, body, rows)
+
+    def record(self, build: Callable[[tuple[LineageRow, ...]], LineageRow]) -> LineageRow:
+        """Append the row that `build` makes from the rows of now; nobody else writes in between.
+
+        Keep or discard must be decided against the best row at record time; deciding first
+        and appending later lets two concurrent trials both beat the same best.
+        """
+        with self._writing() as (fd, body):
+            row = build(self._read(body).rows)
+            return self._write(fd, body, (row,))[0]
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Return the lock that every write holds; the folder of the table is made for it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return file_lock(
+            self.path.with_name(self.path.name + ".lock"), timeout_s=self.lock_timeout_s
+        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[int, bytes]]:
+        """Hold the lock; yield the open file, header whole and tail mended, and its content."""
+        with self.lock():
+            self._require_same_metric()
+            if not meta_path(self.path).exists():
+                self._begin()
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                yield fd, _mended(fd, self.path)
+            finally:
+                os.close(fd)
+
+    def _begin(self) -> None:
+        """Write the sidecar; without one, the rows that are there must hold this metric."""
+        body = self.path.read_bytes() if self.path.exists() else b""
+        if others := metrics_of(body) - {self.metric}:
+            held = " and ".join(f"{other.name!r} ({other.mode})" for other in sorted(others))
+            mine = f"{self.metric_name!r} ({self.metric_mode})"
+            what = f"its rows hold {held}, not {mine}, and its sidecar is missing."
+            raise StoreError(Problem(str(self.path), what, action=_ANOTHER))
+        write_json_atomic(meta_path(self.path), {"format": FORMAT} | self._named)
+
+    def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
+        parent_of = dict(parents(body))
+        checked = []
+        for row in rows:
+            checked.append(self._checked(row, parent_of))
+            parent_of[checked[-1].exp_id] = checked[-1].parent_exp
+        before = os.fstat(fd).st_size
+        try:
+            for row in checked:
+                write_line(fd, encode_row(row).encode() + b"\n", self.path)
+            os.fsync(fd)
+        except BaseException:  # a second Ctrl-C, too: all of them or none
+            os.ftruncate(fd, before)
+            raise
+        return tuple(checked)
+
+    def _checked(self, row: LineageRow, parent_of: Mapping[str, str]) -> LineageRow:
+        """Return the row with aliases resolved, or raise with everything that is wrong."""
+        found = row_problems(row)
+        if found:
+            raise self._refusal(row, found)
+        for name in ("metric_name", "metric_mode"):
+            if getattr(row, name) != getattr(self, name):
+                found.append(
+                    f"{name}: {getattr(row, name)!r}; this table holds {getattr(self, name)!r}"
+                )
+        if row.exp_id in parent_of:
+            found.append("exp_id: a row with this id exists; a new attempt needs a new id")
+        row = replace(
+            row,
+            parent_exp=resolve_alias(row.parent_exp, parent_of),
+            baseline_exp=resolve_alias(row.baseline_exp, parent_of),
+        )
+        for name in ("parent_exp", "baseline_exp"):
+            value = getattr(row, name)
+            if value and value not in parent_of:
+                found.append(f"{name}: {value!r} is not in this table; leave it empty for a root")
+        if around := circle(row.parent_exp, parent_of):
+            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(around)}")
+        if found:
+            raise self._refusal(row, found)
+        return row
+
+    def _refusal(self, row: LineageRow, found: list[str]) -> StoreError:
+        return StoreError([Problem(f"{self.path}: {row.exp_id}", one) for one in found])
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {"metric_name": self.metric_name, "metric_mode": self.metric_mode}
+
+    def _require_same_metric(self) -> None:
+        path = meta_path(self.path)
+        if not path.exists():
+            return
+        meta = read_json(path)
+        mine = self._named
+        theirs = {name: meta.get(name) for name in mine} if isinstance(meta, dict) else meta
+        if theirs != mine:
+            what = f"this table was begun with {theirs}, not with {mine}."
+            raise StoreError(Problem(str(path), what, action=_ANOTHER))
+
+
+def _mended(fd: int, path: Path) -> bytes:
+    """Return the content of the table after moving a torn tail out and writing a missing header."""
+    if tail := torn_tail(fd):
+        quarantine_tail(fd, path, tail)
+    body = os.pread(fd, os.fstat(fd).st_size, 0)
+    if not body:
+        body = HEADER.encode() + b"\n"
+        write_line(fd, body, path)
+        fsync_dir(path.parent)
+    elif problem := header_problem(body, path):
+        raise StoreError(problem)
+    return body

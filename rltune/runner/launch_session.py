@@ -1,0 +1,169 @@
+"""One launch under way: Tune in its thread, the books and the signals here."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rltune.runner.environment import apply_ray_environment
+from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.recorder import Books
+from rltune.runner.trial import TrialPayload, read_provenance
+from rltune.store.rundir import trial_status
+from rltune.types import TrialSpec, TrialStatus
+from rltune_envs.guard import SLOW_S
+
+if TYPE_CHECKING:
+    from rltune.runner.tune import TuneLaunch
+
+OnTick = Callable[[], None]
+
+STOPPING = (
+    f"stopping: each running trial ends its step and writes a checkpoint; custom code that has not "
+    f"returned for {SLOW_S:g} s is given up. A second signal ends all at once, and what follows "
+    "the last checkpoints is done again"
+)
+"""What is said at the first signal."""
+
+
+class Drive:
+    """One launch, from its payloads to what it left. Ray is imported when it runs.
+
+    Args:
+        books: The books of this launch.
+        payloads: The attempts to make, in the order to start them.
+        specs: The trials to keep books of: those, and what earlier launches of the command left.
+        max_concurrent: Most trials at a time; None: as many as the resources hold.
+        address: A running cluster; None starts a private one on this machine.
+        say: Gets one line once a stop is asked for.
+
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        payloads: Sequence[TrialPayload],
+        specs: Sequence[TrialSpec],
+        *,
+        max_concurrent: int | None,
+        address: str | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._books = books
+        self._say = say
+        self._was_told = False
+        self._payloads = {payload.spec.trial_id: payload for payload in payloads}
+        self._specs = tuple(specs)
+        self._max_concurrent = max_concurrent
+        self._address = address
+        self._stop_file = payloads[0].stop_file
+        self._launch: TuneLaunch | None = None
+        self._bereft: set[str] = set()  # trials whose machine went
+
+    def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
+        """Drive the launch to its end; return whether a stop was asked for."""
+        self._stop_file.parent.mkdir(parents=True)
+        with stop_on_signal(self._stop):
+            apply_ray_environment(self._address)
+            from rltune.runner.tune import TuneLaunch
+
+            self._launch = TuneLaunch(
+                self._books.launch,
+                self._books.run.tune,
+                list(self._payloads.values()),
+                max_concurrent=self._max_concurrent,
+                address=self._address,
+            )
+            if self._is_stopping:
+                return True
+            self._launch.start()
+            try:
+                while self._launch.is_running(wait_s=tick_s):
+                    self._tell_stop()
+                    self._settle()
+                    on_tick()
+            except BaseException:
+                self._launch.abort()
+                raise
+            self._settle()
+            self._bury_silent()
+            on_tick()
+        try:
+            self._launch.raise_error()
+        except BaseException:
+            self._books.close(self._specs)
+            raise
+        return self._is_stopping
+
+    @property
+    def begun(self) -> frozenset[str]:
+        """Trials whose attempt left a trace."""
+        return frozenset(name for name in self._payloads if self._has_begun(name))
+
+    @property
+    def stranded(self) -> list[TrialSpec]:
+        """Trials that were not started, since no machine was left that could hold them."""
+        names = self._launch.stranded if self._launch is not None else frozenset()
+        return [payload.spec for name, payload in self._payloads.items() if name in names]
+
+    @property
+    def bereft(self) -> list[TrialSpec]:
+        """Trials that ended because their machine went, and not by themselves before it did.
+
+        A private cluster has one machine: when Ray gives that up, something else is wrong.
+        """
+        if self._address is None:
+            return []
+        return [
+            payload.spec
+            for name, payload in self._payloads.items()
+            if name in self._bereft
+            and trial_status(self._books.run.trial(name)) is TrialStatus.INTERRUPTED
+        ]
+
+    def _has_begun(self, trial_id: str) -> bool:
+        trial, attempt = self._books.run.trial(trial_id), self._payloads[trial_id].attempt
+        failure = trial.read_failed()
+        seen = read_provenance(trial).get("attempt")
+        return seen == attempt or (failure is not None and failure.attempt == attempt)
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stop_file.exists()
+
+    def _stop(self) -> None:
+        """Ask for a clean stop. The file comes first: what starts after `stop` must find it."""
+        self._stop_file.touch()
+        if self._launch is not None:
+            self._launch.stop()
+
+    def _tell_stop(self) -> None:
+        """Say once what a stop waits for. Not in the signal's handler: that may not print."""
+        if self._is_stopping and not self._was_told:
+            self._was_told = True
+            self._say(STOPPING)
+
+    def _settle(self) -> None:
+        assert self._launch is not None
+        for death in self._launch.deaths():
+            self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
+            if death.is_machine_gone:
+                self._bereft.add(death.trial_id)
+                payload = self._payloads[death.trial_id]
+                self._books.expect([(payload.spec, payload.attempt + 1)])
+        self._books.settle(self._specs)
+
+    def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
+        payload = self._payloads[trial_id]
+        self._books.bury(
+            payload.spec,
+            attempt=payload.attempt,
+            reason=reason,
+            is_preempted=self._is_stopping or is_machine_gone,
+        )
+
+    def _bury_silent(self) -> None:
+        """End the attempts of which neither they nor Ray told the end."""
+        for trial_id, payload in self._payloads.items():
+            trial = self._books.run.trial(trial_id)
+            if read_provenance(trial).get("attempt") == payload.attempt:
+                self._bury(trial_id, "its process ended with the launch, without a marker")
+        self._books.settle(self._specs)

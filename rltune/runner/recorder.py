@@ -1,0 +1,310 @@
+"""The books of a sweep: ledger and lineage, both derived from what the trials' own files say.
+
+Settling is idempotent and needs nothing but the files, so a driver may die at any point: the
+next one settles what this one left.
+"""
+
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rltune.errors import StoreError
+from rltune.lineage.noise import outcomes_of_run, with_noise
+from rltune.lineage.record import RowContext, exp_id_of, row_for
+from rltune.lineage.share import require_rankable, share
+from rltune.lineage.table import LineageStore
+from rltune.runner.trial import LOCK_S, read_provenance, steps_done
+from rltune.store.failure import TrialFailure, failure_kind
+from rltune.store.files import utc_now
+from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
+from rltune.store.lock import file_lock
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.track.make import wandb_id
+from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+
+RESULTS = frozenset(
+    {
+        *(RowStatus.KEEP, RowStatus.DISCARD, RowStatus.BASELINE),
+        *(RowStatus.PRUNED, RowStatus.DISQUALIFIED),
+    }
+)
+"""Rows of trials that ended with a result."""
+
+_END_EVENTS = {
+    TrialStatus.FAILED: LedgerEvent.FAILED,
+    TrialStatus.DIVERGED: LedgerEvent.DIVERGED,
+    TrialStatus.INTERRUPTED: LedgerEvent.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True)
+class Books:
+    """Ledger and lineage of one launch. Only the holder of the driver lock writes them.
+
+    A launch that follows in the same command goes on with a copy under its own name.
+
+    Attributes:
+        run: The sweep's folder.
+        launch: Name of this launch.
+        lineage: The lineage table.
+        commit: Code of the driver, for trials that died before they recorded theirs.
+        disqualified: Why no finished trial of this launch may count; empty when they may.
+        shared: A table beyond this sweep that gets a copy of every row; None without one.
+
+    """
+
+    run: RunDir
+    launch: str
+    lineage: LineageStore
+    commit: str
+    disqualified: str
+    shared: LineageStore | None = None
+    _recorded: set[str] = field(default_factory=set)
+    _finished: set[str] = field(default_factory=set)  # trials with a result in the table
+    _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return Ledger(self.run.ledger)
+
+    def reconcile(self, specs: Sequence[TrialSpec]) -> None:
+        """Settle everything that earlier launches left, also of trials that are not asked for now.
+
+        An attempt that was started and whose driver died without seeing its end is `lost`.
+        """
+        for row in self.lineage.read().rows:
+            self._recorded.add(row.exp_id)
+            if row.status in RESULTS:
+                self._finished.add(row.trial_id)
+        asked = {spec.trial_id: spec for spec in specs}
+        known = {**self._earlier_specs(besides=asked), **asked}
+        for trial in self.ledger.read().open_trials:
+            if trial.trial_id in known:
+                self._outlive(trial.trial_id)
+        self.settle(known.values())
+        for trial in self.ledger.read().trials.values():
+            is_lost = trial.is_open or trial.last.event is LedgerEvent.LOST
+            if is_lost and trial.trial_id in known:
+                self._bury_lost(known[trial.trial_id], trial)
+        self.ledger.close_lost(launch=self.launch)
+        self.share()
+
+    def expect(self, attempts: Iterable[tuple[TrialSpec, int]]) -> None:
+        """Note the attempts of this launch: the rows of a seed wait for that of its control.
+
+        A row names the control's as its parent, and must not depend on which of them ends first.
+        What waits is in the trials' files: should the driver die, `reconcile` writes it.
+        """
+        self._awaited.update(
+            {
+                spec.seed: exp_id_of(spec.trial_id, attempt)
+                for spec, attempt in attempts
+                if spec.is_control
+            }
+        )
+
+    def settle(self, specs: Iterable[TrialSpec]) -> None:
+        """Write down what the files of these trials say and the books do not say yet.
+
+        Rows that wait for a control are left for later.
+        """
+        entries = self.ledger.read().trials
+        for spec in sorted(specs, key=lambda spec: not spec.is_control):
+            self._settle_trial(spec, entries.get(spec.trial_id))
+
+    def close(self, specs: Iterable[TrialSpec]) -> None:
+        """Settle these trials when the launch is over: no control is waited for any more."""
+        self._awaited.clear()
+        self.settle(specs)
+        self.share()
+
+    def share(self) -> None:
+        """Copy the rows that the shared table lacks. Called when a launch begins and when it ends.
+
+        What a dead driver did not copy the next one does.
+        """
+        if self.shared is not None:
+            share(self.lineage.read().rows, self.shared, self.run.path.name)
+
+    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool) -> None:
+        """Write the FAILED marker of a process that died without writing one.
+
+        A death while a stop was asked for is no crash: whoever stopped the sweep stopped it, too.
+        Nor is one together with its machine. The same command goes on with either.
+        """
+        trial = self.run.trial(spec.trial_id).create()
+        failure = trial.read_failed()
+        if trial.read_done() is not None or (failure is not None and failure.attempt == attempt):
+            return
+        step = steps_done(trial)
+        kind = RowStatus.PREEMPTED if is_preempted else failure_kind(RuntimeError(), step=step)
+        trial.clear_failed()
+        trial.write_failed(TrialFailure(kind, reason, "", step, attempt))
+
+    def _earlier_specs(self, *, besides: Container[str]) -> dict[str, TrialSpec]:
+        """Return the other trials here. One whose spec is torn waits until it is asked for."""
+        found = {}
+        for trial in self.run.trial_dirs():
+            if trial.trial_id in besides or not trial.spec.is_file():
+                continue
+            with suppress(StoreError):
+                found[trial.trial_id] = trial.read_spec()
+        return found
+
+    def _settle_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
+        trial = self.run.trial(spec.trial_id)
+        if not trial.path.is_dir():
+            return
+        seen = entry.attempts if entry else 0
+        attempt = int(read_provenance(trial).get("attempt", 0))
+        outcome: TrialResult | TrialFailure | None = trial.read_done()
+        if outcome is None:
+            failure = trial.read_failed()
+            if failure is not None and failure.attempt >= attempt:
+                outcome, attempt = failure, failure.attempt
+        known = entry.last if entry is not None and entry.last.attempt == attempt else None
+        launch = known.launch if known is not None else self.launch
+        is_open = known is not None and known.event is LedgerEvent.STARTED
+        if attempt > seen:
+            self._append(spec, LedgerEvent.STARTED, attempt=attempt)
+            is_open = True
+        if outcome is None:
+            return
+        self._record(spec, outcome, attempt=attempt, launch=launch)
+        if is_open:
+            event, reason = _end_of(outcome)
+            self._append(spec, event, attempt=attempt, reason=reason)
+
+    def _outlive(self, trial_id: str) -> None:
+        """Wait until the dead driver's worker is gone: it may still write its marker."""
+        trial = self.run.trial(trial_id)
+        if trial.path.is_dir():
+            with file_lock(trial.lock, timeout_s=LOCK_S):
+                pass
+
+    def _bury_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:
+        attempt = entry.last.attempt
+        trial = self.run.trial(spec.trial_id)
+        if exp_id_of(spec.trial_id, attempt) in self._recorded:
+            return
+        by = entry.last.launch if entry.is_open else "an earlier launch"
+        reason = f"lost: the driver of {by} died before this attempt ended"
+        failure = TrialFailure(RowStatus.PREEMPTED, reason, "", steps_done(trial), attempt)
+        self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
+        if trial.path.is_dir():
+            trial.write_failed(failure)
+
+    def _append(
+        self, spec: TrialSpec, event: LedgerEvent, *, attempt: int, reason: str = ""
+    ) -> None:
+        self.ledger.append(
+            LedgerEntry(
+                time=utc_now(),
+                event=event,
+                trial_id=spec.trial_id,
+                attempt=attempt,
+                launch=self.launch,
+                reason=reason,
+            )
+        )
+
+    def _record(
+        self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int, launch: str
+    ) -> None:
+        """Append the lineage row of an attempt unless there is one.
+
+        A trial has one row with a result: whose marker was lost ends again, with the same numbers.
+        """
+        name = exp_id_of(spec.trial_id, attempt)
+        if name in self._recorded or spec.trial_id in self._finished or self._must_wait(spec):
+            return
+        trial = self.run.trial(spec.trial_id)
+        context = RowContext(
+            metric_name=self.lineage.metric_name,
+            metric_mode=self.lineage.metric_mode,
+            timestamp=_ended_at(trial),
+            commit=commit_of(trial) or self.commit,
+            attempt=attempt,
+            job_name=launch,
+            snapshot_path=snapshot_of(self.run, trial),
+            disqualified=self.disqualified,
+            wandb_id=wandb_id(spec),
+        )
+        outcomes_of = outcomes_of_run(self.run)
+        self.lineage.record(
+            lambda rows: with_noise(row_for(spec, outcome, rows, context), rows, outcomes_of)
+        )
+        self._recorded.add(name)
+        if isinstance(outcome, TrialResult):
+            self._finished.add(spec.trial_id)
+
+    def _must_wait(self, spec: TrialSpec) -> bool:
+        control = self._awaited.get(spec.seed)
+        return control is not None and control not in self._recorded and not spec.is_control
+
+
+def _end_of(outcome: TrialResult | TrialFailure) -> tuple[LedgerEvent, str]:
+    if isinstance(outcome, TrialResult):
+        return _END_EVENTS.get(outcome.status, LedgerEvent.DONE), outcome.reason
+    return _END_EVENTS[outcome.trial_status], outcome.reason
+
+
+def _ended_at(trial: TrialDir) -> str:
+    """Return when the trial last wrote something that counts."""
+    paths = (trial.done, trial.failed, trial.metrics, trial.provenance)
+    times = [path.stat().st_mtime for path in paths if path.exists()]
+    if not times:
+        return utc_now()
+    return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def commit_of(trial: TrialDir) -> str:
+    """Return the commit that a trial's newest attempt ran, with `-dirty` where it had changes."""
+    found: Mapping[str, object] = read_provenance(trial)
+    commit = str(found.get("commit", ""))
+    return f"{commit}-dirty" if commit and found.get("dirty") else commit
+
+
+def snapshot_of(run: RunDir, trial: TrialDir) -> str:
+    """Return the checkpoint that the gate chose, relative to the run folder, which may be moved."""
+    link = trial.best_heldout
+    return os.path.relpath(link.resolve(), run.path.resolve()) if link.exists() else ""
+
+
+def open_books(
+    run: RunDir,
+    *,
+    launch: str,
+    metric: tuple[str, str],
+    commit: str,
+    disqualified: str,
+    shared: Path | None = None,
+    domains: Iterable[str] = (),
+) -> Books:
+    """Open the books of a run folder for one launch.
+
+    Args:
+        run: The run folder.
+        launch: Name of the launch.
+        metric: Name and direction.
+        commit: Code of the driver.
+        disqualified: Why no finished trial may count; empty when they may.
+        shared: Table beyond this sweep that gets a copy of every row.
+        domains: Kinds of env of the sweep; a shared table holds one.
+
+    Raises:
+        StoreError: The lineage table there, or the shared one, holds another metric; the shared
+            one holds another kind of env.
+
+    """
+    name, mode = metric
+    table = None
+    if shared is not None:
+        table = LineageStore(shared, name, mode)
+        require_rankable(table, domains)
+    own = LineageStore(run.results, name, mode)
+    return Books(run, launch, own, commit, disqualified, table)

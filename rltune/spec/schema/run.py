@@ -1,0 +1,136 @@
+"""The sections about a run rather than a method: gate, budget, checkpoints, resources, tracking."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, Strict
+
+from rltune.spec.errors import Violation, refuse
+from rltune.spec.schema.base import NonNegativeFloat, PositiveFloat, PositiveInt, Section
+
+
+def one_or_share(gpus: float) -> float:
+    """Return a number of GPUs when a trial can use all of it: at most one device."""
+    if gpus > 1:
+        what = f"{gpus:g} GPUs would leave all but one idle: a trial trains on one device."
+        action = (
+            "Give 1, or a share such as 0.5. More GPUs run more trials side by side; with "
+            "resources.engine own, the rollout engine reserves a second one."
+        )
+        refuse([Violation("", what, action)])
+    return gpus
+
+
+class GateConfig(Section):
+    """Held-out evaluation, the only thing that may choose a checkpoint."""
+
+    every: PositiveInt = Field(10, description="Training steps between two evaluations.")
+    tasks: PositiveInt = Field(512, description="Size of the frozen held-out split, in tasks.")
+    test_tasks: int = Field(
+        512,
+        ge=0,
+        description="Size of the frozen final test split, in tasks; read by `rltune test` only.",
+    )
+    temperature: NonNegativeFloat = Field(
+        0.5, description="Sampling temperature of the evaluation; 0 is greedy."
+    )
+
+
+class BudgetConfig(Section):
+    """How long a trial trains."""
+
+    steps: PositiveInt = Field(400, description="Length of a trial, in training steps.")
+    train_wall_s: PositiveFloat | None = Field(
+        None,
+        description="Longest that the training steps of a trial may take, in seconds over all "
+        "attempts; null is no limit. Looked at between steps.",
+    )
+    eval_wall_s: PositiveFloat | None = Field(
+        None,
+        description="Longest that one held-out evaluation may take, in seconds; null is no limit. "
+        "Looked at before the next training step.",
+    )
+
+
+class EarlyStopConfig(Section):
+    """Named rules that end a trial that has collapsed; none by default, see rollout_filter too."""
+
+    reward_std_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = Field(
+        None,
+        description="Spread of rewards in a group below which a trial counts as collapsed, as a "
+        "share of its mean over the first 10 training steps; RAGEN-2: 0.1. Null is off. With it, "
+        "a trial whose groups had no spread since its start ends, too.",
+    )
+    reward_std_steps: PositiveInt = Field(
+        10, description="Steps in a row with such a spread that end it, in training steps."
+    )
+    heldout_success: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None,
+        description="Held-out success rate below which a gate counts as lost; RAGEN-2: 0.01. Null "
+        "is off.",
+    )
+    heldout_gates: int = Field(
+        5,
+        ge=2,
+        description="Gates in a row with such a rate that end a trial, in gates; the untrained "
+        "policy's counts.",
+    )
+
+
+class CollapseConfig(Section):
+    """Whether reasoning still depends on the prompt (RAGEN-2): cross-scored responses."""
+
+    every: int = Field(
+        0, ge=0, description="Training steps between two measurements; 0 is off. It costs time."
+    )
+    prompts: int = Field(
+        8, ge=2, description="Prompts, one episode of each, that are cross-scored, in prompts."
+    )
+
+
+class CheckpointConfig(Section):
+    """When a trial can be taken up again; not part of a trial's identity."""
+
+    every: PositiveInt = Field(50, description="Training steps between two checkpoints.")
+    keep_last: PositiveInt = Field(
+        2, description="Checkpoints kept besides the best one, in checkpoints."
+    )
+
+
+class ResourcesConfig(Section):
+    """What a trial may use of a machine."""
+
+    cpus: PositiveFloat = Field(1.0, description="CPU cores reserved for a trial, in cores.")
+    gpus: Annotated[NonNegativeFloat, AfterValidator(one_or_share)] = Field(
+        0.0,
+        description="GPUs reserved for a trial, in devices, at most 1; 0.25 is a quarter of one "
+        "and of its memory.",
+    )
+    engine: Literal["shared", "own"] = Field(
+        "shared",
+        description="Where the rollout engine lives: in the trial's process and on its GPU, or in "
+        "a process of its own, with one more GPU where the trial has any. It samples the same.",
+    )
+    threads: PositiveInt = Field(
+        1, description="Threads given to torch; part of the identity, it can change the last bit."
+    )
+
+
+def reserved_gpus(resources: Mapping[str, Any]) -> float:
+    """Return the GPUs that a trial takes, those of its rollout engine included."""
+    gpus = float(resources["gpus"])
+    return gpus + 1.0 if gpus and resources.get("engine") == "own" else gpus
+
+
+class TrackingConfig(Section):
+    """Where metrics are mirrored; not part of a trial's identity."""
+
+    wandb: Literal["disabled", "offline", "online"] = Field(
+        "offline", description="Mode of the Weights & Biases mirror; offline needs no account."
+    )
+    project: Annotated[str, Field(min_length=1), Strict()] | None = Field(
+        None, description="Weights & Biases project; null names it after the sweep."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe message that a trial writes to its log."
+    )

@@ -1,0 +1,280 @@
+"""The trial config: one frozen typed tree with a sentence and a unit for every key.
+
+What two keys of different sections must satisfy together is in `rltune.spec.validators`.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from rltune.spec.errors import refuse
+from rltune.spec.schema.advantage import Advantage, GaeConfig, with_advantage_kind
+from rltune.spec.schema.attribution import Attribution, NoAttributionConfig, with_attribution_kind
+from rltune.spec.schema.base import (
+    Fraction,
+    KlType,
+    LearningRate,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    tuple_from_list,
+)
+from rltune.spec.schema.env import Env, SokobanConfig, with_kind
+from rltune.spec.schema.reward import RewardConfig, long_reward
+from rltune.spec.schema.rollout import (
+    RolloutConfig,
+    RolloutCorrectionConfig,
+    RolloutFilterConfig,
+)
+from rltune.spec.schema.run import (
+    BudgetConfig,
+    CheckpointConfig,
+    CollapseConfig,
+    EarlyStopConfig,
+    GateConfig,
+    ResourcesConfig,
+    TrackingConfig,
+)
+from rltune.spec.validators import (
+    clip_violations,
+    cross_violations,
+    loss_violations,
+    optim_violations,
+)
+
+
+class LoraConfig(Section):
+    """Low-rank adapters: what is trained in place of the weights."""
+
+    rank: Annotated[int, Field(ge=0)] = Field(
+        0, description="Columns of an adapter's matrices; 0 trains all weights, without adapters."
+    )
+    alpha: PositiveFloat = Field(
+        16.0, description="An adapter's output is scaled by alpha / rank (no unit)."
+    )
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0,
+        description="Share of an adapter's inputs that the update's forward pass drops; whatever "
+        "scores, samples or evaluates drops none.",
+    )
+    targets: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(tuple_from_list)] = (
+        Field(
+            ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+            description="Last names of the linear layers that get an adapter, in every block.",
+        )
+    )
+    init: str = Field(
+        "default",
+        min_length=1,
+        description="`default` (the start is the base), or a folder with an adapter saved by peft; "
+        "a KL term ties the policy to this start.",
+    )
+
+
+class PolicyConfig(Section):
+    """The model that is trained."""
+
+    model: str = Field(
+        min_length=1,
+        description="`tiny` (shipped), a Hugging Face id, or a folder with a saved model; for GGUF "
+        "see `rltune convert`.",
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Number format of the computation; trained weights are float32."
+    )
+    template: Literal["auto", "append", "plain"] = Field(
+        "auto",
+        description="Chat markup: the model's own when it has one (auto), its frames around "
+        "responses that it would rewrite later (append), or none (plain).",
+    )
+    lora: LoraConfig = Field(
+        default_factory=LoraConfig, description="Adapters that are trained; all weights by default."
+    )
+
+
+class LossConfig(Section):
+    """The policy's objective."""
+
+    kind: Literal["ppo", "gspo", "cispo", "reinforce", "turn"] = Field(
+        "ppo",
+        description="Name of the policy loss: the ratio of a token (ppo, cispo), of an episode "
+        "(gspo), of a turn (turn), or none (reinforce).",
+    )
+    clip_low: Fraction = Field(
+        0.2,
+        description="Ratio is clipped below at 1 - clip_low (no unit); gspo 3e-4, turn 3e-3.",
+    )
+    clip_high: NonNegativeFloat = Field(
+        0.28,
+        description="Ratio is clipped above at 1 + clip_high (no unit); gspo 4e-4, turn 4e-3.",
+    )
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(
+        3.0,
+        description="Bound on the ratio of ppo where the advantage is negative (no unit); null is "
+        "off.",
+    )
+    turn_clip_beta: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0,
+        description="How far a turn's information gain widens or narrows its clip bounds; 0 is "
+        "off (no unit).",
+    )
+    aggregation: Literal[
+        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
+    ] = Field(
+        "token-mean",
+        description="How token losses become one number; seq-mean-token-sum-norm divides all terms "
+        "by optim.mini_batch_size times sum_norm, whatever is trained on.",
+    )
+    sum_norm: PositiveFloat = Field(
+        1.0,
+        description="Divisor of seq-mean-token-sum-norm, about the sampled tokens of an episode "
+        "(tokens); unused otherwise.",
+    )
+    entropy_coeff: NonNegativeFloat = Field(
+        0.0, description="Weight of the mean token entropy that is added as a bonus, per nat."
+    )
+    use_kl_loss: bool = Field(
+        False, description="Whether the KL to the starting policy is computed and added."
+    )
+    kl_loss_coef: NonNegativeFloat = Field(
+        0.0, description="Weight of the mean token KL to the starting policy, per nat."
+    )
+    kl_type: KlType = Field(
+        "k2", description="KL estimator; suffix + keeps its value with the gradient of k2."
+    )
+    kl_target: PositiveFloat | None = Field(
+        None,
+        description="KL that an adaptive coefficient steers to, in nats per token; null keeps "
+        "kl_loss_coef fixed.",
+    )
+    kl_horizon: PositiveFloat = Field(
+        10000.0, description="How slowly the coefficient moves, in episodes."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse([*loss_violations(self), *clip_violations(self)])
+        return self
+
+
+class CriticConfig(Section):
+    """The value function; used by advantage.kind gae and gae_bilevel."""
+
+    backbone: Literal["own", "policy"] = Field(
+        "own",
+        description="Values from a trained copy of the policy's backbone, or from a small network "
+        "on the policy's own hidden states (half the cost).",
+    )
+    lr: LearningRate = Field(1e-5, description="Learning rate of the critic, per step.")
+    value_clip: PositiveFloat = Field(
+        0.5, description="Largest move of a value in one update, in reward."
+    )
+    warmup_steps: int = Field(
+        0,
+        ge=0,
+        description="Steps at the start in which only the critic learns, in training steps.",
+    )
+
+
+class OptimConfig(Section):
+    """The policy's optimiser and how a batch is cut."""
+
+    lr: LearningRate = Field(1e-6, description="Learning rate of the policy, per optimiser step.")
+    betas: Annotated[
+        tuple[Annotated[float, Field(ge=0.0, lt=1.0)], Annotated[float, Field(ge=0.0, lt=1.0)]],
+        BeforeValidator(tuple_from_list),
+    ] = Field((0.9, 0.999), description="AdamW decay of the first and second moment (no unit).")
+    weight_decay: NonNegativeFloat = Field(0.01, description="AdamW weight decay (no unit).")
+    grad_clip: PositiveFloat = Field(1.0, description="Largest global gradient norm.")
+    mini_batch_size: PositiveInt = Field(32, description="Rollouts per optimiser step.")
+    micro_batch_size: PositiveInt = Field(
+        4,
+        description="Rollouts per forward pass; changes memory, and of results the last bits only "
+        "(and which inputs policy.lora.dropout drops).",
+    )
+    epochs: PositiveInt = Field(1, description="Passes over one batch, in epochs.")
+    gradient_checkpointing: bool = Field(
+        False,
+        description="Whether activations are computed again in the backward pass: less memory, "
+        "about a third more time.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(optim_violations(self))
+        return self
+
+
+class TrialConfig(Section):
+    """Everything that one training run depends on."""
+
+    seed: int = Field(0, ge=0, lt=2**31, description="Seed (no unit) of every random stream.")
+    env: Annotated[Env, Field(discriminator="kind"), BeforeValidator(with_kind)] = Field(
+        default_factory=SokobanConfig,
+        description="The tasks; variants differ by kind. Short for a class of one's own: its "
+        "import path.",
+    )
+    reward: Annotated[RewardConfig | None, BeforeValidator(long_reward)] = Field(
+        None,
+        description="What an episode earns: the env's own reward (null), a rubric of scores, or "
+        "one score.",
+    )
+    policy: PolicyConfig = Field(description="The model that is trained.")
+    rollout: RolloutConfig = Field(
+        default_factory=RolloutConfig, description="How training episodes are sampled."
+    )
+    rollout_filter: RolloutFilterConfig = Field(
+        default_factory=RolloutFilterConfig, description="Which groups teach."
+    )
+    advantage: Annotated[
+        Advantage, Field(discriminator="kind"), BeforeValidator(with_advantage_kind)
+    ] = Field(
+        default_factory=GaeConfig,
+        description="The advantage estimator; variants differ by kind. Short for a function of "
+        "one's own: its import path.",
+    )
+    attribution: Annotated[
+        Attribution, Field(discriminator="kind"), BeforeValidator(with_attribution_kind)
+    ] = Field(
+        default_factory=NoAttributionConfig,
+        description="Credit of single turns; variants differ by kind, null is none.",
+    )
+    rollout_correction: RolloutCorrectionConfig = Field(
+        default_factory=RolloutCorrectionConfig,
+        description="Weights for what the engine sampled with other probabilities.",
+    )
+    loss: LossConfig = Field(default_factory=LossConfig, description="The policy's objective.")
+    critic: CriticConfig = Field(default_factory=CriticConfig, description="The value function.")
+    optim: OptimConfig = Field(
+        default_factory=OptimConfig, description="The policy's optimiser and how a batch is cut."
+    )
+    gate: GateConfig = Field(default_factory=GateConfig, description="Held-out evaluation.")
+    budget: BudgetConfig = Field(
+        default_factory=BudgetConfig, description="How long a trial trains."
+    )
+    early_stop: EarlyStopConfig = Field(
+        default_factory=EarlyStopConfig, description="Rules that end a collapsed trial."
+    )
+    collapse: CollapseConfig = Field(
+        default_factory=CollapseConfig, description="Signals of collapsing reasoning."
+    )
+    checkpoint: CheckpointConfig = Field(
+        default_factory=CheckpointConfig, description="When a trial can be taken up again."
+    )
+    resources: ResourcesConfig = Field(
+        default_factory=ResourcesConfig, description="What a trial may use of a machine."
+    )
+    tracking: TrackingConfig = Field(
+        default_factory=TrackingConfig, description="Where metrics are mirrored."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(cross_violations(dict(self)))
+        return self
+
+
+def to_plain(config: TrialConfig) -> dict[str, Any]:
+    """Return the config as a nested dict of JSON values, every default spelled out."""
+    return config.model_dump(mode="json")

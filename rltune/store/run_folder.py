@@ -1,0 +1,257 @@
+"""A run folder as the reports read it: what was asked, what was planned, what each trial left."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rltune.comparability.audit import env_key
+from rltune.comparability.findings import PROPORTIONAL
+from rltune.comparability.records import TrialRecord
+from rltune.errors import Problem, StoreError
+from rltune.spec.yamlfile import YamlFile, read_yaml
+from rltune.store.files import read_json, to_json
+from rltune.store.jsonl import JsonlRead, read_jsonl, read_metrics
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.types import TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFolder:
+    """One run folder.
+
+    Attributes:
+        run: Where its files are.
+        name: Name of the sweep.
+        title: Title of the sweep.
+        metric_name: The held-out metric that decides.
+        metric_mode: `max` or `min`.
+        specs: Every trial: those of plan.json in its order, then others that have a folder.
+        question: That the sweep asks.
+
+    """
+
+    run: RunDir
+    name: str
+    title: str
+    metric_name: str
+    metric_mode: str
+    specs: tuple[TrialSpec, ...]
+    question: str = ""
+
+
+def is_run_folder(path: Path) -> bool:
+    """Tell whether a folder was made by `rltune sweep`."""
+    run = RunDir(path)
+    return run.sweep.is_file() or run.plan.is_file()
+
+
+def newest_run(runs_dir: Path) -> Path:
+    """Return the run folder that was written to last.
+
+    Raises:
+        StoreError: There is none.
+
+    """
+    folders = run_folders(runs_dir)
+    if not folders:
+        raise StoreError(
+            Problem(
+                str(runs_dir),
+                "there is no run folder here.",
+                action="Give one, or --runs-dir, or start a sweep with `rltune sweep FILE`.",
+            )
+        )
+    return max(folders, key=lambda path: (_last_written(RunDir(path)), path.name))
+
+
+def run_folders(runs_dir: Path) -> list[Path]:
+    """Return the run folders in a folder, by name."""
+    return [path for path in _children(runs_dir) if is_run_folder(path)]
+
+
+def _children(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _last_written(run: RunDir) -> float:
+    written = (run.ledger, run.plan, run.sweep)
+    return max(path.stat().st_mtime for path in written if path.exists())
+
+
+def find_run(given: Path | None, runs_dir: Path) -> RunDir:
+    """Return the run folder that a person means: the one given, or the newest.
+
+    Raises:
+        StoreError: It is no run folder.
+
+    """
+    if given is None:
+        return RunDir(newest_run(runs_dir))
+    if is_run_folder(given):
+        return RunDir(given)
+    if not given.is_dir():
+        what, action = "there is no such folder.", ""
+    elif given.parent.name == "trials" and is_run_folder(given.parent.parent):
+        what, action = "this is one trial.", f"Give its run folder, {given.parent.parent}."
+    else:
+        inside = [path for path in _children(given) if is_run_folder(path)]
+        what = "this is not a run folder; it has no sweep.yaml."
+        action = f"Give one inside it, such as {inside[0]}." if inside else ""
+    allowed = "" if action else "Run folders are <runs-dir>/<sweep>-<hash8>."
+    raise StoreError(Problem(str(given), what, allowed, action))
+
+
+def read_folder(run: RunDir) -> SweepFolder:
+    """Read what was asked and planned.
+
+    Raises:
+        StoreError: Neither sweep.yaml nor a plan can be read.
+
+    """
+    file = read_yaml(run.sweep, kind="sweep file")
+    if isinstance(file, Problem):
+        raise StoreError(file)
+    metric = file.data.get("metric")
+    metric = metric if isinstance(metric, Mapping) else {}
+    return SweepFolder(
+        run,
+        name=_text(file, "name", run.path.name),
+        title=_text(file, "title", ""),
+        metric_name=str(metric.get("name", "heldout/success_rate")),
+        metric_mode=str(metric.get("mode", "max")),
+        specs=tuple(_specs(run)),
+        question=_text(file, "question", ""),
+    )
+
+
+def _text(file: YamlFile, key: str, default: str) -> str:
+    value = file.data.get(key)
+    return value if isinstance(value, str) else default
+
+
+def _specs(run: RunDir) -> Iterator[TrialSpec]:
+    """Yield the planned trials, then those of earlier launches with other seeds."""
+    planned = _planned(run.plan)
+    yield from planned
+    known = {spec.trial_id for spec in planned}
+    for trial in run.trial_dirs():
+        if trial.trial_id not in known and trial.spec.is_file():
+            yield trial.read_spec()
+
+
+def _planned(path: Path) -> list[TrialSpec]:
+    if not path.is_file():
+        return []
+    plan = read_json(path)
+    rows: Any = plan.get("trials") if isinstance(plan, dict) else plan
+    names = {field.name for field in fields(TrialSpec)}
+    try:
+        return [TrialSpec(**{key: row[key] for key in names}) for row in rows]
+    except (TypeError, KeyError) as error:
+        raise StoreError(
+            Problem(
+                str(path),
+                f"does not hold a list of trials ({error!r}).",
+                action="Another version of rltune wrote it; run the sweep again to rewrite it.",
+            )
+        ) from error
+
+
+def confounded_reason(run: RunDir) -> str:
+    """Return why a sweep ran although its proof failed; empty when the proof holds."""
+    if not run.comparability.is_file():
+        return ""
+    proof = read_json(run.comparability)
+    if not isinstance(proof, dict) or proof.get("ok", True):
+        return ""
+    return str(proof.get("allow_confounded") or "no reason was recorded")
+
+
+def open_warnings(run: RunDir) -> tuple[str, ...]:
+    """Return what the proof has against the axis and nobody remedied or accepted with a reason.
+
+    Hidden second axes (S8), and conditions that are nearly the same run (S6).
+    """
+    return tuple(
+        f"{item.get('code') or item['rule']} warning, neither remedied nor accepted: "
+        f"{item['message']}"
+        for item in _open(run)
+        if item["rule"] in ("S6", "S8")
+    )
+
+
+def same_runs(run: RunDir) -> dict[str, tuple[str, ...]]:
+    """Return condition -> those that the proof found to be the same run up to a factor.
+
+    Pairs that the sweep accepted with a reason are left out, as from the warnings.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in _open(run):
+        labels = item.get("conditions") or ()
+        if item.get("code") == PROPORTIONAL:
+            for one in labels:
+                others = tuple(label for label in labels if label != one)
+                found[one] = (*found.get(one, ()), *others)
+    return found
+
+
+def _open(run: RunDir) -> list[Mapping[str, Any]]:
+    """Return the warnings of the proof that were not accepted with a reason."""
+    proof = read_json(run.comparability) if run.comparability.is_file() else {}
+    found = proof.get("warnings", ()) if isinstance(proof, dict) else ()
+    return [item for item in found if not item.get("accepted_reason")]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRead:
+    """The records of all trials, and what in their files could not be read."""
+
+    records: tuple[TrialRecord, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_records(folder: SweepFolder) -> RecordsRead:
+    """Read every trial of a run folder."""
+    problems: list[Problem] = []
+    records = [
+        read_record(folder.run.trial(spec.trial_id), spec, problems) for spec in folder.specs
+    ]
+    return RecordsRead(tuple(records), tuple(problems))
+
+
+def read_record(trial: TrialDir, spec: TrialSpec, problems: list[Problem]) -> TrialRecord:
+    """Read one trial; what cannot be read is added to `problems`."""
+    failure = trial.read_failed()
+    return TrialRecord(
+        spec=spec,
+        provenance=_provenance(trial),
+        metrics=_steps(read_metrics(trial.metrics), problems),
+        heldout=_steps(read_jsonl(trial.heldout), problems),
+        result=trial.read_done(),
+        failure=to_json(failure) if failure is not None else None,
+    )
+
+
+def _provenance(trial: TrialDir) -> Mapping[str, Any]:
+    if not trial.provenance.exists():
+        return {}
+    content = read_json(trial.provenance)
+    if not isinstance(content, dict):
+        raise StoreError(Problem(str(trial.provenance), "does not hold a JSON object."))
+    return content
+
+
+def _steps(read: JsonlRead, problems: list[Problem]) -> tuple[dict[str, Any], ...]:
+    """Return the rows that name their step."""
+    problems.extend(read.problems)
+    return tuple(row for row in read.rows if isinstance(row.get("step"), int))
+
+
+def manifest_of(run: RunDir, record: TrialRecord) -> Mapping[str, Any]:
+    """Return the task manifest that a trial was evaluated on; empty when there is none."""
+    for path in (run.tasks(env_key(record)), run.tasks()):
+        if path.is_file():
+            content = read_json(path)
+            return content if isinstance(content, dict) else {}
+    return {}

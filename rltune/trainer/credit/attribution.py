@@ -1,0 +1,251 @@
+"""Credit of single turns: what the estimator gave an episode, divided over its turns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from rltune.advantages.adca import adca, alpha_at
+from rltune.advantages.info_gain import TurnGroupNormalizer, accumulate
+from rltune.losses.turn_clip import AdaptiveTurnClipper, clip_scale_metrics
+from rltune.maths.turns import broadcast_turns, has_turn, turn_count
+from rltune.policy.load import Policy
+from rltune.rollout.episode import Probes
+from rltune.rollout.tokens import TokenBatch
+from rltune.signals.info_gain import Gains, ig_metrics
+from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
+from rltune.spec.schema.attribution import AdcaConfig, Attribution, InfoGainConfig
+from rltune.trainer.credit.info_gain import GoldReader, information_gain
+from rltune.trainer.credit.judging import Flags, Judged
+from rltune.types import Episode
+
+AskJudge = Callable[[Sequence[Episode]], Judged]
+"""Asks the judge of `attribution.judge: llm` about whole episodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCredit:
+    """Advantages per turn, spread over tokens, and what is worth logging.
+
+    Attributes:
+        advantages_NT: One per sampled token.
+        clip_scale_NT: Factor on the clip bounds; None where it is 1 everywhere.
+        metrics: `ig/*` or `adca/*`.
+
+    """
+
+    advantages_NT: Tensor
+    clip_scale_NT: Tensor | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def probes(attribution: Attribution, step: int) -> Probes:
+    """Return what must be measured of the environments for the attribution of a step."""
+    if attribution.kind == "info_gain":
+        return Probes(gold=attribution.mode != "none")
+    if attribution.kind == "adca" and _is_judged(attribution, step):
+        return Probes(
+            distance=attribution.judge in ("solver", "gold"), gold=attribution.judge == "gold"
+        )
+    return Probes()
+
+
+def _is_judged(config: AdcaConfig, step: int) -> bool:
+    """Return whether verdicts have any weight in a step; where not, none is asked for."""
+    is_early = config.first_steps is None or step <= config.first_steps
+    return is_early and _alpha(config, step) > 0
+
+
+def _alpha(config: AdcaConfig, step: int) -> float:
+    return alpha_at(
+        step - 1,
+        alpha=config.alpha,
+        alpha_min=config.alpha_min,
+        decay_steps=config.alpha_steps,
+        kind=config.alpha_schedule,
+    )
+
+
+def gold_reader(
+    policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], attribution: Attribution
+) -> GoldReader | None:
+    """Return what scores the gold answers of a batch; None where no information gain is asked."""
+    if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
+        return None
+    n_turns = max(1, turn_count(torch.from_numpy(batch.turn_ids_NT)))
+    return GoldReader(policy, batch, episodes, ig_type=attribution.ig_type, n_turns=n_turns)
+
+
+def by_information_gain(
+    batch: TokenBatch,
+    gains: Gains,
+    outcome_N: Tensor,
+    attribution: InfoGainConfig,
+    *,
+    turn_clip_beta: float,
+) -> TurnCredit:
+    """Return A2TGPO's advantages: the outcome, and the gains of a turn and those after it.
+
+    Args:
+        batch: Rows of the step.
+        gains: Information gain of their turns.
+        outcome_N: What the episodes are compared by.
+        attribution: With a mode.
+        turn_clip_beta: How far a gain widens the clip bounds of its turn.
+
+    Raises:
+        ValueError: The attribution's mode is `none`.
+
+    """
+    if attribution.mode == "none":
+        raise ValueError("attribution info_gain has no mode")
+    device, n_turns = gains.ig_NK.device, gains.ig_NK.shape[1]
+    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
+    sound_N = torch.from_numpy(batch.is_sound_N).to(device)
+    group_N = torch.from_numpy(batch.group_N).to(device)
+    outcome_N = outcome_N.to(device)
+    normalizer = TurnGroupNormalizer(mode=attribution.mode)
+    normalised = normalizer(
+        outcome_N[sound_N], gains.ig_NK[sound_N], gains.has_ig_NK[sound_N], group_N[sound_N]
+    )
+    is_turn_NK = has_turn(turn_ids_NT, n_turns=n_turns)
+    advantages_NK = torch.zeros_like(gains.ig_NK)
+    advantages_NK[sound_N] = accumulate(
+        normalised,
+        gains.has_ig_NK[sound_N],
+        is_turn_NK[sound_N],
+        gamma=attribution.gamma,
+        ig_coef=attribution.ig_coef,
+        is_rescaled=normalizer.is_rescaled,
+    )
+    ig_hat_NK = torch.zeros_like(gains.ig_NK)
+    ig_hat_NK[sound_N] = normalised.ig_NK
+    scale_NK = AdaptiveTurnClipper(beta=turn_clip_beta)(ig_hat_NK, gains.has_ig_NK)
+    return TurnCredit(
+        broadcast_turns(advantages_NK, turn_ids_NT),
+        broadcast_turns(scale_NK, turn_ids_NT),
+        {
+            **ig_metrics(gains.ig_NK, gains.has_ig_NK, group_N),
+            **clip_scale_metrics(scale_NK, gains.has_ig_NK),
+        },
+    )
+
+
+def by_verdicts(
+    policy: Policy,
+    batch: TokenBatch,
+    advantages_N: Tensor,
+    episodes: Sequence[Episode],
+    attribution: AdcaConfig,
+    *,
+    step: int,
+    micro_batch_size: int,
+    ask: AskJudge,
+) -> TurnCredit:
+    """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
+
+    Args:
+        policy: Scores gold answers for the judge `gold`.
+        batch: Rows of the step.
+        advantages_N: The estimator's advantage of each row: the outcome.
+        episodes: All episodes of the step.
+        attribution: Of the config.
+        step: Training step, from 1.
+        micro_batch_size: Rows per forward pass.
+        ask: Asks the judge `llm`.
+
+    """
+    device = advantages_N.device
+    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
+    n_turns = max(1, turn_count(turn_ids_NT))
+    success_N = torch.from_numpy(batch.success_N).to(device)
+    is_trained_N = torch.from_numpy(batch.action_mask_NT.any(axis=1)).to(device)
+    asked_N = rows_to_judge(advantages_N, success_N, skip=attribution.skip) & is_trained_N
+    is_judged = _is_judged(attribution, step)
+    if not is_judged:
+        asked_N = torch.zeros_like(asked_N)
+    rows = asked_N.nonzero()[:, 0].cpu().numpy()
+    judged = _judge(
+        policy,
+        batch.rows(rows),
+        episodes,
+        attribution.judge,
+        n_turns=n_turns,
+        micro_batch_size=micro_batch_size,
+        ask=ask,
+    )
+    flags: list[Flags] = [None] * len(batch)
+    for row, verdict in zip(rows, judged.flags, strict=True):
+        flags[row] = verdict
+    flags_NK, is_judged_N = stack_flags(flags, n_turns=n_turns)
+    result = adca(
+        flags_NK.to(device),
+        is_judged_N.to(device),
+        has_turn(turn_ids_NT, n_turns=n_turns),
+        torch.from_numpy(batch.rewards_N).to(device),
+        success_N,
+        torch.from_numpy(batch.group_N).to(device),
+        scheme=attribution.scheme,
+        fusion=attribution.fusion,
+        alpha=_alpha(attribution, step) if is_judged else 0.0,
+        fix_base=attribution.fix_base,
+        normalize=attribution.normalize,
+        scope=attribution.scope,
+        length_normalize=attribution.length_normalize,
+        outcome_advantage_N=advantages_N,
+    )
+    metrics = {
+        **result.metrics,
+        **judged.metrics,
+        "adca/asked_count": float(len(rows)),
+        "adca/answered_count": float(sum(verdict is not None for verdict in judged.flags)),
+    }
+    return TurnCredit(broadcast_turns(result.advantages_NK, turn_ids_NT), None, metrics)
+
+
+def _judge(
+    policy: Policy,
+    asked: TokenBatch,
+    episodes: Sequence[Episode],
+    judge: str,
+    *,
+    n_turns: int,
+    micro_batch_size: int,
+    ask: AskJudge,
+) -> Judged:
+    """Return a verdict on each of the rows that are asked about."""
+    played = [episodes[row] for row in asked.episode_N]
+    if not played:
+        return Judged([], {})
+    if judge == "llm":
+        return ask(played)
+    distances = [[turn.distance for turn in episode.turns] for episode in played]
+    if judge == "solver":
+        return Judged([solver_flags(own) for own in distances], {})
+    gains = information_gain(
+        policy,
+        asked,
+        episodes,
+        ig_type="prob_diff",
+        n_turns=n_turns,
+        micro_batch_size=micro_batch_size,
+    )
+    flags = [
+        gold_flags(gained, own, is_success=episode.success)
+        for gained, own, episode in zip(_gain_lists(gains, played), distances, played, strict=True)
+    ]
+    return Judged(flags, {})
+
+
+def _gain_lists(gains: Gains, episodes: Sequence[Episode]) -> list[list[float | None]]:
+    """Return the gain of each turn of each episode, None where it has none."""
+    return [
+        [
+            gain if has else None
+            for gain, has in zip(ig_K[: len(e.turns)], has_K[: len(e.turns)], strict=True)
+        ]
+        for ig_K, has_K, e in zip(
+            gains.ig_NK.tolist(), gains.has_ig_NK.tolist(), episodes, strict=True
+        )
+    ]

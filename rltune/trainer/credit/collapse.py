@@ -1,0 +1,62 @@
+"""Collapse signals of a step: responses of some groups, scored under each other's prompts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from rltune.policy.load import Policy
+from rltune.signals.collapse import collapse_signals
+from rltune.trainer.train_state import score_actions
+from rltune.types import Episode
+
+
+@torch.no_grad()
+def collapse_metrics(
+    policy: Policy, episodes: Sequence[Episode], *, prompts: int, temperature: float
+) -> dict[str, float]:
+    """Cross-score the first responses of up to `prompts` groups; empty below two.
+
+    The first sound episode of each group stands for it. Costs one forward pass a prompt over as
+    many rows; nothing is drawn at random, so that a trial stays what it is.
+    """
+    first: dict[int, Episode] = {}
+    for episode in episodes:
+        if episode.turns and episode.turns[0].sampled_ids and not episode.fault:
+            first.setdefault(episode.group, episode)
+    chosen = list(first.values())[:prompts]
+    if len(chosen) < 2:
+        return {}
+    contexts = [list(episode.turns[0].prompt_ids) for episode in chosen]
+    responses = [list(episode.turns[0].sampled_ids) for episode in chosen]
+    columns = [
+        _logprobs(policy, context, responses, temperature=temperature) for context in contexts
+    ]
+    found = collapse_signals(torch.stack(columns, dim=1))
+    return {
+        "collapse/retrieval_accuracy": found.retrieval_accuracy,
+        "collapse/retrieval_chance": found.chance,
+        "collapse/mutual_information": found.mutual_information,
+        "collapse/conditional_entropy": found.conditional_entropy,
+        "collapse/reasoning_entropy": found.reasoning_entropy,
+    }
+
+
+def _logprobs(
+    policy: Policy, context: list[int], responses: list[list[int]], *, temperature: float
+) -> torch.Tensor:
+    """Return log p(response | context) of each response, summed over its tokens."""
+    width = len(context) + max(map(len, responses))
+    ids = np.full((len(responses), width), policy.pad_id, dtype=np.int64)
+    mask = np.zeros_like(ids, dtype=np.bool_)
+    for row, response in enumerate(responses):
+        end = len(context) + len(response)
+        ids[row, :end] = context + response
+        mask[row, len(context) : end] = True
+    device = policy.model.device
+    on_device = torch.from_numpy(mask).to(device)
+    scores = score_actions(
+        policy.model, torch.from_numpy(ids).to(device), on_device, temperature=temperature
+    )
+    logp_M = scores.tokens.logprobs_M
+    return logp_M.new_zeros(on_device.shape).masked_scatter(on_device, logp_M).sum(dim=1)

@@ -1,0 +1,140 @@
+"""Information gain of a batch: gold answers scored at every context of its episodes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rltune.policy.gold import GoldCopy, encode_gold
+from rltune.policy.gold_scores import gold_logprobs
+from rltune.policy.kv_cache import KeysValues
+from rltune.policy.load import Policy
+from rltune.policy.logprobs import head_chunk
+from rltune.rollout.tokens import TokenBatch
+from rltune.signals.info_gain import Gains, IgType, InformationGain, best_alias
+from rltune.trainer.train_state import by_length
+from rltune.types import Episode
+
+
+class GoldReader:
+    """Scores the gold answers of a batch, some of its rows at a time.
+
+    A row that is not trained on has no gain, nor has a turn whose environment knows no gold answer;
+    a dead end is probability 0.
+
+    Args:
+        policy: Scores the gold answers.
+        batch: Rows of the step.
+        episodes: All episodes of the step, played with the gold probe.
+        ig_type: `prob_diff` or `log_prob_diff`.
+        n_turns: K, the number of turn columns.
+
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        batch: TokenBatch,
+        episodes: Sequence[Episode],
+        *,
+        ig_type: IgType,
+        n_turns: int,
+    ) -> None:
+        device = policy.model.device
+        self._policy, self._ig_type, self._n_turns = policy, ig_type, n_turns
+        self._played = [episodes[row] for row in batch.episode_N]
+        self._is_trained_N: NDArray[np.bool_] = np.any(batch.action_mask_NT, axis=1)
+        self._mean_logp_NC = torch.full((len(batch), n_turns), torch.nan, device=device)
+        self._n_contexts_N = torch.zeros(len(batch), dtype=torch.int64, device=device)
+
+    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: KeysValues | None = None) -> None:
+        """Score the answers of some rows, once.
+
+        Args:
+            index: Rows of the batch.
+            ids_BT: Their token ids.
+            prefix: Keys and values of `ids_BT` (the last column may be missing), under the same
+                policy; they are used up. None: the rows go through the policy here.
+
+        """
+        device = ids_BT.device
+        on_B = self._is_trained_N[index]
+        answers = [
+            _copies(self._policy, self._played[row]) if is_on else []
+            for row, is_on in zip(index, on_B, strict=True)
+        ]
+        copies = [[copy for _, copy in own] for own in answers]
+        model = self._policy.model
+        scores_BJ = gold_logprobs(model, ids_BT, copies, prefix=prefix, chunk=head_chunk(model))
+        contexts_BJ = torch.full(scores_BJ.shape, -1, dtype=torch.int64, device=device)
+        for row, own in enumerate(answers):
+            contexts_BJ[row, : len(own)] = torch.tensor([context for context, _ in own])
+        best_BC = best_alias(scores_BJ, contexts_BJ, n_contexts=self._n_turns)
+        played = [self._played[row] for row in index[on_B]]
+        rows = torch.from_numpy(index[on_B]).to(device)
+        self._mean_logp_NC[rows] = best_BC[torch.from_numpy(on_B).to(device)].where(
+            ~_dead_ends(played, self._n_turns).to(device), -torch.inf
+        )
+        self._n_contexts_N[rows] = torch.tensor([len(e.turns) for e in played], device=device)
+
+    def gains(self) -> Gains:
+        """Return what each turn of the rows that were read added to the answer's probability."""
+        return InformationGain(self._ig_type)(self._mean_logp_NC, self._n_contexts_N)
+
+
+def information_gain(
+    policy: Policy,
+    batch: TokenBatch,
+    episodes: Sequence[Episode],
+    *,
+    ig_type: IgType,
+    n_turns: int,
+    micro_batch_size: int,
+) -> Gains:
+    """Return what each turn added to the gold answer's probability under the current policy.
+
+    Costs a forward pass over the rows and their gold answers. `GoldReader` costs the answers alone
+    where the rows are read anyway.
+
+    Args:
+        policy: Scores the gold answers.
+        batch: Rows of the step.
+        episodes: All episodes of the step, played with the gold probe.
+        ig_type: `prob_diff` or `log_prob_diff`.
+        n_turns: K, the number of turn columns.
+        micro_batch_size: Rows per forward pass.
+
+    """
+    reader = GoldReader(policy, batch, episodes, ig_type=ig_type, n_turns=n_turns)
+    is_trained_N: NDArray[np.bool_] = np.any(batch.action_mask_NT, axis=1)
+    for index in by_length(batch, micro_batch_size):
+        rows = index[is_trained_N[index]]
+        if len(rows):
+            reader.read(rows, torch.from_numpy(batch.rows(rows).ids_NT).to(policy.model.device))
+    return reader.gains()
+
+
+def _copies(policy: Policy, episode: Episode) -> list[tuple[int, GoldCopy]]:
+    """Return the gold answers of an episode, each with the index of its context."""
+    copies, end = [], 0
+    for context, turn in enumerate(episode.turns):
+        start = end + len(turn.prompt_ids)
+        if turn.gold is not None:
+            before, after = turn.gold.before, turn.gold.after
+            for answer in turn.gold.golds:
+                ids, scored = encode_gold(policy.tokenizer, before, answer, after)
+                copies.append((context, GoldCopy(start, ids, scored)))
+        end = start + len(turn.sampled_ids)
+    return copies
+
+
+def _dead_ends(episodes: Sequence[Episode], n_turns: int) -> torch.Tensor:
+    """Return, (B, K) boolean, where a perfect player has nothing right to say any more."""
+    found = np.zeros((len(episodes), n_turns), dtype=np.bool_)
+    for row, episode in enumerate(episodes):
+        found[row, : len(episode.turns)] = [
+            turn.gold is not None and not turn.gold.golds for turn in episode.turns
+        ]
+    return torch.from_numpy(found)

@@ -1,0 +1,138 @@
+"""The credit of a step, stage by stage: estimator, turns, tokens, correction, scale."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from rltune.losses.correction import rollout_diagnostics, rollout_weights
+from rltune.policy.load import Policy
+from rltune.rollout.tokens import TokenBatch
+from rltune.signals.info_gain import Gains
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.credit.attribution import AskJudge, by_information_gain, by_verdicts
+from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate, outcome_of
+from rltune.trainer.credit.shaping import shape
+from rltune.trainer.train_state import Signals
+from rltune.types import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The credit of a step.
+
+    Attributes:
+        credit: What the objective learns from.
+        metrics: Of the stages that are on.
+        exec_variance: Variance of the execution tokens' signal, for SEPA; None where it is off.
+
+    """
+
+    credit: Credit
+    metrics: dict[str, float]
+    exec_variance: float | None = None
+
+
+def assign_credit(
+    policy: Policy,
+    batch: TokenBatch,
+    signals: Signals,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    step: int,
+    sepa_lambda: float,
+    scale: float,
+    ask: AskJudge,
+    gains: Gains | None = None,
+) -> Assigned:
+    """Return advantages, clip scales and weights of all sampled tokens.
+
+    Args:
+        policy: Scores gold answers for a judge, and decodes text for planning tokens.
+        batch: Rows to train on.
+        signals: Of the same rows.
+        episodes: All episodes of the step; `batch.episode_N` points to them.
+        config: Names the stages.
+        step: Training step, from 1.
+        sepa_lambda: Strength of SEPA's pooling in this step.
+        scale: Factor on all advantages, from the filter.
+        ask: Asks the judge `llm`.
+        gains: Information gain of the turns; None where no attribution is by it.
+
+    """
+    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    credit, metrics = _attribute(
+        policy, batch, signals, episodes, config, step=step, ask=ask, gains=gains
+    )
+    shaped = shape(
+        policy,
+        credit.advantages_NT.where(mask_NT, 0),
+        batch,
+        signals,
+        config.advantage.shaping,
+        sepa_lambda=sepa_lambda,
+    )
+    weights_NT, diagnostics = _correct(batch, signals, config, mask_NT)
+    return Assigned(
+        replace(credit, advantages_NT=shaped.advantages_NT * scale, weights_NT=weights_NT),
+        {**metrics, **shaped.metrics, **diagnostics},
+        shaped.exec_variance,
+    )
+
+
+def _attribute(
+    policy: Policy,
+    batch: TokenBatch,
+    signals: Signals,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    *,
+    step: int,
+    ask: AskJudge,
+    gains: Gains | None,
+) -> tuple[Credit, dict[str, float]]:
+    """Return the credit of turns where an attribution is on, else the estimator's, and metrics."""
+    attribution = config.attribution
+    if attribution.kind == "info_gain" and attribution.mode != "none":
+        if gains is None:
+            raise ValueError("attribution info_gain needs the gains of the turns")
+        outcome_N = outcome_of(batch, config.advantage)
+        beta = config.loss.turn_clip_beta
+        turned = by_information_gain(batch, gains, outcome_N, attribution, turn_clip_beta=beta)
+    elif attribution.kind == "adca":
+        device = signals.old_logp_NT.device
+        advantages_N = episode_advantages(batch, config.advantage, device=device)
+        turned = by_verdicts(
+            policy,
+            batch,
+            advantages_N,
+            episodes,
+            attribution,
+            step=step,
+            micro_batch_size=config.optim.micro_batch_size,
+            ask=ask,
+        )
+    else:
+        return estimate(batch, signals, config.advantage), {}
+    return Credit(turned.advantages_NT, clip_scale_NT=turned.clip_scale_NT), turned.metrics
+
+
+def _correct(
+    batch: TokenBatch, signals: Signals, config: TrialConfig, mask_NT: Tensor
+) -> tuple[Tensor | None, dict[str, float]]:
+    """Return the weights against the engine's logprobs, and how far the two are apart."""
+    correction = config.rollout_correction
+    rollout_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
+    weights_NT = None
+    if correction.kind != "none":
+        weights_NT = rollout_weights(
+            signals.old_logp_NT,
+            rollout_NT,
+            mask_NT,
+            kind=correction.kind,
+            cap=correction.cap,
+            band=(correction.band_low, correction.band_high),
+        )
+    return weights_NT, rollout_diagnostics(signals.old_logp_NT, rollout_NT, mask_NT, weights_NT)

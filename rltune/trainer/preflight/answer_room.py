@@ -1,0 +1,65 @@
+"""Whether a sweep's token limit leaves room for any valid answer: seen before anything starts.
+
+A trial sees more: `rltune.trainer.preflight.learnable` asks its own tokenizer and looks at its
+prompts.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rltune.errors import Problem
+from rltune.policy.count import count_tokens
+from rltune.spec.identity import canonical_json
+from rltune.spec.load import LoadedSweep
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.tasks import env_maker
+from rltune_envs.errors import EnvError
+
+_ENOUGH = {"tiny": 8}  # tokens that hold the shortest answers in any case; a check takes no second
+_ENOUGH_ELSEWHERE = 64
+
+
+def answer_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield the response limits below the shortest valid answer, where that is known here.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths refer.
+
+    """
+    asked = {}
+    for condition in loaded.conditions:
+        plain = condition.config
+        limit, model = plain["rollout"]["max_response_tokens"], plain["policy"]["model"]
+        if limit < _ENOUGH.get(model, _ENOUGH_ELSEWHERE):
+            asked[canonical_json([plain["env"], limit, model])] = plain
+    for plain in asked.values():
+        config = TrialConfig.model_validate(plain)
+        limit = config.rollout.max_response_tokens
+        lengths = _lengths(config, base)
+        shortest = min(lengths.values(), default=0)
+        if shortest > limit:
+            example = min(lengths, key=lengths.__getitem__)
+            yield Problem(
+                loaded.where("rollout.max_response_tokens"),
+                f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
+                f"sampled, rollout.max_response_tokens is {limit}.",
+                action=f"Raise it to {shortest} at least.",
+            )
+
+
+def _lengths(config: TrialConfig, base: Path) -> dict[str, int]:
+    """Return the shortest valid answers and their tokens, as far as both are known."""
+    try:
+        env = env_maker(config.env, None, base)()
+        answers = env.shortest_responses()
+    except (EnvError, ValueError):  # refused elsewhere, in its own words
+        return {}
+    model, kind = config.policy.model, config.env.kind
+    counted = {
+        answer: count_tokens(
+            model, answer.removeprefix(env.response_prefix), env_kind=kind, base=base
+        )
+        for answer in answers
+    }
+    return {answer: n for answer, n in counted.items() if n is not None}

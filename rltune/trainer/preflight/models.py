@@ -1,0 +1,80 @@
+"""The models and adapters that a sweep names, looked at before anything starts."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import Problem
+from rltune.policy.adapter_folder import adapter_problem, require_adapter
+from rltune.policy.hub import require_hub
+from rltune.policy.model_folder import SHIPPED, FolderFault, folder_problems
+from rltune.policy.read_folder import Reading, require_readable
+from rltune.spec.load import LoadedSweep
+from rltune.spec.model_name import name_problem
+from rltune.spec.schema.trial import LoraConfig
+
+TINY = "tiny"
+
+
+def require_models(loaded: LoadedSweep, base: Path) -> None:
+    """Refuse to start a sweep whose models cannot be had, are not whole, or do not fit an adapter.
+
+    Not a part of `require_usable`: a sweep can be checked and planned where its model is not, and
+    the weights of folders are read here. Shipped policies are whole.
+
+    Raises:
+        InputError: A model is neither here nor given by the hub, or it or an adapter cannot be
+            used.
+
+    """
+    where = loaded.where("policy.model")
+    readings: dict[Reading, None] = {}
+    for condition in loaded.conditions:
+        name, folder = _model(condition.config, base)
+        lora = _saved_adapter(condition.config, base)
+        if folder is None:
+            require_hub(name, where)
+        elif name != TINY or lora:
+            text = lora.model_dump_json() if lora else ""
+            readings[Reading(str(folder), name, where, text)] = None
+    require_readable(list(readings))
+
+
+def model_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield models that can be no hub ids, folders that are not whole, and unusable adapters."""
+    where, where_init = loaded.where("policy.model"), loaded.where("policy.lora.init")
+    for condition in loaded.conditions:
+        name, folder = _model(condition.config, base)
+        if folder is not None:
+            yield from folder_problems(folder, name, where) if name != TINY else ()
+        elif problem := name_problem(name, where):
+            yield problem
+        if lora := _saved_adapter(condition.config, base):
+            init = condition.config["policy"]["lora"]["init"]
+            yield from _adapter_problems(lora, init, str(folder or name), where_init)
+
+
+def _adapter_problems(lora: LoraConfig, init: str, model: str, where: str) -> Iterator[Problem]:
+    if not Path(lora.init).is_dir():
+        allowed = "Allowed: default, or a folder with an adapter saved by peft."
+        yield Problem(where, f"{init!r} is not a folder.", allowed, "Check the path.")
+        return
+    try:
+        require_adapter(Path(lora.init), lora, model=model)
+    except FolderFault as fault:
+        yield adapter_problem(init, fault, where)
+
+
+def _model(config: Mapping[str, Any], base: Path) -> tuple[str, Path | None]:
+    """Return a model's name and its folder; None for a hub id."""
+    name: str = config["policy"]["model"]
+    folder = SHIPPED / config["env"]["kind"] if name == TINY else base / name
+    return name, folder if name == TINY or folder.is_dir() else None
+
+
+def _saved_adapter(config: Mapping[str, Any], base: Path) -> LoraConfig | None:
+    """Return the adapter that a condition starts from, its folder as a whole path."""
+    lora = LoraConfig.model_validate(config["policy"]["lora"])
+    if not lora.rank or lora.init == "default":
+        return None
+    return lora.model_copy(update={"init": str(base / lora.init)})

@@ -1,0 +1,262 @@
+"""What a config names outside itself, looked at before anything starts: files, classes, scores."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rltune.errors import InputError, Problem, SpecError
+from rltune.judge.client import LlmJudge
+from rltune.spec.custom_code import refuse_custom_code
+from rltune.spec.identity import canonical_json
+from rltune.spec.keys import did_you_mean
+from rltune.spec.load import LoadedSweep
+from rltune.spec.schema.attribution import AdcaConfig
+from rltune.spec.schema.reward import RewardConfig
+from rltune.spec.schema.trial import TrialConfig
+from rltune.store.secret import is_secret
+from rltune.trainer.custom_env import naming_own_env
+from rltune.trainer.preflight.answer_room import answer_problems
+from rltune.trainer.preflight.models import model_problems
+from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
+from rltune_envs.base import TextEnv
+from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
+from rltune_envs.guarded import GuardedEnv
+from rltune_envs.imports import load_object
+
+GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
+"""Names of the measures of every env; an env's own ones must be others."""
+
+_OF_A_STEP = (
+    *("in_group_reward_std", "filter_kept_ratio", "filter_zero_count", "over_limit_actions"),
+    *("task_hash", "task_digests", "sampled_hash", "empty_after_filter"),
+    *("clip_ratio", "context_clip_ratio", "out_of_context_ratio"),
+)
+_ASKED = {
+    "solver": ("distance_to_go",),
+    "gold": ("distance_to_go", "gold_response"),
+    "info_gain": ("gold_response",),
+}
+"""Judge of attribution adca, or other attribution -> methods that it asks an env for."""
+
+_RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
+
+
+def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = False) -> None:
+    """Refuse a sweep that names what cannot be used.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths and import paths refer.
+        no_custom_code: Refuse import paths, and import none of them.
+
+    Raises:
+        SpecError: Carries every problem.
+
+    """
+    if no_custom_code:
+        refuse_custom_code(loaded)
+    _require_no_secrets(loaded)
+    problems = list(dict.fromkeys(preflight(loaded, base)))
+    if problems := problems or list(dict.fromkeys(answer_problems(loaded, base))):
+        raise SpecError(problems)
+
+
+def _require_no_secrets(loaded: LoadedSweep) -> None:
+    """Refuse a key or a password in a config: every record of every trial would hold it."""
+    found = (pair for condition in loaded.conditions for pair in _texts(condition.config))
+    what = "this is a key or a password, and a config is written to many files."
+    action = "Take it out, and read it from an environment variable where it is used."
+    keys = dict.fromkeys(key for key, text in found if is_secret(key, text))
+    if keys:
+        raise SpecError([Problem(loaded.where(key), what, action=action) for key in keys])
+
+
+def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text of a plain config with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping | list | tuple):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, inner in items:
+            yield from _texts(inner, f"{key}.{name}" if key else str(name))
+
+
+def require_judge(loaded: LoadedSweep) -> None:
+    """Refuse to start a sweep whose language-model judge cannot be asked from here.
+
+    Not a part of `require_usable`: a sweep can be checked and planned where there is no key.
+
+    Raises:
+        SpecError: The client is not installed, or the key is not set.
+
+    """
+    if problems := list(dict.fromkeys(_judge_problems(loaded))):
+        raise SpecError(problems)
+
+
+def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield what a sweep names and cannot be used: a file, an import path, a score, a metric.
+
+    A shipped env is imported only where it has a say: the schema knows its keys, and a check is to
+    take no second. What tasks it has is found out when they are frozen.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths refer.
+
+    """
+    yield from model_problems(loaded, base)
+    yield from _estimator_problems(loaded, base)
+    sections = {
+        canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
+        for condition in loaded.conditions
+    }
+    for plain in sections.values():
+        config = TrialConfig.model_validate(plain)
+        missing = [
+            Problem(
+                loaded.where(f"env.{key}"),
+                f"{getattr(config.env, key)!r} is not a file.",
+                action=f"Give a path that is relative to {base}, or absolute.",
+            )
+            for key, path in files_of(config.env, base).items()
+            if not path.is_file()
+        ]
+        yield from missing
+        is_plain = config.env.kind in ENVS and config.reward is None
+        if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
+            with naming_own_env(config.env):
+                yield from _env_problems(config, loaded, base)
+
+
+def _asked(loaded: LoadedSweep) -> str:
+    return loaded.spec.metric.name.removeprefix("heldout/")
+
+
+def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield why no environment can be made, or why it does not fit the sweep."""
+    reward = list(_score_problems(config.reward, loaded, base))
+    yield from reward
+    where = loaded.where("env.factory" if config.env.kind == "custom" else "env")
+    try:
+        made = env_maker(config.env, None, base)()
+    except ImportPathError as error:
+        yield Problem(where, _sentence(error))
+        return
+    except CustomCodeError as error:
+        is_refusal = isinstance(error.__cause__, EnvError | ValueError)
+        said = _sentence(error.__cause__ if is_refusal else error.cause)
+        yield Problem(where, f"no environment can be made: {said}")
+        return
+    except (EnvError, ValueError) as error:  # a shipped one refuses its arguments
+        yield Problem(where, f"no environment can be made: {_sentence(error)}")
+        return
+    yield from _probe_problems(made, loaded)
+    if reward:
+        return
+    try:
+        env = env_maker(config.env, config.reward, base)()
+    except ValueError as error:  # a score that the env does not measure
+        yield Problem(loaded.where("reward.terms"), _sentence(error))
+        return
+    yield from _measure_problems(env, loaded)
+
+
+def _score_problems(
+    reward: RewardConfig | None, loaded: LoadedSweep, base: Path
+) -> Iterator[Problem]:
+    """Yield the scores of one's own that cannot be imported."""
+    paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
+    yield from _import_problems(paths, loaded.where("reward.terms"), base)
+
+
+def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
+    """Yield the advantage estimators of one's own that cannot be imported, or called as asked."""
+    sections = [condition.config["advantage"] for condition in loaded.conditions]
+    owned = [section for section in sections if section["kind"] == "custom"]
+    where = loaded.where("advantage.estimator")
+    bad = list(
+        _import_problems(list(dict.fromkeys(own["estimator"] for own in owned)), where, base)
+    )
+    yield from bad
+    for own in () if bad else owned:
+        yield from _call_problems(own["estimator"], own["arguments"], where)
+
+
+def _call_problems(path: str, arguments: Mapping[str, object], where: str) -> Iterator[Problem]:
+    """Yield why a trial could not call an estimator: its signature, where Python knows it."""
+    try:
+        signature = inspect.signature(load_object(path))
+    except (TypeError, ValueError):  # a function of C without one
+        return
+    try:
+        signature.bind("outcome_N", "group_N", **arguments)
+    except TypeError as error:
+        call = ", ".join(["outcome_N, group_N", *(f"{k}={v!r}" for k, v in arguments.items())])
+        yield Problem(
+            where,
+            f"{path!r} cannot be called with ({call}): {_sentence(error)}",
+            f"It is defined with {signature}.",
+            "Change advantage.arguments, or the function.",
+        )
+
+
+def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield what an attribution of the sweep asks of an env that does not know it."""
+    sections = [condition.config["attribution"] for condition in loaded.conditions]
+    asked = {name: None for own in sections for name in _asked_of_env(own)}
+    kind = type(env.inner if isinstance(env, GuardedEnv) else env)
+    for name in asked:
+        if getattr(kind, name) is getattr(TextEnv, name):
+            what = f"{kind.__name__} has no {name}(), which it needs."
+            yield Problem(loaded.where("attribution"), what, action=f"Define {name}().")
+
+
+def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the methods that an attribution calls; one without weight calls none."""
+    if attribution["kind"] == "adca":
+        adca = AdcaConfig.model_validate(attribution)
+        return _ASKED.get(adca.judge, ()) if adca.has_weight else ()
+    return _ASKED["info_gain"] if attribution.get("mode", "none") != "none" else ()
+
+
+def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield what is missing for a language model to be asked: the client, or the key."""
+    sections = [condition.config["attribution"] for condition in loaded.conditions]
+    for own in sections:
+        if own["kind"] == "adca" and AdcaConfig.model_validate(own).asks_llm:
+            try:
+                LlmJudge(**own["llm"]).require_ready()
+            except InputError as error:
+                yield from error.problems
+
+
+def _import_problems(paths: Sequence[str], where: str, base: Path) -> Iterator[Problem]:
+    if paths:
+        add_to_path(base)
+    for path in paths:
+        try:
+            load_object(path)
+        except ImportPathError as error:
+            yield Problem(where, _sentence(error))
+
+
+def _sentence(error: BaseException | str | None) -> str:
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
+def _measure_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield measures with a name that is taken, and a metric that nothing measures."""
+    for name in env.auxiliary_names:
+        if name in _RESERVED:
+            what = f"the measure {name!r} has the name of one that every env has."
+            yield Problem(loaded.where("env"), what, action="Rename it in auxiliary_names.")
+    names = (*GATE_METRICS, *env.auxiliary_names)
+    asked = _asked(loaded)
+    if asked not in names:
+        what = f"{loaded.spec.metric.name!r} is not measured in this env."
+        allowed = f"Choose one of {', '.join(f'heldout/{name}' for name in names)}."
+        where = f"{loaded.path}: metric.name"
+        yield Problem(where, what, allowed, did_you_mean(asked, names))

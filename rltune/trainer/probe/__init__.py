@@ -1,0 +1,1 @@
+"""Gradients of two conditions on fixed batches: whether they are one run (S6)."""

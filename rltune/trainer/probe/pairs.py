@@ -1,0 +1,118 @@
+"""Whether two conditions have one gradient: the comparison of S6's probe."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rltune.comparability.functional import Likeness
+
+EXACT = 2e-5
+"""Relative difference of a gradient that an estimator's float32 and its `eps` explain."""
+
+_NOISE = 1e-7
+"""What counts as 0, as a share of the largest gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What one condition does with one probe batch.
+
+    Attributes:
+        actor: Gradient of the policy, (N, T, V), in each of its optimiser steps.
+        critic: Gradient of the critic, (N, T), likewise; empty without a critic.
+        has_faults: Whether a fault masks an episode of the batch.
+        tolerance: Relative difference that counts as none.
+
+    """
+
+    actor: tuple[Tensor, ...]
+    critic: tuple[Tensor, ...]
+    has_faults: bool
+    tolerance: float = EXACT
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How two traces compare.
+
+    Attributes:
+        is_one: Whether one is a multiple of the other.
+        factor: The second as a multiple of the first; None where both are 0.
+        tolerance: Within which the factor is meant.
+        has_faults: Whether a fault masks an episode of the batch.
+
+    """
+
+    is_one: bool
+    factor: float | None
+    tolerance: float
+    has_faults: bool
+
+
+def match(left: Trace, right: Trace) -> Match:
+    """Return whether one trace is a positive multiple of the other, step by step.
+
+    AdamW scales a policy and a critic on their own, so the critic may have a factor of its own. A
+    condition without a critic can equal one with: the policy is what is compared.
+    """
+    actor, factor = _ratio(left.actor, right.actor, left.tolerance)
+    critic = True
+    if left.critic and right.critic:
+        critic, _ = _ratio(left.critic, right.critic, left.tolerance)
+    return Match(actor and critic, factor, left.tolerance, left.has_faults)
+
+
+def _ratio(
+    left: Sequence[Tensor], right: Sequence[Tensor], tolerance: float
+) -> tuple[bool, float | None]:
+    """Return whether `right` is a positive multiple of `left`, and which; None if both are 0."""
+    if len(left) != len(right) or not left:
+        return len(left) == len(right), None
+    a, b = torch.stack(list(left)), torch.stack(list(right))
+    if a.shape != b.shape:
+        return False, None
+    if not a.any() and not b.any():
+        return True, None
+    factor = float((a * b).sum() / (a * a).sum()) if a.any() else 0.0
+    if factor <= 0:
+        return False, None
+    scaled = factor * a
+    largest = torch.maximum(scaled.abs(), b.abs())
+    allowed = tolerance * largest + _NOISE * largest.max()
+    return bool(((b - scaled).abs() <= allowed).all()), factor
+
+
+def likeness(a: str, b: str, matches: Iterable[Match]) -> Likeness:
+    """Return what all probe batches say of two conditions.
+
+    They are one run where every batch without a fault has the same factor; batches with faults may
+    say otherwise, and that is told.
+    """
+    every = list(matches)
+    sound = [found for found in every if not found.has_faults]
+    factor = _common_factor(sound)
+    if factor is None:
+        return Likeness(a, b, "different")
+    is_everywhere = _common_factor(every) is not None
+    return Likeness(
+        a,
+        b,
+        "equal" if abs(factor - 1) <= EXACT else "proportional",
+        factor=factor,
+        only_faults_differ=not is_everywhere,
+    )
+
+
+def _common_factor(matches: Sequence[Match]) -> float | None:
+    """Return the one factor of all matches; 1 where no batch has a gradient; None without one."""
+    if not all(found.is_one for found in matches):
+        return None
+    known = [found for found in matches if found.factor is not None]
+    if not known:
+        return 1.0
+    sharpest = min(known, key=lambda found: found.tolerance)
+    factor = sharpest.factor or 1.0
+    is_common = all(abs((m.factor or 0) / factor - 1) <= 2 * m.tolerance for m in known)
+    return factor if is_common else None

@@ -1,0 +1,123 @@
+"""At which training steps S6's probe looks: where a schedule or SEPA tells conditions apart.
+
+What moves with the steps is simulated over the whole budget. SEPA's `auto` pools the more, the
+further the variance of the execution tokens has fallen, and the average that it follows can fall no
+faster than by `ema_decay` a step. So a variance that is 0 from the second step on drives it as far
+as any trial can: where two conditions do not differ then, they never do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rltune.advantages.adca import alpha_at
+from rltune.advantages.sepa import SepaState
+from rltune.comparability.knobs import updates_per_step
+from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.filter_effect import effect_of
+from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.trainer.controllers import sepa_after, sepa_strength
+
+FALLS_AFTER = (1, 5, 20)
+"""Training steps after which the simulated variance falls from 1 to 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What moves with the training steps.
+
+    Attributes:
+        step: Training step, from 1.
+        sepa: Strength of SEPA's pooling.
+        verdicts: Weight of a judge's verdicts.
+        is_warmup: Whether only the critic learns.
+
+    """
+
+    step: int
+    sepa: float
+    verdicts: float
+    is_warmup: bool
+
+    def distance(self, other: "Settings") -> float:
+        """Return the largest difference of any of them."""
+        return max(
+            abs(self.sepa - other.sepa),
+            abs(self.verdicts - other.verdicts),
+            float(self.is_warmup != other.is_warmup),
+        )
+
+
+Track = tuple[Settings, ...]
+"""The settings of each training step."""
+
+
+def simulate(config: TrialConfig) -> list[Track]:
+    """Return what a trial sets in each step, for each feedback that it may get.
+
+    A filter that drops groups slows the clock of SEPA's ramp down, to one optimiser step a step.
+    """
+    full = updates_per_step(to_plain(config))
+    paces = [full, 1] if effect_of(config.rollout_filter, config.rollout).can_drop else [full, full]
+    return [_track(config, falls_after, pace) for falls_after in FALLS_AFTER for pace in paces]
+
+
+def _track(config: TrialConfig, falls_after: int, n_steps: int) -> Track:
+    state, track = SepaState(), []
+    for step in range(1, config.budget.steps + 1):
+        track.append(_settings(config, state, step))
+        state = sepa_after(
+            state,
+            config.advantage.shaping.sepa,
+            variance=1.0 if step <= falls_after else 0.0,
+            success_rate=1.0,
+            n_steps=n_steps,
+        )
+    return tuple(track)
+
+
+def _settings(config: TrialConfig, state: SepaState, step: int) -> Settings:
+    has_critic = config.advantage.kind in CRITIC_KINDS
+    return Settings(
+        step=step,
+        sepa=sepa_strength(state, config.advantage.shaping.sepa),
+        verdicts=_verdicts(config, step),
+        is_warmup=has_critic and step <= config.critic.warmup_steps,
+    )
+
+
+def _verdicts(config: TrialConfig, step: int) -> float:
+    own = config.attribution
+    if own.kind != "adca" or (own.first_steps is not None and step > own.first_steps):
+        return 0.0
+    return alpha_at(
+        step - 1,
+        alpha=own.alpha,
+        alpha_min=own.alpha_min,
+        decay_steps=own.alpha_steps,
+        kind=own.alpha_schedule,
+    )
+
+
+def telling_steps(
+    tracks: Mapping[str, Sequence[Track]], pairs: Iterable[tuple[str, str]]
+) -> tuple[tuple[int, int], ...]:
+    """Return (feedback, training step) where some pair differs most, and the last warm-up's end.
+
+    Args:
+        tracks: Condition -> its settings for each feedback.
+        pairs: Which conditions are compared.
+
+    """
+    first = max(
+        (track.step for own in tracks.values() for track in own[0] if track.is_warmup), default=0
+    )
+    found = {(0, min(first + 1, len(next(iter(tracks.values()))[0]))): None}
+    for a, b in pairs:
+        most, where = 1e-9, None
+        for nth, (left, right) in enumerate(zip(tracks[a], tracks[b], strict=True)):
+            for one, other in zip(left, right, strict=True):
+                if one.distance(other) > most * (1 + 1e-9):
+                    most, where = one.distance(other), (nth, one.step)
+        if where is not None:
+            found[where] = None
+    return tuple(found)

@@ -1,0 +1,237 @@
+"""What a condition learns from a probe batch: the trainer's own filter, credit and objective."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from rltune.maths.turns import turn_count
+from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.signals.info_gain import Gains, InformationGain
+from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.credit.judging import Judged
+from rltune.trainer.credit.shaping import needs_entropy
+from rltune.trainer.credit.stages import assign_credit
+from rltune.trainer.filtering import apply_filter, filter_groups
+from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.probe.batch import MOST_TURNS, Scene
+from rltune.trainer.probe.pairs import EXACT, Trace
+from rltune.trainer.probe.policy import (
+    Beliefs,
+    PlannedSteps,
+    TableCritic,
+    TableModel,
+    Words,
+    as_critic,
+    as_model,
+    as_policy,
+    make_beliefs,
+)
+from rltune.trainer.probe.ratios import (
+    FLOAT_NOISE,
+    Bounds,
+    float_noise,
+    log_ratios,
+    log_weights,
+)
+from rltune.trainer.train_state import Learner, score_batch
+from rltune.types import Episode
+
+_UNCLIPPED = 1e30  # a factor must be seen; where a clip would hide it is told in the finding
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One probe of all conditions.
+
+    Attributes:
+        scene: Number of the probe batch.
+        feedback: Of the simulation that `step` was found in.
+        step: Training step.
+        has_noise: Whether the ratio is off by rounding at the first optimiser step.
+
+    """
+
+    scene: int
+    feedback: int
+    step: int
+    has_noise: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A condition, ready to be probed.
+
+    Attributes:
+        config: As it is run by the probe.
+        scenes: Its probe batches.
+        sepa: Strength of SEPA's pooling by feedback and step.
+
+    """
+
+    config: TrialConfig
+    scenes: list[Scene]
+    sepa: list[list[float]]
+
+    def sepa_at(self, look: Look) -> float:
+        """Return the strength of SEPA's pooling in a look; a shorter trial keeps its last."""
+        track = self.sepa[look.feedback]
+        return track[min(look.step, len(track)) - 1]
+
+
+def as_probed(config: TrialConfig) -> TrialConfig:
+    """Return a config whose results the probe can have: no clip of the norm, verdicts as given.
+
+    Micro-batches only divide the work: all of a mini-batch is one.
+    """
+    optim = config.optim.model_copy(
+        update={"grad_clip": _UNCLIPPED, "micro_batch_size": config.optim.mini_batch_size}
+    )
+    attribution = config.attribution
+    if attribution.kind == "adca":
+        attribution = attribution.model_copy(update={"judge": "llm"})
+    return config.model_copy(update={"optim": optim, "attribution": attribution})
+
+
+def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
+    """Return what a condition learns from one probe batch."""
+    config, scene = subject.config, subject.scenes[look.scene]
+    whole = to_batch(scene.episodes, pad_id=0)
+    seed = 100 * look.scene + look.step
+    beliefs = make_beliefs(
+        whole,
+        whole.action_mask_NT,
+        n_words=len(words.words),
+        temperature=config.rollout.temperature,
+        seed=seed,
+    )
+    whole = replace(whole, rollout_logprobs_NT=_sampled(config, look, whole, beliefs, bounds))
+    tolerance = 20 * FLOAT_NOISE if look.has_noise else EXACT
+    chosen = filter_groups(whole, groups=config.rollout.groups, config=config.rollout_filter)
+    if chosen.is_empty and config.rollout_filter.on_drop == "drop":
+        return Trace((), (), scene.has_faults, tolerance)
+    batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
+    learner = _learner(config, whole, beliefs, words, bounds, seed)
+    _learn(learner, batch, whole, subject, look, beliefs, bounds, chosen.scale)
+    return Trace(
+        tuple(_gradients(learner.actor_optimizer)),
+        tuple(_gradients(learner.critic_optimizer)),
+        scene.has_faults,
+        tolerance,
+    )
+
+
+def _sampled(
+    config: TrialConfig, look: Look, batch: TokenBatch, beliefs: Beliefs, bounds: Bounds
+) -> np.ndarray:
+    """Return what the engine reported: the trainer's logprobs, or others where they can differ."""
+    logp_NT = beliefs.logp_NT.numpy()
+    if not _is_exact(config) or config.rollout.engine != "torch":
+        logp_NT = logp_NT - log_weights(batch, bounds, seed=look.scene)
+    elif look.has_noise:
+        logp_NT = logp_NT - float_noise(batch, seed=50 + look.scene)
+    return np.where(batch.action_mask_NT, logp_NT, 0).astype(np.float32)
+
+
+def _is_exact(config: TrialConfig) -> bool:
+    """Return whether two passes over the same tokens differ by rounding to float32 alone."""
+    lora = config.policy.lora
+    return config.policy.dtype == "float32" and not (lora.rank and lora.dropout)
+
+
+def _learner(
+    config: TrialConfig,
+    whole: TokenBatch,
+    beliefs: Beliefs,
+    words: Words,
+    bounds: Bounds,
+    seed: int,
+) -> Learner:
+    optim = config.optim
+    n_steps = -(-len(whole) // optim.mini_batch_size) * optim.epochs
+    plans = [
+        beliefs.logits(log_ratios(whole, bounds, seed=1000 * seed + nth)) for nth in range(n_steps)
+    ]
+    model = TableModel(beliefs.logits())
+    reference = TableModel(beliefs.logits(0.3 * log_ratios(whole, bounds, seed=999 + seed) + 0.1))
+    reference.requires_grad_(False)
+    critic = critic_optimizer = None
+    if config.advantage.kind in CRITIC_KINDS:
+        rng = np.random.Generator(np.random.PCG64(seed))
+        values = [
+            torch.from_numpy(rng.normal(0, 1, whole.ids_NT.shape)) for _ in range(n_steps + 1)
+        ]
+        critic = TableCritic(values[0])
+        moved = [values[0] + 0.3 * value for value in values[1:]]
+        critic_optimizer = PlannedSteps(critic.values_NT, moved)
+    return Learner(
+        policy=as_policy(model, words),
+        reference=as_model(reference) if config.loss.use_kl_loss else None,
+        critic=as_critic(critic) if critic is not None else None,
+        actor_optimizer=PlannedSteps(model.base_model.logits_NTV, plans),
+        critic_optimizer=critic_optimizer,
+    )
+
+
+def _learn(
+    learner: Learner,
+    batch: TokenBatch,
+    whole: TokenBatch,
+    subject: Subject,
+    look: Look,
+    beliefs: Beliefs,
+    bounds: Bounds,
+    scale: float,
+) -> None:
+    """Score, credit and update, as `rltune.trainer.update_step.learn` does."""
+    config, scene = subject.config, subject.scenes[look.scene]
+    signals = score_batch(
+        learner,
+        batch,
+        temperature=config.rollout.temperature,
+        micro_batch_size=config.optim.micro_batch_size,
+        with_entropy=needs_entropy(config.advantage.shaping),
+    )
+    flags = dict(zip((e.task_id for e in scene.episodes), scene.flags, strict=True))
+
+    def ask(episodes: Sequence[Episode]) -> Judged:
+        return Judged([flags[episode.task_id] for episode in episodes], {})
+
+    assigned = assign_credit(
+        learner.policy,
+        batch,
+        signals,
+        scene.episodes,
+        config,
+        step=look.step,
+        sepa_lambda=subject.sepa_at(look),
+        scale=scale,
+        ask=ask,
+        gains=_gains(config, batch, scene),
+    )
+    start = None
+    if not _is_exact(config):
+        start = log_ratios(whole, bounds, seed=look.scene)
+    elif look.has_noise:
+        start = torch.from_numpy(float_noise(whole, seed=look.scene))
+    if start is not None:
+        with torch.no_grad():
+            learner.policy.model.base_model.logits_NTV.copy_(beliefs.logits(start))
+    data = MiniBatch(batch, signals, assigned.credit)
+    update(learner, data, config, step=look.step, kl_coef=config.loss.kl_loss_coef)
+
+
+def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> Gains | None:
+    if config.attribution.kind != "info_gain" or config.attribution.mode == "none":
+        return None
+    n_turns = max(1, turn_count(torch.from_numpy(batch.turn_ids_NT)))
+    gold = torch.from_numpy(scene.gold_logp_NC[batch.episode_N, : min(n_turns, MOST_TURNS)])
+    gold[~torch.from_numpy(batch.action_mask_NT.any(axis=1))] = torch.nan
+    n_contexts = torch.tensor([len(scene.episodes[row].turns) for row in batch.episode_N])
+    return InformationGain(config.attribution.ig_type)(gold, n_contexts.clamp(max=n_turns))
+
+
+def _gradients(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+    return optimizer.gradients if isinstance(optimizer, PlannedSteps) else []

@@ -1,0 +1,1 @@
+"""What a trial writes: metrics, episodes, replays, media, its model card."""

@@ -1,0 +1,204 @@
+"""What a trial learns with: policy, critic, reference, optimisers; and scoring with them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
+from rltune.maths.streams import stream_seed
+from rltune.policy.kv_cache import KeysValues, no_keys
+from rltune.policy.load import CausalLM, Policy
+from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
+from rltune.policy.lora import trained_parameters
+from rltune.policy.value_head import ValueModel, frozen_copy
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.schema.trial import TrialConfig
+
+
+@dataclass
+class Learner:
+    """The mutable part of a trial.
+
+    Attributes:
+        policy: What is trained.
+        reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
+            when no KL term is on.
+        critic: None when the advantage needs no values.
+        actor_optimizer: AdamW over the policy.
+        critic_optimizer: AdamW over the critic.
+
+    """
+
+    policy: Policy
+    reference: CausalLM | None
+    critic: ValueModel | None
+    actor_optimizer: torch.optim.Optimizer
+    critic_optimizer: torch.optim.Optimizer | None
+
+
+def make_learner(policy: Policy, config: TrialConfig) -> Learner:
+    """Put a learner together around a freshly loaded policy."""
+    critic = None
+    if config.advantage.kind in CRITIC_KINDS:
+        torch.manual_seed(stream_seed(config.seed, "critic"))
+        critic = ValueModel(policy.model, backbone=config.critic.backbone)
+    optim = config.optim
+
+    def adamw(module: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            trained_parameters(module).values(),
+            lr=lr,
+            betas=optim.betas,
+            weight_decay=optim.weight_decay,
+            fused=True if policy.model.device.type == "cuda" else None,  # None: torch's own choice
+        )
+
+    return Learner(
+        policy=policy,
+        reference=frozen_copy(policy.model) if config.loss.use_kl_loss else None,
+        critic=critic,
+        actor_optimizer=adamw(policy.model, optim.lr),
+        critic_optimizer=adamw(critic, config.critic.lr) if critic is not None else None,
+    )
+
+
+def updates_made(optimizer: torch.optim.Optimizer | None) -> int:
+    """Return how often an optimiser has moved its parameters; its own count, which a resume keeps.
+
+    A critic warm-up leaves the policy's as it is. A mini-batch with nothing to train on counts:
+    momentum and weight decay go on in it.
+    """
+    if optimizer is None:
+        return 0
+    return max((int(entry["step"]) for entry in optimizer.state.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionScores:
+    """A forward pass over sampled tokens, row-major.
+
+    Attributes:
+        hidden_MD: Last hidden state of the policy before each token.
+        tokens: Logprob of each token, and entropy where it was asked for.
+
+    """
+
+    hidden_MD: Tensor
+    tokens: TokenScores
+
+
+def score_actions(
+    model: CausalLM,
+    ids_BT: Tensor,
+    action_mask_BT: Tensor,
+    *,
+    temperature: float,
+    entropy: EntropyUse = "none",
+    cache: KeysValues | None = None,
+) -> ActionScores:
+    """Run the policy over rows and score their sampled tokens; `cache` keeps keys and values."""
+    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache)
+    tokens = chunked_logprobs_entropy(
+        hidden_MD,
+        head_weight(model),
+        ids_BT[action_mask_BT],
+        temperature=temperature,
+        chunk=head_chunk(model),
+        entropy=entropy,
+    )
+    return ActionScores(hidden_MD, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What the credit and the objective need beyond rewards, (N, T), 0 outside the action mask.
+
+    Attributes:
+        old_logp_NT: Logprobs under the policy that sampled, by the trainer's own forward pass.
+        ref_logp_NT: Logprobs under the reference; None when no KL term is on.
+        values_NT: The critic's values; None without a critic.
+        entropy_NT: Entropy over the vocabulary, in nats; None where it was not asked for.
+
+    """
+
+    old_logp_NT: Tensor
+    ref_logp_NT: Tensor | None
+    values_NT: Tensor | None
+    entropy_NT: Tensor | None = None
+
+
+ReadRows = Callable[[np.ndarray, Tensor, KeysValues], None]
+"""Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
+
+
+@torch.no_grad()
+def score_batch(
+    learner: Learner,
+    batch: TokenBatch,
+    *,
+    temperature: float,
+    micro_batch_size: int,
+    with_entropy: bool = False,
+    read: ReadRows | None = None,
+) -> Signals:
+    """Score all rows with the current policy, the reference and the critic, in micro-batches.
+
+    Args:
+        learner: What scores.
+        batch: Rows of the step.
+        temperature: Of the rollouts.
+        micro_batch_size: Rows per forward pass.
+        with_entropy: Whether to keep the entropy over the vocabulary, too.
+        read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
+            values are kept for this alone, those of one micro-batch at a time.
+
+    """
+    device = learner.policy.model.device
+    shape = batch.ids_NT.shape
+    names = ["old_logp"]
+    names += ["ref_logp"] if learner.reference is not None else []
+    names += ["values"] if learner.critic is not None else []
+    names += ["entropy"] if with_entropy else []
+    dtype = torch.promote_types(learner.policy.model.dtype, torch.float32)
+    out = {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
+    for index in by_length(batch, micro_batch_size):
+        part = batch.rows(index)
+        ids = torch.from_numpy(part.ids_NT).to(device)
+        mask = torch.from_numpy(part.action_mask_NT).to(device)
+        if not mask.any():
+            continue
+        cache = None if read is None else no_keys(learner.policy.model)
+        scores = score_actions(
+            learner.policy.model,
+            ids,
+            mask,
+            temperature=temperature,
+            entropy="value" if with_entropy else "none",
+            cache=cache,
+        )
+        if read is not None and cache is not None:
+            read(index, ids, cache)
+        del cache
+        columns = {"old_logp": scores.tokens.logprobs_M}
+        if scores.tokens.entropy_M is not None:
+            columns["entropy"] = scores.tokens.entropy_M
+        if learner.reference is not None:
+            reference = score_actions(learner.reference, ids, mask, temperature=temperature)
+            columns["ref_logp"] = reference.tokens.logprobs_M
+        if learner.critic is not None:
+            columns["values"] = learner.critic(ids, mask, scores.hidden_MD)
+        rows = torch.from_numpy(index).to(device)
+        for name, values_M in columns.items():
+            scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
+            out[name][rows, : mask.shape[1]] = scattered
+    return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
+
+
+def by_length(batch: TokenBatch, size: int) -> list[np.ndarray]:
+    """Return row indices in chunks of `size`, shortest rows first, so that chunks pad little."""
+    order = np.argsort(batch.lengths_N, kind="stable")
+    return [order[start : start + size] for start in range(0, len(order), size)]

@@ -1,0 +1,158 @@
+"""What a step learns from its batch: score, credit, update, and let what adapts see it."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.controllers import (
+    Controllers,
+    Spread,
+    kl_after,
+    kl_coef,
+    sepa_after,
+    sepa_strength,
+    spread_after,
+)
+from rltune.trainer.credit.attribution import AskJudge, gold_reader
+from rltune.trainer.credit.estimate import Credit
+from rltune.trainer.credit.shaping import needs_entropy
+from rltune.trainer.credit.stages import Assigned, assign_credit
+from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.records.measures import Metrics, training_metrics
+from rltune.trainer.train_state import Learner, score_batch
+from rltune.types import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What one batch did, besides the weights.
+
+    Attributes:
+        metrics: Of the batch, the credit and the update.
+        controllers: State of everything that adapts, after the step.
+        credit: What the objective learned from.
+
+    """
+
+    metrics: Metrics
+    controllers: Controllers
+    credit: Credit
+
+
+def learn(
+    learner: Learner,
+    batch: TokenBatch,
+    episodes: Sequence[Episode],
+    config: TrialConfig,
+    controllers: Controllers,
+    seen: Metrics,
+    *,
+    step: int,
+    scale: float,
+    ask: AskJudge,
+    timed: Callable[[str], AbstractContextManager[None]],
+    on_entropy: Callable[[Tensor], None] | None = None,
+) -> Learned:
+    """Train on one batch.
+
+    Args:
+        learner: Trained in place.
+        batch: Rows to train on.
+        episodes: All episodes of the step.
+        config: Of the trial.
+        controllers: State before the step.
+        seen: Metrics of the rollouts.
+        step: Training step, from 1.
+        scale: Factor on the advantages, from the filter.
+        ask: Asks the judge `llm`.
+        timed: Counts the time of a part.
+        on_entropy: Gets the entropy of each micro-batch's tokens, in nats.
+
+    """
+    shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
+    reader = gold_reader(learner.policy, batch, episodes, config.attribution)
+    with timed("score"):
+        signals = score_batch(
+            learner,
+            batch,
+            temperature=config.rollout.temperature,
+            micro_batch_size=config.optim.micro_batch_size,
+            with_entropy=needs_entropy(shaping),
+            read=reader.read if reader else None,
+        )
+    strength = sepa_strength(controllers.sepa, shaping.sepa)
+    with timed("credit"):
+        assigned = assign_credit(
+            learner.policy,
+            batch,
+            signals,
+            episodes,
+            config,
+            step=step,
+            sepa_lambda=strength,
+            scale=scale,
+            ask=ask,
+            gains=reader.gains() if reader else None,
+        )
+    metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
+    with timed("update"):
+        data = MiniBatch(batch, signals, assigned.credit)
+        metrics |= update(learner, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
+    metrics |= {"actor/lr": config.optim.lr}
+    if config.loss.use_kl_loss:
+        metrics |= {"actor/kl_coef": coef}
+    if shaping.sepa.schedule != "none":
+        metrics |= {"sepa/lambda": strength}
+    controllers = _adapt(controllers, seen | metrics, assigned, config)
+    return Learned(metrics, controllers, assigned.credit)
+
+
+def _adapt(
+    before: Controllers, metrics: Metrics, assigned: Assigned, config: TrialConfig
+) -> Controllers:
+    """Return the state of what adapts, after it has seen the step."""
+    return Controllers(
+        kl=kl_after(
+            before,
+            metrics.get("actor/kl_loss"),
+            config=config.loss,
+            rollouts=config.rollout.groups * config.rollout.group_size,
+        ),
+        sepa=sepa_after(
+            before.sepa,
+            config.advantage.shaping.sepa,
+            variance=assigned.exec_variance,
+            success_rate=metrics["rollout/success_rate"],
+            n_steps=int(metrics["budget/optimizer_steps"]),
+        ),
+        spread=_spread(before, metrics, config),
+    )
+
+
+def without_batch(before: Controllers, seen: Metrics, config: TrialConfig) -> Controllers:
+    """Return the state after a step whose filter left nothing to train on.
+
+    Its rewards and successes were seen all the same; all else belongs to a batch.
+    """
+    sepa = sepa_after(
+        before.sepa,
+        config.advantage.shaping.sepa,
+        variance=None,
+        success_rate=seen["rollout/success_rate"],
+        n_steps=0,
+    )
+    return replace(before, sepa=sepa, spread=_spread(before, seen, config))
+
+
+def _spread(before: Controllers, metrics: Metrics, config: TrialConfig) -> Spread:
+    """Return the spread's state; a step says nothing where no group has two that count."""
+    std = metrics["rollout/in_group_reward_std"]
+    is_unknown = math.isnan(std) or math.isnan(metrics["rollout/success_rate"])
+    if config.rollout.group_size < 2 or is_unknown:
+        return before.spread
+    return spread_after(before.spread, std, share=config.early_stop.reward_std_share)

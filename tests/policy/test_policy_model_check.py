@@ -1,0 +1,98 @@
+"""Any causal LM, or a refusal when it is loaded: its logprobs must be those that are trained on."""
+
+import pytest
+import torch
+from foreign_models import foreign
+
+from rltune.errors import InputError
+from rltune.policy.decode import TransformersDecoder
+from rltune.policy.model_check import require_context, require_fit
+from rltune.policy.tiny import tiny_tokenizer
+
+SUPPORTED = ["llama", "mistral", "qwen3", "gemma3", "mixtral", "opt", "gpt2"]
+REFUSED = {
+    "gemma2": "Gemma2ForCausalLM scales or caps its logits after the head",
+    "cohere": "CohereForCausalLM scales or caps its logits after the head",
+    "granite": "GraniteForCausalLM scales or caps its logits after the head",
+    "phi": "PhiForCausalLM has a bias in its head",
+    "bloom": r"BloomForCausalLM cannot be run over a few tokens \(ValueError: too many values",
+    "qwen3_next": r"Qwen3NextForCausalLM gives a row other logprobs in a batch .* padding",
+}
+
+
+def prove(model):
+    decoder = TransformersDecoder(model, pad_id=0, end_ids=(3,))
+    require_fit(model, tiny_tokenizer("sokoban"), decoder)
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_models_that_can_be_trained(name):
+    prove(foreign(name))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_that_would_be_trained_as_another_one_are_refused(name):
+    with pytest.raises(InputError, match=rf"^policy\.model: {REFUSED[name]}"):
+        prove(foreign(name))
+
+
+def test_a_tokenizer_of_another_model_is_refused():
+    tokenizer = tiny_tokenizer("sokoban")
+    tokenizer.add_tokens(["x1", "x2"])
+    model = foreign("llama")
+    decoder = TransformersDecoder(model, pad_id=0, end_ids=(3,))
+    with pytest.raises(InputError, match=r"ids up to 17, and the model knows 16\."):
+        require_fit(model, tokenizer, decoder)
+
+
+def test_numbers_that_are_not_are_refused():
+    model = foreign("llama")
+    with torch.no_grad():
+        model.get_output_embeddings().weight[3, 0] = torch.nan
+    with pytest.raises(InputError):
+        prove(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "why"),
+    [
+        ("gpt2", 96, "has places for 96 tokens"),
+        ("opt", 96, "has places for 96 tokens"),
+        ("mistral", 64, "see the last 64 tokens alone"),
+        ("gemma3", 64, "see the last 64 tokens alone"),
+    ],
+)
+def test_a_context_that_a_model_cannot_read_is_refused(name, limit, why):
+    model = foreign(name)
+    require_context(model, limit, engine="torch")
+    with pytest.raises(InputError, match=rf"^rollout\.max_context: .*{why}.* at most {limit}\.$"):
+        require_context(model, limit + 1, engine="torch")
+
+
+def test_a_window_binds_the_engine_torch_alone():
+    require_context(foreign("mistral"), 65, engine="other")
+    require_context(foreign("llama"), 10**6, engine="torch")
+
+
+@pytest.mark.parametrize("width", [1, 7, 64])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])  # rotary and absolute positions
+def test_padding_on_the_left_changes_no_logprob(name, width):
+    """D5: as an engine decodes, with positions that count tokens and not columns."""
+    model = foreign(name)
+    decoder = TransformersDecoder(model, pad_id=3, end_ids=(3,))
+    ids = torch.randint(4, 16, (1, 12), generator=torch.Generator().manual_seed(0))
+    found = []
+    for n in (0, width):
+        columns = torch.arange(n + 12)
+        visible = (columns[:, None] >= columns) & (columns >= n)
+        visible[:n, :n] = torch.eye(n, dtype=torch.bool)  # a place must see something
+        padded = torch.cat([torch.full((1, n), 3), ids], 1)
+        positions = (columns - n).clamp(min=0)[None]
+        last = torch.tensor([n + 11])
+        logits = decoder.extend(decoder.empty_cache(), padded, positions, visible[None], last)
+        found.append(logits)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+    wrong = torch.arange(width + 12)[None] % 96
+    off = decoder.extend(decoder.empty_cache(), padded, wrong, visible[None], last)
+    is_moved = (off - found[0]).abs().max() > 1e-3
+    assert is_moved == (name == "gpt2")  # rotary positions count distances alone

@@ -1,6 +1,0 @@
-"""The proof is tried on the hand-made run folders of the reports' tests."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "report"))

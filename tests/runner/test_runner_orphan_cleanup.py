@@ -1,0 +1,72 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rltune.runner import orphan_cleanup as reaper
+from rltune.runner.orphan_cleanup import MARK, Reaper, members
+
+_DRIVER = """
+import subprocess, sys, time
+from rltune.runner.orphan_cleanup import Reaper
+reaper = Reaper(sys.argv[1])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+{end}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "rltune-ray-x"
+    path.mkdir()
+    return path
+
+
+def drive(folder, end):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _DRIVER.format(end=end), str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    with process.stdout as said:
+        return process, int(said.readline())
+
+
+def is_gone(folder):
+    deadline = time.monotonic() + 30
+    while members(str(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not members(str(folder))
+
+
+def test_a_killed_driver_leaves_neither_processes_nor_folder(folder):
+    driver, child = drive(folder, "time.sleep(600)")
+    assert [process.pid for process in members(str(folder))] == [child]
+    driver.kill()
+    driver.wait()
+    assert is_gone(folder)
+    deadline = time.monotonic() + 10
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
+
+
+def test_an_orderly_end_kills_nothing(folder):
+    driver, child = drive(folder, "reaper.dismiss(); reaper.dismiss()")
+    assert driver.wait() == 0
+    time.sleep(reaper.GRACE_S / 4)
+    (left,) = members(str(folder))
+    assert (left.pid, folder.exists()) == (child, True)
+    left.kill()
+
+
+def test_what_is_started_after_the_end_is_not_marked(folder, monkeypatch):
+    monkeypatch.delenv(MARK, raising=False)
+    ours = Reaper(str(folder))
+    assert os.environ[MARK] == str(folder)
+    ours.dismiss()
+    assert MARK not in os.environ
