@@ -209,13 +209,22 @@ def _finding(code: str, pairing: Pairing, remedy: str) -> Iterator[Finding]:
     if abs(difference) <= TOLERANCE:
         return
     word = "fewer" if difference < 0 else "more"
-    mean = "" if pairing.seeds == 1 else f", mean over {pairing.seeds} seeds"
-    yield warning(
-        code,
-        f"{pairing.condition} made {abs(difference):.0%} {word} {NAMES[counter]} than the control "
-        f"{where(pairing)} ({pairing.ours[counter]:g} and {pairing.theirs[counter]:g}{mean}).",
-        remedy,
+    made = (
+        f"{pairing.condition} made {abs(difference):.0%} {word} {NAMES[counter]} than the control"
     )
+    yield warning(code, f"{made} {_counts(pairing, counter)}.", remedy)
+
+
+def _counts(pairing: Pairing, counter: str) -> str:
+    """Return `to step 4 (20 and 40, mean over 2 seeds)`, or each side with its own step."""
+    mean = "" if pairing.seeds == 1 else f", mean over {pairing.seeds} seeds"
+    ours, theirs = (
+        f"{side[counter]:.1f}".removesuffix(".0") for side in (pairing.ours, pairing.theirs)
+    )
+    step, control_step = _steps(pairing.steps), _steps(pairing.control_steps)
+    if step == control_step:
+        return f"to step {step} ({ours} and {theirs}{mean})"
+    return f"({ours} to step {step}, {theirs} to step {control_step}{mean})"
 
 
 def where(pairing: Pairing) -> str:

@@ -609,9 +609,8 @@ def test_a3_one_that_stops_early_does_not_hide_what_the_others_did_later(records
     records = in_condition(records, LOW, lambda r: stopped(r, 1))
     assert of_rule(records, "A3") == [
         *alone,
-        "A3.ends warning: kl_loss_coef=0.01 made 75% fewer policy updates than the control to step "
-        "1, the control to step 4 (10 and 40, mean over 2 seeds). Trials of other lengths are not "
-        "ranked.",
+        "A3.ends warning: kl_loss_coef=0.01 made 75% fewer policy updates than the control (10 to "
+        "step 1, 40 to step 4, mean over 2 seeds). Trials of other lengths are not ranked.",
     ]
     assert [one.condition for one in audit_trials(records).budget.ends] == [LOW]
 
