@@ -7,21 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from finding import Finding, Skipped, steps_again
-from lab import Lab, steps_of
+from sandbox import Sandbox, steps_of
 
 
-def signalled(number: int) -> Callable[[Lab], Finding]:
-    def fault(lab: Lab) -> Finding:
-        process = lab.launch()
-        lab.wait(process, lab.second_trains)
+def signalled(number: int) -> Callable[[Sandbox], Finding]:
+    def fault(sandbox: Sandbox) -> Finding:
+        process = sandbox.launch()
+        sandbox.wait(process, sandbox.second_trains)
         process.send_signal(number)
-        ended = lab.end(process)
-        before, left = steps_of(lab.trials[1]), lab.orphans()
-        status = lab.do("status", str(lab.run.path))
-        again = lab.sweep_on()
+        ended = sandbox.end(process)
+        before, left = steps_of(sandbox.trials[1]), sandbox.orphans()
+        status = sandbox.do("status", str(sandbox.run.path))
+        again = sandbox.sweep_on()
         return Finding(
             "stops after the running step, with a checkpoint; exit 3",
-            steps_again(before, lab),
+            steps_again(before, sandbox),
             {
                 "exit code 3": ended.code == 3,
                 "says that the same command goes on": ended.says("the same command goes on"),
@@ -34,18 +34,18 @@ def signalled(number: int) -> Callable[[Lab], Finding]:
     return fault
 
 
-def kill_driver(lab: Lab) -> Finding:
+def kill_driver(sandbox: Sandbox) -> Finding:
     """SIGKILL of the driver."""
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
     process.send_signal(signal.SIGKILL)
-    lab.end(process)
-    left, before = lab.orphans(), steps_of(lab.trials[1])
-    status = lab.do("status", str(lab.run.path))
-    again = lab.sweep_on()
+    sandbox.end(process)
+    left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
+    status = sandbox.do("status", str(sandbox.run.path))
+    again = sandbox.sweep_on()
     return Finding(
         "its workers end with it; the next launch books the attempt as preempted",
-        steps_again(before, lab),
+        steps_again(before, sandbox),
         {
             "no orphans": left == 0,
             "status says interrupted": status.says("interrupted"),
@@ -54,17 +54,17 @@ def kill_driver(lab: Lab) -> Finding:
     )
 
 
-def kill_worker(lab: Lab) -> Finding:
+def kill_worker(sandbox: Sandbox) -> Finding:
     """SIGKILL of a trial's process."""
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
-    os.kill(lab.worker(lab.trials[1]), signal.SIGKILL)
-    ended = lab.end(process)
-    before = steps_of(lab.trials[1])
-    again = lab.sweep_on()
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
+    os.kill(sandbox.worker(sandbox.trials[1]), signal.SIGKILL)
+    ended = sandbox.end(process)
+    before = steps_of(sandbox.trials[1])
+    again = sandbox.sweep_on()
     return Finding(
         "that trial is booked as a crash with its signal, the others go on; exit 1",
-        steps_again(before, lab),
+        steps_again(before, sandbox),
         {
             "exit code 1": ended.code == 1,
             "says how it died": ended.says("its process died"),
@@ -73,22 +73,22 @@ def kill_worker(lab: Lab) -> Finding:
     )
 
 
-def kill_ray(lab: Lab) -> Finding:
+def kill_ray(sandbox: Sandbox) -> Finding:
     """SIGKILL of Ray's own daemon."""
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
     found = subprocess.run(["pgrep", "-x", "raylet"], capture_output=True, text=True, check=False)
-    ours = [int(pid) for pid in found.stdout.split() if _is_of(lab, int(pid))]
+    ours = [int(pid) for pid in found.stdout.split() if _is_of(sandbox, int(pid))]
     if not ours:
-        raise Skipped("no raylet of the lab's was found")
+        raise Skipped("no raylet of this sandbox was found")
     for pid in ours:
         os.kill(pid, signal.SIGKILL)
-    ended = lab.end(process)
-    left, before = lab.orphans(), steps_of(lab.trials[1])
-    again = lab.sweep_on()
+    ended = sandbox.end(process)
+    left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
+    again = sandbox.sweep_on()
     return Finding(
         "the driver ends with an error that names Ray; the same command goes on",
-        steps_again(before, lab),
+        steps_again(before, sandbox),
         {
             "exit code 1": ended.code == 1,
             "no traceback": "Traceback" not in ended.text,
@@ -98,22 +98,22 @@ def kill_ray(lab: Lab) -> Finding:
     )
 
 
-def _is_of(lab: Lab, pid: int) -> bool:
+def _is_of(sandbox: Sandbox, pid: int) -> bool:
     try:
-        return lab.name.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        return sandbox.name.encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
 
 
-def out_of_memory(lab: Lab) -> Finding:
+def out_of_memory(sandbox: Sandbox) -> Finding:
     """Ray's memory monitor kills the trial, as it does when the machine has no memory left."""
-    lab.environment |= {
+    sandbox.environment |= {
         "RAY_memory_usage_threshold": "0.001",
         "RAY_memory_monitor_refresh_ms": "200",
     }
-    ended = lab.sweep_on()
-    lab.environment.clear()
-    again = lab.sweep_on()
+    ended = sandbox.sweep_on()
+    sandbox.environment.clear()
+    again = sandbox.sweep_on()
     return Finding(
         "the trials are booked as crashes whose reason says memory; exit 1",
         "what followed the last checkpoint",
@@ -125,12 +125,12 @@ def out_of_memory(lab: Lab) -> Finding:
     )
 
 
-def two_drivers(lab: Lab) -> Finding:
+def two_drivers(sandbox: Sandbox) -> Finding:
     """A second driver on the same folder."""
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
-    second = lab.sweep_on()
-    first = lab.end(process)
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
+    second = sandbox.sweep_on()
+    first = sandbox.end(process)
     return Finding(
         "the second is refused and told the first one's process; exit 2",
         checks={

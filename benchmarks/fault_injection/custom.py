@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 from finding import Finding
-from lab import CHECKPOINT_EVERY, Lab
+from sandbox import CHECKPOINT_EVERY, Sandbox
 
 _RAISES = """
 import itertools
@@ -31,11 +31,11 @@ score.time_limit_s = {limit_s}
 """
 
 
-def raising_score(lab: Lab) -> Finding:
+def raising_score(sandbox: Sandbox) -> Finding:
     """A score of one's own that raises one time in twenty."""
-    _write(lab, _RAISES)
-    ended = lab.sweep_on()
-    log = lab.trials[1].log.read_text()
+    _write(sandbox, _RAISES)
+    ended = sandbox.sweep_on()
+    log = sandbox.trials[1].log.read_text()
     return Finding(
         "each is a fault of its episode, counted and masked; the trials go on",
         "the episodes with a fault",
@@ -49,16 +49,16 @@ def raising_score(lab: Lab) -> Finding:
     )
 
 
-def hanging_score(lab: Lab) -> Finding:
+def hanging_score(sandbox: Sandbox) -> Finding:
     """A score of one's own that stops returning while the second trial trains."""
-    flag = lab.folder / "hangs"
-    _write(lab, _HANGS.format(flag=str(flag), limit_s=1.0))
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
+    flag = sandbox.folder / "hangs"
+    _write(sandbox, _HANGS.format(flag=str(flag), limit_s=1.0))
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
     flag.touch()
-    ended = lab.end(process)
+    ended = sandbox.end(process)
     flag.unlink()
-    again = lab.sweep_on()
+    again = sandbox.sweep_on()
     return Finding(
         "each call ends at its limit; after 3 steps in a row that lost over a quarter of their "
         "episodes the trial fails by name, and the same command goes on",
@@ -74,18 +74,18 @@ def hanging_score(lab: Lab) -> Finding:
     )
 
 
-def interrupted_score(lab: Lab) -> Finding:
+def interrupted_score(sandbox: Sandbox) -> Finding:
     """SIGINT while a score of one's own, which has no limit to speak of, hangs."""
-    flag = lab.folder / "hangs"
-    _write(lab, _HANGS.format(flag=str(flag), limit_s=1e6))
-    process = lab.launch()
-    lab.wait(process, lambda: lab.second_trains(steps=CHECKPOINT_EVERY + 2))
+    flag = sandbox.folder / "hangs"
+    _write(sandbox, _HANGS.format(flag=str(flag), limit_s=1e6))
+    process = sandbox.launch()
+    sandbox.wait(process, lambda: sandbox.second_trains(steps=CHECKPOINT_EVERY + 2))
     flag.touch()
-    lab.wait(process, _is_told(lab))
+    sandbox.wait(process, _is_told(sandbox))
     os.killpg(process.pid, signal.SIGINT)
-    ended = lab.end(process)
+    ended = sandbox.end(process)
     flag.unlink()
-    again = lab.sweep_on()
+    again = sandbox.sweep_on()
     return Finding(
         "says what it waits for; the call is given up; exit 3",
         "what followed the last checkpoint",
@@ -99,10 +99,10 @@ def interrupted_score(lab: Lab) -> Finding:
     )
 
 
-def _is_told(lab: Lab) -> Callable[[], bool]:
-    return lambda: "has not returned for 5 s" in lab.trials[1].log.read_text()
+def _is_told(sandbox: Sandbox) -> Callable[[], bool]:
+    return lambda: "has not returned for 5 s" in sandbox.trials[1].log.read_text()
 
 
-def _write(lab: Lab, code: str) -> None:
-    (lab.folder / "scores_of_mine.py").write_text(code)
-    lab.write_sweep({**lab.changes, "reward": "scores_of_mine:score"})
+def _write(sandbox: Sandbox, code: str) -> None:
+    (sandbox.folder / "scores_of_mine.py").write_text(code)
+    sandbox.write_sweep({**sandbox.changes, "reward": "scores_of_mine:score"})

@@ -6,17 +6,17 @@ import socket
 import time
 
 from finding import Finding, interrupt, steps_again
-from lab import ROOT, Lab, steps_of
+from sandbox import ROOT, Sandbox, steps_of
 
 from rltune.runner.trial import read_provenance
 
 
-def not_a_number(lab: Lab) -> Finding:
+def not_a_number(sandbox: Sandbox) -> Finding:
     """The loss or the weights are not finite."""
-    ended = lab.sweep_on()
-    again = lab.sweep_on()
-    status = lab.do("status", str(lab.run.path))
-    kept = [any(trial.checkpoints.glob("step-*")) for trial in lab.trials]
+    ended = sandbox.sweep_on()
+    again = sandbox.sweep_on()
+    status = sandbox.do("status", str(sandbox.run.path))
+    kept = [any(trial.checkpoints.glob("step-*")) for trial in sandbox.trials]
     return Finding(
         "booked as diverged, the last good checkpoint kept; not run again",
         "what followed the last checkpoint",
@@ -31,19 +31,19 @@ def not_a_number(lab: Lab) -> Finding:
     )
 
 
-def clock_jump(lab: Lab) -> Finding:
+def clock_jump(sandbox: Sandbox) -> Finding:
     """The wall clock is set back a day, then forward two, while trials run."""
-    shim = lab.folder / "clock"
+    shim = sandbox.folder / "clock"
     shim.mkdir()
     (shim / "sitecustomize.py").write_text(_CLOCK.format(offset=str(shim / "offset")))
-    lab.environment["PYTHONPATH"] = str(shim)
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
+    sandbox.environment["PYTHONPATH"] = str(shim)
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
     (shim / "offset").write_text("-86400")
-    lab.wait(process, lambda: steps_of(lab.trials[1]) > 20)
+    sandbox.wait(process, lambda: steps_of(sandbox.trials[1]) > 20)
     (shim / "offset").write_text("86400")
-    ended = lab.end(process)
-    result = lab.trials[1].read_done()
+    ended = sandbox.end(process)
+    result = sandbox.trials[1].read_done()
     return Finding(
         "nothing depends on it: durations come from the monotonic clock",
         checks={
@@ -65,32 +65,32 @@ time.time = _time
 """
 
 
-def changed_code(lab: Lab) -> Finding:
+def changed_code(sandbox: Sandbox) -> Finding:
     """The code is edited between two launches of one sweep."""
-    code = lab.folder / "code"
+    code = sandbox.folder / "code"
     for package in ("rltune", "envs/rltune_envs"):
         source = ROOT / package
         shutil.copytree(source, code / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "configs", code / "configs")
-    lab.environment["PYTHONPATH"] = str(code)
-    interrupt(lab)
-    before = steps_of(lab.trials[1])
+    sandbox.environment["PYTHONPATH"] = str(code)
+    interrupt(sandbox)
+    before = steps_of(sandbox.trials[1])
     with (code / "rltune" / "gate.py").open("a") as file:
         file.write("\n# edited\n")
-    again = lab.sweep_on()
-    seen = {read_provenance(trial)["source_sha256"] for trial in lab.trials}
+    again = sandbox.sweep_on()
+    seen = {read_provenance(trial)["source_sha256"] for trial in sandbox.trials}
     return Finding(
         "recorded for each attempt; the audit fails (A1) and names the trials",
-        steps_again(before, lab),
+        steps_again(before, sandbox),
         {"recorded": len(seen) == 2, "the audit fails": again.code == 1 and again.says("A1")},
     )
 
 
-def hanging_judge(lab: Lab) -> Finding:
+def hanging_judge(sandbox: Sandbox) -> Finding:
     """A language-model judge that takes calls and never answers."""
     with _Silence() as port:
-        lab.environment["FAULTS_API_KEY"] = "sk-not-a-key"
-        lab.write_sweep(
+        sandbox.environment["FAULTS_API_KEY"] = "sk-not-a-key"
+        sandbox.write_sweep(
             {
                 "advantage": {"kind": "grpo"},
                 "attribution.kind": "adca",
@@ -101,7 +101,7 @@ def hanging_judge(lab: Lab) -> Finding:
                 "attribution.llm.max_retries": 0,
             }
         )
-        ended = lab.sweep_on()
+        ended = sandbox.sweep_on()
     return Finding(
         "each call ends at its timeout; a trial with nothing judged in 3 steps fails by name",
         "what followed the last checkpoint",
@@ -115,27 +115,27 @@ def hanging_judge(lab: Lab) -> Finding:
     )
 
 
-def hanging_retriever(lab: Lab) -> Finding:
+def hanging_retriever(sandbox: Sandbox) -> Finding:
     """A retriever that stands still for a minute, its port open."""
-    server = lab.start("serve-retriever", "--port", "0")
+    server = sandbox.start("serve-retriever", "--port", "0")
     assert server.stdout is not None
     line = next(line for line in server.stdout if "http://" in line)
-    lab.write_sweep(
+    sandbox.write_sweep(
         {"env.retriever": next(word for word in line.split() if word.startswith("http://"))},
         base="multihop_qa",
     )
     try:
-        process = lab.launch()
-        lab.wait(process, lab.second_trains)
+        process = sandbox.launch()
+        sandbox.wait(process, sandbox.second_trains)
         server.send_signal(signal.SIGSTOP)
         time.sleep(60)  # longer than the four tries of ten seconds
         server.send_signal(signal.SIGCONT)
-        ended = lab.end(process)
+        ended = sandbox.end(process)
     finally:
         server.send_signal(signal.SIGCONT)
         server.terminate()
         server.wait()
-    log = lab.trials[1].log.read_text()
+    log = sandbox.trials[1].log.read_text()
     return Finding(
         "a search that got no answer in its four tries is a fault of its episode, which no "
         "update sees; the trial goes on",

@@ -1,6 +1,6 @@
 """Mistreat a real sweep in every way we know of, and print what came of it as a table.
 
-    python benchmarks/faults/run.py [NAME...] [--markdown FILE]
+    python benchmarks/fault_injection/run.py [NAME...] [--markdown FILE]
 
 A sweep of two short trials is run undisturbed first; after each fault the same command is given
 again, and its numbers must be those of the undisturbed one. A disk that is full or read-only needs
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cases import CASES
 from finding import Finding, Skipped
-from lab import Lab
+from sandbox import Sandbox
 
 HEAD = "| fault | outcome | lost work | orphans | holds |\n|---|---|---|---|---|\n"
 
@@ -43,39 +43,39 @@ def main() -> None:
 
 def undisturbed(folder: Path) -> dict[str, str]:
     """Return what the trials measure when nothing happens to them."""
-    lab = Lab(folder / "undisturbed")
-    ended = lab.sweep_on()
+    sandbox = Sandbox(folder / "undisturbed")
+    ended = sandbox.sweep_on()
     if ended.code:
         sys.exit(f"the undisturbed sweep fails:\n{ended.text}")
-    if wrong := lab.books(most_ends=1):
+    if wrong := sandbox.books(most_ends=1):
         sys.exit(f"the undisturbed sweep fails: {wrong}")
-    (folder / "reference.json").write_text(json.dumps(lab.digests()))
-    return lab.digests()
+    (folder / "reference.json").write_text(json.dumps(sandbox.digests()))
+    return sandbox.digests()
 
 
 def suffer(name: str, folder: Path, reference: dict[str, str]) -> tuple[str, bool]:
     """Return a fault's row of the table, and whether all that must hold does."""
     fault, changes = CASES[name]
-    lab = Lab(folder, changes)
+    sandbox = Sandbox(folder, changes)
     began = time.monotonic()
     try:
-        found = fault(lab)
+        found = fault(sandbox)
     except Skipped as why:
         return f"| {name} | skipped: {why} | | | |", True
     except (RuntimeError, TimeoutError, AssertionError) as error:
         return f"| {name} | not made: {' '.join(str(error).split())} | | | NO |", False
-    left = lab.orphans()
+    left = sandbox.orphans()
     wrong = [what for what, holds in found.checks.items() if not holds]
     wrong += [f"{left} processes are left"] if left else []
-    wrong += _afterwards(found, lab, reference)
+    wrong += _afterwards(found, sandbox, reference)
     verdict = "yes" if not wrong else "NO: " + "; ".join(wrong)
     print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return f"| {name} | {found.outcome} | {found.lost} | {left} | {verdict} |", not wrong
 
 
-def _afterwards(found: Finding, lab: Lab, reference: dict[str, str]) -> list[str]:
-    wrong = lab.books(most_ends=found.most_ends) if found.is_whole else []
-    if found.is_equal and lab.digests() != reference:
+def _afterwards(found: Finding, sandbox: Sandbox, reference: dict[str, str]) -> list[str]:
+    wrong = sandbox.books(most_ends=found.most_ends) if found.is_whole else []
+    if found.is_equal and sandbox.digests() != reference:
         wrong.append("other numbers than those of the undisturbed sweep")
     return wrong
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab import STEPS, Ended, Lab
+from sandbox import STEPS, Ended, Sandbox
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class Skipped(Exception):
     """This machine cannot make the fault."""
 
 
-def interrupt(lab: Lab) -> Ended:
+def interrupt(sandbox: Sandbox) -> Ended:
     """Stop the sweep cleanly while its second trial trains."""
-    process = lab.launch()
-    lab.wait(process, lab.second_trains)
+    process = sandbox.launch()
+    sandbox.wait(process, sandbox.second_trains)
     os.killpg(process.pid, signal.SIGINT)
-    return lab.end(process)
+    return sandbox.end(process)
 
 
-def steps_again(before: int, lab: Lab) -> str:
-    log = lab.trials[1].log.read_text()
+def steps_again(before: int, sandbox: Sandbox) -> str:
+    log = sandbox.trials[1].log.read_text()
     resumed = int(log.rpartition("resumed from step ")[2].split()[0]) if "resumed" in log else 0
     again = before - resumed
     return f"{again} of {STEPS} steps made again" if again else "none"

@@ -1,6 +1,6 @@
 """A small real sweep to be mistreated: its folder, its command, and what must hold afterwards.
 
-Every process of a lab carries the lab's name in its environment, so that orphans can be counted.
+Every process of a sandbox carries its name in its environment, so that orphans can be counted.
 """
 
 import json
@@ -46,12 +46,12 @@ class Ended:
 
 
 @dataclass
-class Lab:
+class Sandbox:
     """One sweep of two trials, one at a time, in a folder of its own.
 
     Attributes:
         folder: Where everything is; the run folders are below `runs`.
-        changes: Config keys held at other values than the lab's.
+        changes: Config keys held at values other than the sandbox's.
         environment: Variables of every command.
 
     """
@@ -68,7 +68,7 @@ class Lab:
         self.write_sweep(self.changes)
 
     def write_sweep(self, changes: Mapping[str, object], *, base: str = "sokoban") -> None:
-        """Write the sweep file with these keys held at other values than the lab's."""
+        """Write the sweep file with these keys held at values other than the sandbox's."""
         sweep = {**_sweep(changes), "base": base}
         self.sweep.write_text(yaml.safe_dump(sweep, sort_keys=False))
 
@@ -150,7 +150,7 @@ class Lab:
         return int(read_provenance(trial)["pid"])
 
     def orphans(self) -> int:
-        """Return how many of the lab's processes still live after `ORPHAN_S` seconds."""
+        """Return how many of the sandbox's processes still live after `ORPHAN_S` seconds."""
         deadline = time.monotonic() + ORPHAN_S
         while (found := processes_of(self.name)) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -182,7 +182,7 @@ class Lab:
 
 
 def _hear_signals() -> None:
-    """Undo what a lab in the background may have inherited: ignored signals stay ignored."""
+    """Undo what a sandbox in the background may have inherited: ignored signals stay ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -195,7 +195,7 @@ def steps_of(trial: TrialDir) -> int:
 
 
 def processes_of(name: str) -> list[int]:
-    """Return the living processes that carry the lab's name, zombies aside."""
+    """Return the living processes that carry the sandbox's name, zombies aside."""
     found = []
     for path in Path("/proc").iterdir():
         if not path.name.isdigit():

@@ -5,16 +5,16 @@ import subprocess
 from pathlib import Path
 
 from finding import Finding, Skipped
-from lab import Lab
+from sandbox import Sandbox
 
 
-def disk_full(lab: Lab) -> Finding:
+def disk_full(sandbox: Sandbox) -> Finding:
     """The disk of the run folder fills up during a trial."""
-    with _OwnDisk(lab, size="6m") as disk:
-        ended = lab.sweep_on()
-        status = lab.do("status", str(lab.run.path))
+    with _OwnDisk(sandbox, size="6m") as disk:
+        ended = sandbox.sweep_on()
+        status = sandbox.do("status", str(sandbox.run.path))
         _mount("remount,size=200m", disk)
-        again = lab.sweep_on()
+        again = sandbox.sweep_on()
         finding = Finding(
             "the trials that could not write are booked with that reason; exit 1",
             "what followed the last checkpoint",
@@ -24,7 +24,7 @@ def disk_full(lab: Lab) -> Finding:
                 "no traceback": "Traceback" not in ended.text,
                 "status can be read": status.code == 1 and status.says("failed"),
                 "the same command ends it": again.code == 0,
-                **_finished(lab),
+                **_finished(sandbox),
             },
             is_whole=False,
             is_equal=False,
@@ -32,24 +32,27 @@ def disk_full(lab: Lab) -> Finding:
     return finding
 
 
-def _finished(lab: Lab) -> dict[str, bool]:
+def _finished(sandbox: Sandbox) -> dict[str, bool]:
     """Return the checks that need the disk that is about to go."""
-    reference = lab.folder.parent / "reference.json"
-    equal = json.loads(reference.read_text()) == lab.digests() if reference.exists() else False
-    return {"books in order": not lab.books(most_ends=1), "numbers of an undisturbed sweep": equal}
+    reference = sandbox.folder.parent / "reference.json"
+    is_equal = reference.exists() and json.loads(reference.read_text()) == sandbox.digests()
+    return {
+        "books in order": not sandbox.books(most_ends=1),
+        "numbers of an undisturbed sweep": is_equal,
+    }
 
 
-def read_only(lab: Lab) -> Finding:
+def read_only(sandbox: Sandbox) -> Finding:
     """The run folder cannot be written."""
-    with _OwnDisk(lab, size="64m") as disk:
+    with _OwnDisk(sandbox, size="64m") as disk:
         _mount("remount,ro", disk)
-        ended = lab.sweep_on()
+        ended = sandbox.sweep_on()
         _mount("remount,rw", disk)
     return Finding(
         "nothing starts; the error names the folder",
         checks={
             "refused": ended.code in (1, 2),
-            "names the folder": ended.says("Read-only file system", str(lab.runs)),
+            "names the folder": ended.says("Read-only file system", str(sandbox.runs)),
             "no traceback": "Traceback" not in ended.text,
         },
         is_whole=False,
@@ -58,10 +61,10 @@ def read_only(lab: Lab) -> Finding:
 
 
 class _OwnDisk:
-    """A small disk in memory below the lab's `runs`."""
+    """A small disk in memory below the sandbox's `runs`."""
 
-    def __init__(self, lab: Lab, *, size: str) -> None:
-        self._path, self._size = lab.runs, size
+    def __init__(self, sandbox: Sandbox, *, size: str) -> None:
+        self._path, self._size = sandbox.runs, size
 
     def __enter__(self) -> Path:
         self._path.mkdir(exist_ok=True)

@@ -20,11 +20,11 @@ from files import (
     torn_table,
 )
 from finding import Finding
-from lab import Lab
 from processes import kill_driver, kill_ray, kill_worker, out_of_memory, signalled, two_drivers
+from sandbox import Sandbox
 from world import changed_code, clock_jump, hanging_judge, hanging_retriever, not_a_number
 
-CASES: dict[str, tuple[Callable[[Lab], Finding], Mapping[str, object]]] = {
+CASES: dict[str, tuple[Callable[[Sandbox], Finding], Mapping[str, object]]] = {
     "SIGINT to the driver": (signalled(signal.SIGINT), {}),
     "SIGTERM to the driver": (signalled(signal.SIGTERM), {}),
     "SIGHUP to the driver": (signalled(signal.SIGHUP), {}),
