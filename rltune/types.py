@@ -30,6 +30,21 @@ class TrialStatus(StrEnum):
     DIVERGED = "diverged"  # a loss or gradient was not finite; last good checkpoint is kept
     INTERRUPTED = "interrupted"  # stopped from outside; goes on from its checkpoint
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trial is never run again. On the same code a diverged one diverges again."""
+        return self in {TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED}
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the trial failed or diverged."""
+        return self in {TrialStatus.FAILED, TrialStatus.DIVERGED}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the trial finished or failed; `rltune sweep` runs a failed one again."""
+        return self.is_finished or self is TrialStatus.FAILED
+
 
 class RowStatus(StrEnum):
     """The status column of a lineage row: the field's ten values, then ours."""

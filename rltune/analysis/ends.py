@@ -8,9 +8,6 @@ from rltune.comparability.records import TrialRecord
 from rltune.store.failure import TrialFailure
 from rltune.types import RowStatus, TrialStatus
 
-WAITING = (TrialStatus.PENDING, TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
-"""Statuses of a trial that has not ended: `rltune sweep` goes on with it."""
-
 
 @dataclass(frozen=True, slots=True)
 class End:

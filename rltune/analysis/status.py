@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rltune.analysis.trial_states import (
-    ENDED,
     DerivedState,
     Gate,
     SweepState,
@@ -122,7 +121,7 @@ class StatusReader:
                 has_begun=trial.status is TrialStatus.RUNNING,
             )
             for trial in trials
-            if trial.status not in ENDED
+            if not trial.status.has_ended
         ]
         running = sum(trial.status is TrialStatus.RUNNING for trial in trials)
         at_once = max(running, most_at_once(read_jsonl(self.folder.run.ledger).rows))

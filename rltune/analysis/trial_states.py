@@ -9,8 +9,6 @@ from rltune.store.files import to_json
 from rltune.store.lock import DriverInfo
 from rltune.types import TrialStatus
 
-BAD = frozenset({TrialStatus.FAILED, TrialStatus.DIVERGED})
-ENDED = BAD | {TrialStatus.DONE, TrialStatus.STOPPED_EARLY}
 FORMAT = "rltune-status-1"
 
 
@@ -137,7 +135,7 @@ class SweepState:
     @property
     def has_failed(self) -> bool:
         """Whether a trial of the sweep failed or diverged."""
-        return self.count(*BAD) > 0
+        return any(trial.status.is_failure for trial in self.trials)
 
 
 def state_json(state: SweepState) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
-from rltune.analysis.ends import WAITING, End, obstacle, pairs_of
+from rltune.analysis.ends import End, obstacle, pairs_of
 from rltune.analysis.stats import Estimate, mean_over_seeds
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.maths.power import seeds_for_power
@@ -296,7 +296,7 @@ def objection(ours: Sequence[End], theirs: Sequence[End], *, n: int, rival: str)
     if planned < SEEDS_FOR_A_CLAIM:
         return f"{NO_VERDICT} ({_seeds(planned)}; {needed})"
     for who, ends in (("", ours), (f" of {rival}", theirs)):
-        waiting = sum(end.status in WAITING for end in ends)
+        waiting = sum(not end.status.has_ended for end in ends)
         if waiting:
             return f"{NO_VERDICT} ({len(ends) - waiting} of {_seeds(len(ends))}{who} ended)"
     if n < SEEDS_FOR_A_CLAIM:

@@ -183,7 +183,7 @@ def _child(
     *,
     as_json: bool,
 ) -> int:
-    from rltune.runner.child import FINISHED, run_child
+    from rltune.runner.child import run_child
     from rltune.store.inputs import base_of
     from rltune.store.origin import read_origin
     from rltune.types import TrialStatus
@@ -215,7 +215,7 @@ def _child(
     if child.status is TrialStatus.INTERRUPTED:
         warn("interrupted; the same command goes on.")
         return 3
-    return 0 if child.status in FINISHED - {TrialStatus.DIVERGED} else 1
+    return 0 if child.status.is_finished and not child.status.is_failure else 1
 
 
 def child_text(source: "Source", child: "Child") -> str:

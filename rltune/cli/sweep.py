@@ -162,7 +162,7 @@ def run(request: "SweepRequest", console: "Console") -> int:
     from rltune.report.live import make_progress
     from rltune.report.render import plural
     from rltune.runner.interrupts import interrupt, stop_on_signal
-    from rltune.runner.sweep import FINAL, run_sweep
+    from rltune.runner.sweep import run_sweep
 
     say = _printer(console)
     progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
@@ -177,13 +177,13 @@ def run(request: "SweepRequest", console: "Console") -> int:
         watcher.tick()
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)
-    if not outcome.begun and FINAL.issuperset(outcome.statuses.values()):
+    if not outcome.begun and all(status.is_finished for status in outcome.statuses.values()):
         console.print("Nothing was left to run: every trial ended earlier.")
     is_sound = report_end(outcome.run, console)
     if outcome.is_interrupted:
         warn("interrupted; the same command goes on with what is missing.")
         return 3
-    left = {name for name, status in outcome.statuses.items() if status not in FINAL}
+    left = {name for name, status in outcome.statuses.items() if not status.is_finished}
     if left:
         console.print(f"{plural(len(left), 'trial')} left; the same command goes on.")
     return 0 if is_sound and left <= _asked_to_leave(request, outcome) else 1
@@ -256,13 +256,12 @@ class Watcher:
         if self._deadline is None:
             return
         from rltune.runner.budget import estimate
-        from rltune.runner.sweep import FINAL
         from rltune.store.rundir import trial_status
 
         end = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._deadline.at))
         self._console.print(f"No trial starts that cannot finish by {end}. What is left:")
         for spec in specs:
-            if trial_status(run.trial(spec.trial_id)) not in FINAL:
+            if not trial_status(run.trial(spec.trial_id)).is_finished:
                 text = estimate_text(estimate(run, spec, self._deadline))
                 self._console.print(f"  {text}", soft_wrap=True)
 

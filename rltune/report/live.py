@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.control import Control
 from rich.live import Live
 
-from rltune.analysis.trial_states import BAD, ENDED, SweepState, TrialState
+from rltune.analysis.trial_states import SweepState, TrialState
 from rltune.report.render import duration, line, rate, short_path
 from rltune.report.render_status import SHOWN_FIRST, counts, failure_view, notes, spent, summary
 from rltune.report.trial_table import TrialTable
@@ -62,7 +62,7 @@ def ended_between(old: SweepState | None, new: SweepState) -> tuple[TrialState, 
     return tuple(
         trial
         for trial in new.trials
-        if trial.status in ENDED and before.get(trial.trial_id, trial.status) is not trial.status
+        if trial.status.has_ended and before.get(trial.trial_id, trial.status) is not trial.status
     )
 
 
@@ -148,7 +148,7 @@ class LiveProgress:
         """Redraw, and print what must not scroll away."""
         self._fit()
         for trial in ended_between(self._last, state):
-            item = failure_view(trial) if trial.status in BAD else line(_status_sentence(trial))
+            item = failure_view(trial) if trial.status.is_failure else line(_status_sentence(trial))
             self._console.print(item)
             self._kept = [*self._kept, item][-_KEPT:]
         self._last = state

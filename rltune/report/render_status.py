@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from rltune.analysis.trial_states import BAD, DerivedState, SweepState, TrialState
+from rltune.analysis.trial_states import DerivedState, SweepState, TrialState
 from rltune.analysis.usage import Cost
 from rltune.comparability.judged import judged_by_condition, judged_line, unjudged_line
 from rltune.report.render import (
@@ -131,7 +131,7 @@ def silence(trial: TrialState) -> str:
 def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
     """Yield why trials failed and where their logs are, and what finished ones warn of."""
     for trial in trials:
-        if trial.status in BAD:
+        if trial.status.is_failure:
             yield failure_view(trial)
         for warning in trial.warnings:
             said = f"warning: {trial.condition}, seed {trial.seed}: {warning}"

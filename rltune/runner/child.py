@@ -24,8 +24,6 @@ from rltune.store.rundir import TrialDir, trial_status
 from rltune.trainer.inputs import inputs_of
 from rltune.types import TrialSpec, TrialStatus
 
-FINISHED = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
-
 
 @dataclass(frozen=True, slots=True)
 class Child:
@@ -101,12 +99,12 @@ def run_child(
     known = _in_sweep(source, spec)
     trial = known or source.run.child(spec.trial_id)
     status = trial_status(trial)
-    if known is not None and status not in FINISHED:
+    if known is not None and not status.is_finished:
         what = "this is what is asked for: a trial of the sweep itself that has not ended."
         raise StoreError(Problem(str(known.path), what, action="`rltune next` runs it."))
     if steps_done(trial) is not None:
         require_inputs_of(trial, read_provenance(trial), base)
-    if status in FINISHED:
+    if status.is_finished:
         return Child(trial, spec, status, was_finished=True)
     before = _shared(source, config, base)
     require_inputs_of(source.trial, before, base)

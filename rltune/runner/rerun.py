@@ -20,8 +20,6 @@ from rltune.store.origin import Origin, read_origin, write_origin
 from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 
-_ENDED = (TrialStatus.DONE, TrialStatus.STOPPED_EARLY)
-
 
 class Verdict(StrEnum):
     """What a rerun shows."""
@@ -95,7 +93,8 @@ def rerun(
     changes = changes_since(source.provenance, read_provenance(trial))
     reached = steps_done(trial)
     comparison = None
-    if status in _ENDED or (reached is not None and reached >= last):
+    has_result = status.is_finished and not status.is_failure
+    if has_result or (reached is not None and reached >= last):
         comparison = compare_trials(source.trial, trial, last=last)
     found = Rerun(trial, status, _verdict(comparison, changes), last, changes, comparison)
     write_json_atomic(trial.verdict, verdict_json(source, found))

@@ -30,8 +30,6 @@ from rltune.trainer.preflight.models import require_models
 from rltune.trainer.preflight.references import require_judge, require_usable
 from rltune.types import TrialSpec, TrialStatus
 
-# Not run again. A diverged trial is a result: on the same code it diverges again.
-FINAL = frozenset({TrialStatus.DONE, TrialStatus.STOPPED_EARLY, TrialStatus.DIVERGED})
 STOP_FILE = "STOP"
 MOST_LOSSES = 3
 """A trial that has lost its machine so often in one command waits for the next command."""
@@ -137,7 +135,7 @@ def run_sweep(
     require_engine(request.loaded)
     specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve())
-    if any(_status(run, spec) not in FINAL for spec in specs):
+    if not all(_status(run, spec).is_finished for spec in specs):
         require_startable(request.ray_address)
     run.create()
     with take_driver_lock(run.lock, argv=request.argv):
@@ -151,7 +149,7 @@ def run_sweep(
         remove_ray_folders(run.tune)
         books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
         on_start(run, specs)
-        todo = [spec for spec in specs if _status(run, spec) not in FINAL]
+        todo = [spec for spec in specs if not _status(run, spec).is_finished]
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
             require_models(request.loaded, base)
         todo, declined = _startable(run, todo, request)
@@ -160,7 +158,8 @@ def run_sweep(
         if todo:
             _run_all(request, books, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
-    is_interrupted = ran.was_stopped and not FINAL.issuperset(statuses.values())
+    is_finished = all(status.is_finished for status in statuses.values())
+    is_interrupted = ran.was_stopped and not is_finished
     return SweepOutcome(
         run, specs, statuses, frozenset(ran.begun), is_interrupted, tuple(ran.declined)
     )

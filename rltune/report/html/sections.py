@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rltune.analysis.tables import TrialRow
-from rltune.analysis.trial_states import BAD, TrialState
+from rltune.analysis.trial_states import TrialState
 from rltune.comparability.judged import judged_by_condition, judged_line
 from rltune.report.figures.notes import conditions_of, label_of
 from rltune.report.html.gather import Evidence
@@ -64,7 +64,7 @@ def warnings_of(evidence: Evidence) -> Iterator[Html]:
     if about.confounded:
         why = f"It ran although more than the axis differs: {about.confounded}"
         yield _warning("confounded", why, "bad")
-    yield from (_bad_end(trial) for trial in trials if trial.status in BAD)
+    yield from (_bad_end(trial) for trial in trials if trial.status.is_failure)
     if about.finished < about.planned:
         yield _warning("incomplete", f"{about.finished} of {about.planned} trials have a result.")
     for trial in trials:
@@ -87,7 +87,7 @@ def _bad_end(trial: TrialState) -> Html:
 
 def _of_trial(trial: TrialState) -> Iterator[Html]:
     """Yield why a trial that did not fail ended early, and what its card warns of."""
-    if trial.status not in BAD and trial.reason:
+    if not trial.status.is_failure and trial.reason:
         yield _warning(trial.status.value, f"{_name(trial)}: {trial.reason}")
     yield from (_warning("trial", f"{_name(trial)}: {text}") for text in trial.warnings)
 
