@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rltune.errors import Problem, StoreError
-from rltune.lineage.query import ELIGIBLE
+from rltune.lineage.query import ELIGIBLE, Best, best
 from rltune.lineage.row import COLUMNS, HEADER, LineageRow, decode_row, escape
 from rltune.store.files import read_json
 from rltune.types import RowStatus
@@ -96,6 +96,17 @@ class LazyTable(Mapping[str, LineageRow]):
     def __len__(self) -> int:
         """Return the number of lines."""
         return len(self._lines)
+
+    def best(self) -> Best[LineageRow]:
+        """Return the best row and its ties; only these are decoded.
+
+        Raises:
+            ValueError: One of them is damaged.
+
+        """
+        top = best(candidates(self._lines, self._metric), self._metric.mode)
+        row = self[top.row.exp_id] if top.row else None
+        return Best(row, tuple(self[tie.exp_id] for tie in top.ties))
 
 
 def header_problem(body: bytes, path: Path) -> Problem | None:

@@ -8,9 +8,10 @@ direction live in `results.meta.json` and in every row: a table can never be rea
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from rltune.errors import Problem, StoreError
 from rltune.lineage.query import Best, Chain, best, chain, circle, walk
@@ -18,7 +19,6 @@ from rltune.lineage.read import (
     LazyTable,
     Metric,
     ReadResult,
-    candidates,
     header_problem,
     lines_by_id,
     meta_path,
@@ -46,6 +46,7 @@ from rltune.store.lock import file_lock
 
 FORMAT = "rltune-lineage-1"
 _ANOTHER = "Use another table for another metric."
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,7 @@ class LineageStore:
             StoreError: The header is damaged: a table that cannot be read has a best all the same.
 
         """
-        body = self._body()
-        if (lines := self._lines(body)) is not None:
-            top = best(candidates(lines, self.metric), self.metric_mode)
-            table = LazyTable(lines, self.metric)
-            try:
-                row = table[top.row.exp_id] if top.row else None
-                return Best(row, tuple(table[tie.exp_id] for tie in top.ties))
-            except ValueError:  # damaged elsewhere: then it is no row
-                pass
-        return best(self._read(body).rows, self.metric_mode)
+        return self._answer(LazyTable.best, lambda rows: best(rows, self.metric_mode))
 
     def chain(self, exp_id: str) -> Chain[LineageRow]:
         """Walk the parents of a row; fast however long the table is.
@@ -125,21 +117,22 @@ class LineageStore:
             StoreError: No row has this id, or the header is damaged.
 
         """
-        body = self._body()
-        if (lines := self._lines(body)) is not None:
-            try:
-                return walk(LazyTable(lines, self.metric), exp_id)
-            except ValueError:
-                pass
-        return chain(self._read(body).rows, exp_id)
+        return self._answer(lambda table: walk(table, exp_id), lambda rows: chain(rows, exp_id))
 
-    def _lines(self, body: bytes) -> dict[str, bytes] | None:
-        """Return id -> line; None when only decoding all of them tells."""
-        if b"\n" not in body:  # no table yet
-            return None
-        if problem := header_problem(body, self.path):
-            raise StoreError(problem)
-        return lines_by_id(body)
+    def _answer(
+        self,
+        from_table: Callable[[LazyTable], Answer],
+        from_rows: Callable[[tuple[LineageRow, ...]], Answer],
+    ) -> Answer:
+        """Answer from the lines that a question needs, or from all rows where those cannot tell."""
+        body = self._body()
+        if b"\n" in body:
+            if problem := header_problem(body, self.path):
+                raise StoreError(problem)
+            if (lines := lines_by_id(body)) is not None:
+                with suppress(ValueError):  # a line that is needed is damaged, so it is no row
+                    return from_table(LazyTable(lines, self.metric))
+        return from_rows(self._read(body).rows)
 
     def _read(self, body: bytes) -> ReadResult:
         return read_body(body, self.path, self.metric)
