@@ -32,7 +32,7 @@ def trial_rows(
     mark: str,
     lineage_ids: Mapping[str, str],
 ) -> list[TrialRow]:
-    """Return one row a planned trial, in the order of the plan.
+    """Return one row per planned trial, in the order of the plan.
 
     Args:
         folder: The run folder.
@@ -52,12 +52,7 @@ def trial_rows(
 
 
 def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: str) -> TrialRow:
-    spec, came, result = record.spec, record.provenance, record.result
-    bounds = bounds_of(folder, record)
-    device = str(came.get("device", ""))
-    gpus = reserved_gpus(spec.config.get("resources", {"gpus": 0}))
-    wall = result.total_s if result else None
-    first = next(iter(came.get("earlier") or ()), came)
+    spec = record.spec
     return TrialRow(
         sweep=spec.sweep,
         run=folder.run.path.resolve().name,
@@ -67,51 +62,77 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         axis_value=dumps(spec.axis_value, sort_keys=True),
         seed=spec.seed,
         trial_id=spec.trial_id,
-        attempt=came.get("attempt"),
         config_sha256=spec.config_hash,
-        code_rev=str(came.get("commit", "")),
-        code_dirty=came.get("dirty"),
-        source_sha256=str(came.get("source_sha256", "")),
-        tasks_sha256=str(came.get("manifest_sha256", "")),
-        weights_sha256=str(came.get("weights_sha256", "")),
         env_sha256=env_key(record),
-        device=device,
-        cpu_model=str(came.get("cpu_model", "")),
-        gpus=gpus,
         status=_status(folder.run, spec.trial_id).value,
         reason=_reason(record),
-        started=str(first.get("started", "")),
-        ended=_clock(record.metrics[-1].get("time")) if record.metrics else "",
-        wall_s=_finite(wall),
-        train_s=_finite(result.train_s) if result else None,
-        gpu_s=None if wall is None else _finite(wall * gpus),
-        rollouts=_spent(record, "budget/rollouts"),
-        tokens=_spent(record, "budget/generated_tokens"),
-        optimizer_steps=_spent(record, "budget/optimizer_steps"),
-        policy_updates=_spent(record, "budget/policy_updates"),
-        critic_updates=_spent(record, "budget/critic_updates"),
         planned_steps=record.planned_steps,
         final_step=record.last_step if record.metrics else None,
         metric=folder.metric_name,
         mode=folder.metric_mode,
-        heldout_tasks=int(spec.config["gate"]["tasks"]),
-        base=_finite(result.base_metric) if result else None,
-        selected=_finite(result.heldout_metric) if result else None,
-        best_step=result.best_step if result else None,
-        selected_tasks=_scored(scored_at(record, result.best_step)) if result else None,
-        final=_finite(result.final_metric) if result else None,
-        final_tasks=_scored(last_scored(record)) if result else None,
-        floor=bounds.floor if bounds else None,
-        ceiling=bounds.ceiling if bounds else None,
         wandb_id=wandb_id(spec),
         lineage_id=lineage_id,
         same_run_as="",
         mark=mark,
+        **_provenance(record),
+        **_usage(record),
+        **_scores(folder, record),
     )
 
 
+def _provenance(record: TrialRecord) -> dict[str, Any]:
+    """Return what ran, on what, from when to when."""
+    known = record.provenance
+    first = next(iter(known.get("earlier") or ()), known)
+    return {
+        "attempt": known.get("attempt"),
+        "code_rev": str(known.get("commit", "")),
+        "code_dirty": known.get("dirty"),
+        "source_sha256": str(known.get("source_sha256", "")),
+        "tasks_sha256": str(known.get("manifest_sha256", "")),
+        "weights_sha256": str(known.get("weights_sha256", "")),
+        "device": str(known.get("device", "")),
+        "cpu_model": str(known.get("cpu_model", "")),
+        "started": str(first.get("started", "")),
+        "ended": _clock(record.metrics[-1].get("time")) if record.metrics else "",
+    }
+
+
+def _usage(record: TrialRecord) -> dict[str, Any]:
+    """Return what the trial used: GPUs, time, and the budget counters."""
+    result = record.result
+    gpus = reserved_gpus(record.spec.config.get("resources", {"gpus": 0}))
+    return {
+        "gpus": gpus,
+        "wall_s": _finite(result.total_s) if result else None,
+        "train_s": _finite(result.train_s) if result else None,
+        "gpu_s": _finite(result.total_s * gpus) if result else None,
+        "rollouts": _newest(record, "budget/rollouts"),
+        "tokens": _newest(record, "budget/generated_tokens"),
+        "optimizer_steps": _newest(record, "budget/optimizer_steps"),
+        "policy_updates": _newest(record, "budget/policy_updates"),
+        "critic_updates": _newest(record, "budget/critic_updates"),
+    }
+
+
+def _scores(folder: SweepFolder, record: TrialRecord) -> dict[str, Any]:
+    """Return the held-out metric at the start, the chosen gate and the last, with its bounds."""
+    result, bounds = record.result, bounds_of(folder, record)
+    return {
+        "heldout_tasks": int(record.spec.config["gate"]["tasks"]),
+        "base": _finite(result.base_metric) if result else None,
+        "selected": _finite(result.heldout_metric) if result else None,
+        "best_step": result.best_step if result else None,
+        "selected_tasks": _n_scored(scored_at(record, result.best_step)) if result else None,
+        "final": _finite(result.final_metric) if result else None,
+        "final_tasks": _n_scored(last_scored(record)) if result else None,
+        "floor": bounds.floor if bounds else None,
+        "ceiling": bounds.ceiling if bounds else None,
+    }
+
+
 def _status(run: RunDir, trial_id: str) -> TrialStatus:
-    """Return what the files prove; a trial that nobody drives is interrupted, not running."""
+    """Return the status on disk; a running trial without a live driver is interrupted."""
     status = trial_status(run.trial(trial_id))
     is_left = status is TrialStatus.RUNNING and read_driver(run.lock) is None
     return TrialStatus.INTERRUPTED if is_left else status
@@ -124,7 +145,7 @@ def _reason(record: TrialRecord) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that UTF-8 can hold: an error message may have lone surrogates."""
+    """Return the text as valid UTF-8: an error message may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -143,10 +164,10 @@ def _number(value: object) -> float | None:
     return float(value) if is_number else None  # type: ignore[arg-type]
 
 
-def _spent(record: TrialRecord, name: str) -> float | None:
+def _newest(record: TrialRecord, name: str) -> float | None:
     """Return the newest value of a running count."""
-    found = (row[name] for row in reversed(record.metrics) if name in row)
-    return _number(next(found, None))
+    values = (row[name] for row in reversed(record.metrics) if name in row)
+    return _number(next(values, None))
 
 
 def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[HistoryRow]:
@@ -174,12 +195,12 @@ def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[Histo
                     )
 
 
-def _scored(scored: Scored | None) -> int | None:
+def _n_scored(scored: Scored | None) -> int | None:
     return None if scored is None else scored.n
 
 
 def task_ids(run: RunDir, records: Sequence[TrialRecord]) -> dict[str, list[str]]:
-    """Return the held-out tasks of each trial in order: none where the manifest does not tell."""
+    """Return each trial's held-out task ids in order; none where the manifest lists none."""
     by_env: dict[str, list[str]] = {}
     for record in records:
         env = env_key(record)
@@ -200,7 +221,7 @@ def eval_rows(
 ) -> Iterator[EvalRow]:
     """Yield every held-out outcome: by trial, gate, measure, task.
 
-    Where a trial names a gate twice, the later one counts.
+    If a trial recorded a gate twice, the later record counts.
 
     Args:
         records: Trials.
@@ -242,13 +263,13 @@ def _gate_evals(
 def gate_rows(evals: Iterable[EvalRow]) -> list[GateRow]:
     """Return the mean over tasks of each measure at each gate, from the rows of `evals` alone.
 
-    Episodes with a fault, or without a score, count nowhere. The interval is Wilson's, of a rate.
+    Episodes with a fault or without a score are excluded. Rates get a Wilson interval.
     """
-    found: dict[tuple[str, str, int, int, str, str], list[float | None]] = {}
+    scores_at: dict[tuple[str, str, int, int, str, str], list[float | None]] = {}
     for row in evals:
         key = (row.trial_id, row.condition, row.seed, row.step, row.metric, row.mark)
-        found.setdefault(key, []).append(row.score)
-    return [_gate_row(key, scores) for key, scores in found.items()]
+        scores_at.setdefault(key, []).append(row.score)
+    return [_gate_row(key, scores) for key, scores in scores_at.items()]
 
 
 def _gate_row(key: tuple[str, str, int, int, str, str], scores: Sequence[float | None]) -> GateRow:

@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import Collection, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import rltune
 from rltune.forecast.model_shapes import published_shape
 
 _DENSE = {  # model_type -> whether the query, key and value projections have biases
@@ -21,7 +21,7 @@ _NORMED_HEADS = frozenset({"qwen3"})  # with a norm on each head's queries and k
 def model_folder(model: str, env_kind: str) -> Path | None:
     """Return the local folder of a policy: shipped, given, or in the Hugging Face cache."""
     if model == "tiny":
-        shipped = Path(rltune.__file__).parent / "policy" / "weights" / env_kind
+        shipped = Path(str(files("rltune"))) / "policy" / "weights" / env_kind
         return shipped if shipped.is_dir() else None
     if Path(model).is_dir():
         return Path(model)

@@ -1,6 +1,6 @@
 """What a run folder tells at its end, as text: audit, closing table, paths."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,7 +10,6 @@ from rltune.analysis.memory_use import MemoryUse
 from rltune.analysis.summary import Bounds, Closing, ConditionRow
 from rltune.comparability.consumption import MINI_BATCHES, NAMES, UPDATES, Consumption, where
 from rltune.comparability.findings import RULES
-from rltune.errors import Problem
 from rltune.report.render import (
     estimate,
     finding,
@@ -176,11 +175,6 @@ def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
     )
     if any(row.final_of_one is not None for row in rows):
         yield "* one seed: Wilson interval over the held-out tasks, not over seeds."
-
-
-def problem_lines(problems: Iterable[Problem]) -> list[str]:
-    """Return one warning per problem."""
-    return [f"warning: {problem}" for problem in problems]
 
 
 def paths_view(paths: Mapping[str, str]) -> RenderableType:
