@@ -1,5 +1,6 @@
 """The policy loss of a mini-batch by its configured kind; each is a pure function of `losses`."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,42 +18,34 @@ from rltune.spec.schema.trial import LossConfig
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.train_state import Signals
 
+POLICY_LOSSES: dict[str, Callable[..., PolicyLoss]] = {
+    "ppo": ppo_loss,
+    "gspo": gspo_loss,
+    "cispo": cispo_loss,
+    "reinforce": reinforce_loss,
+    "turn": turn_loss,
+}
+"""`loss.kind` -> loss per token; its parameters are fields of `LossInputs`, or have a default."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Inputs:
-    """What the losses choose from, (B, T)."""
+class LossInputs:
+    """What a policy loss can ask for; each takes the fields that its parameters name."""
 
-    logp: Tensor
-    old_logp: Tensor
-    advantages: Tensor
-    mask: Tensor
-    turn_ids: Tensor
-    clip_scale: Tensor | None
-    config: LossConfig
+    logp_BT: Tensor
+    old_logp_BT: Tensor
+    advantages_BT: Tensor
+    mask_BT: Tensor
+    turn_ids_BT: Tensor
+    clip_scale_BT: Tensor | None
+    clip_low: float
+    clip_high: float
+    dual_clip: float | None
 
-    @property
-    def bounds(self) -> dict[str, float]:
-        return {"clip_low": self.config.clip_low, "clip_high": self.config.clip_high}
-
-
-POLICY_LOSSES: dict[str, Callable[[_Inputs], PolicyLoss]] = {
-    "ppo": lambda x: ppo_loss(
-        x.logp, x.old_logp, x.advantages, mask_BT=x.mask, dual_clip=x.config.dual_clip, **x.bounds
-    ),
-    "gspo": lambda x: gspo_loss(x.logp, x.old_logp, x.advantages, mask_BT=x.mask, **x.bounds),
-    "cispo": lambda x: cispo_loss(x.logp, x.old_logp, x.advantages, mask_BT=x.mask, **x.bounds),
-    "reinforce": lambda x: reinforce_loss(x.logp, x.advantages, mask_BT=x.mask),
-    "turn": lambda x: turn_loss(
-        x.logp,
-        x.old_logp,
-        x.advantages,
-        mask_BT=x.mask,
-        turn_ids_BT=x.turn_ids,
-        clip_scale_BT=x.clip_scale,
-        **x.bounds,
-    ),
-}
-"""`loss.kind` -> loss per token."""
+    def give(self, loss: Callable[..., PolicyLoss]) -> PolicyLoss:
+        """Call a loss with the fields that its parameters name."""
+        asked = inspect.signature(loss).parameters
+        return loss(**{name: getattr(self, name) for name in self.__slots__ if name in asked})
 
 
 def policy_loss(
@@ -60,16 +53,18 @@ def policy_loss(
 ) -> PolicyLoss:
     """Return the loss of each token, times the weight of its correction where there is one."""
     device = logp_BT.device
-    inputs = _Inputs(
-        logp=logp_BT,
-        old_logp=signals.old_logp_NT,
-        advantages=credit.advantages_NT,
-        mask=torch.from_numpy(batch.action_mask_NT).to(device),
-        turn_ids=torch.from_numpy(batch.turn_ids_NT).to(device),
-        clip_scale=credit.clip_scale_NT,
-        config=config,
+    inputs = LossInputs(
+        logp_BT=logp_BT,
+        old_logp_BT=signals.old_logp_NT,
+        advantages_BT=credit.advantages_NT,
+        mask_BT=torch.from_numpy(batch.action_mask_NT).to(device),
+        turn_ids_BT=torch.from_numpy(batch.turn_ids_NT).to(device),
+        clip_scale_BT=credit.clip_scale_NT,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        dual_clip=config.dual_clip,
     )
-    loss = POLICY_LOSSES[config.kind](inputs)
+    loss = inputs.give(POLICY_LOSSES[config.kind])
     if credit.weights_NT is None:
         return loss
-    return weigh(loss, credit.weights_NT, mask_BT=inputs.mask)
+    return weigh(loss, credit.weights_NT, mask_BT=inputs.mask_BT)

@@ -1,8 +1,9 @@
 """The first stage of the credit, every estimator; and every loss and correction, end to end."""
 
+import inspect
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import get_args
 
 import numpy as np
@@ -37,7 +38,7 @@ from rltune.spec.schema.trial import LossConfig
 from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate
 from rltune.trainer.credit.stages import assign_credit
 from rltune.trainer.objective import MiniBatch, update
-from rltune.trainer.policy_loss import POLICY_LOSSES
+from rltune.trainer.policy_loss import POLICY_LOSSES, LossInputs
 from rltune.trainer.train_state import make_learner, score_batch
 from rltune.types import TrialStatus
 
@@ -250,6 +251,14 @@ def assert_trained(trial):
 
 def test_every_loss_has_a_function():
     assert set(POLICY_LOSSES) == {loss["kind"] for loss in LOSSES.values() if "kind" in loss}
+
+
+@pytest.mark.parametrize("kind", POLICY_LOSSES)
+def test_the_inputs_hold_all_that_a_loss_must_be_given(kind):
+    parameters = inspect.signature(POLICY_LOSSES[kind]).parameters.values()
+    inputs = {field.name for field in fields(LossInputs)}
+    assert {p.name for p in parameters} - inputs <= {"log_ratio_limit"}
+    assert all(p.default is not p.empty for p in parameters if p.name not in inputs)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
