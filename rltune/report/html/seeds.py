@@ -30,13 +30,14 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One condition: its seeds, their estimate and its interval."""
+    """One condition: its seeds, their estimate and its interval; what is said without a seed."""
 
     condition: str
     dots: tuple[Dot, ...]
     value: float | None
     low: float | None
     high: float | None
+    empty: str = "no seed finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def paired_strips(found: Comparisons) -> list[Strip]:
             row.delta,
             row.low,
             row.high,
+            empty="no pair at one step",
         )
         for row in found.rows
     ]
@@ -146,7 +148,7 @@ def draw_strips(
 
 def _words(strip: Strip) -> str:
     if not strip.dots:
-        return f"{strip.condition}: none finished"
+        return f"{strip.condition}: {strip.empty}"
     around = "" if strip.low is None else f" [{strip.low:.3g}, {strip.high:.3g}]"
     mean = "" if strip.value is None else f", mean {strip.value:.3g}{around}"
     return f"{strip.condition}: {', '.join(f'{dot.value:.3g}' for dot in strip.dots)}{mean}"
@@ -205,5 +207,5 @@ def _row(strip: Strip, at: int, tables: Tables, places: Mapping[str, str], x: Sc
         middle = x.at(strip.value)
         parts.append(el("path", d=f"M{middle} {y - 13:g}v26", class_="estimate"))
     if not strip.dots:
-        parts.append(el("text", "no seed finished", x=LEFT + 8, y=y + 4.5, class_="soft"))
+        parts.append(el("text", strip.empty, x=LEFT + 8, y=y + 4.5, class_="soft"))
     return el("g", *parts, class_=colour(index), data_c=index)
