@@ -286,14 +286,11 @@ def frame(rows: Iterable[Row | Band]) -> "DataFrame":
     """Return rows of one table as a pandas DataFrame, a column a field; unknown numbers are NA.
 
     Raises:
-        RltuneError: pandas is not installed, or the rows are none, or of several tables.
+        RltuneError: The rows are none, or of several tables.
 
     """
-    try:
-        import pandas as pd
-    except ModuleNotFoundError as error:
-        action = "Run `pip install pandas`; the rows are plain dataclasses without it, too."
-        raise InputError(Problem("frame", "needs pandas.", action=action)) from error
+    import pandas as pd
+
     found = list(rows)
     kinds = {type(row) for row in found}
     if len(kinds) != 1 or not kinds <= {*TABLES.values(), Band}:

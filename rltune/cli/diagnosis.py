@@ -19,8 +19,8 @@ from rltune.runner.machine import SHORT, socket_folder, usable_cores
 
 PYTHON = (3, 11)
 PACKAGES = (
-    "numpy", "omegaconf", "psutil", "pydantic", "ray", "rich", "safetensors", "scipy", "tokenizers",
-    "torch", "transformers", "typer", "wandb",
+    "numpy", "omegaconf", "pandas", "peft", "psutil", "pydantic", "ray", "rich", "safetensors",
+    "scipy", "tokenizers", "torch", "transformers", "typer", "wandb",
 )  # fmt: skip
 _MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
 _DISK_BYTES = 2e9

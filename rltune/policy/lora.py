@@ -31,24 +31,15 @@ def add_adapter(model: PreTrainedModel, lora: LoraConfig, *, seed: int) -> None:
             moves.
 
     Raises:
-        InputError: The model has no such layers, the adapter to start from cannot be used, or peft
-            is not installed.
+        InputError: The model has no such layers, or the adapter to start from cannot be used.
 
     """
     if lora.rank == 0:
         return
     _require_targets(model, lora.targets)
-    try:
-        from peft import LoraConfig as PeftConfig
-        from peft import inject_adapter_in_model
-    except ImportError as error:
-        raise InputError(
-            Problem(
-                "policy.lora.rank",
-                "needs peft, which is not installed.",
-                action="pip install 'rltune[lora]', or set it to 0.",
-            )
-        ) from error
+    from peft import LoraConfig as PeftConfig
+    from peft import inject_adapter_in_model
+
     layers = [name for name, _ in _linear_layers(model) if _last(name) in lora.targets]
     config = PeftConfig(
         r=lora.rank,
