@@ -1,1 +1,1 @@
-"""Sweeps on Ray Tune: trials, books and signals. Only this room imports Ray."""
+"""Sweeps on Ray Tune: trials, recorder and signals. Only this room imports Ray."""

@@ -1,11 +1,11 @@
-"""One launch under way: Tune in its thread, the books and the signals here."""
+"""One launch under way: Tune in its thread, the recorder and the signals here."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rltune.runner.environment import apply_ray_environment
 from rltune.runner.interrupts import stop_on_signal
-from rltune.runner.recorder import Books
+from rltune.runner.recorder import Recorder
 from rltune.runner.trial import TrialPayload, read_provenance
 from rltune.store.rundir import trial_status
 from rltune.types import TrialSpec, TrialStatus
@@ -28,9 +28,9 @@ class Drive:
     """One launch, from its payloads to what it left. Ray is imported when it runs.
 
     Args:
-        books: The books of this launch.
+        recorder: Records how its attempts end.
         payloads: The attempts to make, in the order to start them.
-        specs: The trials to keep books of: those, and what earlier launches of the command left.
+        specs: The trials to record: those, and what earlier launches of the command left.
         max_concurrent: Most trials at a time; None: as many as the resources hold.
         address: A running cluster; None starts a private one on this machine.
         say: Gets one line once a stop is asked for.
@@ -39,7 +39,7 @@ class Drive:
 
     def __init__(
         self,
-        books: Books,
+        recorder: Recorder,
         payloads: Sequence[TrialPayload],
         specs: Sequence[TrialSpec],
         *,
@@ -47,7 +47,7 @@ class Drive:
         address: str | None,
         say: Callable[[str], None],
     ) -> None:
-        self._books = books
+        self._recorder = recorder
         self._say = say
         self._was_told = False
         self._payloads = {payload.spec.trial_id: payload for payload in payloads}
@@ -66,8 +66,8 @@ class Drive:
             from rltune.runner.tune import TuneLaunch
 
             self._launch = TuneLaunch(
-                self._books.launch,
-                self._books.run.tune,
+                self._recorder.launch,
+                self._recorder.run.tune,
                 list(self._payloads.values()),
                 max_concurrent=self._max_concurrent,
                 address=self._address,
@@ -78,18 +78,18 @@ class Drive:
             try:
                 while self._launch.is_running(wait_s=tick_s):
                     self._tell_stop()
-                    self._settle()
+                    self._reconcile()
                     on_tick()
             except BaseException:
                 self._launch.abort()
                 raise
-            self._settle()
+            self._reconcile()
             self._bury_silent()
             on_tick()
         try:
             self._launch.raise_error()
         except BaseException:
-            self._books.close(self._specs)
+            self._recorder.close(self._specs)
             raise
         return self._is_stopping
 
@@ -116,11 +116,11 @@ class Drive:
             payload.spec
             for name, payload in self._payloads.items()
             if name in self._bereft
-            and trial_status(self._books.run.trial(name)) is TrialStatus.INTERRUPTED
+            and trial_status(self._recorder.run.trial(name)) is TrialStatus.INTERRUPTED
         ]
 
     def _has_begun(self, trial_id: str) -> bool:
-        trial, attempt = self._books.run.trial(trial_id), self._payloads[trial_id].attempt
+        trial, attempt = self._recorder.run.trial(trial_id), self._payloads[trial_id].attempt
         failure = trial.read_failed()
         seen = read_provenance(trial).get("attempt")
         return seen == attempt or (failure is not None and failure.attempt == attempt)
@@ -141,19 +141,19 @@ class Drive:
             self._was_told = True
             self._say(STOPPING)
 
-    def _settle(self) -> None:
+    def _reconcile(self) -> None:
         assert self._launch is not None
         for death in self._launch.deaths():
             self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
             if death.is_machine_gone:
                 self._bereft.add(death.trial_id)
                 payload = self._payloads[death.trial_id]
-                self._books.expect([(payload.spec, payload.attempt + 1)])
-        self._books.settle(self._specs)
+                self._recorder.expect([(payload.spec, payload.attempt + 1)])
+        self._recorder.reconcile(self._specs)
 
     def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
         payload = self._payloads[trial_id]
-        self._books.bury(
+        self._recorder.bury(
             payload.spec,
             attempt=payload.attempt,
             reason=reason,
@@ -163,7 +163,7 @@ class Drive:
     def _bury_silent(self) -> None:
         """End the attempts of which neither they nor Ray told the end."""
         for trial_id, payload in self._payloads.items():
-            trial = self._books.run.trial(trial_id)
+            trial = self._recorder.run.trial(trial_id)
             if read_provenance(trial).get("attempt") == payload.attempt:
                 self._bury(trial_id, "its process ended with the launch, without a marker")
-        self._books.settle(self._specs)
+        self._recorder.reconcile(self._specs)

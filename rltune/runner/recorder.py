@@ -1,7 +1,7 @@
-"""The books of a sweep: ledger and lineage, both derived from what the trials' own files say.
+"""The recorder of a sweep writes ledger and lineage, both derived from the trials' own files.
 
-Settling is idempotent and needs nothing but the files, so a driver may die at any point: the
-next one settles what this one left.
+Reconciling is idempotent and needs nothing but the files, so a driver may die at any point: the
+next one records what this one left.
 """
 
 import os
@@ -41,8 +41,8 @@ _END_EVENTS = {
 
 
 @dataclass(frozen=True)
-class Books:
-    """Ledger and lineage of one launch. Only the holder of the driver lock writes them.
+class Recorder:
+    """Writes ledger and lineage of one launch. Only the holder of the driver lock may.
 
     A launch that follows in the same command goes on with a copy under its own name.
 
@@ -71,8 +71,8 @@ class Books:
         """The ledger."""
         return Ledger(self.run.ledger)
 
-    def reconcile(self, specs: Sequence[TrialSpec]) -> None:
-        """Settle everything that earlier launches left, also of trials that are not asked for now.
+    def reconcile_all(self, specs: Sequence[TrialSpec]) -> None:
+        """Record all that earlier launches left unrecorded, also of trials not asked for now.
 
         An attempt that was started and whose driver died without seeing its end is `lost`.
         """
@@ -85,7 +85,7 @@ class Books:
         for trial in self.ledger.read().open_trials:
             if trial.trial_id in known:
                 self._outlive(trial.trial_id)
-        self.settle(known.values())
+        self.reconcile(known.values())
         for trial in self.ledger.read().trials.values():
             is_lost = trial.is_open or trial.last.event is LedgerEvent.LOST
             if is_lost and trial.trial_id in known:
@@ -97,7 +97,7 @@ class Books:
         """Note the attempts of this launch: the rows of a seed wait for that of its control.
 
         A row names the control's as its parent, and must not depend on which of them ends first.
-        What waits is in the trials' files: should the driver die, `reconcile` writes it.
+        What waits is in the trials' files: should the driver die, `reconcile_all` writes it.
         """
         self._awaited.update(
             {
@@ -107,19 +107,19 @@ class Books:
             }
         )
 
-    def settle(self, specs: Iterable[TrialSpec]) -> None:
-        """Write down what the files of these trials say and the books do not say yet.
+    def reconcile(self, specs: Iterable[TrialSpec]) -> None:
+        """Record what the files of these trials say and ledger and lineage do not say yet.
 
         Rows that wait for a control are left for later.
         """
         entries = self.ledger.read().trials
         for spec in sorted(specs, key=lambda spec: not spec.is_control):
-            self._settle_trial(spec, entries.get(spec.trial_id))
+            self._reconcile_trial(spec, entries.get(spec.trial_id))
 
     def close(self, specs: Iterable[TrialSpec]) -> None:
-        """Settle these trials when the launch is over: no control is waited for any more."""
+        """Record these trials when the launch is over: rows wait for no control any more."""
         self._awaited.clear()
-        self.settle(specs)
+        self.reconcile(specs)
         self.share()
 
     def share(self) -> None:
@@ -155,7 +155,7 @@ class Books:
                 found[trial.trial_id] = trial.read_spec()
         return found
 
-    def _settle_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
+    def _reconcile_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
         trial = self.run.trial(spec.trial_id)
         if not trial.path.is_dir():
             return
@@ -275,7 +275,7 @@ def snapshot_of(run: RunDir, trial: TrialDir) -> str:
     return os.path.relpath(link.resolve(), run.path.resolve()) if link.exists() else ""
 
 
-def open_books(
+def open_recorder(
     run: RunDir,
     *,
     launch: str,
@@ -284,8 +284,8 @@ def open_books(
     disqualified: str,
     shared: Path | None = None,
     domains: Iterable[str] = (),
-) -> Books:
-    """Open the books of a run folder for one launch.
+) -> Recorder:
+    """Return the recorder of a run folder for one launch.
 
     Args:
         run: The run folder.
@@ -307,4 +307,4 @@ def open_books(
         table = LineageStore(shared, name, mode)
         require_rankable(table, domains)
     own = LineageStore(run.results, name, mode)
-    return Books(run, launch, own, commit, disqualified, table)
+    return Recorder(run, launch, own, commit, disqualified, table)

@@ -1,4 +1,4 @@
-"""A sweep from its loaded file to its outcome: prove, plan, launch what is missing, keep the books.
+"""A sweep from its loaded file to its outcome: prove, plan, launch what is missing, record it.
 
 Ray is imported only when something is left to run.
 """
@@ -19,7 +19,7 @@ from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import Drive, OnTick
 from rltune.runner.proof import prove, require_comparable
 from rltune.runner.provenance import DriverProvenance, driver_provenance
-from rltune.runner.recorder import Books, open_books
+from rltune.runner.recorder import Recorder, open_recorder
 from rltune.runner.trial import TrialPayload
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep
@@ -37,7 +37,7 @@ _GOES_ON = "the same command goes on with it"
 
 OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
 Say = Callable[[str], None]
-MakePayloads = Callable[[Books, Sequence[TrialSpec]], list[TrialPayload]]
+MakePayloads = Callable[[Recorder, Sequence[TrialSpec]], list[TrialPayload]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,10 @@ def run_sweep(
         allowed = None if report.ok else request.allow_confounded
         write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)
         driver = driver_provenance(request.argv)
-        books = _open(run, request, driver, allowed, specs)
-        books.reconcile(specs)
+        recorder = _open(run, request, driver, allowed, specs)
+        recorder.reconcile_all(specs)
         remove_ray_folders(run.tune)
-        books.ledger.plan([spec.trial_id for spec in specs], launch=books.launch)
+        recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if not _status(run, spec).is_finished]
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
@@ -156,7 +156,7 @@ def run_sweep(
         make = partial(_payloads, request, driver, tasks, base)
         ran = _Ran(declined=declined)
         if todo:
-            _run_all(request, books, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
+            _run_all(request, recorder, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
         statuses = {spec.trial_id: _status(run, spec) for spec in specs}
     is_finished = all(status.is_finished for status in statuses.values())
     is_interrupted = ran.was_stopped and not is_finished
@@ -177,9 +177,9 @@ def _open(
     driver: DriverProvenance,
     allowed: str | None,
     specs: Sequence[TrialSpec],
-) -> Books:
+) -> Recorder:
     metric = request.loaded.spec.metric
-    return open_books(
+    return open_recorder(
         run,
         launch=next_launch(run),
         metric=(metric.name, metric.mode),
@@ -227,7 +227,7 @@ class _Ran:
 
 def _run_all(
     request: SweepRequest,
-    books: Books,
+    recorder: Recorder,
     make: MakePayloads,
     specs: Sequence[TrialSpec],
     ran: _Ran,
@@ -239,10 +239,10 @@ def _run_all(
     """Launch the trials, then those again whose machines went, until none is left to take up."""
     todo = list(specs)
     while todo:
-        payloads = make(books, todo)
-        books.expect((payload.spec, payload.attempt) for payload in payloads)
+        payloads = make(recorder, todo)
+        recorder.expect((payload.spec, payload.attempt) for payload in payloads)
         drive = Drive(
-            books,
+            recorder,
             payloads,
             specs,
             max_concurrent=request.max_concurrent,
@@ -259,14 +259,14 @@ def _run_all(
             _say_each(todo, f"stays preempted; {_GOES_ON}. {reason}", say)
             break
         finally:
-            remove_ray_folders(books.run.tune)
+            remove_ray_folders(recorder.run.tune)
         _say_each(drive.stranded, f"not started, no machine is left for it; {_GOES_ON}", say)
         ran.begun |= drive.begun
         ran.declined += read_declined(payloads[0].stop_file.parent)
-        todo = [] if ran.was_stopped else _take_up(request, books.run, drive.bereft, ran, say)
+        todo = [] if ran.was_stopped else _take_up(request, recorder.run, drive.bereft, ran, say)
         if todo:
-            books = replace(books, launch=next_launch(books.run))
-    books.close(specs)
+            recorder = replace(recorder, launch=next_launch(recorder.run))
+    recorder.close(specs)
 
 
 def _take_up(
@@ -299,21 +299,21 @@ def _payloads(
     driver: DriverProvenance,
     tasks: Mapping[str, FrozenTasks],
     base: Path,
-    books: Books,
+    recorder: Recorder,
     todo: Sequence[TrialSpec],
 ) -> list[TrialPayload]:
-    state = books.ledger.read()
+    state = recorder.ledger.read()
     metric = request.loaded.spec.metric
     return [
         TrialPayload(
             spec=spec,
-            folder=books.run.trial(spec.trial_id).path,
+            folder=recorder.run.trial(spec.trial_id).path,
             manifest=tasks[spec.trial_id].path,
             metric_name=metric.name,
             metric_mode=metric.mode,
             attempt=state.attempts(spec.trial_id) + 1,
             driver=driver,
-            stop_file=books.run.tune / books.launch / STOP_FILE,
+            stop_file=recorder.run.tune / recorder.launch / STOP_FILE,
             base=base,
             deadline=request.deadline,
         )

@@ -252,7 +252,7 @@ class _Watch:
 
 
 class _Listener(tune.Callback):  # type: ignore[misc]
-    """Notes which trials run and which died; the books follow from the trials' own files."""
+    """Notes which trials run and which died. How they ended is in their own files."""
 
     def __init__(self, watch: _Watch, payloads: Mapping[str, TrialPayload]) -> None:
         self._watch = watch
@@ -336,7 +336,7 @@ def _death_reason(trial: Trial) -> str:
     """Return one line about a process that died: what Ray wrote about it, without its ids."""
     try:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
-    except (OSError, TypeError):  # the reason is a help; the death itself must be booked
+    except (OSError, TypeError):  # the reason is a help; the failure itself must be recorded
         text = ""
     return death_text(text)
 

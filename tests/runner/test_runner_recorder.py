@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import StoreError
-from rltune.runner.recorder import Books, open_books
+from rltune.runner.recorder import Recorder, open_recorder
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -55,8 +55,8 @@ def specs(small) -> tuple[TrialSpec, ...]:
     return expand(small)
 
 
-def books_of(run: RunDir, launch: str = "launch-0001", disqualified: str = "") -> Books:
-    return open_books(run, launch=launch, metric=METRIC, commit="c0", disqualified=disqualified)
+def recorder_of(run: RunDir, launch: str = "launch-0001", disqualified: str = "") -> Recorder:
+    return open_recorder(run, launch=launch, metric=METRIC, commit="c0", disqualified=disqualified)
 
 
 def events(run: RunDir, trial_id: str) -> list[tuple[str, int]]:
@@ -66,28 +66,28 @@ def events(run: RunDir, trial_id: str) -> list[tuple[str, int]]:
 
 
 def rows(run: RunDir) -> list[tuple[str, str]]:
-    return [(row.exp_id, row.status.value) for row in books_of(run).lineage.read().rows]
+    return [(row.exp_id, row.status.value) for row in recorder_of(run).lineage.read().rows]
 
 
 def test_an_attempt_that_has_begun_is_started_once(run, specs):
-    books = books_of(run)
+    recorder = recorder_of(run)
     begin(run, specs[0])
-    books.settle(specs)
-    books.settle(specs)
+    recorder.reconcile(specs)
+    recorder.reconcile(specs)
     assert events(run, specs[0].trial_id) == [("started", 1)]
     assert rows(run) == []
 
 
 def test_a_finished_trial_gets_its_row_and_its_end_once(run, specs):
-    books = books_of(run)
+    recorder = recorder_of(run)
     for spec, metric in zip(specs[:2], (0.5, 0.7), strict=True):
         begin(run, spec)
         run.trial(spec.trial_id).write_done(result_of(spec, metric))
-    books.settle(specs)
-    books.settle(specs)
+    recorder.reconcile(specs)
+    recorder.reconcile(specs)
     assert events(run, specs[0].trial_id) == [("started", 1), ("done", 1)]
     assert rows(run) == [(specs[0].trial_id, "baseline"), (specs[1].trial_id, "keep")]
-    row = books.lineage.read().rows[1]
+    row = recorder.lineage.read().rows[1]
     assert row.parent_exp == specs[0].trial_id
     assert row.commit == "abc-dirty"
     assert row.job_name == "launch-0001"
@@ -95,7 +95,7 @@ def test_a_finished_trial_gets_its_row_and_its_end_once(run, specs):
 
 
 def parents(run: RunDir) -> dict[str, str]:
-    return {row.exp_id: row.parent_exp for row in books_of(run).lineage.read().rows}
+    return {row.exp_id: row.parent_exp for row in recorder_of(run).lineage.read().rows}
 
 
 def finish(run: RunDir, spec: TrialSpec, **changes) -> None:
@@ -105,16 +105,16 @@ def finish(run: RunDir, spec: TrialSpec, **changes) -> None:
 
 def test_the_parent_does_not_depend_on_who_ends_first(run, specs):
     control, early, late = specs[:3]
-    books = books_of(run)
-    books.expect([(spec, 1) for spec in specs])
+    recorder = recorder_of(run)
+    recorder.expect([(spec, 1) for spec in specs])
     finish(run, early)
-    books.settle(specs)
+    recorder.reconcile(specs)
     assert rows(run) == []  # it waits; the ledger does not
     assert events(run, early.trial_id) == [("started", 1), ("done", 1)]
     finish(run, control)
     finish(run, late)
-    books.settle(reversed(specs))
-    books.close(specs)
+    recorder.reconcile(reversed(specs))
+    recorder.close(specs)
     assert parents(run) == {
         control.trial_id: "",
         early.trial_id: control.trial_id,
@@ -122,77 +122,77 @@ def test_the_parent_does_not_depend_on_who_ends_first(run, specs):
     }
 
 
-def test_what_a_dead_driver_left_is_booked_with_the_controls_first(run, specs):
+def test_what_a_dead_driver_left_is_recorded_with_the_controls_first(run, specs):
     control, other = specs[:2]
     finish(run, other)
     finish(run, control)
     for trial in (control, other):  # nothing but the order given here
         run.trial(trial.trial_id).spec.unlink()
-    books_of(run).reconcile([other, control])
+    recorder_of(run).reconcile_all([other, control])
     assert parents(run) == {control.trial_id: "", other.trial_id: control.trial_id}
 
 
 def test_another_seed_s_control_is_not_waited_for(run, specs):
     control, other = specs[0], replace(specs[1], seed=7)
-    books = books_of(run)
-    books.expect([(control, 1), (other, 1)])
+    recorder = recorder_of(run)
+    recorder.expect([(control, 1), (other, 1)])
     finish(run, other)
-    books.settle([control, other])
+    recorder.reconcile([control, other])
     assert parents(run) == {other.trial_id: ""}
 
 
 def test_a_control_that_ends_badly_is_waited_for_no_longer(run, specs):
     control, other = specs[:2]
-    books = books_of(run)
-    books.expect([(control, 1), (other, 1)])
+    recorder = recorder_of(run)
+    recorder.expect([(control, 1), (other, 1)])
     finish(run, other)
     begin(run, control)
-    books.settle(specs)
+    recorder.reconcile(specs)
     assert rows(run) == []
     run.trial(control.trial_id).write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
-    books.settle(specs)
+    recorder.reconcile(specs)
     assert parents(run) == {control.trial_id: "", other.trial_id: ""}
 
 
 def test_the_crash_of_an_earlier_launch_is_not_the_end_of_the_control(run, specs):
     control, other = specs[:2]
-    first = books_of(run)
+    first = recorder_of(run)
     begin(run, control)
     run.trial(control.trial_id).write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
-    first.settle(specs)
-    second = books_of(run, "launch-0002")
-    second.reconcile(specs)
+    first.reconcile(specs)
+    second = recorder_of(run, "launch-0002")
+    second.reconcile_all(specs)
     second.expect([(control, 2), (other, 1)])
     finish(run, other)
-    second.settle(specs)
+    second.reconcile(specs)
     assert other.trial_id not in parents(run)
     run.trial(control.trial_id).clear_failed()
     begin(run, control, attempt=2)
     run.trial(control.trial_id).write_done(result_of(control))
-    second.settle(specs)
+    second.reconcile(specs)
     assert parents(run)[other.trial_id] == f"{control.trial_id}.a2"
 
 
 @pytest.mark.parametrize("how", ["the launch is over", "the driver died"])
 def test_what_waited_is_written_without_its_control(run, specs, how):
     control, other = specs[:2]
-    books = books_of(run)
-    books.expect([(control, 1), (other, 1)])
+    recorder = recorder_of(run)
+    recorder.expect([(control, 1), (other, 1)])
     finish(run, other)
-    books.settle(specs)
+    recorder.reconcile(specs)
     assert rows(run) == []
     if how == "the launch is over":
-        books.close(specs)
+        recorder.close(specs)
     else:
-        books_of(run, "launch-0002").reconcile(specs)
+        recorder_of(run, "launch-0002").reconcile_all(specs)
     assert parents(run) == {other.trial_id: ""}
 
 
 def test_an_early_stop_is_pruned_and_done(run, specs):
     reason = "empty_filtered_steps: nothing was kept"
     finish(run, specs[1], status=TrialStatus.STOPPED_EARLY, reason=reason)
-    books_of(run).settle(specs)
-    (row,) = books_of(run).lineage.read().rows
+    recorder_of(run).reconcile(specs)
+    (row,) = recorder_of(run).lineage.read().rows
     assert (row.status, row.notes) == (RowStatus.PRUNED, reason)
     last = Ledger(run.ledger).read().trials[specs[1].trial_id].last
     assert (last.event, last.reason) == (LedgerEvent.DONE, reason)
@@ -202,8 +202,8 @@ def test_an_early_stop_is_pruned_and_done(run, specs):
 def test_the_row_names_the_w_and_b_run_as_w_and_b_does(run, specs, mode, is_named):
     spec = replace(specs[1], config={**specs[1].config, "tracking": {"wandb": mode}})
     finish(run, spec)
-    books_of(run).settle([spec])
-    (row,) = books_of(run).lineage.read().rows
+    recorder_of(run).reconcile([spec])
+    (row,) = recorder_of(run).lineage.read().rows
     assert row.wandb_id == (wandb_run_id(spec.trial_id) if is_named else "")
 
 
@@ -216,30 +216,30 @@ def test_the_row_names_the_w_and_b_run_as_w_and_b_does(run, specs, mode, is_name
         (RowStatus.PREEMPTED, LedgerEvent.INTERRUPTED),
     ],
 )
-def test_each_failure_is_booked_with_its_reason(run, specs, kind, event):
+def test_each_failure_is_recorded_with_its_reason(run, specs, kind, event):
     spec = specs[1]
     begin(run, spec)
     run.trial(spec.trial_id).write_failed(TrialFailure(kind, "because", "", 4, 1))
-    books = books_of(run)
-    books.settle(specs)
+    recorder = recorder_of(run)
+    recorder.reconcile(specs)
     assert events(run, spec.trial_id) == [("started", 1), (event.value, 1)]
-    (row,) = books.lineage.read().rows
+    (row,) = recorder.lineage.read().rows
     assert (row.status, row.notes) == (kind, "because (at step 4)")
     assert Ledger(run.ledger).read().trials[spec.trial_id].last.reason == "because"
 
 
 def test_a_second_attempt_gets_its_own_row(run, specs):
     spec = specs[1]
-    books = books_of(run)
+    recorder = recorder_of(run)
     begin(run, spec)
     trial = run.trial(spec.trial_id)
     trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
-    books.settle(specs)
+    recorder.reconcile(specs)
     trial.clear_failed()
     begin(run, spec, attempt=2)
-    books.settle(specs)
+    recorder.reconcile(specs)
     trial.write_done(result_of(spec))
-    books.settle(specs)
+    recorder.reconcile(specs)
     assert events(run, spec.trial_id) == [
         ("started", 1),
         ("failed", 1),
@@ -252,17 +252,17 @@ def test_a_second_attempt_gets_its_own_row(run, specs):
 def test_a_trial_that_ends_again_has_one_result(run, specs):
     """Its marker was lost, so it ended a second time, in this launch or in a later one."""
     spec = specs[1]
-    books = books_of(run)
+    recorder = recorder_of(run)
     for attempt in (1, 2):
         begin(run, spec, attempt=attempt)
         run.trial(spec.trial_id).write_done(result_of(spec))
-        books.settle(specs)
+        recorder.reconcile(specs)
         run.trial(spec.trial_id).done.unlink()
-    later = books_of(run, launch="launch-0002")
-    later.reconcile(specs)
+    later = recorder_of(run, launch="launch-0002")
+    later.reconcile_all(specs)
     begin(run, spec, attempt=3)
     run.trial(spec.trial_id).write_done(result_of(spec))
-    later.settle(specs)
+    later.reconcile(specs)
     assert rows(run) == [(spec.trial_id, "keep")]
     assert events(run, spec.trial_id)[-1] == ("done", 3)
 
@@ -273,38 +273,38 @@ def test_a_torn_spec_stops_nobody(run, specs):
     torn = run.trial(specs[1].trial_id)
     torn.spec.write_text('{"trial_')
     run.trial(specs[2].trial_id).write_done(result_of(specs[2]))
-    books_of(run).reconcile([specs[0]])  # neither is asked for
+    recorder_of(run).reconcile_all([specs[0]])  # neither is asked for
     assert rows(run) == [(specs[2].trial_id, "keep")]
     torn.write_done(result_of(specs[1]))
-    books_of(run, launch="launch-0002").reconcile(specs)
+    recorder_of(run, launch="launch-0002").reconcile_all(specs)
     assert [name for name, _ in rows(run)] == [specs[2].trial_id, specs[1].trial_id]
 
 
 def test_a_disqualified_sweep_keeps_nothing(run, specs):
-    books = books_of(run, disqualified="confounded, run anyway: to see")
+    recorder = recorder_of(run, disqualified="confounded, run anyway: to see")
     begin(run, specs[0])
     run.trial(specs[0].trial_id).write_done(result_of(specs[0]))
-    books.settle(specs)
-    (row,) = books.lineage.read().rows
+    recorder.reconcile(specs)
+    (row,) = recorder.lineage.read().rows
     assert row.status is RowStatus.DISQUALIFIED
     assert "to see" in row.notes
 
 
 def test_a_process_that_died_silently_is_buried_once(run, specs):
     spec = specs[1]
-    books = books_of(run)
+    recorder = recorder_of(run)
     begin(run, spec)
-    books.bury(spec, attempt=1, reason="its process died", is_preempted=False)
-    books.bury(spec, attempt=1, reason="again", is_preempted=False)
-    books.settle(specs)
-    (row,) = books.lineage.read().rows
+    recorder.bury(spec, attempt=1, reason="its process died", is_preempted=False)
+    recorder.bury(spec, attempt=1, reason="again", is_preempted=False)
+    recorder.reconcile(specs)
+    (row,) = recorder.lineage.read().rows
     assert (row.status, row.notes) == (RowStatus.CRASH, "its process died (at step 4)")
 
 
 def test_a_death_before_the_first_gate_is_a_preflight_crash(run, specs):
-    books = books_of(run)
-    books.bury(specs[1], attempt=1, reason="its process died", is_preempted=False)
-    books.settle(specs)
+    recorder = recorder_of(run)
+    recorder.bury(specs[1], attempt=1, reason="its process died", is_preempted=False)
+    recorder.reconcile(specs)
     assert events(run, specs[1].trial_id) == [("started", 1), ("failed", 1)]
     assert rows(run) == [(specs[1].trial_id, "preflight_crash")]
 
@@ -313,19 +313,19 @@ def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, spec
     trial = run.trial(specs[1].trial_id)
     begin(run, specs[1])
     trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
-    books = books_of(run)
-    books.settle(specs)
-    books.bury(specs[1], attempt=2, reason="its process died", is_preempted=False)
-    books.settle(specs)
+    recorder = recorder_of(run)
+    recorder.reconcile(specs)
+    recorder.bury(specs[1], attempt=2, reason="its process died", is_preempted=False)
+    recorder.reconcile(specs)
     assert rows(run) == [(trial.trial_id, "crash"), (f"{trial.trial_id}.a2", "crash")]
     assert (trial.path / "FAILED.1").exists()
 
 
 def test_a_death_during_a_stop_is_no_crash(run, specs):
-    books = books_of(run)
+    recorder = recorder_of(run)
     begin(run, specs[1])
-    books.bury(specs[1], attempt=1, reason="its process died", is_preempted=True)
-    books.settle(specs)
+    recorder.bury(specs[1], attempt=1, reason="its process died", is_preempted=True)
+    recorder.reconcile(specs)
     assert rows(run) == [(specs[1].trial_id, "preempted")]
 
 
@@ -333,23 +333,23 @@ def test_a_result_is_never_buried(run, specs):
     spec = specs[1]
     begin(run, spec)
     run.trial(spec.trial_id).write_done(result_of(spec))
-    books_of(run).bury(spec, attempt=1, reason="its process died", is_preempted=False)
+    recorder_of(run).bury(spec, attempt=1, reason="its process died", is_preempted=False)
     assert trial_status(run.trial(spec.trial_id)) is TrialStatus.DONE
     assert not run.trial(spec.trial_id).failed.exists()
 
 
-def test_the_next_driver_settles_what_a_killed_one_left(run, specs):
+def test_the_next_driver_records_what_a_killed_one_left(run, specs):
     done, open_, unseen = specs[:3]
-    first = books_of(run)
+    first = recorder_of(run)
     for spec in (done, open_):
         begin(run, spec)
-    first.settle(specs)
+    first.reconcile(specs)
     run.trial(done.trial_id).write_done(result_of(done))  # ended, and the driver died
     begin(run, unseen)  # began, and the driver died before it saw that
 
-    second = books_of(run, "launch-0002")
-    second.reconcile(specs[:1])  # also trials that are not asked for now
-    books_of(run, "launch-0003").reconcile(specs)
+    second = recorder_of(run, "launch-0002")
+    second.reconcile_all(specs[:1])  # also trials that are not asked for now
+    recorder_of(run, "launch-0003").reconcile_all(specs)
     assert events(run, done.trial_id) == [("started", 1), ("done", 1)]
     for spec in (open_, unseen):
         assert events(run, spec.trial_id) == [("started", 1), ("lost", 1)]
@@ -367,7 +367,7 @@ def test_a_dead_drivers_worker_may_still_finish(run, specs):
     # kill -9 of a driver leaves its workers alive for a few seconds.
     spec = specs[0]
     begin(run, spec)
-    books_of(run).settle(specs)
+    recorder_of(run).reconcile(specs)
     trial = run.trial(spec.trial_id)
     holds = threading.Event()
 
@@ -380,7 +380,7 @@ def test_a_dead_drivers_worker_may_still_finish(run, specs):
     thread = threading.Thread(target=worker)
     thread.start()
     holds.wait()
-    books_of(run, "launch-0002").reconcile(specs)
+    recorder_of(run, "launch-0002").reconcile_all(specs)
     thread.join()
     assert events(run, spec.trial_id) == [("started", 1), ("done", 1)]
     assert rows(run) == [(spec.trial_id, "baseline")]
@@ -391,9 +391,9 @@ def test_a_row_that_was_not_written_is_written_later(run, specs):
     spec = specs[0]
     begin(run, spec)
     run.trial(spec.trial_id).write_done(result_of(spec))
-    books_of(run).settle(specs)
+    recorder_of(run).reconcile(specs)
     run.results.unlink()
-    books_of(run, "launch-0002").reconcile(specs)
+    recorder_of(run, "launch-0002").reconcile_all(specs)
     assert rows(run) == [(spec.trial_id, "baseline")]
     assert events(run, spec.trial_id) == [("started", 1), ("done", 1)]
 
@@ -412,8 +412,8 @@ def test_the_difference_from_the_best_is_said_against_the_noise(run, specs):
     gates(run, close, [1.0, 1.0, 1.0, 0.0])
     finish(run, far, heldout_metric=1.75)
     gates(run, far, [2.0, 2.0, 2.0, 1.0])  # close + 1 on every task
-    books_of(run).settle((control, close, far))
-    found = books_of(run).lineage.read().rows
+    recorder_of(run).reconcile((control, close, far))
+    found = recorder_of(run).lineage.read().rows
     assert [row.status.value for row in found] == ["baseline", "keep", "keep"]
     assert found[0].notes == ""
     # successes: b = 2, c = 1 of 4: (3 - 2) / 6 +- 1.96 * sqrt((5/6 - 1/36) / 6) = .167 +- .718
@@ -421,8 +421,8 @@ def test_the_difference_from_the_best_is_said_against_the_noise(run, specs):
     assert found[2].notes == "beyond noise: +1.000 in [+1.000, +1.000]"
 
 
-def shared_books(run: RunDir, path: Path, domains: tuple[str, ...] = ("sokoban",)) -> Books:
-    return open_books(
+def shared_recorder(run: RunDir, path: Path, domains: tuple[str, ...] = ("sokoban",)) -> Recorder:
+    return open_recorder(
         run, launch="l", metric=METRIC, commit="", disqualified="", shared=path, domains=domains
     )
 
@@ -430,13 +430,13 @@ def shared_books(run: RunDir, path: Path, domains: tuple[str, ...] = ("sokoban",
 def test_a_shared_table_gets_every_row_once_however_often_the_driver_dies(run, specs, tmp_path):
     table = tmp_path / "nights.tsv"
     finish(run, specs[0])
-    books_of(run).settle(specs)  # a launch without the shared table
-    books = shared_books(run, table)
-    books.reconcile(specs)
+    recorder_of(run).reconcile(specs)  # a launch without the shared table
+    recorder = shared_recorder(run, table)
+    recorder.reconcile_all(specs)
     finish(run, specs[1])
-    books.close(specs)
-    shared_books(run, table).reconcile(specs)
-    own, shared = books.lineage.read().rows, books.shared.read().rows
+    recorder.close(specs)
+    shared_recorder(run, table).reconcile_all(specs)
+    own, shared = recorder.lineage.read().rows, recorder.shared.read().rows
     assert [row.exp_id for row in shared] == [f"run/{row.exp_id}" for row in own]
     assert shared[1].parent_exp == f"run/{own[0].exp_id}"
     assert [row.status for row in shared] == [row.status for row in own]
@@ -447,8 +447,10 @@ def test_a_shared_table_of_other_tasks_or_metric_is_refused_before_anything_star
 ):
     table = tmp_path / "nights.tsv"
     finish(run, specs[0])
-    shared_books(run, table).reconcile(specs)
+    shared_recorder(run, table).reconcile_all(specs)
     with pytest.raises(StoreError, match="would hold frozen_lake and sokoban"):
-        shared_books(run, table, ("frozen_lake",))
+        shared_recorder(run, table, ("frozen_lake",))
     with pytest.raises(StoreError, match="was begun with"):
-        open_books(run, launch="l", metric=("x", "max"), commit="", disqualified="", shared=table)
+        open_recorder(
+            run, launch="l", metric=("x", "max"), commit="", disqualified="", shared=table
+        )
