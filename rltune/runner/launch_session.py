@@ -56,7 +56,7 @@ class Drive:
         self._address = address
         self._stop_file = payloads[0].stop_file
         self._launch: TuneLaunch | None = None
-        self._bereft: set[str] = set()  # trials whose machine went
+        self._preempted: set[str] = set()  # trials whose machine went
 
     def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
         """Drive the launch to its end; return whether a stop was asked for."""
@@ -84,7 +84,7 @@ class Drive:
                 self._launch.abort()
                 raise
             self._reconcile()
-            self._bury_silent()
+            self._fail_unreported()
             on_tick()
         try:
             self._launch.raise_error()
@@ -99,13 +99,13 @@ class Drive:
         return frozenset(name for name in self._payloads if self._has_begun(name))
 
     @property
-    def stranded(self) -> list[TrialSpec]:
+    def unschedulable(self) -> list[TrialSpec]:
         """Trials that were not started, since no machine was left that could hold them."""
-        names = self._launch.stranded if self._launch is not None else frozenset()
+        names = self._launch.unschedulable if self._launch is not None else frozenset()
         return [payload.spec for name, payload in self._payloads.items() if name in names]
 
     @property
-    def bereft(self) -> list[TrialSpec]:
+    def preempted(self) -> list[TrialSpec]:
         """Trials that ended because their machine went, and not by themselves before it did.
 
         A private cluster has one machine: when Ray gives that up, something else is wrong.
@@ -115,7 +115,7 @@ class Drive:
         return [
             payload.spec
             for name, payload in self._payloads.items()
-            if name in self._bereft
+            if name in self._preempted
             and trial_status(self._recorder.run.trial(name)) is TrialStatus.INTERRUPTED
         ]
 
@@ -143,27 +143,29 @@ class Drive:
 
     def _reconcile(self) -> None:
         assert self._launch is not None
-        for death in self._launch.deaths():
-            self._bury(death.trial_id, death.reason, is_machine_gone=death.is_machine_gone)
-            if death.is_machine_gone:
-                self._bereft.add(death.trial_id)
-                payload = self._payloads[death.trial_id]
+        for failure in self._launch.failures():
+            self._mark_failed(
+                failure.trial_id, failure.reason, is_machine_gone=failure.is_machine_gone
+            )
+            if failure.is_machine_gone:
+                self._preempted.add(failure.trial_id)
+                payload = self._payloads[failure.trial_id]
                 self._recorder.expect([(payload.spec, payload.attempt + 1)])
         self._recorder.reconcile(self._specs)
 
-    def _bury(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
+    def _mark_failed(self, trial_id: str, reason: str, *, is_machine_gone: bool = False) -> None:
         payload = self._payloads[trial_id]
-        self._recorder.bury(
+        self._recorder.mark_failed(
             payload.spec,
             attempt=payload.attempt,
             reason=reason,
             is_preempted=self._is_stopping or is_machine_gone,
         )
 
-    def _bury_silent(self) -> None:
+    def _fail_unreported(self) -> None:
         """End the attempts of which neither they nor Ray told the end."""
         for trial_id, payload in self._payloads.items():
             trial = self._recorder.run.trial(trial_id)
             if read_provenance(trial).get("attempt") == payload.attempt:
-                self._bury(trial_id, "its process ended with the launch, without a marker")
+                self._mark_failed(trial_id, "its process ended with the launch, without a marker")
         self._recorder.reconcile(self._specs)

@@ -84,12 +84,12 @@ class Recorder:
         known = {**self._earlier_specs(besides=asked), **asked}
         for trial in self.ledger.read().open_trials:
             if trial.trial_id in known:
-                self._outlive(trial.trial_id)
+                self._wait_for_worker(trial.trial_id)
         self.reconcile(known.values())
         for trial in self.ledger.read().trials.values():
             is_lost = trial.is_open or trial.last.event is LedgerEvent.LOST
             if is_lost and trial.trial_id in known:
-                self._bury_lost(known[trial.trial_id], trial)
+                self._fail_lost(known[trial.trial_id], trial)
         self.ledger.close_lost(launch=self.launch)
         self.share()
 
@@ -130,11 +130,13 @@ class Recorder:
         if self.shared is not None:
             share(self.lineage.read().rows, self.shared, self.run.path.name)
 
-    def bury(self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool) -> None:
+    def mark_failed(
+        self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool
+    ) -> None:
         """Write the FAILED marker of a process that died without writing one.
 
-        A death while a stop was asked for is no crash: whoever stopped the sweep stopped it, too.
-        Nor is one together with its machine. The same command goes on with either.
+        It is preempted, not crashed, if the sweep was being stopped or if its machine went too: the
+        same command goes on with it.
         """
         trial = self.run.trial(spec.trial_id).create()
         failure = trial.read_failed()
@@ -179,14 +181,14 @@ class Recorder:
             event, reason = _end_of(outcome)
             self._append(spec, event, attempt=attempt, reason=reason)
 
-    def _outlive(self, trial_id: str) -> None:
+    def _wait_for_worker(self, trial_id: str) -> None:
         """Wait until the dead driver's worker is gone: it may still write its marker."""
         trial = self.run.trial(trial_id)
         if trial.path.is_dir():
             with file_lock(trial.lock, timeout_s=LOCK_S):
                 pass
 
-    def _bury_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:
+    def _fail_lost(self, spec: TrialSpec, entry: TrialLedger) -> None:
         attempt = entry.last.attempt
         trial = self.run.trial(spec.trial_id)
         if exp_id_of(spec.trial_id, attempt) in self._recorded:

@@ -260,26 +260,26 @@ def _run_all(
             break
         finally:
             remove_ray_folders(recorder.run.tune)
-        _say_each(drive.stranded, f"not started, no machine is left for it; {_GOES_ON}", say)
+        _say_each(drive.unschedulable, f"not started, no machine is left for it; {_GOES_ON}", say)
         ran.begun |= drive.begun
         ran.declined += read_declined(payloads[0].stop_file.parent)
-        todo = [] if ran.was_stopped else _take_up(request, recorder.run, drive.bereft, ran, say)
+        todo = [] if ran.was_stopped else _take_up(request, recorder.run, drive.preempted, ran, say)
         if todo:
             recorder = replace(recorder, launch=next_launch(recorder.run))
     recorder.close(specs)
 
 
 def _take_up(
-    request: SweepRequest, run: RunDir, bereft: Sequence[TrialSpec], ran: _Ran, say: Say
+    request: SweepRequest, run: RunDir, preempted: Sequence[TrialSpec], ran: _Ran, say: Say
 ) -> list[TrialSpec]:
     """Return which of the trials whose machines went are launched again; say what becomes of each.
 
     Other machines may be smaller: whether there is room is seen when Ray is asked.
     """
-    ran.losses.update(spec.trial_id for spec in bereft)
-    spent = [spec for spec in bereft if ran.losses[spec.trial_id] >= MOST_LOSSES]
+    ran.losses.update(spec.trial_id for spec in preempted)
+    spent = [spec for spec in preempted if ran.losses[spec.trial_id] >= MOST_LOSSES]
     _say_each(spent, f"lost its machine {MOST_LOSSES} times and stays preempted; {_GOES_ON}", say)
-    todo, late = _startable(run, [spec for spec in bereft if spec not in spent], request)
+    todo, late = _startable(run, [spec for spec in preempted if spec not in spent], request)
     ran.declined += late
     for spec in todo:
         has_checkpoint = run.trial(spec.trial_id).latest.exists()

@@ -30,8 +30,8 @@ from rltune.store.files import write_text_atomic
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """A trial whose process ended without a word.
+class WorkerFailure:
+    """A trial whose process died without writing a marker.
 
     Attributes:
         trial_id: The trial.
@@ -103,17 +103,17 @@ class TuneLaunch:
         """
         self._watch.drain_only(self._watch.running.copy())
 
-    def deaths(self) -> tuple[Death, ...]:
-        """Return the hard deaths since the last call."""
+    def failures(self) -> tuple[WorkerFailure, ...]:
+        """Return the workers that died since the last call."""
         found = []
-        while self._watch.deaths:
-            found.append(self._watch.deaths.popleft())
+        while self._watch.failures:
+            found.append(self._watch.failures.popleft())
         return tuple(found)
 
     @property
-    def stranded(self) -> frozenset[str]:
+    def unschedulable(self) -> frozenset[str]:
         """Trials that were not started, since no machine was left that could hold them."""
-        return self._watch.stranded
+        return self._watch.unschedulable
 
     def abort(self) -> None:
         """End now: the trials' processes are killed."""
@@ -226,9 +226,9 @@ class _Watch:
 
     def __init__(self) -> None:
         self.running: set[str] = set()
-        self.deaths: deque[Death] = deque()
+        self.failures: deque[WorkerFailure] = deque()
         self.waiting: Waiting | None = None
-        self.stranded: frozenset[str] = frozenset()
+        self.unschedulable: frozenset[str] = frozenset()
         self._waited_for: set[str] | None = None
 
     def drain_only(self, running: set[str]) -> None:
@@ -243,11 +243,11 @@ class _Watch:
         return self._waited_for is not None and not (self._waited_for & self.running)
 
     @property
-    def is_stranded(self) -> bool:
+    def is_unschedulable(self) -> bool:
         """Whether nothing runs, and no machine is left for what waits."""
         if self.running or self.waiting is None or not self.waiting.is_hopeless():
             return False
-        self.stranded = self.waiting.trials
+        self.unschedulable = self.waiting.trials
         return True
 
 
@@ -278,8 +278,8 @@ class _Listener(tune.Callback):  # type: ignore[misc]
             self._watch.waiting.start(name)
         node = _read_node(self._payloads[name])
         gone = is_gone(node)
-        reason = f"its machine is gone ({node})" if gone else _death_reason(trial)
-        self._watch.deaths.append(Death(name, reason, gone))
+        reason = f"its machine is gone ({node})" if gone else _failure_reason(trial)
+        self._watch.failures.append(WorkerFailure(name, reason, gone))
         self._watch.running.discard(name)
 
 
@@ -303,7 +303,7 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
         return False
 
     def stop_all(self) -> bool:
-        return self._watch.is_drained or self._watch.is_stranded
+        return self._watch.is_drained or self._watch.is_unschedulable
 
 
 def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
@@ -332,16 +332,16 @@ def _trial_name(trial: Trial) -> str:
     return str(trial.config["trial"])
 
 
-def _death_reason(trial: Trial) -> str:
+def _failure_reason(trial: Trial) -> str:
     """Return one line about a process that died: what Ray wrote about it, without its ids."""
     try:
         text = Path(trial.error_file).read_text(encoding="utf-8", errors="replace")
     except (OSError, TypeError):  # the reason is a help; the failure itself must be recorded
         text = ""
-    return death_text(text)
+    return failure_text(text)
 
 
-def death_text(report: str) -> str:
+def failure_text(report: str) -> str:
     """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
     text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
     text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")

@@ -21,7 +21,7 @@ from rltune.types import TrialStatus
 
 GONE = "its machine is gone (worker 1a2b3c4d)"
 TOO_LARGE = ResourceError(Problem("resources.cpus", "a trial asks for 2 CPUs"))
-Act = Callable[[TrialPayload], "tune.Death | None"]
+Act = Callable[[TrialPayload], "tune.WorkerFailure | None"]
 
 
 def finish(payload: TrialPayload) -> None:
@@ -34,7 +34,7 @@ def finish(payload: TrialPayload) -> None:
 def die(payload: TrialPayload, reason: str = "its process died", *, gone: bool = False):
     begin(RunDir(payload.folder.parents[1]), payload.spec, attempt=payload.attempt)
     TrialDir(payload.folder).clear_failed()
-    return tune.Death(payload.spec.trial_id, reason, gone)
+    return tune.WorkerFailure(payload.spec.trial_id, reason, gone)
 
 
 def lose(payload: TrialPayload):
@@ -48,7 +48,7 @@ def save_and_lose(payload: TrialPayload):
 
 def finish_then_lose(payload: TrialPayload):
     finish(payload)
-    return tune.Death(payload.spec.trial_id, GONE, True)
+    return tune.WorkerFailure(payload.spec.trial_id, GONE, True)
 
 
 def wait(payload: TrialPayload) -> None:
@@ -79,12 +79,12 @@ class FakeLaunch:
     def __init__(self, script: Sequence[Act] | ResourceError, payloads: Sequence[TrialPayload]):
         self._script = script
         self._payloads = payloads
-        self._deaths: list[tune.Death] = []
+        self._failures: list[tune.WorkerFailure] = []
 
     def start(self) -> None:
         if not isinstance(self._script, ResourceError):
             acts = zip(self._script, self._payloads, strict=True)
-            self._deaths = [death for act, payload in acts if (death := act(payload))]
+            self._failures = [failure for act, payload in acts if (failure := act(payload))]
 
     def is_running(self, *, wait_s: float) -> bool:
         return False
@@ -92,12 +92,12 @@ class FakeLaunch:
     def stop(self) -> None:
         pass
 
-    def deaths(self):
-        found, self._deaths = self._deaths, []
+    def failures(self):
+        found, self._failures = self._failures, []
         return found
 
     @property
-    def stranded(self) -> frozenset[str]:
+    def unschedulable(self) -> frozenset[str]:
         ids = [payload.spec.trial_id for payload in self._payloads]
         waits = isinstance(self._script, tuple) and wait in self._script
         return frozenset({ids[self._script.index(wait)]} if waits else ())

@@ -294,8 +294,8 @@ def test_a_process_that_died_silently_is_buried_once(run, specs):
     spec = specs[1]
     recorder = recorder_of(run)
     begin(run, spec)
-    recorder.bury(spec, attempt=1, reason="its process died", is_preempted=False)
-    recorder.bury(spec, attempt=1, reason="again", is_preempted=False)
+    recorder.mark_failed(spec, attempt=1, reason="its process died", is_preempted=False)
+    recorder.mark_failed(spec, attempt=1, reason="again", is_preempted=False)
     recorder.reconcile(specs)
     (row,) = recorder.lineage.read().rows
     assert (row.status, row.notes) == (RowStatus.CRASH, "its process died (at step 4)")
@@ -303,7 +303,7 @@ def test_a_process_that_died_silently_is_buried_once(run, specs):
 
 def test_a_death_before_the_first_gate_is_a_preflight_crash(run, specs):
     recorder = recorder_of(run)
-    recorder.bury(specs[1], attempt=1, reason="its process died", is_preempted=False)
+    recorder.mark_failed(specs[1], attempt=1, reason="its process died", is_preempted=False)
     recorder.reconcile(specs)
     assert events(run, specs[1].trial_id) == [("started", 1), ("failed", 1)]
     assert rows(run) == [(specs[1].trial_id, "preflight_crash")]
@@ -315,7 +315,7 @@ def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, spec
     trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
     recorder = recorder_of(run)
     recorder.reconcile(specs)
-    recorder.bury(specs[1], attempt=2, reason="its process died", is_preempted=False)
+    recorder.mark_failed(specs[1], attempt=2, reason="its process died", is_preempted=False)
     recorder.reconcile(specs)
     assert rows(run) == [(trial.trial_id, "crash"), (f"{trial.trial_id}.a2", "crash")]
     assert (trial.path / "FAILED.1").exists()
@@ -324,7 +324,7 @@ def test_a_death_does_not_hide_behind_the_marker_of_an_earlier_attempt(run, spec
 def test_a_death_during_a_stop_is_no_crash(run, specs):
     recorder = recorder_of(run)
     begin(run, specs[1])
-    recorder.bury(specs[1], attempt=1, reason="its process died", is_preempted=True)
+    recorder.mark_failed(specs[1], attempt=1, reason="its process died", is_preempted=True)
     recorder.reconcile(specs)
     assert rows(run) == [(specs[1].trial_id, "preempted")]
 
@@ -333,7 +333,7 @@ def test_a_result_is_never_buried(run, specs):
     spec = specs[1]
     begin(run, spec)
     run.trial(spec.trial_id).write_done(result_of(spec))
-    recorder_of(run).bury(spec, attempt=1, reason="its process died", is_preempted=False)
+    recorder_of(run).mark_failed(spec, attempt=1, reason="its process died", is_preempted=False)
     assert trial_status(run.trial(spec.trial_id)) is TrialStatus.DONE
     assert not run.trial(spec.trial_id).failed.exists()
 

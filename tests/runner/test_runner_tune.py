@@ -26,9 +26,9 @@ include: (1) the process was killed by the OOM killer due to high memory usage, 
     ],
 )
 def test_a_death_is_told_in_one_line_without_advice_on_ray(report, said):
-    from rltune.runner.tune import death_text
+    from rltune.runner.tune import failure_text
 
-    assert death_text(report) == f"its process died: {said}"
+    assert failure_text(report) == f"its process died: {said}"
 
 
 def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, small, make_payload):
@@ -58,4 +58,4 @@ def test_a_launch_ends_when_nothing_runs_and_no_machine_is_left_for_what_waits(m
     assert not end.stop_all()
     watch.running.clear()
     assert end.stop_all()
-    assert watch.stranded == {"a"}
+    assert watch.unschedulable == {"a"}
