@@ -24,7 +24,7 @@ STOPPING = (
 """What is said at the first signal."""
 
 
-class Drive:
+class LaunchSession:
     """One launch, from its payloads to what it left. Ray is imported when it runs.
 
     Args:

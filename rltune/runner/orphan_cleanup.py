@@ -18,7 +18,7 @@ MARK = "RLTUNE_CLUSTER"
 GRACE_S = 4.0
 
 
-class Reaper:
+class OrphanCleanup:
     """The driver's end of the pipe. What it starts between `__init__` and `dismiss` is marked.
 
     Args:
@@ -27,7 +27,7 @@ class Reaper:
     """
 
     def __init__(self, folder: str) -> None:
-        os.environ.pop(MARK, None)  # the reaper must not reap itself
+        os.environ.pop(MARK, None)  # the cleanup must not kill itself
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__, folder],
             stdin=subprocess.PIPE,

@@ -16,7 +16,7 @@ from rltune.runner.budget import Deadline, Declined, decline, first_trials, read
 from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
-from rltune.runner.launch_session import Drive, OnTick
+from rltune.runner.launch_session import LaunchSession, OnTick
 from rltune.runner.proof import prove, require_comparable
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.recorder import Recorder, open_recorder
@@ -241,7 +241,7 @@ def _run_all(
     while todo:
         payloads = make(recorder, todo)
         recorder.expect((payload.spec, payload.attempt) for payload in payloads)
-        drive = Drive(
+        session = LaunchSession(
             recorder,
             payloads,
             specs,
@@ -250,7 +250,7 @@ def _run_all(
             say=say,
         )
         try:
-            ran.was_stopped = drive.run(on_tick, tick_s=tick_s)
+            ran.was_stopped = session.run(on_tick, tick_s=tick_s)
         except ResourceError as error:
             ran.was_stopped = payloads[0].stop_file.exists()
             if not ran.losses:  # the first launch: what was asked for is refused
@@ -260,10 +260,12 @@ def _run_all(
             break
         finally:
             remove_ray_folders(recorder.run.tune)
-        _say_each(drive.unschedulable, f"not started, no machine is left for it; {_GOES_ON}", say)
-        ran.begun |= drive.begun
+        _say_each(session.unschedulable, f"not started, no machine is left for it; {_GOES_ON}", say)
+        ran.begun |= session.begun
         ran.declined += read_declined(payloads[0].stop_file.parent)
-        todo = [] if ran.was_stopped else _take_up(request, recorder.run, drive.preempted, ran, say)
+        if ran.was_stopped:
+            break
+        todo = _take_up(request, recorder.run, session.preempted, ran, say)
         if todo:
             recorder = replace(recorder, launch=next_launch(recorder.run))
     recorder.close(specs)

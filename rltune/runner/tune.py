@@ -21,7 +21,7 @@ from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import make_ray_folder, require_resources
 from rltune.runner.machine import usable_cores
 from rltune.runner.nodes import is_gone, living_nodes, this_node
-from rltune.runner.orphan_cleanup import Reaper
+from rltune.runner.orphan_cleanup import OrphanCleanup
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.runner.waiting import Waiting
@@ -74,7 +74,7 @@ class TuneLaunch:
         self._watch = _Watch()
         self._error: BaseException | None = None
         self._owns_ray = False
-        self._reaper: Reaper | None = None
+        self._cleanup: OrphanCleanup | None = None
         self._thread = threading.Thread(target=self._run, name=f"tune-{name}", daemon=True)
 
     def start(self) -> None:
@@ -140,8 +140,8 @@ class TuneLaunch:
             self._dismiss()
 
     def _dismiss(self) -> None:
-        if self._reaper is not None:
-            self._reaper.dismiss()
+        if self._cleanup is not None:
+            self._cleanup.dismiss()
 
     def _connect(self) -> None:
         options: dict[str, Any] = {
@@ -157,7 +157,7 @@ class TuneLaunch:
             options["_temp_dir"] = folder
             # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
             options["runtime_env"]["env_vars"]["TMPDIR"] = folder
-            self._reaper = Reaper(folder)
+            self._cleanup = OrphanCleanup(folder)
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:

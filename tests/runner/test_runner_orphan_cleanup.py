@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from rltune.runner import orphan_cleanup as reaper
-from rltune.runner.orphan_cleanup import MARK, Reaper, members
+from rltune.runner import orphan_cleanup
+from rltune.runner.orphan_cleanup import MARK, OrphanCleanup, members
 
 _DRIVER = """
 import subprocess, sys, time
-from rltune.runner.orphan_cleanup import Reaper
-reaper = Reaper(sys.argv[1])
+from rltune.runner.orphan_cleanup import OrphanCleanup
+cleanup = OrphanCleanup(sys.argv[1])
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
 {end}
@@ -56,9 +56,9 @@ def test_a_killed_driver_leaves_neither_processes_nor_folder(folder):
 
 
 def test_an_orderly_end_kills_nothing(folder):
-    driver, child = drive(folder, "reaper.dismiss(); reaper.dismiss()")
+    driver, child = drive(folder, "cleanup.dismiss(); cleanup.dismiss()")
     assert driver.wait() == 0
-    time.sleep(reaper.GRACE_S / 4)
+    time.sleep(orphan_cleanup.GRACE_S / 4)
     (left,) = members(str(folder))
     assert (left.pid, folder.exists()) == (child, True)
     left.kill()
@@ -66,7 +66,7 @@ def test_an_orderly_end_kills_nothing(folder):
 
 def test_what_is_started_after_the_end_is_not_marked(folder, monkeypatch):
     monkeypatch.delenv(MARK, raising=False)
-    ours = Reaper(str(folder))
+    ours = OrphanCleanup(str(folder))
     assert os.environ[MARK] == str(folder)
     ours.dismiss()
     assert MARK not in os.environ

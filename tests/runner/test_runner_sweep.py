@@ -230,12 +230,12 @@ def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     made = []
 
-    def run(drive, on_tick, *, tick_s):
+    def run(session, on_tick, *, tick_s):
         launch = tmp_path / "runs" / small.run_name / "tune" / "launch-0001"
         made.append(make_ray_folder(launch))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rltune.runner.sweep.Drive.run", run)
+    monkeypatch.setattr("rltune.runner.sweep.LaunchSession.run", run)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
     assert [folder.exists() for folder in made] == [False]
