@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
+from rltune.maths.interval import Interval
 from rltune_envs.faults import FAULT_SHARE, is_lost
 
 Mode = Literal["max", "min"]
@@ -39,13 +40,6 @@ class GateResult:
     def is_lost(self) -> bool:
         """Whether faults took so many tasks that the rate over the others proves nothing."""
         return is_lost(self.lost, self.asked)
-
-
-class Interval(NamedTuple):
-    """A confidence interval."""
-
-    low: float
-    high: float
 
 
 def is_gate_step(step: int, *, every: int, last: int) -> bool:

@@ -17,7 +17,8 @@ from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.comparability.records import TrialRecord
 from rltune.gate import wilson_interval
-from rltune.maths.difference import Span, paired_span
+from rltune.maths.difference import paired_interval
+from rltune.maths.interval import Interval
 from rltune.maths.power import seeds_for_power, tasks_for_power, tasks_for_z_power
 from rltune.maths.resample import probability_of_improvement
 from rltune.maths.significance import mcnemar_p, normal_p, paired_t_p, sign_flip_p, welch
@@ -38,7 +39,7 @@ class Half:
 
     label: str
     value: float
-    interval: Span | None
+    interval: Interval | None
     seeds: tuple[int, ...]
     planned: int
 
@@ -75,7 +76,7 @@ class Compared:
     unit: str
     n: int
     difference: float
-    interval: Span | None
+    interval: Interval | None
     test: str
     p: float | None
     p_sign_flip: float | None = None
@@ -129,7 +130,7 @@ def _paired_seeds(
         unit="paired seeds",
         n=len(d),
         difference=estimate.mean,
-        interval=Span(*estimate.interval) if estimate.interval else None,
+        interval=estimate.interval,
         test="",
         p=None,
     )
@@ -162,7 +163,7 @@ def _independent_seeds(
         unit="seeds",
         n=min(len(xs), len(ys)),
         difference=difference,
-        interval=found.span if found else None,
+        interval=found.interval if found else None,
         test="Welch's t test",
         p=found.p if found else None,
         p_above=probability_of_improvement(xs, ys),
@@ -181,8 +182,7 @@ def _seeds_a_side(difference: float, variances: Sequence[float]) -> int | None:
 def _half(side: Side, finals: Mapping[int, float]) -> Half:
     estimate = mean_over_seeds(list(finals.values()), resolution=_resolution(side))
     estimate = as_rate(estimate) if side.metric in RATES else estimate
-    span = Span(*estimate.interval) if estimate.interval else None
-    return Half(side.label, estimate.mean, span, tuple(sorted(finals)), side.planned)
+    return Half(side.label, estimate.mean, estimate.interval, tuple(sorted(finals)), side.planned)
 
 
 def _resolution(side: Side) -> float:
@@ -203,7 +203,7 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
         unit="tasks",
         n=len(both),
         difference=fmean(d) if d else math.nan,
-        interval=paired_span(xs, ys) if len(d) > 1 else None,
+        interval=paired_interval(xs, ys) if len(d) > 1 else None,
         test="",
         p=None,
     )
@@ -230,7 +230,7 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
 def _half_of_tasks(
     side: Side, scores: Sequence[float], record: TrialRecord, *, is_rate: bool
 ) -> Half:
-    span = Span(*wilson_interval(int(sum(scores)), len(scores))) if is_rate else None
+    interval = wilson_interval(int(sum(scores)), len(scores)) if is_rate else None
     value = fmean(scores) if scores else math.nan
     label = side.label if side.is_trial else f"{side.label}@{record.spec.seed}"
-    return Half(label, value, span, (record.spec.seed,), 1)
+    return Half(label, value, interval, (record.spec.seed,), 1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from rltune.gate import Interval
+from rltune.maths.interval import Interval
 from rltune.maths.significance import is_without_spread
 
 
@@ -91,7 +91,5 @@ def paired_difference(
 
 def as_rate(estimate: Estimate) -> Estimate:
     """Return the mean of a rate with its interval cut to [0, 1], beyond which no rate lies."""
-    if estimate.interval is None:
-        return estimate
-    low, high = estimate.interval
-    return Estimate(estimate.mean, estimate.n, Interval(max(0.0, low), min(1.0, high)))
+    interval = estimate.interval
+    return Estimate(estimate.mean, estimate.n, interval.clipped() if interval else None)

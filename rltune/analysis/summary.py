@@ -18,7 +18,8 @@ from rltune.analysis.verdict import Verdict, verdicts
 from rltune.comparability.judged import judged_by_condition, judged_in, judged_line
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import scored_line
-from rltune.gate import Interval, wilson_interval
+from rltune.gate import wilson_interval
+from rltune.maths.interval import Interval
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
 
 SUCCESS = "heldout/success_rate"

@@ -13,7 +13,7 @@ from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.summary import RATES, resolution_of
 from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
 from rltune.analysis.verdict import Verdict, adjusted, verdicts
-from rltune.maths.difference import Span
+from rltune.maths.interval import Interval
 from rltune.maths.resample import (
     REPS,
     RNG_SEED,
@@ -170,14 +170,14 @@ def _estimate(
     cell: _Cell, one: _Planned, of: TrialRow, *, estimator: str, method: str
 ) -> SummaryRow:
     values = list(cell.values.get(one.condition, {}).values())
-    value, span = estimate_of(
+    value, interval = estimate_of(
         values,
         estimator=estimator,
         method=method,
         resolution=resolution_of(cell.metric, tasks=of.heldout_tasks),
         is_rate=cell.metric in RATES,
     )
-    is_drawn = method == "bootstrap" and span is not None
+    is_drawn = method == "bootstrap" and interval is not None
     return SummaryRow(
         sweep=of.sweep,
         condition=one.condition,
@@ -190,8 +190,8 @@ def _estimate(
         n_tasks=cell.tasks.get(one.condition, 0),
         estimator=estimator,
         value=value,
-        ci_lo=span.low if span else None,
-        ci_hi=span.high if span else None,
+        ci_lo=interval.low if interval else None,
+        ci_hi=interval.high if interval else None,
         ci_level=LEVEL,
         method=method,
         reps=REPS if is_drawn else None,
@@ -213,7 +213,7 @@ def _estimate(
 
 def estimate_of(
     values: Sequence[float], *, estimator: str, method: str, resolution: float, is_rate: bool
-) -> tuple[float | None, Span | None]:
+) -> tuple[float | None, Interval | None]:
     """Return an estimate over seeds and its interval; None where the values are too few.
 
     Args:
@@ -224,21 +224,21 @@ def estimate_of(
         is_rate: Whether the interval is cut to [0, 1].
 
     """
-    value, span = _point(values, estimator, method, resolution)
-    if span is not None and is_rate:
-        span = Span(max(0.0, span.low), min(1.0, span.high))
-    return value, span
+    value, interval = _point(values, estimator, method, resolution)
+    if interval is not None and is_rate:
+        interval = interval.clipped()
+    return value, interval
 
 
 def _point(
     values: Sequence[float], estimator: str, method: str, resolution: float
-) -> tuple[float | None, Span | None]:
+) -> tuple[float | None, Interval | None]:
     """Return an estimate and its interval; None where the values are too few."""
     if not values:
         return None, None
     if method == "t":
         found = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
-        return found.mean, Span(*found.interval) if found.interval else None
+        return found.mean, found.interval
     statistic = _STATISTICS[estimator]
     point = mean_over_seeds(values).mean if estimator == "mean" else iqm(values)
     return point, bootstrap_interval([values], statistic, confidence=LEVEL)
@@ -257,7 +257,7 @@ def _against(
         shared = [seed for seed in shared if seed in one.paired]
         treated, control = ({seed: side[seed] for seed in shared} for side in (treated, control))
     differences = [treated[seed] - control[seed] for seed in shared]
-    delta, span = _point(
+    delta, interval = _point(
         differences, row.estimator, row.method, resolution_of(cell.metric, tasks=of.heldout_tasks)
     )
     ours, theirs = list(treated.values()), list(control.values())
@@ -267,8 +267,8 @@ def _against(
         row,
         delta_vs_control=delta,
         delta_n=len(shared),
-        delta_ci_lo=span.low if span else None,
-        delta_ci_hi=span.high if span else None,
+        delta_ci_lo=interval.low if interval else None,
+        delta_ci_hi=interval.high if interval else None,
         p_improve=probability_of_improvement(ours, theirs) if ours and theirs else None,
     )
     is_tested = cell.at == "final" and row.estimator == "mean" and row.method == "bootstrap"

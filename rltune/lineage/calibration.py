@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rltune.lineage.noise import OutcomesOf, difference_span
+from rltune.lineage.noise import OutcomesOf, difference_interval
 from rltune.lineage.query import COMPARED
 from rltune.lineage.row import LineageRow, resolve_alias
-from rltune.maths.difference import Span
+from rltune.maths.interval import Interval
 
 _NUMBER = re.compile(r"[+\-\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _LESS = re.compile(r"\b(?:minus|less|lower|worse|down|drop|fall|decreas|reduc)", re.IGNORECASE)
@@ -36,7 +36,7 @@ class Prediction:
     text: str
     expected: float | None
     observed: float | None
-    interval: Span | None
+    interval: Interval | None
 
     @property
     def has_right_sign(self) -> bool | None:
@@ -136,7 +136,7 @@ def _prediction(row: LineageRow, parent: LineageRow | None, outcomes_of: Outcome
     if parent is not None and row.core_metric is not None and parent.core_metric is not None:
         observed = row.core_metric - parent.core_metric
         ours, theirs = outcomes_of(row), outcomes_of(parent)
-        interval = difference_span(ours, theirs) if ours and theirs else None
+        interval = difference_interval(ours, theirs) if ours and theirs else None
     return Prediction(
         row.exp_id, row.expected_delta, parse_delta(row.expected_delta), observed, interval
     )

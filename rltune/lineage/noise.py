@@ -11,7 +11,8 @@ from typing import Any
 
 from rltune.lineage.query import COMPARED, sign_of
 from rltune.lineage.row import LineageRow
-from rltune.maths.difference import Span, paired_span, unpaired_span
+from rltune.maths.difference import paired_interval, unpaired_interval
+from rltune.maths.interval import Interval
 from rltune.store.derived import child_dirs
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import RunDir, TrialDir
@@ -87,7 +88,7 @@ def outcomes_of_run(run: RunDir) -> OutcomesOf:
     return find
 
 
-def difference_span(ours: Outcomes, theirs: Outcomes) -> Span | None:
+def difference_interval(ours: Outcomes, theirs: Outcomes) -> Interval | None:
     """Return the 95 % interval of ours - theirs; None with too few tasks.
 
     Paired when both played the same task list: tasks are easy or hard for everybody, and that
@@ -97,8 +98,8 @@ def difference_span(ours: Outcomes, theirs: Outcomes) -> Span | None:
         if ours.tasks and ours.tasks == theirs.tasks and len(ours.values) == len(theirs.values):
             both = zip(ours.values, theirs.values, strict=True)
             pairs = [(a, b) for a, b in both if a is not None and b is not None]
-            return paired_span([a for a, _ in pairs], [b for _, b in pairs])
-        return unpaired_span(_known(ours), _known(theirs))
+            return paired_interval([a for a, _ in pairs], [b for _, b in pairs])
+        return unpaired_interval(_known(ours), _known(theirs))
     except ValueError:
         return None
 
@@ -116,11 +117,11 @@ def with_noise(row: LineageRow, rows: Sequence[LineageRow], outcomes_of: Outcome
         return row
     rival = next((other for other in rows if other.exp_id == row.baseline_exp), None)
     ours, theirs = outcomes_of(row), outcomes_of(rival) if rival else None
-    span = difference_span(ours, theirs) if ours and theirs else None
+    interval = difference_interval(ours, theirs) if ours and theirs else None
     note = UNKNOWN
-    if span is not None:
-        where = WITHIN if span.low <= 0.0 <= span.high else BEYOND
-        note = f"{where}: {row.delta_vs_best:+.3f} in [{span.low:+.3f}, {span.high:+.3f}]"
+    if interval is not None:
+        where = WITHIN if interval.low <= 0.0 <= interval.high else BEYOND
+        note = f"{where}: {row.delta_vs_best:+.3f} in [{interval.low:+.3f}, {interval.high:+.3f}]"
     return replace(row, notes="; ".join(part for part in (note, row.notes) if part))
 
 

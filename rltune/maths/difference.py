@@ -3,19 +3,13 @@
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, fmean, variance
-from typing import NamedTuple
+
+from rltune.maths.interval import Interval
 
 
-class Span(NamedTuple):
-    """A confidence interval."""
-
-    low: float
-    high: float
-
-
-def paired_span(
+def paired_interval(
     ours: Sequence[float], theirs: Sequence[float], *, confidence: float = 0.95
-) -> Span:
+) -> Interval:
     """Return the interval of mean(ours - theirs) when both played the same tasks.
 
     Successes (all values 0 or 1), with b tasks that only we solved and c that only they did:
@@ -46,15 +40,15 @@ def paired_span(
         _require(n, at_least=1)
         p, q = (d.count(1) + 1) / (n + 2), (d.count(-1) + 1) / (n + 2)
         half = z * math.sqrt((p + q - (p - q) ** 2) / (n + 2))
-        return Span(p - q - half, p - q + half)
+        return Interval(p - q - half, p - q + half)
     _require(n, at_least=2)
     half = z * math.sqrt(variance(d) / n)
-    return Span(fmean(d) - half, fmean(d) + half)
+    return Interval(fmean(d) - half, fmean(d) + half)
 
 
-def unpaired_span(
+def unpaired_interval(
     ours: Sequence[float], theirs: Sequence[float], *, confidence: float = 0.95
-) -> Span:
+) -> Interval:
     """Return the interval of mean(ours) - mean(theirs) when the tasks differ.
 
     Successes (all values 0 or 1), x of n ours and y of m theirs:
@@ -80,11 +74,11 @@ def unpaired_span(
         _require(min(n, m), at_least=1)
         p, q = (sum(ours) + 1) / (n + 2), (sum(theirs) + 1) / (m + 2)
         half = z * math.sqrt(p * (1 - p) / (n + 2) + q * (1 - q) / (m + 2))
-        return Span(p - q - half, p - q + half)
+        return Interval(p - q - half, p - q + half)
     _require(min(n, m), at_least=2)
     middle = fmean(ours) - fmean(theirs)
     half = z * math.sqrt(variance(ours) / n + variance(theirs) / m)
-    return Span(middle - half, middle + half)
+    return Interval(middle - half, middle + half)
 
 
 def _is_binary(values: Sequence[float]) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rltune.maths.difference import Span
+from rltune.maths.interval import Interval
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
@@ -52,7 +52,7 @@ def bootstrap_interval(
     reps: int = REPS,
     rng_seed: int = RNG_SEED,
     is_expanded: bool = True,
-) -> Span | None:
+) -> Interval | None:
     """Return the stratified bootstrap interval of a statistic of all strata together.
 
     Each repetition draws every stratum's seeds with replacement from that stratum alone. The
@@ -106,7 +106,7 @@ def bootstrap_interval(
     found = statistic(np.concatenate(drawn, axis=1))
     tail = _tail(sizes, confidence) if is_expanded else (1.0 - confidence) / 2.0
     low, high = np.quantile(found, [tail, 1.0 - tail])
-    return Span(float(low), float(high))
+    return Interval(float(low), float(high))
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rltune.maths.difference import Span
+from rltune.maths.interval import Interval
 
 EXACT_SEEDS = 20  # up to here every one of the 2^n sign patterns is looked at
 _PATTERNS = 100_000  # drawn beyond
@@ -19,13 +19,13 @@ class Welch(NamedTuple):
 
     Attributes:
         difference: Mean of the first minus mean of the second.
-        span: Its interval.
+        interval: Its interval.
         p: Of no difference.
 
     """
 
     difference: float
-    span: Span
+    interval: Interval
     p: float
 
 
@@ -116,7 +116,7 @@ def welch(
     difference, scale = fmean(ours) - fmean(theirs), math.sqrt(a + b)
     half = float(stdtrit(df, (1.0 + confidence) / 2.0)) * scale
     p = float(2.0 * stdtr(df, -abs(difference) / scale))
-    return Welch(difference, Span(difference - half, difference + half), p)
+    return Welch(difference, Interval(difference - half, difference + half), p)
 
 
 def mcnemar_p(only_ours: int, only_theirs: int) -> float:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rltune.analysis.stats import Estimate
 from rltune.comparability.findings import Finding, Severity
-from rltune.gate import Interval
+from rltune.maths.interval import Interval
 from rltune.spec.problems import show
 from rltune.types import TrialStatus
 

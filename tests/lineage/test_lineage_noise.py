@@ -3,7 +3,7 @@ import pytest
 from rltune.lineage.calibration import calibrate, calibration_lines, parse_delta
 from rltune.lineage.noise import (
     Outcomes,
-    difference_span,
+    difference_interval,
     is_noise,
     is_progress,
     outcomes_at,
@@ -48,14 +48,14 @@ def test_outcomes_come_from_the_gate_that_chose_the_checkpoint(tmp_path):
 
 def test_the_same_tasks_are_paired_and_a_task_with_a_fault_is_left_out():
     ours, theirs = outcomes(60, 100), outcomes(50, 100)
-    paired = difference_span(ours, theirs)
-    apart = difference_span(ours, outcomes(50, 100, tasks="other"))
+    paired = difference_interval(ours, theirs)
+    apart = difference_interval(ours, outcomes(50, 100, tasks="other"))
     assert paired.high - paired.low < apart.high - apart.low  # their luck is shared
     holed = Outcomes("t", (None, *ours.values[1:]))
-    assert difference_span(holed, theirs) == difference_span(
+    assert difference_interval(holed, theirs) == difference_interval(
         Outcomes("t", ours.values[1:]), Outcomes("t", theirs.values[1:])
     )
-    assert difference_span(Outcomes("t", (None,)), Outcomes("t", (1.0,))) is None
+    assert difference_interval(Outcomes("t", (None,)), Outcomes("t", (1.0,))) is None
 
 
 DECISIONS = [  # (wins of 100, status, how the notes begin); the best has 50 of the same tasks

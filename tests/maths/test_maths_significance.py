@@ -72,7 +72,7 @@ def test_welch_is_scipys():
     found = welch(a, b)
     theirs = ttest_ind(a, b, equal_var=False)
     assert found.p == pytest.approx(theirs.pvalue)
-    assert found.span == pytest.approx(tuple(theirs.confidence_interval()))
+    assert found.interval == pytest.approx(tuple(theirs.confidence_interval()))
     assert found.difference == pytest.approx(np.mean(a) - np.mean(b))
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rltune.analysis.table_summary import LEVEL, estimate_of
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
-from rltune.maths.difference import Span
+from rltune.maths.interval import Interval
 from rltune.report.figures.records import BOOTSTRAP, IQM, Mean, SeedLine, T
 
 BOOTSTRAP_FROM = 10
@@ -83,7 +83,7 @@ def _mean(
     resolution: float,
     is_rate: bool,
 ) -> Mean:
-    value, span = estimate_of(
+    value, interval = estimate_of(
         values,
         estimator=how.estimator,
         method=how.method,
@@ -92,14 +92,14 @@ def _mean(
     )
     assert value is not None  # a step is here because a value is
     is_partial = len(values) < n_began
-    if span is None or is_partial or len(values) < SEEDS_FOR_A_CLAIM or _is_flat(span):
+    if interval is None or is_partial or len(values) < SEEDS_FOR_A_CLAIM or _is_flat(interval):
         return Mean(step, len(values), value, None, None, is_partial)
-    return Mean(step, len(values), value, span.low, span.high, is_partial)
+    return Mean(step, len(values), value, interval.low, interval.high, is_partial)
 
 
-def _is_flat(span: Span) -> bool:
+def _is_flat(interval: Interval) -> bool:
     """Tell whether an interval has no width: the seeds did not differ, so nothing bounds them."""
-    return span.high - span.low <= _ROUNDING * max(abs(span.low), abs(span.high))
+    return interval.high - interval.low <= _ROUNDING * max(abs(interval.low), abs(interval.high))
 
 
 def counts_of(lines: Mapping[str, Sequence[SeedLine]]) -> list[int]:
