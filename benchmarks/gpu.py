@@ -26,10 +26,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from gpu_sheets import sheet_of
 from gpu_summary import Times, print_report, summary, synchronize
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rltune.forecast.gpus import card_named
 from rltune.forecast.memory import DTYPE_BYTES, shape_of
 from rltune.forecast.model_shapes import SHAPES
 from rltune.policy.decode import TransformersDecoder
@@ -239,7 +239,7 @@ def turn_of(asked: list[int], completion: Completion) -> Turn:
 def ceilings_of(device: str) -> dict:
     """What the card can do: by its data sheet where it is known, and as measured just now."""
     card = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    sheet = card_named(card)
+    sheet = sheet_of(card)
     big, side = (2**30, 8192) if device == "cuda" else (2**24, 512)
     source = torch.zeros(big, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -249,8 +249,8 @@ def ceilings_of(device: str) -> dict:
     gemm_s = fastest(lambda: left @ left)
     return {
         "card": card,
-        "sheet_gb_s": sheet and sheet.bandwidth / 1e9,
-        "sheet_tflop_s": sheet and sheet.flops / 1e12,
+        "sheet_gb_s": sheet and sheet.gb_s,
+        "sheet_tflop_s": sheet and sheet.tflop_s,
         "copy_gb_s": 2 * big / copy_s / 1e9,
         "gemm_tflop_s": 2 * side**3 / gemm_s / 1e12,
     }

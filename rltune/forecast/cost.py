@@ -10,8 +10,7 @@ from typing import Any
 from rltune.comparability.knobs import updates_per_step, warmup_steps
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
-from rltune.forecast.estimate import Estimate, estimate
-from rltune.forecast.gpus import Card, cards_that_hold
+from rltune.forecast.gpus import Gpu, gpus_that_hold
 from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
@@ -28,8 +27,9 @@ _SAVERS = (
     ("critic.backbone", "policy"),
     ("policy.lora.rank", 64),
 )
-"""Settings that may save memory, those that change no result but rounding first."""
-_WORTH_SAYING = 0.02
+"""Settings that may save memory; those that change results by rounding only come first."""
+_LEAST_SAVING = 0.02
+"""Share of the peak that a setting must save to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,8 @@ class TrialCost:
         trained: Those of the policy that training changes: with LoRA the adapters'.
         memory: What it holds, part by part; None when parameters is.
         wall_s: Seconds by measured steps of an earlier run; None when there is none.
-        cards: GPUs that hold it, the smallest first; empty without a GPU, too.
-        savings: Where no card does: setting -> bytes with it, those that help.
-        estimate: Seconds on the smallest card that holds all trials; None where it was measured.
+        gpus: GPUs that hold it, the smallest first; also empty for a trial on a CPU.
+        savings: Where no GPU does: setting -> bytes with it, those that help.
 
     """
 
@@ -65,9 +64,8 @@ class TrialCost:
     trained: int | None
     memory: MemoryPlan | None
     wall_s: float | None
-    cards: tuple[Card, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     savings: tuple[tuple[str, int], ...] = ()
-    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +87,8 @@ class Measured:
 def trial_costs(
     specs: Sequence[TrialSpec], measured: Measured | None = None
 ) -> tuple[TrialCost, ...]:
-    """Return the cost of every trial; times that are estimated are all on one kind of card."""
-    costs = [trial_cost(spec, measured) for spec in specs]
-    largest = largest_of(costs)
-    if largest is None or not largest.cards:
-        return tuple(costs)
-    return tuple(
-        replace(cost, estimate=_estimate(spec.config, largest.cards[0]))
-        if cost.wall_s is None
-        else cost
-        for spec, cost in zip(specs, costs, strict=True)
-    )
+    """Return the cost of every trial."""
+    return tuple(trial_cost(spec, measured) for spec in specs)
 
 
 def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
@@ -141,22 +130,12 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
     shape = shape_of(model)
     memory = memory_plan(config, shape, parameters=parameters, trained=trained)
     cost = replace(cost, parameters=parameters, trained=trained, memory=memory)
-    gpus = float(config["resources"]["gpus"])
-    if not gpus:
+    share = float(config["resources"]["gpus"])
+    if not share:
         return cost
-    cards = cards_that_hold(memory.fullest, share=gpus)
-    if not cards:
-        return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
-    return replace(cost, cards=cards)
-
-
-def _estimate(config: Mapping[str, Any], card: Card) -> Estimate | None:
-    """Return the time of a trial on a card; None when the model's shape is not known."""
-    model = model_shape(config["policy"]["model"], config["env"]["kind"])
-    parameters = None if model is None else parameter_count(model)
-    if model is None or parameters is None:
-        return None
-    return estimate(config, shape_of(model), parameters=parameters, card=card)
+    if gpus := gpus_that_hold(memory.fullest, share=share):
+        return replace(cost, gpus=gpus)
+    return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
 
 
 def _savings(
@@ -169,7 +148,7 @@ def _savings(
         if parameters is None or trained is None:
             continue
         less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).fullest
-        if less < peak * (1 - _WORTH_SAYING):
+        if less < peak * (1 - _LEAST_SAVING):
             yield f"{key}={str(value).lower()}", less
 
 
@@ -198,9 +177,8 @@ def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:
             records = read_records(read_folder(find_run(path, runs_dir))).records
         except StoreError:
             continue
-        found = _measured(RunDir(path), records)
-        if found is not None:
-            return found
+        if measured := _measured(RunDir(path), records):
+            return measured
     return None
 
 

@@ -10,7 +10,6 @@ from rltune.forecast.cost import Measured, TrialCost, trial_costs
 from rltune.forecast.filter_simulation import PILOT_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
 from rltune.report.render import (
-    about,
     duration,
     fits_columns,
     grid,
@@ -102,15 +101,8 @@ def _trial_table(plan: Plan, keys: Sequence[str]) -> RenderableType:
     for spec, cost in zip(plan.specs, plan.costs, strict=True):
         flat = flatten(spec.config)
         values = (show(flat[key]) if key in flat else "-" for key in keys)
-        table.add_row(spec.trial_id, *values, _time(cost))
+        table.add_row(spec.trial_id, *values, duration(cost.wall_s))
     return table
-
-
-def _time(cost: TrialCost) -> str:
-    """Return the time of a trial; `~` marks an estimate."""
-    if cost.wall_s is None and cost.estimate and cost.estimate.trial.about is not None:
-        return about(cost.estimate.trial.about)
-    return duration(cost.wall_s)
 
 
 def _pilot(loaded: LoadedSweep) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""What a plan says of its cost: counts, what it runs on, memory, and time."""
+"""The cost of a plan as text: counts, what it runs on, memory, and time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -8,17 +8,15 @@ from rich.console import RenderableType
 
 from rltune.comparability.judge_budget import judge_need
 from rltune.forecast.cost import Measured, TrialCost, largest_of
-from rltune.forecast.estimate import Estimate, Span
-from rltune.forecast.gpus import CARDS, names
+from rltune.forecast.gpus import GPUS, names
 from rltune.forecast.memory import PART_NOTES, MemoryPlan
-from rltune.report.render import about, duration, grid, quantity, size
+from rltune.report.render import duration, grid, quantity, size
 from rltune.spec.schema.run import reserved_gpus
 from rltune.types import TrialSpec
 
 Row = tuple[str, str, str]
 _TRAINING = ("activations", "logits", "heap")
 _COUNTS = ("", "", "two", "three", "four")
-_TIME_ASSUMES = "if all responses and conversations fill their limits"
 
 
 def cost_table(
@@ -33,11 +31,11 @@ def cost_table(
 
 
 def cost_data(cost: TrialCost) -> dict[str, Any]:
-    """Return the cost of a trial as data, in bytes and seconds; estimates at full length."""
+    """Return the cost of a trial as data, in bytes and seconds."""
     memory = cost.memory
     return {
-        **asdict(replace(cost, memory=None, cards=())),
-        "cards": [card.name for card in cost.cards],
+        **asdict(replace(cost, memory=None, gpus=())),
+        "gpus": [gpu.name for gpu in cost.gpus],
         "memory": memory and {"peak": memory.peak, **memory.parts},
     }
 
@@ -91,7 +89,7 @@ def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the memory of the trial that takes most, its parts, and the cards that hold it."""
+    """Yield the memory of the trial that takes most, its parts, and the GPUs that hold it."""
     first, largest = costs[0], largest_of(costs)
     if largest is None or largest.memory is None:
         yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
@@ -108,7 +106,7 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
             note = "what CUDA holds for a process"
         yield f"  {name.replace('_', ' ')}", size(amount), note
     if on_gpu:
-        yield from _card_rows(largest)
+        yield from _gpu_rows(largest)
 
 
 def _turns(memory: MemoryPlan) -> str:
@@ -121,23 +119,23 @@ def _turns(memory: MemoryPlan) -> str:
     return f"takes turns with the next {_COUNTS[count]}"
 
 
-def _card_rows(cost: TrialCost) -> Iterator[Row]:
-    """Yield the cards that hold a trial, or what makes it smaller."""
-    if cost.cards:
-        yield "  fits", "", names(cost.cards)
-        others = [card for card in CARDS if card not in cost.cards]
+def _gpu_rows(cost: TrialCost) -> Iterator[Row]:
+    """Yield the GPUs that hold a trial, or the settings that make it smaller."""
+    if cost.gpus:
+        yield "  fits", "", names(cost.gpus)
+        others = [gpu for gpu in GPUS if gpu not in cost.gpus]
         if others:
-            largest = max(others, key=lambda card: card.memory)
+            largest = max(others, key=lambda gpu: gpu.memory)
             yield "  does not fit", "", f"{names([largest])} and smaller"
         return
-    most = size(max(card.memory for card in CARDS))
-    yield "  fits", "", f"no card that is known here: the largest has {most}. It would take"
+    most = size(max(gpu.memory for gpu in GPUS))
+    yield "  fits", "", f"no known GPU: the largest has {most}. It would take"
     for setting, peak in cost.savings:
         yield "", size(peak), f"with --set {setting}"
 
 
 def _time_rows(costs: Sequence[TrialCost], measured: Measured | None) -> Iterator[Row]:
-    """Yield the time of all trials: measured, else estimated, else unknown."""
+    """Yield the time of all trials: measured by an earlier run, else unknown."""
     known = [cost.wall_s for cost in costs if cost.wall_s is not None]
     if measured is not None and known:
         source = f"one at a time, by {quantity(measured.steps)} steps in {measured.source}"
@@ -145,29 +143,4 @@ def _time_rows(costs: Sequence[TrialCost], measured: Measured | None) -> Iterato
             source += f"; {len(costs) - len(known)} trials were not measured"
         yield "time", duration(sum(known)), source
         return
-    guesses = [cost.estimate for cost in costs if cost.estimate is not None]
-    if len(guesses) < len(costs):
-        yield "time", "-", "not measured yet"
-        return
-    yield from _estimate_rows(guesses)
-
-
-def _estimate_rows(guesses: Sequence[Estimate]) -> Iterator[Row]:
-    """Yield the estimated time of all trials, and of the parts of the one that takes longest."""
-    longest = max(guesses, key=lambda guess: guess.trial.least)
-    all_of = guesses[0].trial
-    for guess in guesses[1:]:
-        all_of = all_of + guess.trial
-    note = f"; one at a time on one {longest.card}, {_TIME_ASSUMES}"
-    if all_of.about is None:
-        note += "; how near to it was not measured with rollout.vllm.eager: true"
-    yield "time, ESTIMATED", *_span(all_of, note)
-    yield "  a trial", *_span(longest.trial)
-    yield "  a training step", *_span(longest.step)
-    yield "  a held-out gate", *_span(longest.gate)
-
-
-def _span(span: Span, note: str = "") -> tuple[str, str]:
-    """Return what is expected, and the card's limit."""
-    expected = "-" if span.about is None else about(span.about)
-    return expected, f"at least {about(span.least)[1:]}{note}"
+    yield "time", "unknown", "not measured yet; the first run of this profile measures it"

@@ -68,12 +68,6 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
-def about(seconds: float) -> str:
-    """Return `~2.9 min`: two digits, for what is estimated."""
-    unit, size = next(((u, n) for u, n in _UNITS if seconds >= n), _UNITS[-1])
-    return f"~{float(f'{seconds / size:.2g}'):g} {unit}"
-
-
 def stopwatch(seconds: float | None) -> str:
     """Return `0:41`, `12:05`, `1:02:45` (hours first) or `2d 04h`: for columns; `-` for none."""
     if seconds is None:

@@ -80,7 +80,7 @@ def test_plan_json_is_what_the_sweep_writes(rltune, tmp_path):
     assert data == {**written, "file": "sweeps/kl.yaml"}
     assert [*cost["trials"]] == [trial["trial_id"] for trial in data["trials"]]
     first = next(iter(cost["trials"].values()))
-    assert (first["steps"], first["wall_s"], first["cards"]) == (20, None, [])
+    assert (first["steps"], first["wall_s"], first["gpus"]) == (20, None, [])
     assert first["memory"]["peak"] > first["memory"]["program"] > 0
 
 

@@ -122,7 +122,7 @@ def test_an_engine_of_its_own_has_its_own_gpu():
     plan = MemoryPlan(1, 2, 4, 0, activations=8, logits=16, program=32, engine=100)
     apart = replace(plan, is_engine_apart=True)
     assert (plan.peak, plan.fullest) == (139, 139)
-    assert (apart.peak, apart.fullest) == (39 + 24, 132)  # the engine's card has a process, too
+    assert (apart.peak, apart.fullest) == (39 + 24, 132)  # the engine's GPU has a process, too
 
 
 def test_where_the_engine_is_comes_from_the_config(configs):
