@@ -131,6 +131,7 @@ def test_without_slip_the_dynamic_programme_agrees_with_the_shortest_way():
             assert reached == float(actions >= need)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.5, 0.8])
 def test_the_ceiling_equals_a_simulation(rate):
     """20,000 episodes of the plan on 20 lakes, with fresh luck."""

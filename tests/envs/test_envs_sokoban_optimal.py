@@ -95,7 +95,6 @@ def test_published_optimal_lengths_of_a_sample():
 
 
 @needs_shared
-@pytest.mark.slow
 @pytest.mark.skipif(
     "RLTUNE_ALL_LEVELS" not in os.environ, reason="minutes; set RLTUNE_ALL_LEVELS=1"
 )
