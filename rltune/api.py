@@ -15,7 +15,7 @@ from rltune.analysis.audit import Audit, judge_folder
 from rltune.analysis.compare import Compared
 from rltune.analysis.curves import Band, bands_of, points_of
 from rltune.analysis.lookup import find_side, find_trial
-from rltune.analysis.summary import RATES
+from rltune.analysis.rates import resolution_of
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows, verdicts_of
 from rltune.analysis.tables import (
@@ -226,7 +226,7 @@ class Sweep:
     def _resolution(self) -> float:
         """Return the smallest step of the sweep's metric: of a rate, one held-out task."""
         sizes = [int(spec.config["gate"]["tasks"]) for spec in self._folder.specs]
-        return 1.0 / min(sizes) if sizes and self.metric in RATES else 0.0
+        return resolution_of(self.metric, tasks=min(sizes, default=0))
 
     def _require_logged(self, names: Sequence[str], logged: Iterable[str]) -> None:
         known = set(logged) if names else set()

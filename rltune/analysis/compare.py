@@ -11,8 +11,8 @@ from statistics import fmean, stdev, variance
 
 from rltune.analysis.compare_sides import Side, last_gate, require_comparable, scores_of
 from rltune.analysis.ends import end_of, pairs_of
+from rltune.analysis.rates import RATES, resolution_of
 from rltune.analysis.stats import as_rate, mean_over_seeds
-from rltune.analysis.summary import RATES, resolution_of
 from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.comparability.records import TrialRecord

@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 
+from rltune.analysis.rates import RATES
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.comparability.records import TrialRecord
-
-RATES = ("heldout/success_rate", "collapse/retrieval_accuracy")
-"""Metrics whose mean and interval lie in [0, 1]."""
 
 _LEFT_OUT = ("timing_s/", "perf/")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from rltune.analysis.audit import Audit
 from rltune.analysis.ends import end_of
+from rltune.analysis.rates import RATES, SUCCESS, resolution_of
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import Verdict, verdicts
@@ -21,10 +22,6 @@ from rltune.comparability.scored import scored_line
 from rltune.gate import wilson_interval
 from rltune.maths.interval import Interval
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
-
-SUCCESS = "heldout/success_rate"
-RATES = frozenset({SUCCESS, "heldout/em"})
-"""Metrics that count tasks: they lie in [0, 1] and move by one task at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +145,6 @@ def verdicts_of_records(
 
 def _resolution(metric: str, records: Sequence[TrialRecord]) -> float:
     return resolution_of(metric, tasks=int(records[0].spec.config["gate"]["tasks"]))
-
-
-def resolution_of(metric: str, *, tasks: int) -> float:
-    """Return the smallest step of a metric: of a rate, one of its held-out tasks."""
-    return 1.0 / tasks if metric in RATES else 0.0
 
 
 def _forbidden(audit: Audit) -> list[str]:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from rltune.analysis.summary import RATES, bounds_of
+from rltune.analysis.rates import TASK_RATES
+from rltune.analysis.summary import bounds_of
 from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow
 from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
@@ -276,7 +277,7 @@ def _gate_row(key: tuple[str, str, int, int, str, str], scores: Sequence[float |
     trial_id, condition, seed, step, metric, mark = key
     known = [score for score in scores if score is not None]
     low, high = None, None
-    if metric in RATES and known and all(score in (0.0, 1.0) for score in known):
+    if metric in TASK_RATES and known and all(score in (0.0, 1.0) for score in known):
         low, high = wilson_interval(int(sum(known)), len(known))
     return GateRow(
         trial_id=trial_id,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rltune.analysis.ends import End, pairs_of
+from rltune.analysis.rates import RATES, resolution_of
 from rltune.analysis.stats import mean_over_seeds
-from rltune.analysis.summary import RATES, resolution_of
 from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
 from rltune.analysis.verdict import Verdict, adjusted, verdicts
 from rltune.maths.interval import Interval

@@ -9,7 +9,7 @@ from rich.console import Group
 from rltune.analysis.compare import Compared, Half, compare
 from rltune.analysis.compare_sides import RERUN, Side, differing_keys, last_gate
 from rltune.analysis.ends import End, end_of, obstacle
-from rltune.analysis.summary import resolution_of
+from rltune.analysis.rates import resolution_of
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import (
     NO_VERDICT,

@@ -5,13 +5,13 @@ from figure_tables import SUCCESS, about, tables, trial
 from run_folders import finished_sweep
 
 from rltune.analysis.audit import audit_folder
+from rltune.analysis.rates import RETRIEVAL
 from rltune.report.export import tables_of, write_tables
 from rltune.report.figures.data_budget import budget_data
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import (
     CHANCE,
     ENTROPY,
-    RETRIEVAL,
     chance_of,
     curves_data,
     dynamics_data,

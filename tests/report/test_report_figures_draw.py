@@ -11,8 +11,9 @@ import matplotlib as mpl
 import pytest
 from figure_tables import SUCCESS, tables, trial
 
+from rltune.analysis.rates import RETRIEVAL
 from rltune.report.figures import draw as draw_module
-from rltune.report.figures.data_curves import CHANCE, ENTROPY, RETRIEVAL
+from rltune.report.figures.data_curves import CHANCE, ENTROPY
 from rltune.report.figures.draw import draw
 from rltune.report.figures.draw_budget import short
 from rltune.report.figures.draw_curves import TOGETHER

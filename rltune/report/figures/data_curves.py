@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, mode
 
-from rltune.analysis.summary import RATES, SUCCESS
+from rltune.analysis.rates import RATES, RETRIEVAL, SUCCESS, resolution_of
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.report.figures.estimates import (
     BOOTSTRAP_FROM,
@@ -33,7 +33,6 @@ from rltune.report.figures.records import Curves, LeftOut, Mean, Panel, Referenc
 from rltune.report.figures.source import Tables
 
 CURVES, DYNAMICS = "learning_curves", "dynamics"
-RETRIEVAL = "collapse/retrieval_accuracy"
 CHANCE = "collapse/retrieval_chance"
 ENTROPY = "collapse/reasoning_entropy"
 TRIO = (SUCCESS, RETRIEVAL, ENTROPY)
@@ -64,9 +63,9 @@ def dynamics_data(tables: Tables) -> Curves | LeftOut:
 def _panel(
     tables: Tables, metric: str, lines: Mapping[str, Sequence[SeedLine]], how: Estimation
 ) -> Panel:
-    is_rate = metric in RATES or metric == RETRIEVAL
+    is_rate = metric in RATES
     tasks = min(row.heldout_tasks for row in tables.trials)
-    resolution = 1.0 / tasks if metric in RATES and tasks else 0.0
+    resolution = resolution_of(metric, tasks=tasks)
     series = tuple(
         Series(condition, means_of(own, how, resolution=resolution, is_rate=is_rate), tuple(own))
         for condition, own in lines.items()

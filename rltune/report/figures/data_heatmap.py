@@ -1,6 +1,6 @@
 """Data of the heat map: the sweep's held-out metric by value of the axis and training step."""
 
-from rltune.analysis.summary import RATES
+from rltune.analysis.rates import RATES
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
 from rltune.report.figures.notes import (
     estimate_text,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from rltune.analysis.summary import SUCCESS
+from rltune.analysis.rates import RETRIEVAL, SUCCESS
 from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
@@ -17,7 +17,7 @@ _LABELS = {
     SUCCESS: "held-out success",
     "heldout/em": "held-out exact match",
     "heldout/reward_mean": "held-out mean reward",
-    "collapse/retrieval_accuracy": "retrieval accuracy",
+    RETRIEVAL: "retrieval accuracy",
     "collapse/reasoning_entropy": "reasoning entropy, nats",
 }
 

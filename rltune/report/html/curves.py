@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from rltune.analysis.rates import RATES
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
 from rltune.report.figures.notes import label_of
 from rltune.report.figures.records import Mean, Panel, SeedLine, Series
@@ -23,8 +24,6 @@ MOST_POINTS = 120
 MOST_BANDS = 4
 """Conditions whose intervals are drawn as bands; more would hide each other."""
 
-_RATES = frozenset({"rollout/success_rate", "rollout/filter_kept_ratio"})
-
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
@@ -40,7 +39,7 @@ def training_panels(tables: Tables) -> list[Panel]:
     panels = []
     for metric in TRAINING:
         lines = lines_of(tables.trials, tables.history, metric)
-        is_rate = metric in _RATES or metric == "collapse/retrieval_accuracy"
+        is_rate = metric in RATES
         series = tuple(
             Series(condition, means_of(own, how, resolution=0.0, is_rate=is_rate), tuple(own))
             for condition, own in lines.items()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rltune.analysis.audit import Audit, judge_folder
+from rltune.analysis.rates import RETRIEVAL
 from rltune.analysis.status import read_state
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
@@ -35,7 +36,7 @@ TRAINING = (
     "actor/grad_norm",
     "response_length/mean",
     "rollout/filter_kept_ratio",
-    "collapse/retrieval_accuracy",
+    RETRIEVAL,
     "collapse/reasoning_entropy",
 )
 """Measures of training that are drawn where trials have them."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rltune.analysis.summary import RATES
+from rltune.analysis.rates import RATES
 from rltune.analysis.tables import SummaryRow, TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.notes import conditions_of
