@@ -7,7 +7,7 @@ from typing import Any
 from rltune.comparability.knobs import updates_per_step
 from rltune.comparability.reward_keys import paid_settings
 from rltune.comparability.spellings import spellings
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import flatten
 

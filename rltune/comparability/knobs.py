@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.identity import MISSING, canonical_json, flatten
 
 KNOBS = {

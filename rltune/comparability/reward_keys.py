@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rltune.comparability.knobs import shows_reward
-from rltune.spec.credit_checks import GROUP_KINDS
+from rltune.spec.estimators import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of_flat
 from rltune.spec.identity import canonical_json
 

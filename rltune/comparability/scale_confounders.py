@@ -10,7 +10,7 @@ from typing import Any
 from rltune.comparability.findings import Finding, listed, warning
 from rltune.comparability.inactive_keys import filter_is_on, inert_keys
 from rltune.comparability.knobs import updates_per_step, warmup_steps
-from rltune.spec.credit_checks import WHITENED_KINDS
+from rltune.spec.estimators import WHITENED_KINDS
 from rltune.spec.keys import overlaps
 
 Configs = Mapping[str, Mapping[str, Any]]

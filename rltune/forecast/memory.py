@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 
 FLOAT32 = 4
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}

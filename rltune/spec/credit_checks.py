@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rltune.spec.errors import Violation
+from rltune.spec.estimators import EPISODE_KINDS, GROUP_KINDS
 from rltune.spec.warmstart_data import TAUGHT_ENVS, can_write, tiny_words
 
 if TYPE_CHECKING:
@@ -13,21 +14,6 @@ if TYPE_CHECKING:
     from rltune.spec.schema.env import Env
     from rltune.spec.schema.reward import RewardConfig
     from rltune.spec.schema.trial import LossConfig, PolicyConfig
-
-CRITIC_KINDS = ("gae", "gae_bilevel")
-"""Estimators that need a critic."""
-
-WHITENED_KINDS = (*CRITIC_KINDS, "reinforce_pp", "reinforce_pp_baseline")
-"""Estimators whose advantages are whitened over the sampled tokens of the batch.
-
-A group of equal rewards gets no 0 from them: its tokens are as far from the batch's mean as any.
-"""
-
-GROUP_KINDS = ("grpo", "grpo_center", "rloo", "maxrl", "reinforce_pp_baseline", "custom")
-"""Estimators that compare an episode with the others of its group, and give it one advantage."""
-
-EPISODE_KINDS = tuple(kind for kind in GROUP_KINDS if kind != "reinforce_pp_baseline")
-"""Those whose advantage is the episode's own: the other is whitened over the batch's tokens."""
 
 
 def attribution_violations(advantage: "Advantage", attribution: "Attribution") -> list[Violation]:

@@ -5,13 +5,13 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 from rltune.spec.credit_checks import (
-    GROUP_KINDS,
     attribution_violations,
     maxrl_violations,
     planning_violations,
     turn_clip_violations,
 )
 from rltune.spec.errors import Violation, refuse
+from rltune.spec.estimators import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of
 from rltune.spec.warmstart_data import TAUGHT_ENVS
 

@@ -15,7 +15,7 @@ from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 
 

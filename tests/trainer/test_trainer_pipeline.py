@@ -32,10 +32,16 @@ from rltune.errors import TrialError
 from rltune.losses.correction import rollout_weights
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.episode import Probes
+from rltune.spec.estimators import ESTIMATOR_KINDS, GROUP_KINDS
 from rltune.spec.schema.advantage import Advantage
 from rltune.spec.schema.rollout import RolloutCorrectionConfig
 from rltune.spec.schema.trial import LossConfig
-from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate
+from rltune.trainer.credit.estimate import (
+    TOKEN_ESTIMATORS,
+    Credit,
+    episode_advantages,
+    estimate,
+)
 from rltune.trainer.credit.stages import assign_credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.policy_loss import POLICY_LOSSES, LossInputs
@@ -247,6 +253,11 @@ def assert_trained(trial):
     assert all(map(math.isfinite, numbers))
     assert all(row["actor/grad_norm"] > 0 for row in trial.rows[1:])
     return trial.rows
+
+
+def test_every_estimator_has_a_function():
+    assert {*ESTIMATORS, *TOKEN_ESTIMATORS, "custom"} == set(ESTIMATOR_KINDS)
+    assert {*ESTIMATORS, "custom"} == set(GROUP_KINDS)
 
 
 def test_every_loss_has_a_function():

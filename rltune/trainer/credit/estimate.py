@@ -1,22 +1,25 @@
 """From rewards and signals to an advantage for each sampled token.
 
 Data flows one way: estimator -> credit of turns -> weights of tokens -> scale of the filter. This
-file holds the first stage; the others are `attribution` and `shaping`, and the whole is `assign`.
+file holds the first stage; the others are `attribution` and `shaping`, and `stages` runs them all.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rltune.advantages import ESTIMATORS
-from rltune.advantages.gae import GaeResult, gae
+from rltune.advantages.gae import gae
 from rltune.advantages.gae_bilevel import gae_bilevel
 from rltune.advantages.grpo import broadcast
 from rltune.advantages.reinforce import reinforce_pp
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.tokens import TokenBatch
+from rltune.spec.estimators import WHITENED_KINDS
 from rltune.spec.schema.advantage import (
     Advantage,
     CustomAdvantageConfig,
@@ -47,23 +50,20 @@ class Credit:
 
 
 def estimate(batch: TokenBatch, signals: Signals, config: Advantage) -> Credit:
-    """Return the advantages of the estimator alone, on all tokens of an episode alike or not.
+    """Return the advantages of the estimator alone, before credit per turn and shaping.
 
     A row with a fault has none, and the others have those that they would have without it.
     """
-    device = signals.old_logp_NT.device
-    mask_NT = torch.from_numpy(batch.action_mask_NT).to(device)
-    if config.kind in ("gae", "gae_bilevel"):
-        result = _with_critic(batch, signals, config, mask_NT)
-        return Credit(masked_whiten(result.advantages_NT, mask_NT), result.returns_NT)
-    if config.kind == "reinforce_pp":
-        rewards_NT = _trained(batch, batch.rewards_NT, device)
-        to_go_NT = reinforce_pp(rewards_NT, mask_NT, gamma=config.gamma)
-        return Credit(masked_whiten(to_go_NT, mask_NT))
-    advantages_NT = broadcast(episode_advantages(batch, config, device=device), mask_NT)
-    if config.kind == "reinforce_pp_baseline":
-        advantages_NT = masked_whiten(advantages_NT, mask_NT)
-    return Credit(advantages_NT)
+    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    if config.kind in TOKEN_ESTIMATORS:
+        numbers = config.model_dump(exclude={"kind", "shaping"})
+        credit = TOKEN_ESTIMATORS[config.kind](batch, signals, mask_NT, **numbers)
+    else:
+        advantages_N = episode_advantages(batch, config, device=mask_NT.device)
+        credit = Credit(broadcast(advantages_N, mask_NT))
+    if config.kind not in WHITENED_KINDS:
+        return credit
+    return replace(credit, advantages_NT=masked_whiten(credit.advantages_NT, mask_NT))
 
 
 def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.device) -> Tensor:
@@ -103,25 +103,36 @@ def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:
     return torch.from_numpy(outcome_N.astype(np.float32))
 
 
-def _with_critic(
-    batch: TokenBatch, signals: Signals, config: GaeConfig | GaeBilevelConfig, mask_NT: Tensor
-) -> GaeResult:
+def _gae(batch: TokenBatch, signals: Signals, mask_NT: Tensor, **numbers: Any) -> Credit:
+    rewards_NT = _trained(batch, batch.rewards_NT, mask_NT.device)
+    result = gae(rewards_NT, _values(signals), mask_NT, **numbers)
+    return Credit(result.advantages_NT, result.returns_NT)
+
+
+def _gae_bilevel(batch: TokenBatch, signals: Signals, mask_NT: Tensor, **numbers: Any) -> Credit:
+    rewards_NT = _trained(batch, batch.turn_rewards_NT, mask_NT.device)
+    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(mask_NT.device)
+    result = gae_bilevel(rewards_NT, _values(signals), mask_NT, turn_ids_NT, **numbers)
+    return Credit(result.advantages_NT, result.returns_NT)
+
+
+def _reinforce_pp(batch: TokenBatch, signals: Signals, mask_NT: Tensor, *, gamma: float) -> Credit:
+    rewards_NT = _trained(batch, batch.rewards_NT, mask_NT.device)
+    return Credit(reinforce_pp(rewards_NT, mask_NT, gamma=gamma))
+
+
+TOKEN_ESTIMATORS: Mapping[str, Callable[..., Credit]] = {
+    "gae": _gae,
+    "gae_bilevel": _gae_bilevel,
+    "reinforce_pp": _reinforce_pp,
+}
+"""`advantage.kind` -> estimator of single tokens; those of episodes are `ESTIMATORS`."""
+
+
+def _values(signals: Signals) -> Tensor:
     if signals.values_NT is None:
-        raise ValueError(f"advantage.kind {config.kind} needs a critic's values")
-    device = mask_NT.device
-    if config.kind == "gae":
-        rewards_NT = _trained(batch, batch.rewards_NT, device)
-        return gae(rewards_NT, signals.values_NT, mask_NT, gamma=config.gamma, lam=config.lam)
-    return gae_bilevel(
-        _trained(batch, batch.turn_rewards_NT, device),
-        signals.values_NT,
-        mask_NT,
-        torch.from_numpy(batch.turn_ids_NT).to(device),
-        gamma=config.gamma,
-        lam=config.lam,
-        gamma_turn=config.gamma_turn,
-        lam_turn=config.lam_turn,
-    )
+        raise ValueError("this advantage.kind needs a critic's values")
+    return signals.values_NT
 
 
 def _trained(batch: TokenBatch, rewards_NT: np.ndarray, device: torch.device) -> Tensor:

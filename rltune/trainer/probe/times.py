@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rltune.advantages.adca import alpha_at
 from rltune.advantages.sepa import SepaState
 from rltune.comparability.knobs import updates_per_step
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of
 from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.trainer.controllers import sepa_after, sepa_strength

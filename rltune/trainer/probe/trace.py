@@ -9,7 +9,7 @@ import torch
 from rltune.maths.turns import turn_count
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.signals.info_gain import Gains, InformationGain
-from rltune.spec.credit_checks import CRITIC_KINDS
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.judging import Judged
 from rltune.trainer.credit.shaping import needs_entropy
