@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 lineage = typer.Typer(
     name="lineage",
-    help="The table of everything that was tried, and how it ended.",
+    help="Query the table of everything that was tried and how it ended.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=_SETTINGS,

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Sweep files; several are checked together (S9)."),
+        typer.Argument(
+            metavar="FILE...", help="Sweep files; several are also checked against each other (S9)."
+        ),
     ] = None,
     profile: Profile = None,
     overrides: Overrides = None,
@@ -28,15 +30,16 @@ def check(
         bool,
         typer.Option(
             "--deep",
-            help="Also compare the gradients of the conditions on fixed batches (S6; seconds).",
+            help="Also compare the conditions' gradients on fixed batches (S6; takes seconds).",
         ),
     ] = False,
     as_json: Json = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of sweep files, for editors.")
+        bool,
+        typer.Option("--schema", help="Print the JSON schema of sweep files, for use in editors."),
     ] = False,
 ) -> None:
-    """Prove that only one knob moves, before anything runs. Exit code 2 when more does."""
+    """Prove before a run that only one knob changes. Exit code 2 if more than one does."""
     if schema:
         from rltune.spec.schema.sweep import sweep_json_schema
 

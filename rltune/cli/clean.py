@@ -20,18 +20,18 @@ def clean(
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and delete nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be deleted; delete nothing.")
     ] = False,
     best_only: Annotated[
         bool,
         typer.Option(
             "--best-only",
-            help="Of a finished trial, keep the chosen checkpoint only, not its last.",
+            help="Keep only the chosen checkpoint of a finished trial, not its last one.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete what no result needs: spare checkpoints, Ray Tune's records, half-written files.
+    """Delete files that no result needs: spare checkpoints, Ray Tune's records, partial files.
 
     Every record stays, and so does what an unfinished trial goes on from. A folder that a driver
     works in is refused.

@@ -11,12 +11,14 @@ from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 if TYPE_CHECKING:
     from rltune.analysis.compare_sides import Side
 
-_SIDE = "Condition, or a trial (condition@seed, its id, its folder); DIR:NAME for another folder."
+_SIDE = "Condition or trial (condition@seed, id or folder); DIR:NAME for another run folder."
 
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help=_SIDE, show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same.", show_default=False)],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="Second condition or trial.", show_default=False)
+    ],
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
     as_json: Json = False,
@@ -24,7 +26,7 @@ def compare(
     """Compare the last gates of A and B: difference, interval, test, sample size, one sentence.
 
     Over seeds, seed by seed where both have them; two single trials task by task, which says
-    nothing about other seeds. Refused where the held-out tasks or the metrics are not the same.
+    nothing about other seeds. Refused if the held-out tasks or the metrics differ.
     """
     from rltune.report.compare_text import compare_and_say, compared_view
 

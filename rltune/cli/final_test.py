@@ -26,16 +26,18 @@ def final_test(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            "--checkpoint", metavar="WHICH", help="best (the gate's choice), latest, or a step."
+            "--checkpoint",
+            metavar="WHICH",
+            help="Checkpoint: best (the gate's choice), latest or a step.",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Look another time; the looks are counted.")
+        bool, typer.Option("--again", help="Evaluate again (each test evaluation is counted).")
     ] = False,
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
-    """Play the frozen test tasks once with the checkpoint that the gate chose."""
+    """Evaluate a trial's chosen checkpoint once on the frozen test tasks."""
     from rltune.analysis.lookup import find_trial
 
     found = find_trial(trial, folder, runs_dir)
@@ -60,7 +62,7 @@ def final_test(
         what = (
             f"the test tasks were played with the checkpoint of step {record['step']}, not {step}."
         )
-        action = "Add --again to look at them another time; that is recorded."
+        action = "Add --again to evaluate again; each evaluation is counted."
         raise StoreError(Problem(str(found.path), what, action=action))
     if record is None or again:
         if found.read_done() is None:

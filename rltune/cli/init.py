@@ -15,11 +15,11 @@ _MODELINE = f"# yaml-language-server: $schema={SCHEMA}\n"
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to; the working folder if left out.")
+        Path, typer.Argument(metavar="[DIR]", help="Target folder (default: the working folder).")
     ] = Path("."),
-    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> None:
-    """Copy the starter sweeps and configs here, with a JSON schema for editors."""
+    """Copy the starter sweeps and configs to DIR, with a JSON schema for editors."""
     from rltune.store.files import write_text_atomic
 
     files = {folder / name: text for name, text in starter_files()}

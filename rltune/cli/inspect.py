@@ -21,10 +21,12 @@ def status(
     as_json: Json = False,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Go on until the sweep's driver ends; Ctrl-C ends it sooner."),
+        typer.Option(
+            "--watch", help="Keep updating until the sweep's driver ends; Ctrl-C stops watching."
+        ),
     ] = False,
 ) -> None:
-    """Show where every trial is, from the files alone. Exit code 1 when a trial failed."""
+    """Show the state of every trial, from the files only. Exit code 1 if a trial failed."""
     if watch and as_json:
         what = "--json prints the state of now, once."
         raise InputError(Problem("--watch", what, action="Leave one out; ask for --json again."))
@@ -82,9 +84,9 @@ def clock() -> str:
 
 
 def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Prove from the records that what really ran is comparable. Exit code 1 when it is not.
+    """Prove from the records that what ran is comparable. Exit code 1 if it is not.
 
-    Incomplete is not failed: while there is nothing to compare yet and no error, the code is 0.
+    An incomplete sweep has not failed: as long as no error is found, the exit code is 0.
     """
     from rltune.analysis.audit import Verdict, audit_folder
     from rltune.report.render_run import audit_view

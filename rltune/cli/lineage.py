@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 Row = Annotated[
     str | None,
-    typer.Option("--of", metavar="EXP_ID", help="The row, or the beginning of its id; else best."),
+    typer.Option(
+        "--of", metavar="EXP_ID", help="Row id or the start of it (default: the best row)."
+    ),
 ]
 
 
@@ -58,7 +60,7 @@ def _read(source: Path | None, runs_dir: Path) -> "tuple[LineageStore, ReadResul
 
 
 def show_table(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Show the lineage: one row for everything that was tried, with how it ended."""
+    """Show the lineage: one row for each attempt, with how it ended."""
     from rltune.report.lineage_files import calibration_of
     from rltune.report.render_lineage import lineage_view
 
@@ -72,7 +74,7 @@ def show_table(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = 
 
 
 def show_best(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
-    """Show the best of the kept and baseline rows, with its ties."""
+    """Show the best kept or baseline row and its ties."""
     from rltune.report.render_lineage import best_view
 
     store = open_table(source, runs_dir)
@@ -87,7 +89,7 @@ def show_best(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = F
 def show_chain(
     source: Source = None, of: Row = None, runs_dir: RunsDir = RUNS, as_json: Json = False
 ) -> None:
-    """Show how a row came about: from the root through the kept rows to it."""
+    """Show how a row came about: the chain of kept rows from the root to it."""
     from rltune.report.render_lineage import chain_view
 
     store = open_table(source, runs_dir)
@@ -111,7 +113,7 @@ def _best_id(store: "LineageStore") -> str:
 
 def show_recent(
     source: Source = None,
-    n: Annotated[int, typer.Option("-n", min=0, help="How many rows.")] = 10,
+    n: Annotated[int, typer.Option("-n", min=0, help="Number of rows.")] = 10,
     runs_dir: RunsDir = RUNS,
     as_json: Json = False,
 ) -> None:
@@ -129,7 +131,7 @@ def show_recent(
 def show_children(
     source: Source = None, of: Row = None, runs_dir: RunsDir = RUNS, as_json: Json = False
 ) -> None:
-    """Show what was tried from a row on, whatever became of it."""
+    """Show the rows that start from a row, whatever their status."""
     from rltune.lineage.query import children
     from rltune.report.render_lineage import rows_view
 
@@ -146,7 +148,7 @@ def show_children(
 def show_calibration(
     source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = False
 ) -> None:
-    """Show every prediction beside what was measured, and how good they were."""
+    """Show each prediction next to the measured value, and how accurate the predictions were."""
     from rltune.report.lineage_files import calibration_of
     from rltune.report.render_lineage import calibration_view
 

@@ -34,14 +34,14 @@ def render(
     source: Source = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to; else beside the table."),
+        typer.Option("--out", metavar="DIR", help="Target folder (default: next to the table)."),
     ] = None,
     to_stdout: Annotated[
-        bool, typer.Option("--print", help="Print both instead; write nothing.")
+        bool, typer.Option("--print", help="Print both files instead of writing them.")
     ] = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write LEADERBOARD.md and KNOWLEDGE.md, and a copy of both in lineage_snapshots/."""
+    """Write LEADERBOARD.md and KNOWLEDGE.md, with copies in lineage_snapshots/."""
     from rltune.report.lineage_files import cards_of, write_cards
     from rltune.report.render import short_path
 
@@ -58,14 +58,15 @@ def render(
 def export_table(
     source: Source = None,
     dialect: Annotated[
-        ExportFormat, typer.Option("--format", help="Dialect to write.")
+        ExportFormat, typer.Option("--format", help="Format to write.")
     ] = ExportFormat.FIELDKIT,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to; else standard output.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Target file (default: standard output)."),
     ] = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write the table in another tool's dialect. What that has no column for is left out."""
+    """Write the table in another tool's format. Values without a column there are dropped."""
     from rltune.lineage.fieldkit import to_fieldkit
     from rltune.store.files import write_text_atomic
 
@@ -91,25 +92,32 @@ def import_table(
         Path, typer.Argument(metavar="FILE", help="Table of another tool.", show_default=False)
     ],
     dialect: Annotated[
-        ImportFormat, typer.Option("--format", help="Whose table it is.", show_default=False)
+        ImportFormat, typer.Option("--format", help="Format of the table.", show_default=False)
     ],
     into: Annotated[
         Path,
         typer.Option(
-            "--into", metavar="TABLE", help="Our table; begun if missing.", show_default=False
+            "--into",
+            metavar="TABLE",
+            help="Lineage table to append to; created if missing.",
+            show_default=False,
         ),
     ],
     metric: Annotated[
         str | None,
-        typer.Option("--metric", metavar="NAME", help="What the metric column holds."),
+        typer.Option("--metric", metavar="NAME", help="Name of the metric in the metric column."),
     ] = None,
     mode: Annotated[
         str | None,
-        typer.Option("--mode", metavar="max|min", help="Which way is better."),
+        typer.Option(
+            "--mode", metavar="max|min", help="Whether higher (max) or lower (min) is better."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would come in.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be imported; write nothing.")
+    ] = False,
 ) -> None:
-    """Append another tool's rows to a table of ours. Exit code 1 when a record was skipped."""
+    """Append another tool's rows to a lineage table. Exit code 1 if a record was skipped."""
     from rltune.lineage.importing import admit, import_into
     from rltune.lineage.table import LineageStore
 
@@ -166,12 +174,12 @@ def _metric(into: Path, metric: str | None, mode: str | None) -> "Metric":
 def repair(
     source: Source = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Do it; else it is only said what would be done.")
+        bool, typer.Option("--write", help="Apply the repair (default: dry run).")
     ] = False,
     runs_dir: RunsDir = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Move lines that are no rows into TABLE.torn. Exit code 1 while there is something to mend."""
+    """Move damaged lines to TABLE.torn. Exit code 1 as long as there is damage to repair."""
     from rltune.lineage.repair import find_damage
     from rltune.lineage.repair import repair as mend
 
@@ -198,7 +206,7 @@ def _damage_json(damage: "Damage", *, is_written: bool) -> dict[str, object]:
 
 def _say_damage(damage: "Damage", *, is_written: bool) -> None:
     if damage.is_clean:
-        typer.echo(f"{damage.path}: {damage.rows} rows, nothing to mend")
+        typer.echo(f"{damage.path}: {damage.rows} rows, nothing to repair")
         return
     for bad in damage.bad:
         typer.echo(f"{damage.path}:{bad.number}: {bad.why}")
@@ -208,4 +216,4 @@ def _say_damage(damage: "Damage", *, is_written: bool) -> None:
     done = "moved" if is_written else "would move"
     typer.echo(f"{damage.rows} rows stay, {lines} {done} to {damage.side_file}")
     if not is_written:
-        typer.echo("Nothing was changed; do it with --write.")
+        typer.echo("Nothing was changed. Add --write to apply the repair.")

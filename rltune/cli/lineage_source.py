@@ -14,7 +14,7 @@ Source = Annotated[
     Path | None,
     typer.Argument(
         metavar="[DIR|FILE]",
-        help="Run folder or results.tsv; the newest run folder if left out.",
+        help="Run folder or results.tsv (default: the newest run folder).",
         show_default=False,
     ),
 ]

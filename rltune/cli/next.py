@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def next_trial(
     sweep: Annotated[
         Path,
-        typer.Argument(metavar="FILE|DIR", help="Sweep file, or run folder.", show_default=False),
+        typer.Argument(metavar="FILE|DIR", help="Sweep file or run folder.", show_default=False),
     ],
     profile: Profile = None,
     seeds: Seeds = None,
@@ -35,9 +35,9 @@ def next_trial(
     runs_dir: RunsDir = RUNS,
     no_custom_code: NoCustomCode = False,
 ) -> None:
-    """Run one trial of a sweep: one that was begun, else the next new one, else one that failed.
+    """Run one trial of a sweep: an interrupted one first, then a new one, then a failed one.
 
-    With a run folder, profile, seeds and overrides are those of its last launch.
+    A run folder is run with the profile, seeds and overrides of its last launch.
     """
     from rltune.cli.sweep import run, show_proof
     from rltune.runner.sweep import SweepRequest

@@ -17,18 +17,22 @@ RUNS_VARIABLE = "RLTUNE_RUNS_DIR"
 
 Profile = Annotated[
     str | None,
-    typer.Option("--profile", metavar="NAME", help="Hardware-and-scale half: laptop, gpu, paper."),
+    typer.Option(
+        "--profile", metavar="NAME", help="Hardware and scale profile: laptop, gpu or paper."
+    ),
 ]
 Seeds = Annotated[
     str | None,
-    typer.Option("--seeds", metavar="0,1,2", help="Seeds to run instead of the sweep's own."),
+    typer.Option(
+        "--seeds", metavar="0,1,2", help="Seeds to run instead of those in the sweep file."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a config key everywhere, not the axis or a held knob; may be repeated.",
+        help="Set a config key in all conditions, except the axis and held knobs; repeatable.",
     ),
 ]
 NoCustomCode = Annotated[
@@ -36,28 +40,26 @@ NoCustomCode = Annotated[
     typer.Option(
         "--no-custom-code",
         envvar="RLTUNE_NO_CUSTOM_CODE",
-        help="Refuse a file that names code of one's own by import path.",
+        help="Refuse files that import custom code.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RunsDir = Annotated[
     Path,
     typer.Option(
-        "--runs-dir", envvar=RUNS_VARIABLE, metavar="DIR", help="Folder of all run folders."
+        "--runs-dir", envvar=RUNS_VARIABLE, metavar="DIR", help="Folder that holds the run folders."
     ),
 ]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="Sweep file.", show_default=False)]
 RunFolder = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[DIR]", help="Run folder; the newest one if left out.", show_default=False
-    ),
+    typer.Argument(metavar="[DIR]", help="Run folder (default: the newest).", show_default=False),
 ]
 TrialName = Annotated[
     str,
     typer.Argument(
         metavar="TRIAL",
-        help="Folder of a trial; or its id, the start of it, or condition@seed.",
+        help="Trial: its folder, its id or the start of it, or condition@seed.",
         show_default=False,
     ),
 ]
@@ -87,9 +89,7 @@ def require_runs_dir(runs_dir: Path, run_name: str) -> None:
         is_from_variable = os.environ.get(RUNS_VARIABLE) == str(runs_dir)
         origin = f" (from {RUNS_VARIABLE})" if is_from_variable else ""
         what = f"{str(runs_dir)!r} cannot hold run folders: {why}."
-        raise InputError(
-            Problem(f"--runs-dir{origin}", what, action="Give a folder that can be written.")
-        )
+        raise InputError(Problem(f"--runs-dir{origin}", what, action="Give a writable folder."))
 
 
 def why_not_writable(folder: Path) -> str:
@@ -144,6 +144,6 @@ def parse_duration(text: str) -> float:
     parts = found.groups(default="0") if found is not None else ()
     seconds = sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False))
     if seconds <= 0:
-        what = f"{text!r} is no length of time."
+        what = f"{text!r} is not a duration."
         raise InputError(Problem("--budget", what, "Give one such as 8h, 1h30m or 45s."))
     return float(seconds)

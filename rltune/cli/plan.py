@@ -27,8 +27,8 @@ def plan(
 ) -> None:
     """Show every trial that `rltune sweep` would run, with its cost in steps, memory and time.
 
-    With --json: the plan.json that the sweep writes, its task digests still null, and the cost of
-    each trial, in bytes and seconds.
+    With --json, print the plan.json that the sweep writes (task digests still null) and each
+    trial's cost in bytes and seconds.
     """
     from rltune.forecast.cost import measure
     from rltune.report.plan import cost_json, make_plan, plan_view

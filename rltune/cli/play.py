@@ -25,38 +25,43 @@ def play(
     ],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first task.")] = 0,
     tasks: Annotated[
-        int, typer.Option("--tasks", min=1, help="How many tasks, of this seed and the next ones.")
+        int,
+        typer.Option("--tasks", min=1, help="Number of tasks; their seeds count up from --seed."),
     ] = 1,
     prompt: Annotated[
         str | None,
         typer.Option(
-            "--prompt", metavar="NAME", help="compact or natural [compact; of a sweep, its own]."
+            "--prompt",
+            metavar="NAME",
+            help="compact or natural (default: the sweep's, else compact).",
         ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a key of the env section; may be repeated."
+            "--set", metavar="KEY=VALUE", help="Set a key of the env section; repeatable."
         ),
     ] = None,
-    solver: Annotated[bool, typer.Option("--solver", help="Watch a perfect player.")] = False,
+    solver: Annotated[bool, typer.Option("--solver", help="Watch the perfect player.")] = False,
     policy: Annotated[
         str | None,
         typer.Option(
             "--policy",
             metavar="tiny|FOLDER",
-            help="Watch a policy; tiny on the tasks that it was schooled on.",
+            help="Watch a policy; tiny plays tasks like those it was trained on.",
         ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature", min=0.0, help="Of the policy [1.0; of a sweep, its own]; 0: greedy."
+            "--temperature",
+            min=0.0,
+            help="Sampling temperature; 0 is greedy (default: the sweep's, else 1.0).",
         ),
     ] = None,
     no_custom_code: NoCustomCode = False,
 ) -> None:
-    """Play an environment by hand: action words a line, such as `Up Left`; q ends it."""
+    """Play an environment by hand: type actions such as `Up Left`; q quits."""
     from rltune.cli.play_config import choose
     from rltune.trainer.custom_env import naming_own_env
     from rltune_envs.errors import EnvError

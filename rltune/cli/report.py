@@ -11,7 +11,7 @@ from rltune.errors import InputError, Problem
 
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", help="Where to; DIR/figures/report.html if left out."),
+    typer.Option("--out", metavar="FILE", help="Target file (default: DIR/figures/report.html)."),
 ]
 
 
@@ -21,7 +21,7 @@ def report(
     """Write one self-contained HTML page: proof, results, budget, replays, lineage, warnings.
 
     It opens without a network, a server or an account, and the same files give the same bytes.
-    A sweep that runs, failed or is confounded has a page too, which says so.
+    The page of a sweep that is running, failed or confounded says so.
     """
     from rich.console import Group
 

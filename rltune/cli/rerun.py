@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from rltune.store.rundir import TrialDir
 
 Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, metavar="N", help="Another seed: a new trial.")
+    int | None,
+    typer.Option("--seed", min=0, metavar="N", help="Use another seed: makes a new trial."),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another key: a new trial; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set a config key: makes a new trial; repeatable."
+    ),
 ]
 
 
@@ -34,11 +37,11 @@ def rerun(
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Exit code 1 unless all that counts is bit-equal.")
+        bool, typer.Option("--verify", help="Exit code 1 unless the results are bit-equal.")
     ] = False,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", min=1, metavar="N", help="Compare the first N steps only."),
+        typer.Option("--steps", min=1, metavar="N", help="Compare only the first N steps."),
     ] = None,
     seed: Seed = None,
     overrides: Sets = None,
@@ -47,13 +50,13 @@ def rerun(
         typer.Option(
             "--from-checkpoint",
             metavar="WHICH",
-            help="Start a new trial from best (the gate's choice), latest, or a step.",
+            help="Start a new trial from a checkpoint: best (the gate's choice), latest or a step.",
         ),
     ] = None,
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
-    """Run a recorded trial again and compare; with another key or seed, make a new one from it."""
+    """Run a recorded trial again and compare, or make a new trial from it with --seed or --set."""
     is_child = seed is not None or bool(overrides) or from_checkpoint is not None
     if is_child and (verify or steps is not None):
         what = "a trial with another seed, key or start is a new one; there is nothing to compare."
@@ -72,7 +75,9 @@ def continue_(
     checkpoint: Annotated[
         str,
         typer.Option(
-            "--checkpoint", metavar="WHICH", help="best (the gate's choice), latest, or a step."
+            "--checkpoint",
+            metavar="WHICH",
+            help="Checkpoint: best (the gate's choice), latest or a step.",
         ),
     ] = "best",
     seed: Seed = None,
@@ -80,10 +85,10 @@ def continue_(
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
-    """Start a child trial from the checkpoint that the gate of a trial chose.
+    """Start a child trial from the checkpoint that the trial's gate chose.
 
-    A child has its own steps, optimiser and identity; its parent stays as it is. Asking again for
-    one that has finished shows it, and for one that was stopped goes on with it.
+    A child has its own steps, optimiser and identity; its parent is not changed. The same command
+    shows a finished child, and resumes an interrupted one.
     """
     source = _open(trial, folder, runs_dir, no_custom_code=no_custom_code)
     raise typer.Exit(_child(source, checkpoint, seed, overrides or (), as_json=as_json))

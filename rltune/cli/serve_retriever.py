@@ -28,26 +28,29 @@ def serve_retriever(
     questions: Annotated[
         Path | None,
         typer.Option(
-            "--questions", metavar="FILE", help="Serve the passages of all questions of a file."
+            "--questions", metavar="FILE", help="Question file whose passages are served."
         ),
     ] = None,
     file_format: Annotated[
         str, typer.Option("--file-format", metavar="NAME", help="Format of the question file.")
     ] = "auto",
     world_seed: Annotated[
-        int, typer.Option("--world-seed", min=0, help="Seed of the closed world, served otherwise.")
+        int,
+        typer.Option(
+            "--world-seed", min=0, help="Seed of the closed world that is served by default."
+        ),
     ] = 0,
     world_passages: Annotated[
-        int, typer.Option("--world-passages", min=1, help="Passages of the closed world.")
+        int, typer.Option("--world-passages", min=1, help="Number of passages in the closed world.")
     ] = 3000,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is all of this machine's.")
+        str, typer.Option("--host", help="Address to listen on; 0.0.0.0 means all interfaces.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")
     ] = 8000,
 ) -> None:
-    """Serve passages by the Search-R1 protocol until Ctrl-C; prints its address."""
+    """Serve passages over the Search-R1 protocol until Ctrl-C; prints the address."""
     from rltune_envs.errors import EnvError
     from rltune_envs.multihop_qa.bm25 import Bm25Retriever
     from rltune_envs.multihop_qa.server import RetrievalServer

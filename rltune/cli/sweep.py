@@ -46,31 +46,35 @@ def sweep(
     runs_dir: RunsDir = RUNS,
     max_concurrent: Annotated[
         int | None,
-        typer.Option("--max-concurrent", min=1, help="Trials at once; else as many as fit."),
+        typer.Option(
+            "--max-concurrent", min=1, help="Most trials at a time (default: as many as fit)."
+        ),
     ] = None,
     max_trials: Annotated[
         int | None,
-        typer.Option("--max-trials", min=1, help="Start so many trials at most; else all."),
+        typer.Option("--max-trials", min=1, help="Most trials to start (default: all)."),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", metavar="8h", help="Start no trial that cannot finish within this time."
+            "--budget", metavar="8h", help="Start only trials that can finish within this time."
         ),
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option("--ray-address", metavar="ADDRESS", help="A running Ray cluster to use."),
+        typer.Option(
+            "--ray-address", metavar="ADDRESS", help="Address of a running Ray cluster to use."
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Prove and plan, and start nothing.")
+        bool, typer.Option("--dry-run", help="Prove and plan only; start no trial.")
     ] = False,
     lineage: Annotated[
         Path | None,
         typer.Option(
             "--lineage",
             metavar="TABLE",
-            help="A table that several sweeps share; it gets a copy of every row.",
+            help="Lineage table shared by several sweeps; it gets a copy of every row.",
         ),
     ] = None,
     allow_confounded: Annotated[
@@ -78,12 +82,12 @@ def sweep(
         typer.Option(
             "--allow-confounded",
             metavar="WHY",
-            help="Run although more than the axis differs; every row is then disqualified.",
+            help="Run even if more than the axis differs; disqualifies every row.",
         ),
     ] = None,
     no_custom_code: NoCustomCode = False,
 ) -> None:
-    """Run a sweep, or what is missing of it; ask again to go on after any stop."""
+    """Run a sweep, or the trials still missing; repeat the command to resume after a stop."""
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     budget_s = None if budget is None else parse_duration(budget)
@@ -178,10 +182,10 @@ def run(request: "SweepRequest", console: "Console") -> int:
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)
     if not outcome.begun and all(status.is_finished for status in outcome.statuses.values()):
-        console.print("Nothing was left to run: every trial ended earlier.")
+        console.print("Nothing was left to run: every trial has already finished.")
     is_sound = report_end(outcome.run, console)
     if outcome.is_interrupted:
-        warn("interrupted; the same command goes on with what is missing.")
+        warn("interrupted; run the same command to resume.")
         return 3
     left = {name for name, status in outcome.statuses.items() if not status.is_finished}
     if left:

@@ -32,18 +32,18 @@ def sync(
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be uploaded; needs no key.")
+        bool, typer.Option("--dry-run", help="Print what would be uploaded; needs no API key.")
     ] = False,
     timeout_s: Annotated[
         float,
-        typer.Option("--timeout", min=1, metavar="SECONDS", help="Longest wait for one trial."),
+        typer.Option("--timeout", min=1, metavar="SECONDS", help="Longest wait per trial."),
     ] = 600.0,
     as_json: Json = False,
 ) -> None:
     """Upload the offline W&B runs of a sweep and its children, trial by trial, each session once.
 
-    A trial that runs now is left for the next call. One that was killed gets a session with its
-    whole metrics first. Needs `wandb login` or WANDB_API_KEY.
+    Running trials are left for the next call. A killed trial first gets a session with all its
+    metrics. Needs `wandb login` or WANDB_API_KEY.
     """
     from rltune.analysis.status import read_state
     from rltune.store.run_folder import find_run, read_folder

@@ -11,23 +11,29 @@ from rltune.errors import InputError, Problem
 
 def warmstart(
     env: Annotated[str, typer.Argument(metavar="ENV", help="sokoban, frozen_lake or multihop_qa.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the new weights.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")] = 0,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the new weights.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")] = 0,
     target: Annotated[
         float | None,
         typer.Option(
-            "--target", min=0.0, max=1.0, help="Success rate at which it stops [its recipe's]."
+            "--target",
+            min=0.0,
+            max=1.0,
+            help="Success rate at which training stops (default: the recipe's).",
         ),
     ] = None,
     max_steps: Annotated[
-        int, typer.Option("--max-steps", min=1, help="Optimiser steps at which it gives up.")
+        int,
+        typer.Option("--max-steps", min=1, help="Optimiser steps after which training gives up."),
     ] = 2000,
     threads: Annotated[
-        int, typer.Option("--threads", min=1, help="CPU threads; other numbers, other last bits.")
+        int, typer.Option("--threads", min=1, help="CPU threads; the number changes the last bits.")
     ] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder with files.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a folder that is not empty.")
+    ] = False,
 ) -> None:
-    """Train a tiny policy on expert demonstrations up to a deliberately middling skill."""
+    """Train a tiny policy on expert demonstrations, up to a deliberately moderate skill."""
     from rltune.spec.warmstart_data import TAUGHT_ENVS
 
     problems = []

@@ -216,7 +216,7 @@ def test_a_runs_dir_that_holds_nothing_is_refused(rltune, monkeypatch, runs_dir,
     sweep = str(write_sweep(here).relative_to(here))
     before = sorted(here.rglob("*"))
     why = BAD_RUNS[runs_dir].format(here=here)
-    said = f"{runs_dir!r} cannot hold run folders: {why}. Give a folder that can be written.\n"
+    said = f"{runs_dir!r} cannot hold run folders: {why}. Give a writable folder.\n"
     given = rltune("sweep", sweep, "--runs-dir", runs_dir, *options)
     assert (given.code, given.out, given.err) == (2, "", f"error: --runs-dir: {said}")
     due = rltune("next", sweep, "--runs-dir", runs_dir)

@@ -110,7 +110,7 @@ def test_another_checkpoint_needs_again(rltune, trial):
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith(
         f"the test tasks were played with the checkpoint of step {best}, not {other}. "
-        "Add --again to look at them another time; that is recorded.\n"
+        "Add --again to evaluate again; each evaluation is counted.\n"
     )
     allowed = rltune("test", trial.trial_id, "--checkpoint", str(other), "--again", "--json")
     assert json.loads(allowed.out)["step"] == other

@@ -215,7 +215,7 @@ def test_repair_says_first_and_mends_then(rltune, table):
         "nights.tsv:7: 1 columns instead of 32\n"
         "nights.tsv:8: a torn last line of 4 bytes; its writer was killed\n"
         "5 rows stay, 2 lines would move to nights.tsv.torn\n"
-        "Nothing was changed; do it with --write.\n"
+        "Nothing was changed. Add --write to apply the repair.\n"
     )
     assert table.path.read_bytes() == before
     data = json.loads(rltune("lineage", "repair", "nights.tsv", "--json").out)
@@ -223,7 +223,7 @@ def test_repair_says_first_and_mends_then(rltune, table):
     assert rltune("lineage", "repair", "nights.tsv", "--write").code == 0
     assert "foreign" in table.path.with_name("nights.tsv.torn").read_text()
     clean = rltune("lineage", "repair", "nights.tsv")
-    assert (clean.code, clean.out) == (0, "nights.tsv: 5 rows, nothing to mend\n")
+    assert (clean.code, clean.out) == (0, "nights.tsv: 5 rows, nothing to repair\n")
 
 
 def test_nothing_in_a_table_drives_the_terminal(rltune, tmp_path):

@@ -104,7 +104,7 @@ def test_lengths_of_time(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon"])
 def test_what_is_no_length_of_time(text):
-    with pytest.raises(InputError, match=r"--budget: .* is no length of time"):
+    with pytest.raises(InputError, match=r"--budget: .* is not a duration"):
         parse_duration(text)
 
 

@@ -178,7 +178,7 @@ def test_interrupted_is_code_3(run_with):
         lambda writer: writer.train(writer.spec(CONTROL, 0), {0: 4}, steps=3), interrupted=True
     )
     assert result.code == 3
-    assert result.err == "interrupted; the same command goes on with what is missing.\n"
+    assert result.err == "interrupted; run the same command to resume.\n"
 
 
 def test_nothing_left_to_run_says_so(run_with, tmp_path):
@@ -187,7 +187,7 @@ def test_nothing_left_to_run_says_so(run_with, tmp_path):
         writer.finish(spec, GATES)
     result, _ = run_with()
     assert result.code == 0
-    assert "Nothing was left to run: every trial ended earlier." in result.out
+    assert "Nothing was left to run: every trial has already finished." in result.out
     assert "6 trials: 6 done" in result.out
 
 
