@@ -1,18 +1,18 @@
-"""The folders of a sweep and of a trial: where each file is, the markers, and what they say.
+"""The folders of a sweep and of a trial: where each file is, and what the markers prove.
 
 A trial's state is read from its files alone. DONE holds its result, FAILED why it ended;
 both appear by atomic rename, so a marker that exists is whole.
 """
 
 import re
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rltune.errors import Problem, StoreError
 from rltune.store.failure import TrialFailure
-from rltune.store.files import loads, read_json, write_json_atomic
-from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
+from rltune.store.files import read_json, write_json_atomic
+from rltune.store.markers import read_failure, read_marker, read_result, require_fields
+from rltune.types import TrialResult, TrialSpec, TrialStatus
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+,@~-]*")
 
@@ -161,7 +161,7 @@ class TrialDir:
 
     def read_spec(self) -> TrialSpec:
         """Read the TrialSpec; StoreError when it is missing or of another version."""
-        data = _require_fields(read_json(self.spec), TrialSpec, self.spec)
+        data = require_fields(read_json(self.spec), TrialSpec, self.spec)
         return TrialSpec(**data)
 
     def write_done(self, result: TrialResult) -> None:
@@ -170,16 +170,7 @@ class TrialDir:
 
     def read_done(self) -> TrialResult | None:
         """Return the result, or None when the trial has none yet, or half a marker."""
-        marker = _marker(self.done)
-        if marker is None:
-            return None
-        data = _require_fields(marker, TrialResult, self.done)
-        try:
-            return _result_from(data)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise StoreError(
-                Problem(str(self.done), f"does not hold a TrialResult ({error}).")
-            ) from error
+        return read_result(self.done)
 
     def write_failed(self, failure: TrialFailure) -> None:
         """Mark this attempt as ended without a result."""
@@ -187,61 +178,17 @@ class TrialDir:
 
     def read_failed(self) -> TrialFailure | None:
         """Return why the last attempt failed; None when it did not, or left half a marker."""
-        marker = _marker(self.failed)
-        if marker is None:
-            return None
-        data = _require_fields(marker, TrialFailure, self.failed)
-        try:
-            return TrialFailure(**data | {"kind": RowStatus(data["kind"])})
-        except ValueError as error:
-            raise StoreError(
-                Problem(str(self.failed), f"does not hold a TrialFailure ({error}).")
-            ) from error
+        return read_failure(self.failed)
 
     def torn_markers(self) -> tuple[str, ...]:
-        """Return the names of markers that are no JSON: a broken disk's, which prove nothing."""
+        """Return the names of markers that are not JSON: a broken disk left them, no proof."""
         markers = (self.done, self.failed)
-        return tuple(path.name for path in markers if path.exists() and _marker(path) is None)
+        return tuple(path.name for path in markers if path.exists() and read_marker(path) is None)
 
     def clear_failed(self) -> None:
         """Set the marker of an earlier attempt aside as `FAILED.<attempt>`: a new one begins."""
         if failure := self.read_failed():
             self.failed.rename(self.failed.with_name(f"FAILED.{failure.attempt}"))
-
-
-def _marker(path: Path) -> Any | None:
-    """Return what a marker holds; None when there is none, or half of one."""
-    try:
-        return loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _result_from(data: dict[str, Any]) -> TrialResult:
-    """Build the result; its floats may be the strings that stand for NaN and the infinities."""
-    metrics = ("heldout_metric", "base_metric", "final_metric", "pool_metric", "train_s", "total_s")
-    typed: dict[str, Any] = {name: float(data[name]) for name in metrics}
-    typed["status"] = TrialStatus(data["status"])
-    typed["warnings"] = tuple(map(str, data.get("warnings", ())))
-    typed["budget"] = {key: float(value) for key, value in data["budget"].items()}
-    return TrialResult(**data | typed)
-
-
-def _require_fields(data: Any, record: type, path: Path) -> dict[str, Any]:
-    """Return the object when its keys are fields of `record`, all without a default among them."""
-    names = {field.name for field in fields(record)}
-    needed = {f.name for f in fields(record) if f.default is f.default_factory is MISSING}
-    if not isinstance(data, dict) or not needed <= set(data) <= names:
-        given = sorted(data) if isinstance(data, dict) else type(data).__name__
-        raise StoreError(
-            Problem(
-                str(path),
-                f"does not hold a {record.__name__}: it has {given}.",
-                f"Expected {sorted(names)}.",
-                "Another version of rltune wrote it; move the file away to run the trial again.",
-            )
-        )
-    return data
 
 
 @dataclass(frozen=True, slots=True)
