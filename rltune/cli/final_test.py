@@ -52,7 +52,7 @@ def final_test(
     from rltune.runner.trial import read_provenance
     from rltune.store.inputs import base_of, within
     from rltune.store.rundir import TrialDir
-    from rltune.trainer.custom_env import naming_own_env
+    from rltune.trainer.custom_env import naming_custom_env
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
 
     which = checkpoint or BEST
@@ -69,7 +69,7 @@ def final_test(
             warn("The trial has not finished: its gate may still choose another checkpoint.")
         base = base_of(read_provenance(found), otherwise=Path.cwd())
         there = TrialDir(found.path.absolute())
-        with naming_own_env(config.env), within(base), short_temporary_folder():
+        with naming_custom_env(config.env), within(base), short_temporary_folder():
             record = look(_job(there, config, base), which=which)
     if as_json:
         emit_json(record)

@@ -63,7 +63,7 @@ def play(
 ) -> None:
     """Play an environment by hand: type actions such as `Up Left`; q quits."""
     from rltune.cli.play_config import choose
-    from rltune.trainer.custom_env import naming_own_env
+    from rltune.trainer.custom_env import naming_custom_env
     from rltune_envs.errors import EnvError
 
     if solver and policy is not None:
@@ -74,7 +74,7 @@ def play(
     if no_custom_code:
         _refuse_custom_code(env, chosen)
     try:
-        with naming_own_env(chosen.env):
+        with naming_custom_env(chosen.env):
             _play_all(
                 chosen,
                 _made(chosen),

@@ -15,7 +15,7 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
 from rltune.store.rundir import RunDir
-from rltune.trainer.custom_env import naming_own_env
+from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.inputs import task_inputs
 from rltune.trainer.tasks import freeze_tasks
 from rltune.types import TrialSpec
@@ -141,7 +141,7 @@ def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manife
     path.unlink(missing_ok=True)
     write_json_atomic(inputs, {**known, path.name: task_inputs(checked, base)})
     try:
-        with naming_own_env(checked.env):
+        with naming_custom_env(checked.env):
             manifest = freeze_tasks(checked, base)
     except (EnvError, ValueError) as error:
         what = f"its tasks cannot be frozen: {str(error).rstrip('.')}."

@@ -14,7 +14,7 @@ _OURS = ("rltune", "rltune_envs")
 
 
 @contextmanager
-def naming_own_env(env: Env) -> Iterator[None]:
+def naming_custom_env(env: Env) -> Iterator[None]:
     """Turn what an environment of one's own raises into one error that names its class and line.
 
     What comes from elsewhere, and whatever a shipped environment raises, goes on as it is.

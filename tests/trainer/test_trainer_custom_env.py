@@ -6,7 +6,7 @@ import pytest
 
 from rltune.errors import InputError, StoreError
 from rltune.spec.schema.env import CustomEnvConfig, SokobanConfig
-from rltune.trainer.custom_env import naming_own_env
+from rltune.trainer.custom_env import naming_custom_env
 from rltune_envs.imports import load_object
 
 CODE = "import json\n\ndef make(text):\n    return json.loads(text)\n"
@@ -28,7 +28,7 @@ def own(tmp_path, monkeypatch):
 
 def test_the_deepest_line_of_ones_own_is_named(own):
     file, env, make = own
-    with pytest.raises(InputError) as caught, naming_own_env(env):
+    with pytest.raises(InputError) as caught, naming_custom_env(env):
         make("")  # json raises, three calls below line 4
     assert str(caught.value) == (
         "env shop.coins:make: it raised JSONDecodeError: Expecting value: line 1 column 1 (char 0) "
@@ -38,9 +38,9 @@ def test_the_deepest_line_of_ones_own_is_named(own):
 
 def test_what_others_raise_goes_on_as_it_is(own):
     _, env, make = own
-    with pytest.raises(KeyError), naming_own_env(env):
+    with pytest.raises(KeyError), naming_custom_env(env):
         {}["gone"]
-    with pytest.raises(ValueError, match="Expecting value"), naming_own_env(SokobanConfig()):
+    with pytest.raises(ValueError, match="Expecting value"), naming_custom_env(SokobanConfig()):
         make("")
-    with pytest.raises(StoreError), naming_own_env(env):
+    with pytest.raises(StoreError), naming_custom_env(env):
         raise StoreError("edited")

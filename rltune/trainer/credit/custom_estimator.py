@@ -12,7 +12,7 @@ from rltune_envs.guard import call, limit_of
 from rltune_envs.imports import load_object
 
 
-def own_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N: Tensor) -> Tensor:
+def custom_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N: Tensor) -> Tensor:
     """Return the advantages, (N,) in float32, that a user's estimator gives to episodes.
 
     Numbers of another format are cast.

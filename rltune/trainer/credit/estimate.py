@@ -27,7 +27,7 @@ from rltune.spec.schema.advantage import (
     GaeConfig,
     ReinforcePpConfig,
 )
-from rltune.trainer.credit.custom_estimator import own_advantages
+from rltune.trainer.credit.custom_estimator import custom_advantages
 from rltune.trainer.train_state import Signals
 
 
@@ -83,7 +83,7 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
     outcome_M = outcome_N[sound_N]
     group_M = torch.from_numpy(batch.group_N).to(device)[sound_N]
     if isinstance(config, CustomAdvantageConfig):
-        advantages_N[sound_N] = own_advantages(config, outcome_M, group_M)
+        advantages_N[sound_N] = custom_advantages(config, outcome_M, group_M)
     else:
         keywords = config.model_dump(exclude={"kind", "outcome", "shaping"})
         advantages_N[sound_N] = ESTIMATORS[config.kind](outcome_M, group_M, **keywords).detach()

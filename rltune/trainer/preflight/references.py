@@ -15,7 +15,7 @@ from rltune.spec.schema.attribution import AdcaConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.secret import is_secret
-from rltune.trainer.custom_env import naming_own_env
+from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.preflight.answer_room import answer_problems
 from rltune.trainer.preflight.models import model_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
@@ -126,7 +126,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         yield from missing
         is_plain = config.env.kind in ENVS and config.reward is None
         if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
-            with naming_own_env(config.env):
+            with naming_custom_env(config.env):
                 yield from _env_problems(config, loaded, base)
 
 
