@@ -115,7 +115,7 @@ def policy(sender: Connection, model: str, rank: int, again: bool) -> None:
         env_kind="",
         device="cpu",
         lora=LoraConfig(rank=rank, targets=LORA),
-        recompute=again,
+        gradient_checkpointing=again,
     )
     ids = torch.randint(100, 10_000, (ROWS, LENGTH))
     mask = torch.arange(LENGTH).expand(ROWS, -1) >= LENGTH - SAMPLED

@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
-from rltune.policy.kv_cache import KeysValues, keeping, no_keys
+from rltune.policy.kv_cache import KVCache, keeping, new_kv_cache
 from rltune.policy.precision import computing
 
 
@@ -29,7 +29,7 @@ class TransformersDecoder:
         """Where the weights are."""
         return torch.device(self._model.device)
 
-    def empty_cache(self) -> KeysValues:
+    def empty_cache(self) -> KVCache:
         """Return a cache that holds no tokens.
 
         Layers with a sliding window get no window: holes between the columns of a row would push
@@ -38,11 +38,11 @@ class TransformersDecoder:
         kinds = set(getattr(self._model.config, "layer_types", None) or ["full_attention"])
         if kinds <= {"full_attention", "sliding_attention"}:
             return DynamicCache()
-        return no_keys(self._model)
+        return new_kv_cache(self._model)
 
     def extend(
         self,
-        cache: KeysValues,
+        cache: KVCache,
         ids_BT: Tensor,
         positions_BT: Tensor,
         visible_BTS: Tensor,
@@ -62,7 +62,7 @@ class TransformersDecoder:
         logits_BV: Tensor = head(at_least_float32(hidden_BTD[rows_B, last_B]))
         return logits_BV
 
-    def select(self, cache: KeysValues, rows: Tensor) -> KeysValues:
+    def select(self, cache: KVCache, rows: Tensor) -> KVCache:
         """Keep the given rows, in their order; a row may be taken several times."""
         cache.batch_select_indices(rows)
         return cache

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
-from rltune.policy.kv_cache import KeysValues, keeping, no_keys
+from rltune.policy.kv_cache import KVCache, keeping, new_kv_cache
 from rltune.policy.precision import computing
 
 
@@ -27,7 +27,7 @@ def gold_logprobs(
     *,
     temperature: float = 1.0,
     chunk: int = 4096,
-    prefix: KeysValues | None = None,
+    prefix: KVCache | None = None,
 ) -> Tensor:
     """Return the mean log-probability of each copy's scored tokens, (B, J), in nats.
 
@@ -57,7 +57,7 @@ def gold_logprobs(
     with computing(backbone):
         past = prefix
         if past is None:
-            past = no_keys(model)
+            past = new_kv_cache(model)
             if width:
                 backbone(input_ids=ids_BT[:, :width], **keeping(past))
         if past.get_seq_length() < width:

@@ -15,10 +15,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rltune.errors import InputError, Problem
 
-_ATTRIBUTE = "rltune_recompute"  # of a backbone; deep copies carry it along
+_ATTRIBUTE = "rltune_gradient_checkpointing"  # of a backbone; deep copies carry it along
 
 
-def set_recompute(model: PreTrainedModel, is_on: bool) -> None:
+def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
     """Choose whether blocks are computed again; copies of the model keep the choice.
 
     Raises:
@@ -37,7 +37,7 @@ def set_recompute(model: PreTrainedModel, is_on: bool) -> None:
 
 
 @contextmanager
-def recomputing(backbone: torch.nn.Module) -> Iterator[None]:
+def checkpointing(backbone: torch.nn.Module) -> Iterator[None]:
     """Return the context of a forward pass whose blocks keep their inputs alone.
 
     Nothing changes where the backbone does not ask for it or no gradient is wanted.

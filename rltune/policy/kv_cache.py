@@ -1,20 +1,20 @@
-"""The keys and values that a causal LM keeps of what it has read, by transformers' newest name."""
+"""The key-value cache of a causal LM, by the name that the installed transformers uses."""
 
 import inspect
 from typing import TypeAlias
 
 from transformers import Cache, DynamicCache, PreTrainedModel, Qwen2Model
 
-KeysValues: TypeAlias = DynamicCache
-"""Keys and values of rows that a policy has read."""
+KVCache: TypeAlias = DynamicCache
+"""Keys and values of the tokens that a policy has read."""
 
 # Renamed in transformers after 5.19, which vLLM 0.32 still asks for.
 _PARAMETERS = inspect.signature(Qwen2Model.forward).parameters
 _NAME = "cache" if "cache" in _PARAMETERS else "past_key_values"
 
 
-def no_keys(model: PreTrainedModel) -> KeysValues:
-    """Return the keys and values of nothing, to be filled by a forward pass."""
+def new_kv_cache(model: PreTrainedModel) -> KVCache:
+    """Return an empty cache, to be filled by a forward pass."""
     return DynamicCache(config=model.config)
 
 

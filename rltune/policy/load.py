@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
-from rltune.policy.gradient_checkpointing import set_recompute
+from rltune.policy.gradient_checkpointing import set_gradient_checkpointing
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.model_check import require_context, require_fit
 from rltune.policy.precision import round_frozen, set_compute_dtype
@@ -68,7 +68,7 @@ def load_policy(
     device: str,
     lora: LoraConfig | None = None,
     seed: int = 0,
-    recompute: bool = False,
+    gradient_checkpointing: bool = False,
 ) -> Policy:
     """Load a policy by name.
 
@@ -82,7 +82,7 @@ def load_policy(
         device: Where the weights go.
         lora: Adapters to train; None trains all weights.
         seed: Of the trial; new adapters are drawn from it.
-        recompute: Compute activations again in the backward pass.
+        gradient_checkpointing: Compute activations again in the backward pass.
 
     Raises:
         InputError: The model or an adapter cannot be found, loaded or used, or the chat template
@@ -95,7 +95,7 @@ def load_policy(
         add_adapter(network, lora, seed=seed)
     set_compute_dtype(network, dtype)
     round_frozen(network)
-    set_recompute(network, recompute)
+    set_gradient_checkpointing(network, gradient_checkpointing)
     network.to(device).eval()
     policy = assemble(network, tokenizer, template=template, is_bare=is_bare)
     require_fit(policy.model, tokenizer, policy.decoder())
@@ -122,7 +122,7 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
         device=device,
         lora=_from(base, config.policy.lora),
         seed=config.seed,
-        recompute=config.optim.gradient_checkpointing,
+        gradient_checkpointing=config.optim.gradient_checkpointing,
     )
     require_context(policy.model, config.rollout.max_context, engine=config.rollout.engine)
     return policy

@@ -5,8 +5,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
-from rltune.policy.gradient_checkpointing import recomputing
-from rltune.policy.kv_cache import KeysValues, keeping
+from rltune.policy.gradient_checkpointing import checkpointing
+from rltune.policy.kv_cache import KVCache, keeping
 from rltune.policy.precision import computing
 
 _CHUNK = 4096  # sampled tokens whose logits are held at once, at most
@@ -18,7 +18,7 @@ def action_hidden(
     ids_BT: Tensor,
     action_mask_BT: Tensor,
     *,
-    cache: KeysValues | None = None,
+    cache: KVCache | None = None,
 ) -> Tensor:
     """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
@@ -35,7 +35,7 @@ def action_hidden(
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
-    with computing(backbone), recomputing(backbone):
+    with computing(backbone), checkpointing(backbone):
         hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], **keeping(cache)).last_hidden_state
     hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
     return at_least_float32(hidden_MD)

@@ -1,4 +1,4 @@
-"""Whose exception it is: one that an environment of one's own raised is no bug of rltune."""
+"""Errors raised by a custom environment are reported as the user's, with its class and line."""
 
 import sys
 import traceback
@@ -15,9 +15,9 @@ _OURS = ("rltune", "rltune_envs")
 
 @contextmanager
 def naming_custom_env(env: Env) -> Iterator[None]:
-    """Turn what an environment of one's own raises into one error that names its class and line.
+    """Turn what a custom environment raises into one error that names its class and line.
 
-    What comes from elsewhere, and whatever a shipped environment raises, goes on as it is.
+    Errors from elsewhere, or from a shipped environment, pass unchanged.
 
     Args:
         env: The env section.

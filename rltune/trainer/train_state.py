@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
-from rltune.policy.kv_cache import KeysValues, no_keys
+from rltune.policy.kv_cache import KVCache, new_kv_cache
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
@@ -98,7 +98,7 @@ def score_actions(
     *,
     temperature: float,
     entropy: EntropyUse = "none",
-    cache: KeysValues | None = None,
+    cache: KVCache | None = None,
 ) -> ActionScores:
     """Run the policy over rows and score their sampled tokens; `cache` keeps keys and values."""
     hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache)
@@ -131,7 +131,7 @@ class Signals:
     entropy_NT: Tensor | None = None
 
 
-ReadRows = Callable[[np.ndarray, Tensor, KeysValues], None]
+ReadRows = Callable[[np.ndarray, Tensor, KVCache], None]
 """Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
 
 
@@ -171,7 +171,7 @@ def score_batch(
         mask = torch.from_numpy(part.action_mask_NT).to(device)
         if not mask.any():
             continue
-        cache = None if read is None else no_keys(learner.policy.model)
+        cache = None if read is None else new_kv_cache(learner.policy.model)
         scores = score_actions(
             learner.policy.model,
             ids,

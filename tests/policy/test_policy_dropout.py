@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rltune.policy.dropout import dropping
-from rltune.policy.gradient_checkpointing import set_recompute
+from rltune.policy.gradient_checkpointing import set_gradient_checkpointing
 from rltune.policy.load import weights_digest
 from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter, trained_parameters
@@ -31,7 +31,7 @@ def adapted(small_policy):
         with torch.no_grad():
             for parameter in trained_parameters(model).values():
                 parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-        set_recompute(model, recompute)
+        set_gradient_checkpointing(model, recompute)
         return model.to(device)
 
     return make

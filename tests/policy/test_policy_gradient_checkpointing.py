@@ -6,8 +6,8 @@ from foreign_models import foreign
 from torch import nn
 
 from rltune.errors import InputError
-from rltune.policy.gradient_checkpointing import set_recompute
-from rltune.policy.kv_cache import no_keys
+from rltune.policy.gradient_checkpointing import set_gradient_checkpointing
+from rltune.policy.kv_cache import new_kv_cache
 from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
@@ -23,7 +23,7 @@ def model_of(name, *, lora=False, dtype="float32", is_on=True):
     if lora:
         add_adapter(model, LoraConfig(rank=2), seed=0)
     set_compute_dtype(model, dtype)
-    set_recompute(model, is_on)
+    set_gradient_checkpointing(model, is_on)
     return model
 
 
@@ -73,7 +73,7 @@ def test_a_critic_of_its_own_computes_again_too():
 
 def test_a_pass_without_gradient_keeps_its_cache():
     model = model_of("llama")
-    cache = no_keys(model)
+    cache = new_kv_cache(model)
     with torch.no_grad():
         action_hidden(model.base_model, IDS, MASK, cache=cache)
     assert cache.get_seq_length() == 39
@@ -85,8 +85,8 @@ def test_a_model_without_blocks_is_refused():
     with pytest.raises(
         InputError, match=r"^optim\.gradient_checkpointing: LlamaForCausalLM has no"
     ):
-        set_recompute(model, True)
-    set_recompute(model, False)
+        set_gradient_checkpointing(model, True)
+    set_gradient_checkpointing(model, False)
 
 
 def test_frozen_layers_in_bfloat16_change_no_result():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rltune.policy.gradient_checkpointing import set_recompute
+from rltune.policy.gradient_checkpointing import set_gradient_checkpointing
 from rltune.policy.load import weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.trainer.credit.estimate import estimate
@@ -33,7 +33,7 @@ def prepare(small_policy, make_config, sample_batch):
         with torch.no_grad():
             for parameter in trained_parameters(policy.model).values():
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-        set_recompute(policy.model, recompute)
+        set_gradient_checkpointing(policy.model, recompute)
         _, batch = sample_batch(config, policy)
         learner = make_learner(policy, config)
         for parameter in learner.critic.head.parameters():

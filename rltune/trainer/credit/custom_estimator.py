@@ -1,4 +1,4 @@
-"""An advantage estimator of one's own: called by its import path, and its result looked at."""
+"""Call a custom advantage estimator by its import path, and check what it returns."""
 
 from copy import deepcopy
 

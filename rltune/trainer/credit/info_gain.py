@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rltune.policy.gold import GoldCopy, encode_gold
 from rltune.policy.gold_scores import gold_logprobs
-from rltune.policy.kv_cache import KeysValues
+from rltune.policy.kv_cache import KVCache
 from rltune.policy.load import Policy
 from rltune.policy.logprobs import head_chunk
 from rltune.rollout.tokens import TokenBatch
@@ -49,7 +49,7 @@ class GoldReader:
         self._mean_logp_NC = torch.full((len(batch), n_turns), torch.nan, device=device)
         self._n_contexts_N = torch.zeros(len(batch), dtype=torch.int64, device=device)
 
-    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: KeysValues | None = None) -> None:
+    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: KVCache | None = None) -> None:
         """Score the answers of some rows, once.
 
         Args:
