@@ -124,8 +124,7 @@ def _play_all(
     is_solver: bool,
 ) -> None:
     """Play the tasks until the last one, or until the person has had enough."""
-    from rltune.cli.play_screen import closing
-    from rltune.cli.players import Person, Player, Solver, play_by_turns
+    from rltune.cli.play_turns import Person, Player, Solver, closing, play_by_turns
 
     if policy is not None:
         from rltune.cli.play_policy import Watcher

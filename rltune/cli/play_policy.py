@@ -7,8 +7,7 @@ import typer
 from pydantic import ValidationError
 
 from rltune.cli.play_config import Chosen
-from rltune.cli.play_screen import Outcome, opening, turn
-from rltune.cli.players import finish, is_over
+from rltune.cli.play_turns import Outcome, finish, is_over, opening, turn
 from rltune.errors import InputError
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import policy_of

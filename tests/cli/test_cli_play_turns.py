@@ -5,8 +5,21 @@ import io
 import pytest
 
 from examples.my_env import MyEnv
-from rltune.cli.play_screen import LEGENDS, Outcome, closing, drawn, opening, turn, turn_line
-from rltune.cli.players import Person, Solver, finish, hint, play_by_turns, response_of
+from rltune.cli.play_turns import (
+    LEGENDS,
+    Outcome,
+    Person,
+    Solver,
+    closing,
+    drawn,
+    finish,
+    hint,
+    opening,
+    play_by_turns,
+    response_of,
+    turn,
+    turn_line,
+)
 from rltune_envs.base import FailureClass, Step
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
