@@ -42,15 +42,15 @@ def render(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Write LEADERBOARD.md and KNOWLEDGE.md, with copies in lineage_snapshots/."""
-    from rltune.report.lineage_files import cards_of, write_cards
+    from rltune.report.lineage_files import lineage_report_of, write_lineage_report
     from rltune.report.render import short_path
 
     store = open_table(source, runs_dir)
     if to_stdout:
-        cards = cards_of(store)
-        typer.echo(f"{cards.leaderboard}\n{cards.knowledge}", nl=False)
+        report = lineage_report_of(store)
+        typer.echo(f"{report.leaderboard}\n{report.knowledge}", nl=False)
         return
-    made = write_cards(store, out or store.path.parent)
+    made = write_lineage_report(store, out or store.path.parent)
     for path in (made.leaderboard, made.knowledge, made.snapshot):
         typer.echo(f"wrote {short_path(path)}")
 

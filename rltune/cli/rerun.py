@@ -9,7 +9,7 @@ import typer
 
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
-from rltune.cli.sweep import write_lineage_cards
+from rltune.cli.sweep import refresh_lineage_report
 from rltune.cli.trials import read_source
 from rltune.errors import InputError, Problem
 
@@ -128,7 +128,7 @@ def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool)
 
     base = base_of(source.provenance, otherwise=Path.cwd())
     found = rerun(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
-    write_lineage_cards(source.run)
+    refresh_lineage_report(source.run)
     if as_json:
         emit_json(verdict_json(source, found))
     else:
@@ -202,7 +202,7 @@ def _child(
         base=base_of(source.provenance, otherwise=Path.cwd()),
         on_start=_started,
     )
-    write_lineage_cards(source.run)
+    refresh_lineage_report(source.run)
     if as_json:
         result = child.trial.read_done()
         emit_json(

@@ -305,7 +305,7 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     if any(record.result is not None for record in read.records):
         console.print()
         console.print(closing_view(close_sweep(folder, read.records, audit), width=console.width))
-    write_lineage_cards(run)
+    refresh_lineage_report(run)
     console.print()
     console.print(paths_view(written(run)))
     if any(run.trials.glob("*/wandb/offline-run-*")):
@@ -316,17 +316,17 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     return audit.report.ok and not state.has_failed
 
 
-def write_lineage_cards(run: "RunDir") -> None:
+def refresh_lineage_report(run: "RunDir") -> None:
     """Render the lineage into the run folder. What cannot be rendered must not fail a sweep."""
     from rltune.lineage.table import LineageStore
-    from rltune.report.lineage_files import write_cards
+    from rltune.report.lineage_files import write_lineage_report
 
     if not run.results.exists():
         return
     try:
         store = LineageStore.open(run.results)
         launches = [row.job_name for row in store.read().rows if row.job_name]
-        write_cards(store, run.path, name=launches[-1] if launches else "")
+        write_lineage_report(store, run.path, name=launches[-1] if launches else "")
     except (StoreError, OSError) as error:
         warn(f"warning: the lineage was not rendered: {error}")
 

@@ -9,7 +9,7 @@ from rltune.lineage.noise import OutcomesOf, outcomes_of_run
 from rltune.lineage.read import ReadResult
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
-from rltune.report.lineage_report import Cards, render_cards
+from rltune.report.lineage_report import LineageReport, render_lineage_report
 from rltune.store.files import write_text_atomic
 from rltune.store.rundir import RunDir
 
@@ -47,14 +47,14 @@ def calibration_of(store: LineageStore, read: ReadResult) -> Calibration:
     return calibrate(read.rows, outcomes_beside(store.path))
 
 
-def cards_of(store: LineageStore) -> Cards:
-    """Return both files of a table, as text."""
+def lineage_report_of(store: LineageStore) -> LineageReport:
+    """Return the report on a table, as text."""
     read = store.read()
     found = calibration_of(store, read)
-    return render_cards(read.rows, store.metric, found, problems=len(read.problems))
+    return render_lineage_report(read.rows, store.metric, found, problems=len(read.problems))
 
 
-def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendered:
+def write_lineage_report(store: LineageStore, folder: Path, *, name: str = "") -> Rendered:
     """Write LEADERBOARD.md and KNOWLEDGE.md, and keep a copy of what they show.
 
     Args:
@@ -64,8 +64,8 @@ def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendere
             the name where a copy of this name shows something else.
 
     """
-    cards = cards_of(store)
-    whole = f"{cards.leaderboard}\n{cards.knowledge}"
+    report = lineage_report_of(store)
+    whole = f"{report.leaderboard}\n{report.knowledge}"
     digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
     snapshots = folder / SNAPSHOTS
     snapshots.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def write_cards(store: LineageStore, folder: Path, *, name: str = "") -> Rendere
     if snapshot.exists() and snapshot.read_text(encoding="utf-8") != whole:
         snapshot = snapshots / f"{name}-{digest}.md"  # what was shown before stays as it was
     made = Rendered(folder / "LEADERBOARD.md", folder / "KNOWLEDGE.md", snapshot)
-    write_text_atomic(made.leaderboard, cards.leaderboard)
-    write_text_atomic(made.knowledge, cards.knowledge)
+    write_text_atomic(made.leaderboard, report.leaderboard)
+    write_text_atomic(made.knowledge, report.knowledge)
     write_text_atomic(made.snapshot, whole)
     return made

@@ -48,8 +48,8 @@ _LEGEND = (
 )
 
 
-class Cards(NamedTuple):
-    """The two files."""
+class LineageReport(NamedTuple):
+    """Both files as text."""
 
     leaderboard: str
     knowledge: str
@@ -69,9 +69,9 @@ class _Table:
         return [row for row in self.rows if row.status not in HIDDEN]
 
 
-def render_cards(
+def render_lineage_report(
     rows: Sequence[LineageRow], metric: Metric, calibration: Calibration, *, problems: int = 0
-) -> Cards:
+) -> LineageReport:
     """Return both files.
 
     Args:
@@ -82,7 +82,7 @@ def render_cards(
 
     """
     found = _Table(tuple(rows), metric, best(rows, metric.mode), problems)
-    return Cards(_leaderboard(found), _knowledge(found, calibration))
+    return LineageReport(_leaderboard(found), _knowledge(found, calibration))
 
 
 def _leaderboard(found: _Table) -> str:

@@ -131,7 +131,7 @@ def test_render_writes_what_it_prints(rltune, table, tmp_path):
     assert "**← BEST**" in (tmp_path / "cards" / "KNOWLEDGE.md").read_text()
 
 
-def test_a_run_folder_gets_its_cards_inside(rltune, tmp_path):
+def test_a_run_folder_gets_its_lineage_report_inside(rltune, tmp_path):
     writer = finished_sweep(tmp_path)
     store = LineageStore(writer.run.results, *METRIC.values())
     store.append(row(writer.spec(CONTROL, 0).trial_id, RowStatus.BASELINE, 0.5))

@@ -7,8 +7,8 @@ from rltune.lineage.calibration import calibrate
 from rltune.lineage.read import Metric
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
-from rltune.report.lineage_files import write_cards
-from rltune.report.lineage_report import render_cards
+from rltune.report.lineage_files import write_lineage_report
+from rltune.report.lineage_report import render_lineage_report
 from rltune.types import RowStatus
 
 SUCCESS = Metric("heldout/success_rate", "max")
@@ -51,21 +51,21 @@ HOSTILE = row(
 )  # fmt: skip
 
 
-def cards(rows, **options):
-    return render_cards(rows, SUCCESS, calibrate(rows, lambda _: None), **options)
+def report(rows, **options):
+    return render_lineage_report(rows, SUCCESS, calibrate(rows, lambda _: None), **options)
 
 
 def test_the_two_files_of_a_story():
-    made = cards(STORY, problems=1)
+    made = report(STORY, problems=1)
     assert_golden("lineage_leaderboard", made.leaderboard)
     assert_golden("lineage_knowledge", made.knowledge)
-    assert cards(STORY, problems=1) == made
+    assert report(STORY, problems=1) == made
 
 
 def test_hostile_rows_stay_text():
-    made = cards([*STORY, HOSTILE])
+    made = report([*STORY, HOSTILE])
     assert_golden("lineage_hostile", made.knowledge)
-    clean = cards([*STORY, replace(HOSTILE, exp_id="h", hypothesis="h", notes="n")])
+    clean = report([*STORY, replace(HOSTILE, exp_id="h", hypothesis="h", notes="n")])
     for hostile, plain in zip(made, clean, strict=True):
         heads = [line for line in hostile.splitlines() if line.startswith("#")]
         assert heads == [line for line in plain.splitlines() if line.startswith("#")]
@@ -75,7 +75,7 @@ def test_hostile_rows_stay_text():
 
 
 def test_an_empty_table_says_so():
-    made = cards([])
+    made = report([])
     assert "No kept row has a metric yet." in made.leaderboard
     assert "Nothing yet." in made.knowledge
 
@@ -83,7 +83,7 @@ def test_an_empty_table_says_so():
 @pytest.mark.parametrize("metric", [None])
 def test_kept_rows_without_a_metric_are_not_ranked_in_either_direction(metric):
     """A.5: they come first there when more is better."""
-    made = cards([row("none", KEEP, metric), row("low", KEEP, 0.1), row("high", KEEP, 0.2)])
+    made = report([row("none", KEEP, metric), row("low", KEEP, 0.1), row("high", KEEP, 0.2)])
     table = [line.split(" | ") for line in made.leaderboard.splitlines() if "| `" in line]
     assert [cells[1] for cells in table] == ["`high`", "`low`"]
     assert "1 kept row without a metric, so without a rank." in made.leaderboard
@@ -91,22 +91,22 @@ def test_kept_rows_without_a_metric_are_not_ranked_in_either_direction(metric):
 
 def test_less_is_better_turns_the_ranking():
     rows = [replace(one, metric_mode="min") for one in STORY]
-    made = render_cards(rows, Metric(SUCCESS.name, "min"), calibrate(rows, lambda _: None))
+    made = render_lineage_report(rows, Metric(SUCCESS.name, "min"), calibrate(rows, lambda _: None))
     assert "Best: `base` with 0.5000." in made.leaderboard
 
 
 def test_ties_are_shown():
-    made = cards([row("a", KEEP, 0.5), row("b", BASELINE, 0.5), row("c", KEEP, 0.4)])
+    made = report([row("a", KEEP, 0.5), row("b", BASELINE, 0.5), row("c", KEEP, 0.4)])
     assert "Best: `a` with 0.5000, tied with `b`." in made.knowledge
     assert "\n| = | `b` |" in made.leaderboard
 
 
 def test_a_broken_chain_and_a_circle_are_named():
-    lost = cards([row("a", KEEP, 0.5, parent="gone")])
+    lost = report([row("a", KEEP, 0.5, parent="gone")])
     assert "The chain is broken: parent `gone` is not in the table." in lost.knowledge
-    circle = cards([row("a", KEEP, 0.5, parent="b"), row("b", KEEP, 0.4, parent="a")])
+    circle = report([row("a", KEEP, 0.5, parent="b"), row("b", KEEP, 0.4, parent="a")])
     assert "The chain runs in a circle: `a` → `b` → `a`." in circle.knowledge
-    around = cards(
+    around = report(
         [row("r", BASELINE, 0.1), row("x", CRASH, parent="r"), row("k", KEEP, 1, 0, "x")]
     )
     assert "Left out because not kept, 1 ancestor: `x`." in around.knowledge
@@ -116,9 +116,9 @@ def test_saturation_is_said_only_without_progress_beyond_the_noise():
     flat = [row(f"d{i}", DISCARD, 0.5, 0.0, "base") for i in range(4)]
     noise = row("n", KEEP, 0.51, 0.01, "base", notes="within noise: +0.010 in [-0.1, +0.1]")
     real = replace(noise, notes="beyond noise: +0.010 in [+0.001, +0.1]")
-    assert "The last 5 finished rows brought no" in cards([STORY[0], *flat, noise]).knowledge
-    assert "saturated" not in cards([STORY[0], *flat, real]).knowledge
-    assert "saturated" not in cards([STORY[0], *flat[:3], noise][1:]).knowledge
+    assert "The last 5 finished rows brought no" in report([STORY[0], *flat, noise]).knowledge
+    assert "saturated" not in report([STORY[0], *flat, real]).knowledge
+    assert "saturated" not in report([STORY[0], *flat[:3], noise][1:]).knowledge
 
 
 @pytest.mark.parametrize("char", ["漢", "\U0001f600", "&", "\u200b", "x"])
@@ -130,7 +130,7 @@ def test_the_size_is_bounded_in_bytes_whatever_the_script(char):
         row(f"{name}{i}", KEEP, i / 100, 0.01, f"{name}{i - 1}" if i else "", **texts)
         for i in range(60)
     ]
-    made = cards([*rows, *(row(f"f{i}", CRASH, **texts) for i in range(20))])
+    made = report([*rows, *(row(f"f{i}", CRASH, **texts) for i in range(20))])
     assert len(made.leaderboard.encode()) < 64_000
     assert len(made.knowledge.encode()) < 64_000
 
@@ -142,7 +142,7 @@ def test_thousands_of_long_rows_stay_small_and_what_is_left_out_is_said():
         status, metric = (KEEP, i / 1e4) if i % 2 else (CRASH, None)
         parent = f"r{max(0, i - 2)}" if i % 2 else "r2999"
         rows.append(row(f"r{i}", status, metric, 0.1, parent, hypothesis=long, notes=long))
-    made = cards(rows)
+    made = report(rows)
     assert len(made.leaderboard.encode()) < 12_000
     assert len(made.knowledge.encode()) < 64_000
     for said in (
@@ -157,16 +157,16 @@ def test_thousands_of_long_rows_stay_small_and_what_is_left_out_is_said():
 def test_exactly_what_was_shown_is_kept(tmp_path):
     store = LineageStore(tmp_path / "results.tsv", *SUCCESS)
     store.append(STORY[0])
-    first = write_cards(store, tmp_path, name="launch-0001")
+    first = write_lineage_report(store, tmp_path, name="launch-0001")
     shown = f"{first.leaderboard.read_text()}\n{first.knowledge.read_text()}"
     assert first.snapshot.read_text() == shown
     assert first.snapshot == tmp_path / "lineage_snapshots" / "launch-0001.md"
     store.append(STORY[1])
-    second = write_cards(store, tmp_path)
+    second = write_lineage_report(store, tmp_path)
     assert first.snapshot.read_text() == shown
     assert second.snapshot != first.snapshot
-    assert write_cards(store, tmp_path) == second
-    third = write_cards(store, tmp_path, name="launch-0001")  # nothing was left to run
+    assert write_lineage_report(store, tmp_path) == second
+    third = write_lineage_report(store, tmp_path, name="launch-0001")  # nothing was left to run
     assert first.snapshot.read_text() == shown
     assert third.snapshot.name.startswith("launch-0001-")
-    assert write_cards(store, tmp_path, name="launch-0001") == third
+    assert write_lineage_report(store, tmp_path, name="launch-0001") == third
