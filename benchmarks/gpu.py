@@ -176,7 +176,7 @@ def one_step(
 ) -> None:
     with times.part("collect"):
         batch = play(engine, learner.policy, args, times, seed=step)
-        engine.rest()
+        engine.release()
     times.steps += 1
     times.trained += int(batch.lengths_N.sum())
     micro = config.optim.micro_batch_size

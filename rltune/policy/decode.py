@@ -67,5 +67,5 @@ class TransformersDecoder:
         cache.batch_select_indices(rows)
         return cache
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Do nothing: nothing is held here."""

@@ -143,7 +143,7 @@ class StaticDecoder:
         self._reshape((_blocks(len(rows), ROW_BLOCK), self._shape[1]), rows, held.used)
         return held
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Free the store and its graphs, which voids the cache; on a GPU a small one is kept.
 
         To capture the graphs again takes about as long as decoding some hundred tokens.

@@ -77,7 +77,7 @@ class Engine(Protocol):
     def sync(self) -> None:
         """Serve the trainer's current weights from now on; nothing computed before is reused."""
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Free what is not needed until the next call; that call wakes the engine again."""
 
     def close(self) -> None:

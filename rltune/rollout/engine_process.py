@@ -71,9 +71,9 @@ class ProcessEngine:
         """Have the trainer's weights taken over."""
         self._call("sync")
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Have freed what is not needed until the next call."""
-        self._call("rest")
+        self._call("release")
 
     def close(self) -> None:
         """End the process; may be called twice."""

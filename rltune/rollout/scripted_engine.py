@@ -30,7 +30,7 @@ class ScriptedEngine:
     def sync(self) -> None:
         """Do nothing: a script has no weights."""
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Do nothing: a script holds nothing."""
 
     def close(self) -> None:

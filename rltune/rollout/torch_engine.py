@@ -42,7 +42,7 @@ class DecodableModel(Protocol):
     def select(self, cache: object, rows: Tensor) -> object:
         """Return the cache of the given rows; a row may be taken several times."""
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Free what would only save time in the next call; caches are void afterwards."""
 
 
@@ -138,14 +138,14 @@ class TorchEngine:
         """Forget all cached prefixes."""
         self._rows = _Rows(self._model)
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Free the cache."""
-        self._model.rest()
+        self._model.release()
         self.sync()
 
     def close(self) -> None:
         """Free the cache."""
-        self.rest()
+        self.release()
 
     @torch.no_grad()
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:

@@ -98,7 +98,7 @@ class VllmEngine:
             self._load_weights()
         self._forget()
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Give GPU memory back until the next use, where the settings ask for it."""
         if self._settings.sleep and not self._asleep:
             self._llm.sleep(level=1)  # the weights wait in the host's memory; the cache is dropped

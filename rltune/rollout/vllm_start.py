@@ -49,7 +49,7 @@ class VllmSettings:
         max_context: Largest context of any call, in tokens.
         kv_cache_gib: Memory for keys and values, in GiB.
         eager: Run without compiling.
-        sleep: Give the memory of the weights and of the cache back between `rest` and the next use.
+        sleep: Free the memory of the weights and the cache between `release` and the next use.
 
     """
 

@@ -116,7 +116,7 @@ class TrainingStep:
                 make_env=job.make_env,
                 probes=probes(config.attribution, step),
             )
-        job.engine.rest()
+        job.engine.release()
         return episodes
 
     def _measure(

@@ -243,11 +243,11 @@ def test_rest_changes_nothing(make_engine):
     engine = make_engine()
     asked = requests(6)
     completions = engine.generate(asked, FREE)
-    engine.rest()
-    engine.rest()
+    engine.release()
+    engine.release()
     assert_same(engine.generate(asked, FREE), completions)
     onward = following(asked, completions, rows=range(6))
-    engine.rest()
+    engine.release()
     assert_same(engine.generate(onward, FREE), make_engine().generate(onward, FREE))
 
 

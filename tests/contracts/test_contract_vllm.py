@@ -127,7 +127,7 @@ def test_no_prefix_of_older_weights_is_reused(served, monkeypatch, rests):
         want = reference(policy)
         assert is_far(engine.generate(requests(), GREEDY), want), "the step changed nothing"
         if rests:
-            engine.rest()
+            engine.release()
         engine.sync()
         hits.clear()
         after = engine.generate(requests(), GREEDY)
@@ -286,7 +286,7 @@ def test_on_a_gpu_weights_arrive_also_after_a_sleep(small_policy, vllm_engine_of
                 ours = score_actions(policy.model, ids, mask, temperature=1.0).tokens.logprobs_M
             assert completion.logprobs == pytest.approx(ours.tolist(), abs=0.3)
         free_awake = torch.cuda.mem_get_info()[0]
-        engine.rest()
+        engine.release()
         assert torch.cuda.mem_get_info()[0] - free_awake >= 0.04 * 2**30  # the cache has 0.05 GiB
         train(policy, seed=step)
         engine.sync()

@@ -124,14 +124,14 @@ def test_the_store_takes_what_a_plan_counts(dtype, width):
     engine = TorchEngine(decoder)
     conversation(engine, turns=1)
     assert sum(layer.nbytes for layer in decoder._layers) == 2 * 2 * 2 * 8 * 16 * 128 * width
-    engine.rest()
+    engine.release()
     assert sum(layer.nbytes for layer in decoder._layers) == 0
 
 
 def test_after_a_rest_it_says_the_same():
     _, fixed = engines(make_model())
     before = conversation(fixed)
-    fixed.rest()
+    fixed.release()
     assert_same(conversation(fixed), before, within=0)
 
 
@@ -203,7 +203,7 @@ def test_replayed_graphs_follow_the_weights_and_are_used(monkeypatch, dtype, ran
         for parameter in trained:
             parameter.grad = torch.randn_like(parameter)
         optimizer.step()
-        fixed.rest()
+        fixed.release()
         fixed.sync()
         growing.sync()
     assert first[0] != first[1] != first[2]

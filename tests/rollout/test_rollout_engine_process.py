@@ -60,7 +60,7 @@ class Reader:
         self._model.write_config(self._folder, max_context=99)
         self._model.write_adapter(self._folder)
 
-    def rest(self):
+    def release(self):
         """Read one weight of all: the next reading must begin anew."""
         next(iter(self._model.weights()))
 
@@ -119,7 +119,7 @@ def test_weights_arrive_bit_by_bit_in_the_format_of_the_engine(policy, dtype):
     assert engine.generate([], PARAMS) == want
     with torch.no_grad():
         policy.model.get_input_embeddings().weight.add_(1.0)
-    engine.rest()
+    engine.release()
     got = engine.generate([], PARAMS)
     engine.close()
     assert got == {name: digest(tensor.to(dtype)) for name, tensor in served.weights()} != want

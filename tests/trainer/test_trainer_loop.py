@@ -320,8 +320,8 @@ class Snapshot:
     def sync(self):
         self._engine = stale(self._policy)
 
-    def rest(self):
-        self._engine.rest()
+    def release(self):
+        self._engine.release()
 
     def generate(self, requests, params):
         return self._engine.generate(requests, params)
@@ -360,7 +360,7 @@ class Remembering:
     def sync(self):
         pass
 
-    def rest(self):
+    def release(self):
         pass
 
 
