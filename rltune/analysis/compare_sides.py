@@ -11,7 +11,7 @@ from rltune.errors import InputError, Problem
 from rltune.lineage.noise import task_values
 from rltune.spec.identity import flatten
 
-RERUN = "Run `rltune sweep` again; it goes on."
+RERUN = "Run `rltune sweep` again; it resumes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ def _why_not(a: Side, b: Side) -> Problem | None:
     where = f"{a.label} and {b.label}"
     ids = [{record.spec.trial_id for record in side.records} for side in (a, b)]
     if a.run == b.run and ids[0] & ids[1]:
-        return Problem(where, "a trial cannot be compared with itself.", action="Name two.")
+        return Problem(where, "a trial cannot be compared with itself.", action="Name two trials.")
     if (a.metric, a.mode) != (b.metric, b.mode):
-        what = f"other metrics: {a.metric} ({a.mode}) and {b.metric} ({b.mode})."
-        return Problem(where, what, action="Compare trials of sweeps with one metric.")
+        what = f"the metrics differ: {a.metric} ({a.mode}) and {b.metric} ({b.mode})."
+        return Problem(where, what, action="Compare trials of sweeps with the same metric.")
     for side in (a, b):
         if not side.finals():
             what = "no trial has finished with a finite metric."
@@ -104,13 +104,13 @@ def _why_not(a: Side, b: Side) -> Problem | None:
 
 def _other_evaluation(a: Side, b: Side, where: str) -> Problem | None:
     named = {"tasks_sha256": "held-out tasks", "n": "numbers of held-out tasks"}
-    named |= {"temperature": "gate temperatures", "do_sample": "ways of sampling at the gate"}
+    named |= {"temperature": "gate temperatures", "do_sample": "sampling modes at the gate"}
     for column, name in named.items():
         seen = [_seen(side, column) for side in (a, b)]
         if len(seen[0] | seen[1]) > 1:
             texts = (", ".join(sorted(one[:12] for one in each)) for each in seen)
-            what = f"other {name}: {' and '.join(texts)}."
-            action = "Their numbers do not measure the same; evaluate both on the same tasks."
+            what = f"the {name} differ: {' and '.join(texts)}."
+            action = "Their numbers are not comparable; evaluate both on the same tasks."
             return Problem(where, what, action=action)
     return None
 
@@ -125,7 +125,7 @@ def _unpaired(a: Side, b: Side, where: str) -> Problem | None:
     seeds = [sorted(side.finals()) for side in (a, b)]
     counts = sorted(map(len, seeds))
     if counts[0] == 1 and counts[1] > 1 and not set(seeds[0]) & set(seeds[1]):
-        what = f"seeds {seeds[0]} and {seeds[1]}: one against several, and none is shared."
+        what = f"seeds {seeds[0]} and {seeds[1]}: one against several, none shared."
         return Problem(where, what, action="Name two trials, or run the missing seeds.")
     is_per_task = all(
         task_values(last_gate(side.record(seed)), side.metric) is not None

@@ -93,10 +93,10 @@ def _not_one(given: str, run: RunDir, matches: Iterable[Match]) -> Problem:
         return Problem(
             str(run.path.parent),
             f"{given!r} names {len(several)} trials: {', '.join(several)}.",
-            action="Give more of its id, or its folder.",
+            action="Give more of the id, or the trial's folder.",
         )
     names = ", ".join(f"{spec.condition}@{spec.seed}" for spec in read_folder(run).specs)
-    return Problem(str(run.path), f"{given!r} is no trial here.", f"Choose one of {names}.")
+    return Problem(str(run.path), f"{given!r} is not a trial here.", f"Choose one of {names}.")
 
 
 def find_side(given: Any, folder: Path | None, runs_dir: Path) -> tuple[Side, tuple[Problem, ...]]:
@@ -151,9 +151,9 @@ def _condition_side(sweep: SweepFolder, condition: str) -> tuple[Side, tuple[Pro
 def _trial_side(trial: TrialDir) -> tuple[Side, tuple[Problem, ...]]:
     run, origin = run_of(trial), read_origin(trial)
     if run is None:
-        raise StoreError(Problem(str(trial.path), "is no trial's folder inside a run folder."))
+        raise StoreError(Problem(str(trial.path), "is not a trial folder inside a run folder."))
     if origin is not None and origin.kind == "rerun":
-        what = f"is a repetition of {origin.parent}, which has nothing new to compare."
+        what = f"is a repetition of {origin.parent}, so there is nothing new to compare."
         raise StoreError(Problem(str(trial.path), what, action="Give the original."))
     sweep = read_folder(run)
     spec = trial.read_spec()

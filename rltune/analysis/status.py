@@ -264,9 +264,9 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
     status = trial_status(trial)
     if status is TrialStatus.RUNNING and not is_driven:
         if torn := trial.torn_markers():
-            said = f"its {' and '.join(torn)} cannot be read; the same command ends it again"
+            said = f"its {' and '.join(torn)} cannot be read; run the same command to finish it"
             return TrialStatus.FAILED, said
-        return TrialStatus.INTERRUPTED, "its driver is gone; the same command goes on"
+        return TrialStatus.INTERRUPTED, "its driver is gone; run the same command to resume"
     result, failure = trial.read_done(), trial.read_failed()
     if result is not None:
         return status, result.reason

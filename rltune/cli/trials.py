@@ -23,7 +23,7 @@ def read_source(trial: "TrialDir") -> "Source":
 
     run = run_of(trial)
     if run is None:
-        raise StoreError(Problem(str(trial.path), "is no trial's folder inside a run folder."))
+        raise StoreError(Problem(str(trial.path), "is not a trial folder inside a run folder."))
     origin = read_origin(trial)
     if origin is not None and origin.kind == "rerun":
         what = f"is a repetition of {origin.parent}."

@@ -171,7 +171,7 @@ def _sample_size(found: Compared) -> str:
     """Return how many would see a difference of the measured size."""
     unit = {"seeds": "seeds a side", "tasks": "held-out tasks"}.get(found.unit, found.unit)
     if found.difference == 0.0:
-        return "They measured the same, so no sample size follows."
+        return "Both measured the same, so no sample size follows."
     if found.unit != "tasks" and found.interval is None:
         return "The seeds have no spread, which bounds no luck, so no sample size follows."
     if found.needed is None:
@@ -182,7 +182,7 @@ def _sample_size(found: Compared) -> str:
 def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
     yield from _of_the_test(found)
     if found.p is not None and found.unit != "tasks" and not is_one_sweep(a, b):
-        yield "They are of two sweeps: p is of this comparison alone, adjusted for no other."
+        yield "They belong to two sweeps: p is for this comparison alone, without adjustment."
     for run, reason in {side.run: side.audit.confounded for side in (a, b)}.items():
         if reason:
             yield f"{run} is CONFOUNDED, run anyway: {reason}."
@@ -196,13 +196,12 @@ def _of_the_test(found: Compared) -> Iterator[str]:
     """Yield what the numbers are made from."""
     if found.unit == "tasks":
         yield (
-            "Luck of the tasks only, one trial a side: what another training seed would do is not "
-            "in it."
+            "One trial per side: this covers the luck of the tasks, not that of the training seed."
         )
         if found.a.seeds != found.b.seeds:
-            yield f"Other training seeds: {found.a.seeds[0]} and {found.b.seeds[0]}."
+            yield f"The training seeds differ: {found.a.seeds[0]} and {found.b.seeds[0]}."
     if found.unit == "seeds":
-        yield "No two seeds are shared, so they are compared as independent samples."
+        yield "They share fewer than two seeds, so they are compared as independent samples."
     elif found.p_sign_flip is not None:
         least = 2.0 / 2**found.n
         yield (
@@ -223,7 +222,7 @@ def _of_the_sides(a: Side, b: Side) -> Iterator[str]:
         yield f"Their configs differ in {', '.join(keys[:_MAX_KEYS])}{more}."
     sources = {r.provenance.get("source_sha256") for side in (a, b) for r in side.records}
     if len(sources - {None}) > 1:
-        yield "They ran on other versions of rltune's code."
+        yield "They ran on different versions of rltune's code."
 
 
 def compared_view(found: Compared) -> Group:

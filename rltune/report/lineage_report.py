@@ -125,9 +125,7 @@ def _head(found: _Table) -> list[str]:
         more = f" and {len(ties) - 5} more" if len(ties) > 5 else ""
         lines.append(f"{said}, tied with {', '.join(ties[:5])}{more}." if ties else f"{said}.")
     if found.problems:
-        lines.append(
-            f"Lines that are no rows: {found.problems}; `rltune lineage repair` names them."
-        )
+        lines.append(f"Unreadable lines: {found.problems}; `rltune lineage repair` lists them.")
     return lines
 
 
@@ -172,7 +170,7 @@ def _lineage_lines(found: _Table) -> list[str]:
         items += ["", f"The chain is broken: parent {code_id(got.missing)} is not in the table."]
     if got.cycle:
         shown = " → ".join(code_id(name) for name in got.cycle[:8])
-        items += ["", f"The chain runs in a circle: {shown}."]
+        items += ["", f"The chain is circular: {shown}."]
     return items
 
 
@@ -236,7 +234,7 @@ def _recent_lines(found: _Table) -> list[str]:
     ]
     hidden = len(found.rows) - len(found.shown)
     said = (
-        [f"Hidden because they say nothing, harness_abort: {plural(hidden, 'row')}."]
+        [f"Hidden (harness_abort, no evidence either way): {plural(hidden, 'row')}."]
         if hidden
         else []
     )
@@ -270,7 +268,7 @@ def _failure_lines(found: _Table) -> list[str]:
         mine = [row for row in failed if row.status is status]
         lines += [
             f"  - {code_id(row.exp_id)} {inline(row.hypothesis, _SHORT)}: "
-            f"{inline(row.notes, _REASON) or 'no reason was written'}"
+            f"{inline(row.notes, _REASON) or 'no reason given'}"
             for row in recent(mine, _REASONS)
         ]
         if len(mine) > _REASONS:

@@ -66,7 +66,7 @@ def plan_view(plan: Plan) -> RenderableType:
         indent(cost_table(plan.specs, plan.costs, plan.measured)),
         line(),
         *_pilot(plan.loaded),
-        line("Config of every trial, the keys above aside", "bold"),
+        line("Config of every trial, except the keys above", "bold"),
         *(indent(line(text)) for text in _shared(plan.specs)),
     )
 

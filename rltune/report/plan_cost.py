@@ -82,7 +82,7 @@ def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
     yield "cores", f"{wanted['cpus']:g}", f"a trial: {engine}{config['rollout']['engine']}"
     gpus = reserved_gpus(wanted)
     if gpus > wanted["gpus"]:
-        yield "GPUs", f"{gpus:g}", "a trial: one of them is its engine's alone"
+        yield "GPUs", f"{gpus:g}", "a trial: one of them is reserved for its engine"
     elif gpus:
         note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
         yield "GPUs", f"{gpus:g}", note

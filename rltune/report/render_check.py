@@ -106,7 +106,7 @@ def _axis(loaded: LoadedSweep) -> Iterator[RenderableType]:
 def _custom(loaded: LoadedSweep) -> Iterator[RenderableType]:
     """Yield the code of one's own that the sweep runs: a check has already imported it."""
     if found := custom_code(loaded):
-        yield line("Runs code of your own (--no-custom-code refuses it)", "bold")
+        yield line("Runs custom code (--no-custom-code refuses it)", "bold")
         yield from (indent(line(f"{key}: {path}")) for key, path in found)
         yield line()
 

@@ -54,7 +54,9 @@ def audit_verdict(audit: Audit) -> RenderableType:
     """Return the one sentence that the audit comes to."""
     count = f"{audit.finished} of {plural(audit.trials, 'trial')} finished"
     if not audit.started:
-        return line("Audit incomplete: no trial has started; there is nothing to prove.", "yellow")
+        return line(
+            "Audit incomplete: no trial has started, so there is nothing to audit.", "yellow"
+        )
     match audit.verdict:
         case Verdict.FAILED:
             said = f"Audit FAILED ({count}): these trials do not prove a comparison."
@@ -168,7 +170,7 @@ def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:
 
 
 def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
-    yield "best gate: chosen on these tasks, so optimistic. final: the last gate, not chosen."
+    yield "best gate: chosen on these tasks, so optimistic. final: last gate."
     yield (
         "gain: final - start. against control: final - final of the control of the same seed, "
         "where both ended at the same step."

@@ -46,7 +46,7 @@ def counts(trials: Sequence[TrialState]) -> str:
 def status_view(state: SweepState) -> RenderableType:
     """Return the state of a sweep: who drives it, every trial, what failed, its children."""
     if state.driver is None:
-        who = "nobody drives it now"
+        who = "not running now"
     else:
         driver = state.driver
         who = f"driven by process {driver.pid} on {driver.host} since {driver.started}"
@@ -124,7 +124,7 @@ def silence(trial: TrialState) -> str:
     usual = trial.step_s + (trial.gate_s or 0.0)
     if trial.silent_s <= max(_LEAST_SILENCE_S, _SILENT_STEPS * usual):
         return ""
-    said = f"no new step for {duration(trial.silent_s)}, where one takes {trial.step_s:.1f} s"
+    said = f"no new step for {duration(trial.silent_s)}; a step takes {trial.step_s:.1f} s"
     return f"{trial.condition}, seed {trial.seed}: {said}; log: {short_path(trial.log)}"
 
 
@@ -153,7 +153,7 @@ def derived_lines(derived: Sequence[DerivedState]) -> Iterator[RenderableType]:
     if not derived:
         return
     yield line()
-    yield line("Children and repetitions, outside the comparison", "bold")
+    yield line("Children and reruns, outside the comparison", "bold")
     for one in derived:
         yield from derived_view(one)
     yield from bad_lines(one.trial for one in derived)

@@ -63,7 +63,7 @@ def test_case_e3_sixteen_and_eleven_of_125_are_not_separable(tmp_path):
         "p = 0.062 unadjusted. About 197 held-out tasks would show one of this size with 80 % "
         "power."
     )
-    assert found.notes[0].startswith("Luck of the tasks only, one trial a side")
+    assert found.notes[0].startswith("One trial per side: this covers the luck of the tasks")
     # Wilson: (0.128 + 0.015366) / 1.030732 +- 1.901527 sqrt(0.000892928 + 0.000061463)
     assert found.a.interval == pytest.approx((0.080347, 0.197836), abs=1e-6)
 
@@ -150,7 +150,7 @@ def test_one_shared_seed_falls_back_to_its_tasks(finished):
 def test_equal_trials_have_no_sample_size(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 5, 5, tasks=10))
     assert (found.verdict, found.p, found.needed) == ("not separable", 1.0, None)
-    assert "They measured the same, so no sample size follows." in found.sentence
+    assert "Both measured the same, so no sample size follows." in found.sentence
 
 
 def test_equal_differences_of_a_measure_without_a_step_show_nothing(tmp_path):
@@ -176,7 +176,7 @@ def test_other_code_is_told(finished):
     ours = side_of(finished, TREATED)
     records = [replace(r, provenance={**r.provenance, "source_sha256": "x"}) for r in ours.records]
     found = compare_and_say(replace(ours, records=records), side_of(finished, CONTROL))
-    assert "They ran on other versions of rltune's code." in found.notes
+    assert "They ran on different versions of rltune's code." in found.notes
 
 
 def test_measures_that_are_no_rates_are_compared_over_tasks(tmp_path):
@@ -232,10 +232,10 @@ def with_gate(side, **changes):
 
 
 REFUSED = [
-    ({"tasks_sha256": "u"}, r"other held-out tasks: u and t\. Their numbers do not measure"),
-    ({"n": 9}, r"other numbers of held-out tasks: 9 and 10\."),
-    ({"temperature": 0.0}, r"other gate temperatures: 0\.0 and 0\.5\."),
-    ({"do_sample": False}, r"other ways of sampling at the gate: False and True\."),
+    ({"tasks_sha256": "u"}, r"the held-out tasks differ: u and t\. Their numbers are not"),
+    ({"n": 9}, r"the numbers of held-out tasks differ: 9 and 10\."),
+    ({"temperature": 0.0}, r"the gate temperatures differ: 0\.0 and 0\.5\."),
+    ({"do_sample": False}, r"the sampling modes at the gate differ: False and True\."),
 ]
 
 
@@ -249,7 +249,7 @@ def test_other_evaluations_are_refused(finished, changes, message):
 
 def test_other_metrics_are_refused(finished):
     ours = replace(side_of(finished, TREATED), metric="heldout/em")
-    message = r"other metrics: heldout/em \(max\) and heldout/success_rate \(max\)\."
+    message = r"the metrics differ: heldout/em \(max\) and heldout/success_rate \(max\)\."
     with pytest.raises(InputError, match=message):
         compare_and_say(ours, side_of(finished, CONTROL))
 
@@ -265,6 +265,6 @@ def test_what_has_no_result_or_is_the_same_is_refused(finished, tmp_path):
 def test_one_seed_against_others_is_refused(finished, tmp_path):
     other = FolderWriter(tmp_path / "other", seeds=[7])
     other.finish(other.spec(CONTROL, 7), {0: 4, 10: 5, 20: 6})
-    message = r"seeds \[0, 1, 2\] and \[7\]: one against several, and none is shared\."
+    message = r"seeds \[0, 1, 2\] and \[7\]: one against several, none shared\."
     with pytest.raises(InputError, match=message):
         compare_and_say(side_of(finished, TREATED), side_of(other, CONTROL))

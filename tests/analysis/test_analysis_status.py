@@ -92,9 +92,7 @@ def test_a_trial_that_says_nothing_for_long_is_told(mixed):
     assert not any(map(silence, quiet.trials))
     (said,) = filter(None, map(silence, silent.trials))
     log = mixed.run.trial(mixed.spec(CONTROL, 1).trial_id).log
-    assert said == (
-        f"{CONTROL}, seed 1: no new step for 1 min 1 s, where one takes 2.0 s; log: {log}"
-    )
+    assert said == (f"{CONTROL}, seed 1: no new step for 1 min 1 s; a step takes 2.0 s; log: {log}")
     assert said in " ".join(drawn(status_view(silent), 300).split("\n"))
 
 
@@ -175,7 +173,7 @@ def test_without_a_driver_nothing_runs(mixed):
     trial = states(state)[CONTROL, 1]
     assert state.driver is None
     assert trial.status is TrialStatus.INTERRUPTED
-    assert trial.reason == "its driver is gone; the same command goes on"
+    assert trial.reason == "its driver is gone; run the same command to resume"
     assert trial.eta_s is None
 
 

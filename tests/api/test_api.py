@@ -155,7 +155,7 @@ def test_conditions_are_named_by_their_values(sweep, a, b):
 
 @pytest.mark.parametrize("value", [True, False, None, 0.3, "true", [0.1], {"a": 1}])
 def test_a_value_of_another_kind_names_nothing(sweep, value):
-    with pytest.raises(rltune.RltuneError, match=r"is no trial here\. Choose one of kl"):
+    with pytest.raises(rltune.RltuneError, match=r"is not a trial here\. Choose one of kl"):
         sweep.compare(value, 0.1)
 
 
@@ -187,15 +187,18 @@ NO_TABLE = "Tables are trials, history, evals, gates, summary, as .csv or .parqu
 ERRORS = [
     (lambda s: load_sweep(s.path / "trials"), "this is not a run folder; it has no sweep.yaml."),
     (lambda s: load_sweep("nowhere"), "nowhere: there is no such folder. Run folders are "),
-    (lambda s: s.compare("0.1", "0.3"), "'0.3' is no trial here. Choose one of kl_loss_coef=0.0@0"),
-    (lambda s: s.compare("0.1", "0.1"), "a trial cannot be compared with itself. Name two."),
+    (
+        lambda s: s.compare("0.1", "0.3"),
+        "'0.3' is not a trial here. Choose one of kl_loss_coef=0.0@0",
+    ),
+    (lambda s: s.compare("0.1", "0.1"), "a trial cannot be compared with itself. Name two trials."),
     (lambda s: s.history("loss"), "no trial logged 'loss'. Logged are budget/critic_updates, "),
     (lambda s: s.bands("loss", "kl"), "no trial logged 'loss', 'kl'. Logged are budget/"),
     (lambda s: s.figure("pie"), "figure: 'pie' is no figure. Choose one of learning_curves, "),
     (lambda s: s.figure("budget", estimator="best"), "estimator: 'best' is no estimator. Choose"),
     (lambda s: s.figure("dynamics"), "no figure 'dynamics': no trial measured collapse; run with "),
     (lambda s: rltune.draw(s.figure("budget"), "gif"), "kind: 'gif' is no kind. Choose one of "),
-    (lambda s: s.trial_path("0.1"), "'0.1' is no trial here. Choose one of "),
+    (lambda s: s.trial_path("0.1"), "'0.1' is not a trial here. Choose one of "),
     (lambda s: read_table(s.path / "plan.json"), f"plan.json: is no exported table. {NO_TABLE}"),
     (lambda s: read_table("no/evals.csv"), "evals.csv: there is no such file. Run `rltune export"),
     (lambda s: frame([]), "frame: got no rows. It takes the rows of one table, at least one."),

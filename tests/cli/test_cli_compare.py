@@ -75,7 +75,7 @@ def test_a_folder_named_like_a_value_is_no_trial(rltune, run, tmp_path, monkeypa
 def test_what_is_another_value_is_named(rltune, run, name):
     result = rltune("compare", name, "0.0")
     assert (result.code, result.out) == (2, "")
-    assert " is no trial here. Choose one of kl_loss_coef=0.0@0," in result.err
+    assert " is not a trial here. Choose one of kl_loss_coef=0.0@0," in result.err
 
 
 def test_two_folders(rltune, run, tmp_path):
@@ -94,7 +94,7 @@ def test_it_leaves_the_folder_as_it_was(rltune, run):
 def test_what_is_nothing_here_is_named(rltune, run):
     result = rltune("compare", "0.7", "0.0")
     assert result.code == 2
-    assert "'0.7' is no trial here. Choose one of kl_loss_coef=0.0@0," in result.err
+    assert "'0.7' is not a trial here. Choose one of kl_loss_coef=0.0@0," in result.err
 
 
 def test_a_repetition_is_refused(rltune, run):

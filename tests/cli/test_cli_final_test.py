@@ -137,9 +137,9 @@ def test_a_run_folder_and_a_runs_dir_may_be_given(rltune, run, trial, tmp_path):
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ("nothing", f"'nothing' is no trial here. Choose one of {NAMES}."),
-        ("", f"'' is no trial here. Choose one of {NAMES}."),
-        ("0.0@7", f"'0.0@7' is no trial here. Choose one of {NAMES}."),
+        ("nothing", f"'nothing' is not a trial here. Choose one of {NAMES}."),
+        ("", f"'' is not a trial here. Choose one of {NAMES}."),
+        ("0.0@7", f"'0.0@7' is not a trial here. Choose one of {NAMES}."),
     ],
 )
 def test_a_name_of_no_trial_is_refused(rltune, run, given, line):
@@ -152,7 +152,7 @@ def test_a_start_of_several_ids_is_refused(rltune, run):
     result = rltune("test", "kl_loss_coef=0.0-")
     assert result.code == 2
     assert "'kl_loss_coef=0.0-' names 2 trials: small-0/kl_loss_coef=0.0-s0-" in result.err
-    assert result.err.endswith(". Give more of its id, or its folder.\n")
+    assert result.err.endswith(". Give more of the id, or the trial's folder.\n")
 
 
 def test_a_trial_that_has_not_started_is_refused(rltune, run):

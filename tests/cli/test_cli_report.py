@@ -51,7 +51,7 @@ def test_a_sweep_that_has_only_been_planned_has_a_page(rltune, tmp_path):
     result = rltune("report", str(writer.run.path))
     assert (result.code, result.err) == (0, "")
     text = (writer.run.path / "figures" / "report.html").read_text()
-    assert "Not finished: there is not yet a comparison to judge." in text
+    assert "Not finished: there is no comparison to judge yet." in text
     assert "No learning curves: no trial has a value of heldout/success_rate yet." in text
 
 

@@ -184,7 +184,7 @@ def test_a_child_that_is_measured_otherwise_is_not_compared(rltune, run):
         (("0.01@0", "--from-checkpoint", "77"), "checkpoint '77' is missing."),
         (("kl_loss_coef=0.01",), "'kl_loss_coef=0.01' names 2 trials: small-0/kl_loss_coef=0.01"),
         (("0.0@0",), "the trial has not started, so nothing is recorded of it."),
-        (("nothing",), "'nothing' is no trial here. Choose one of kl_loss_coef=0.0@0, "),
+        (("nothing",), "'nothing' is not a trial here. Choose one of kl_loss_coef=0.0@0, "),
     ],
 )
 def test_what_cannot_be_run_is_refused(rltune, run, arguments, said):

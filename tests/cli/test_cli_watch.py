@@ -134,7 +134,7 @@ def test_no_color_takes_the_colours_and_leaves_the_screen(tmp_path):
     ):
         shown.read(" ago")
         lock.release()
-        shown.read("nobody drives it now")
+        shown.read("not running now")
         shown.read()
     assert shown.process.wait() == 1  # a trial failed
     assert not COLOUR.search(shown.text)

@@ -247,10 +247,10 @@ def test_a_condition_without_values_at_a_gate_has_an_empty_cell():
 def test_one_condition_or_one_gate_makes_no_heat_map():
     alone = {key: values for key, values in curves().items() if key[0] == CONTROL}
     assert (
-        heatmap_data(tables(alone)).reason == f"1 condition with values of {SUCCESS}; it takes two"
+        heatmap_data(tables(alone)).reason == f"1 condition with values of {SUCCESS}; it needs two"
     )
     short = {key: {0: 0.4} for key in curves()}
-    assert heatmap_data(tables(short)).reason == "one gate only; it takes two"
+    assert heatmap_data(tables(short)).reason == "one gate only; it needs two"
 
 
 def test_the_budget_counts_finished_trials_in_its_means_and_names_the_others():

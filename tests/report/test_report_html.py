@@ -222,7 +222,7 @@ def test_what_failed_and_what_is_missing_is_said(tmp_path):
     failure = TrialFailure(RowStatus.CRASH, "out of memory", step=3, attempt=1, traceback="")
     writer.fail(writer.spec(TREATED, 0), failure)
     said = words(page_of(writer))
-    assert "Not finished: there is not yet a comparison to judge. 1 of 6 trials finished." in said
+    assert "Not finished: there is no comparison to judge yet. 1 of 6 trials finished." in said
     assert f"{TREATED}, seed 0 at step 3 of 20: out of memory" in said
     assert "1 of 6 trials have a result." in said
     assert "Warnings (2) " in said  # the failure, and that the sweep is incomplete

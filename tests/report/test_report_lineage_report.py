@@ -105,7 +105,7 @@ def test_a_broken_chain_and_a_circle_are_named():
     lost = report([row("a", KEEP, 0.5, parent="gone")])
     assert "The chain is broken: parent `gone` is not in the table." in lost.knowledge
     circle = report([row("a", KEEP, 0.5, parent="b"), row("b", KEEP, 0.4, parent="a")])
-    assert "The chain runs in a circle: `a` → `b` → `a`." in circle.knowledge
+    assert "The chain is circular: `a` → `b` → `a`." in circle.knowledge
     around = report(
         [row("r", BASELINE, 0.1), row("x", CRASH, parent="r"), row("k", KEEP, 1, 0, "x")]
     )

@@ -204,7 +204,7 @@ def test_conditions_of_two_sweeps_are_one_comparison_by_itself(mixed, tmp_path):
     far = find_side("0.5", mixed.run.path, mixed.root)[0]
     found = compare_and_say(far, find_side("0.1", other.run.path, other.root)[0])
     assert (found.verdict, found.p_holm) == ("above", None)
-    assert "They are of two sweeps: p is of this comparison alone, adjusted for no other." in (
+    assert "They belong to two sweeps: p is for this comparison alone, without adjustment." in (
         found.notes
     )
     early = find_side("0.1", mixed.run.path, mixed.root)[0]

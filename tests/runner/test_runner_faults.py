@@ -34,7 +34,7 @@ def test_a_sweep_whose_files_were_damaged_ends_all_the_same(tmp_path):
             file.write("half a li")
     status = sandbox.do("status", str(sandbox.run.path))
     assert status.code == 1
-    assert status.says("its DONE cannot be read; the same command ends it again")
+    assert status.says("its DONE cannot be read; run the same command to finish it")
 
     again = sandbox.sweep_on()
     assert again.code == 0, again.text

@@ -22,9 +22,9 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     steps = sorted({step for own in lines.values() for line in own for step in line.steps})
     if len(lines) < 2:
         reason = f"{len(lines)} condition{'' if len(lines) == 1 else 's'} with values of {metric}"
-        return LeftOut(HEATMAP, f"{reason}; it takes two")
+        return LeftOut(HEATMAP, f"{reason}; it needs two")
     if len(steps) < 2:
-        return LeftOut(HEATMAP, "one gate only; it takes two")
+        return LeftOut(HEATMAP, "one gate only; it needs two")
     how = estimation_for(tables.trials, tables.about.estimator)
     labels = dict.fromkeys(row.condition for row in tables.trials)
     cells: list[Cell] = []

@@ -39,8 +39,7 @@ def lineage_section(read: ReadResult | None, *, mode: str, path: Path) -> Html:
         parts.append(
             el(
                 "p",
-                f"Lines that are no rows: {len(read.problems)}; `rltune lineage repair` "
-                "names them.",
+                f"Unreadable lines: {len(read.problems)}; `rltune lineage repair` lists them.",
                 class_="warn-text",
             )
         )
@@ -77,7 +76,7 @@ def _chain(rows: Sequence[LineageRow], mode: str) -> list[Html]:
         said.append(
             el(
                 "p",
-                f"The chain runs in a circle: {' → '.join(found.cycle[:8])}.",
+                f"The chain is circular: {' → '.join(found.cycle[:8])}.",
                 class_="warn-text",
             )
         )

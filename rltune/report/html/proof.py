@@ -15,7 +15,7 @@ from rltune.store.files import to_json
 
 _VERDICTS = {
     Verdict.PASSED: ("ok", "Comparable: what ran differs in the axis alone."),
-    Verdict.INCOMPLETE: ("warn", "Not finished: there is not yet a comparison to judge."),
+    Verdict.INCOMPLETE: ("warn", "Not finished: there is no comparison to judge yet."),
     Verdict.CONFOUNDED: ("bad", "CONFOUNDED: more than the axis differs, nothing follows."),
     Verdict.FAILED: ("bad", "AUDIT FAILED: this page does not prove a comparison."),
 }
@@ -128,7 +128,7 @@ def _held(evidence: Evidence) -> Html:
     keys = list(flatten(config_tree(hold))) if isinstance(hold, Mapping) else []
     pairs = [(key, show(config[key])) for key in keys if key in config]
     if not pairs:
-        return el("p", "The sweep file holds no knob.")
+        return el("p", "The sweep file holds no knobs.")
     rows = [[el("code", key), el("code", value)] for key, value in pairs]
     return details(
         f"{plural(len(pairs), 'knob')} held at one value in every condition",
