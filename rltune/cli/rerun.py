@@ -9,7 +9,7 @@ import typer
 
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
-from rltune.cli.sweep import refresh_lineage_report
+from rltune.cli.sweep_end import refresh_lineage_report
 from rltune.cli.trials import read_source
 from rltune.errors import InputError, Problem
 

@@ -125,6 +125,19 @@ def first_trials(run: RunDir, todo: Sequence[TrialSpec], limit: int | None) -> l
     return sorted(todo, key=lambda spec: rank[spec.trial_id])[:limit]
 
 
+def startable(
+    run: RunDir, todo: Sequence[TrialSpec], deadline: Deadline | None, limit: int | None
+) -> tuple[list[TrialSpec], list[Declined]]:
+    """Return the trials that may start, and those that cannot finish by the deadline.
+
+    Each is asked again when its turn comes: by then more is measured, and less time is left.
+    """
+    found = {spec.trial_id: decline(run, spec, deadline) for spec in todo}
+    may = [spec for spec in todo if found[spec.trial_id] is None]
+    declined = [late for late in found.values() if late is not None]
+    return first_trials(run, may, limit), declined
+
+
 def write_declined(launch: Path, declined: Declined) -> None:
     """Leave word for the driver that a trial was not started."""
     folder = launch / DECLINED

@@ -12,7 +12,7 @@ from pathlib import Path
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, ResourceError
 from rltune.lineage.record import domain_of
-from rltune.runner.budget import Deadline, Declined, decline, first_trials, read_declined
+from rltune.runner.budget import Deadline, Declined, read_declined, startable
 from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
@@ -152,7 +152,7 @@ def run_sweep(
         todo = [spec for spec in specs if not _status(run, spec).is_finished]
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
             require_models(request.loaded, base)
-        todo, declined = _startable(run, todo, request)
+        todo, declined = startable(run, todo, request.deadline, request.max_trials)
         make = partial(_payloads, request, driver, tasks, base)
         ran = _Ran(declined=declined)
         if todo:
@@ -192,19 +192,6 @@ def _open(
 
 def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:
     return trial_status(run.trial(spec.trial_id))
-
-
-def _startable(
-    run: RunDir, todo: Sequence[TrialSpec], request: SweepRequest
-) -> tuple[list[TrialSpec], list[Declined]]:
-    """Return the trials that may start, and those that cannot finish by the deadline.
-
-    Each is asked again when its turn comes: by then more is measured, and less time is left.
-    """
-    found = {spec.trial_id: decline(run, spec, request.deadline) for spec in todo}
-    may = [spec for spec in todo if found[spec.trial_id] is None]
-    declined = [late for late in found.values() if late is not None]
-    return first_trials(run, may, request.max_trials), declined
 
 
 @dataclass(slots=True)
@@ -281,7 +268,8 @@ def _take_up(
     ran.losses.update(spec.trial_id for spec in preempted)
     spent = [spec for spec in preempted if ran.losses[spec.trial_id] >= MOST_LOSSES]
     _say_each(spent, f"lost its machine {MOST_LOSSES} times and stays preempted; {_GOES_ON}", say)
-    todo, late = _startable(run, [spec for spec in preempted if spec not in spent], request)
+    todo = [spec for spec in preempted if spec not in spent]
+    todo, late = startable(run, todo, request.deadline, request.max_trials)
     ran.declined += late
     for spec in todo:
         has_checkpoint = run.trial(spec.trial_id).latest.exists()

@@ -6,9 +6,8 @@ are in our own files. A fresh Tuner a launch, one explicit list of trials, no re
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,9 @@ from rltune.runner.orphan_cleanup import OrphanCleanup
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.runner.waiting import Waiting
+from rltune.runner.watch import Watch, WorkerFailure
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import write_text_atomic
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFailure:
-    """A trial whose process died without writing a marker.
-
-    Attributes:
-        trial_id: The trial.
-        reason: One line.
-        is_machine_gone: Whether the machine that ran it went, too: no fault of the trial's.
-
-    """
-
-    trial_id: str
-    reason: str
-    is_machine_gone: bool
 
 
 class TuneLaunch:
@@ -71,7 +55,7 @@ class TuneLaunch:
         self._payloads = tuple(payloads)
         self._max_concurrent = max_concurrent
         self._address = address
-        self._watch = _Watch()
+        self._watch = Watch()
         self._error: BaseException | None = None
         self._owns_ray = False
         self._cleanup: OrphanCleanup | None = None
@@ -221,40 +205,10 @@ def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads.pop()))
 
 
-class _Watch:
-    """What the threads of Tune and of the driver tell each other. Picklable: Tune insists."""
-
-    def __init__(self) -> None:
-        self.running: set[str] = set()
-        self.failures: deque[WorkerFailure] = deque()
-        self.waiting: Waiting | None = None
-        self.unschedulable: frozenset[str] = frozenset()
-        self._waited_for: set[str] | None = None
-
-    def drain_only(self, running: set[str]) -> None:
-        """End the launch when these trials have ended.
-
-        Trials that Tune starts later find the stop file and do nothing.
-        """
-        self._waited_for = running
-
-    @property
-    def is_drained(self) -> bool:
-        return self._waited_for is not None and not (self._waited_for & self.running)
-
-    @property
-    def is_unschedulable(self) -> bool:
-        """Whether nothing runs, and no machine is left for what waits."""
-        if self.running or self.waiting is None or not self.waiting.is_hopeless():
-            return False
-        self.unschedulable = self.waiting.trials
-        return True
-
-
 class _Listener(tune.Callback):  # type: ignore[misc]
     """Notes which trials run and which died. How they ended is in their own files."""
 
-    def __init__(self, watch: _Watch, payloads: Mapping[str, TrialPayload]) -> None:
+    def __init__(self, watch: Watch, payloads: Mapping[str, TrialPayload]) -> None:
         self._watch = watch
         self._payloads = payloads
 
@@ -296,7 +250,7 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
     It also ends one that waits for machines that are no more.
     """
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:

@@ -16,12 +16,13 @@ from rltune.runner.budget import Deadline
 from rltune.runner.sweep import SweepOutcome, run_sweep
 from rltune.runner.trial import TrialPayload
 from rltune.runner.waiting import Waiting
+from rltune.runner.watch import WorkerFailure
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import TrialStatus
 
 GONE = "its machine is gone (worker 1a2b3c4d)"
 TOO_LARGE = ResourceError(Problem("resources.cpus", "a trial asks for 2 CPUs"))
-Act = Callable[[TrialPayload], "tune.WorkerFailure | None"]
+Act = Callable[[TrialPayload], WorkerFailure | None]
 
 
 def finish(payload: TrialPayload) -> None:
@@ -34,7 +35,7 @@ def finish(payload: TrialPayload) -> None:
 def die(payload: TrialPayload, reason: str = "its process died", *, gone: bool = False):
     begin(RunDir(payload.folder.parents[1]), payload.spec, attempt=payload.attempt)
     TrialDir(payload.folder).clear_failed()
-    return tune.WorkerFailure(payload.spec.trial_id, reason, gone)
+    return WorkerFailure(payload.spec.trial_id, reason, gone)
 
 
 def lose(payload: TrialPayload):
@@ -48,7 +49,7 @@ def save_and_lose(payload: TrialPayload):
 
 def finish_then_lose(payload: TrialPayload):
     finish(payload)
-    return tune.WorkerFailure(payload.spec.trial_id, GONE, True)
+    return WorkerFailure(payload.spec.trial_id, GONE, True)
 
 
 def wait(payload: TrialPayload) -> None:
@@ -79,7 +80,7 @@ class FakeLaunch:
     def __init__(self, script: Sequence[Act] | ResourceError, payloads: Sequence[TrialPayload]):
         self._script = script
         self._payloads = payloads
-        self._failures: list[tune.WorkerFailure] = []
+        self._failures: list[WorkerFailure] = []
 
     def start(self) -> None:
         if not isinstance(self._script, ResourceError):

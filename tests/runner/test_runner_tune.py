@@ -46,11 +46,12 @@ def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, smal
 
 
 def test_a_launch_ends_when_nothing_runs_and_no_machine_is_left_for_what_waits(monkeypatch):
-    from rltune.runner.tune import _Drained, _Watch
+    from rltune.runner.tune import _Drained
     from rltune.runner.waiting import Waiting
+    from rltune.runner.watch import Watch
 
     monkeypatch.setattr("rltune.runner.waiting.GRACE_S", 0.0)
-    watch = _Watch()
+    watch = Watch()
     end = _Drained(watch)
     assert not end.stop_all()
     watch.waiting = Waiting({"a": {"CPU": 2.0}}, lambda: [{"CPU": 1.0}])
