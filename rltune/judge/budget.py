@@ -88,11 +88,11 @@ class Meter:
                 return
             if not has_call and self.spent.calls >= self._max_calls:
                 raise BudgetExhaustedError(
-                    f"{self._max_calls} calls are spent; raise attribution.llm.max_calls"
+                    f"{self._max_calls} calls are used up; raise attribution.llm.max_calls"
                 )
             if not self._reserved:
                 raise BudgetExhaustedError(
-                    f"{self.spent.tokens} tokens are spent and the next call may take {tokens} "
+                    f"{self.spent.tokens} tokens are used and the next call may take {tokens} "
                     f"of {self._max_tokens}; raise attribution.llm.max_tokens"
                 )
             await self._changed.wait()

@@ -119,7 +119,7 @@ class LlmJudge(JudgeSettings):
             raise InputError(Problem(where, what, action=action))
         if not (key.isascii() and key.isprintable()) or " " in key:
             what = f"the environment variable {self.api_key_env!r} holds no key: it has spaces or "
-            what += "characters that a key has not."
+            what += "characters that no key contains."
             raise InputError(Problem(where, what, action="Set it to the key alone."))
         return key
 

@@ -54,9 +54,11 @@ class JudgeSettings:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if fault := address_fault(self.base_url):
-            raise ValueError(f"base_url is no address of a service: {fault}.")
+            raise ValueError(f"base_url is not the address of a service: {fault}.")
         if not is_variable(self.api_key_env):
-            raise ValueError("api_key_env is no name of an environment variable; give the name.")
+            raise ValueError(
+                "api_key_env is not the name of an environment variable; give the name."
+            )
         for name in ("max_concurrency", "max_calls", "max_tokens", "max_reply_tokens", "max_chars"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be 1 or more.")

@@ -101,7 +101,7 @@ def _verdict_lists(text: str) -> Iterator[object]:
 def _numbered(entries: object) -> list[tuple[int, bool]]:
     """Return (step, is good) of each entry of a list of verdicts."""
     if not isinstance(entries, list):
-        raise VerdictError('"verdicts" is no list')
+        raise VerdictError('"verdicts" is not a list')
     pairs = []
     for entry in entries:
         if not isinstance(entry, dict) or not {"step", "verdict"} <= entry.keys():
@@ -110,7 +110,7 @@ def _numbered(entries: object) -> list[tuple[int, bool]]:
         if isinstance(step, str) and step.strip().isdecimal():
             step = int(step)
         if not isinstance(step, int) or isinstance(step, bool):
-            raise VerdictError(f'"step" is {step!r}, no whole number')
+            raise VerdictError(f'"step" is {step!r}, not a whole number')
         flag = _WORDS.get(word.strip(_AROUND).lower()) if isinstance(word, str) else None
         if flag is None:
             raise VerdictError(f'"verdict" of step {step} is {word!r}, neither GOOD nor BAD')

@@ -28,7 +28,7 @@ def autoresearch_columns(path: Path) -> list[str]:
     """
     columns = read_text(path).partition("\n")[0].rstrip("\r").split("\t")
     if len(columns) < 4 or (columns[0], *columns[-2:]) != ("commit", "status", "description"):
-        what = f"this is no autoresearch table; its columns are {', '.join(columns[:20])}."
+        what = f"this is not an autoresearch table; its columns are {', '.join(columns[:20])}."
         allowed = "Expected commit, a metric, any others, status, description."
         raise StoreError(Problem(f"{path}:1", what, allowed, "Choose another --format."))
     return columns

@@ -90,7 +90,7 @@ def require_header(path: Path, line: str, columns: Sequence[str], dialect: str) 
         raise StoreError(
             Problem(
                 f"{path}:1",
-                f"this is no {dialect} table; its columns are {shown}.",
+                f"this is not a {dialect} table; its columns are {shown}.",
                 f"Expected {', '.join(columns)}.",
                 "Choose another --format.",
             )

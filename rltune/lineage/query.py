@@ -156,8 +156,8 @@ def find_id(ids: Collection[str], exp_id: str) -> str:
     if begun:
         more = f" and {len(begun) - 3} more" if len(begun) > 3 else ""
         shown = f"{', '.join(begun[:3])}{more}"
-        what = f"{exp_id!r} begins {len(begun)} ids: {shown}."
-        raise StoreError(Problem("exp_id", what, action="Give more of it."))
+        what = f"{exp_id!r} matches {len(begun)} ids: {shown}."
+        raise StoreError(Problem("exp_id", what, action="Give a longer prefix."))
     near = difflib.get_close_matches(name, list(ids)[-_NEAR:], n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "`rltune lineage show` lists the ids."
     raise StoreError(Problem("exp_id", f"{exp_id!r} is not in the table.", action=hint))

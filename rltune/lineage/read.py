@@ -121,8 +121,8 @@ def header_problem(body: bytes, path: Path) -> Problem | None:
     expected = repr(COLUMNS[where]) if where < len(COLUMNS) else "the end"
     return Problem(
         f"{path}:1",
-        f"this is no rltune lineage table: column {where + 1} is {shown} instead of {expected}.",
-        action="`rltune lineage repair` mends a damaged header; a fieldkit table comes in with "
+        f"this is not an rltune lineage table: column {where + 1} is {shown}, expected {expected}.",
+        action="Repair a damaged header with `rltune lineage repair`; import a fieldkit table with "
         "`rltune lineage import`.",
     )
 
@@ -147,7 +147,7 @@ def parse(body: bytes, metric: Metric | None, *, has_header: bool = True) -> Par
     for number, line in enumerate(lines[skipped:], start=1 + skipped):
         try:
             if line == _HEADER_LINE:
-                raise ValueError("a second header; two writers began this table")
+                raise ValueError("a second header; two writers created this table")
             row = decode_row(line.decode())
             _require_metric(row, metric)
             if row.exp_id in rows:

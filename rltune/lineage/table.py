@@ -268,7 +268,7 @@ class LineageStore:
         mine = self._named
         theirs = {name: meta.get(name) for name in mine} if isinstance(meta, dict) else meta
         if theirs != mine:
-            what = f"this table was begun with {theirs}, not with {mine}."
+            what = f"this table was created with {theirs}, not with {mine}."
             raise StoreError(Problem(str(path), what, action=_ANOTHER))
 
 

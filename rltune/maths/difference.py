@@ -87,7 +87,7 @@ def _is_binary(values: Sequence[float]) -> bool:
 
 def _require(n: int, *, at_least: int) -> None:
     if n < at_least:
-        raise ValueError(f"{n} tasks bound no difference; {at_least} or more are needed")
+        raise ValueError(f"{n} tasks give no interval; at least {at_least} are needed")
 
 
 def _z(confidence: float) -> float:

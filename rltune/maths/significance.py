@@ -109,7 +109,7 @@ def welch(
         raise ValueError(f"{n} and {m} values: each side needs two or more")
     a, b = (max(variance(side), resolution**2) / len(side) for side in (ours, theirs))
     if is_without_spread((*ours, *theirs), math.sqrt(a + b)):
-        raise ValueError("neither side has any spread, which bounds no luck")
+        raise ValueError("neither side has any spread, so chance cannot be estimated")
     from scipy.special import stdtr, stdtrit  # slow to import
 
     df = (a + b) ** 2 / (a * a / (n - 1) + b * b / (m - 1))

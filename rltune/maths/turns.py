@@ -163,8 +163,8 @@ def _require_order(turns_NT: Tensor, mask_NT: Tensor) -> None:
     if is_back.any():
         row, t = is_back.nonzero()[0].tolist()
         raise ValueError(
-            f"token {t} of row {row} is of turn {int(turns_NT[row, t])} and stands after turn "
-            f"{int(latest_NT[row, t])}; the turns of a row must stand in order."
+            f"token {t} of row {row} is of turn {int(turns_NT[row, t])} but comes after turn "
+            f"{int(latest_NT[row, t])}; the turns of a row must be in order."
         )
 
 

@@ -45,7 +45,9 @@ class TrialFailure:
     def __post_init__(self) -> None:
         """Refuse a kind that is not a failure."""
         if self.kind not in _FAILURES:
-            raise ValueError(f"{self.kind!r} is no failure. Choose one of {', '.join(_FAILURES)}.")
+            raise ValueError(
+                f"{self.kind!r} is not a failure. Choose one of {', '.join(_FAILURES)}."
+            )
 
     @property
     def trial_status(self) -> TrialStatus:

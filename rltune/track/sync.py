@@ -68,7 +68,7 @@ def offline_problem(environment: Mapping[str, str] = os.environ) -> Problem | No
     server = environment.get("WANDB_BASE_URL") or _CLOUD
     if not has_key(environment):
         what = f"no W&B key is set for {server}."
-        action = "Run `wandb login`, or set WANDB_API_KEY; then the same command."
+        action = "Run `wandb login`, or set WANDB_API_KEY, then run the same command again."
         return Problem("WANDB_API_KEY", what, action=action)
     parts = urlsplit(server)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -76,7 +76,7 @@ def offline_problem(environment: Mapping[str, str] = os.environ) -> Problem | No
         socket.create_connection((parts.hostname or "", port), timeout=_REACH_S).close()
     except OSError as error:
         what = f"{server} cannot be reached ({error})."
-        action = "Nothing is lost: run the same command once it can."
+        action = "Nothing is lost: run the same command again once it can be reached."
         return Problem("WANDB_BASE_URL", what, action=action)
     return None
 

@@ -206,9 +206,7 @@ def test_refusals():
         run([0, 1], [0, 0], [0, -1])
     with pytest.raises(ValueError, match=r"^a reward on a sampled token is not finite; check"):
         run([math.nan], [0], [0])
-    with pytest.raises(
-        ValueError, match=r"^token 1 of row 0 is of turn 0 and stands after turn 1;"
-    ):
+    with pytest.raises(ValueError, match=r"^token 1 of row 0 is of turn 0 but comes after turn 1;"):
         run([0, 0], [0, 0], [1, 0])
     x, mask = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"^token 0 of row 0 is sampled but in no turn; give it"):

@@ -93,7 +93,7 @@ def test_ids_that_name_no_row_or_several_are_refused(rltune, table):
     result = rltune("lineage", "chain", "nights.tsv", "--of", "kl")
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        "error: exp_id: 'kl' begins 4 ids: kl-0, kl-1, kl-2 and 1 more. Give more of it.\n"
+        "error: exp_id: 'kl' matches 4 ids: kl-0, kl-1, kl-2 and 1 more. Give a longer prefix.\n"
     )
     missing = rltune("lineage", "children", "nights.tsv", "--of", "kl_2")
     assert missing.err == "error: exp_id: 'kl_2' is not in the table. Did you mean 'kl-2'?\n"
@@ -178,7 +178,7 @@ def test_import_needs_the_direction_and_a_dry_run_writes_nothing(rltune, table, 
     assert len(table.read().rows) == 6
     other = rltune(*command, "--into", "nights.tsv", "--metric", "em", "--mode", "min")
     assert other.code == 2
-    assert "this table was begun with" in other.err
+    assert "this table was created with" in other.err
 
 
 def test_import_of_autoresearch_knows_its_metric(rltune, tmp_path):

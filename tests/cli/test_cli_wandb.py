@@ -138,7 +138,7 @@ def test_without_a_key_the_next_action_is_said(rltune, run):
     assert (result.code, result.out) == (2, "")
     assert result.err == (
         "error: WANDB_API_KEY: no W&B key is set for https://api.wandb.ai. Run `wandb login`, or "
-        "set WANDB_API_KEY; then the same command.\n"
+        "set WANDB_API_KEY, then run the same command again.\n"
     )
 
 

@@ -274,7 +274,7 @@ def test_the_limit_of_calls_is_hard(ask):
     assert statuses.count(VerdictStatus.JUDGED) == 2
     assert statuses.count(VerdictStatus.BUDGET) == 4
     over = next(one for one in asked.result.verdicts if one.status is VerdictStatus.BUDGET)
-    assert over.detail == "4 calls are spent; raise attribution.llm.max_calls"
+    assert over.detail == "4 calls are used up; raise attribution.llm.max_calls"
 
 
 def test_the_limit_of_tokens_is_hard(ask):

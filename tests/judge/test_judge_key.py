@@ -63,18 +63,22 @@ def test_no_possible_key_is_not_repeated(monkeypatch, value):
         LlmJudge(api_key_env="JUDGE_KEY").require_ready()
     assert str(caught.value) == (
         "attribution.llm.api_key_env: the environment variable 'JUDGE_KEY' holds no key: it has "
-        "spaces or characters that a key has not. Set it to the key alone."
+        "spaces or characters that no key contains. Set it to the key alone."
     )
 
 
 def test_the_key_in_the_place_of_its_name_is_not_repeated():
-    with pytest.raises(ValueError, match=r"^api_key_env is no name of an environment variable; g"):
+    with pytest.raises(
+        ValueError, match=r"^api_key_env is not the name of an environment variable; g"
+    ):
         LlmJudge(api_key_env=KEY)
 
 
 @pytest.mark.parametrize("url", [f"https://me:{KEY}@h/v1", f"https://h/v1?api_key={KEY}"])
 def test_the_key_in_the_address_is_not_repeated(url):
-    with pytest.raises(ValueError, match=r"^base_url is no address of a service: it holds") as e:
+    with pytest.raises(
+        ValueError, match=r"^base_url is not the address of a service: it holds"
+    ) as e:
         LlmJudge(base_url=url)
     assert KEY not in str(e.value)
 

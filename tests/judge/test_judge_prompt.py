@@ -112,7 +112,9 @@ def test_what_is_under_way_counts():
         meter.settle(1, calls=1, tokens=1)
         await asyncio.wait_for(third, 10)
 
-    with pytest.raises(BudgetExhaustedError, match=r"^1 calls are spent; raise attribution\.llm\."):
+    with pytest.raises(
+        BudgetExhaustedError, match=r"^1 calls are used up; raise attribution\.llm\."
+    ):
         run(calls, max_calls=1)
 
     async def tokens(meter):
@@ -120,9 +122,7 @@ def test_what_is_under_way_counts():
         meter.settle(50, calls=1, tokens=50)
         await meter.reserve(51)
 
-    message = (
-        r"^50 tokens are spent and the next call may take 51 of 100; raise attribution\.llm\.m"
-    )
+    message = r"^50 tokens are used and the next call may take 51 of 100; raise attribution\.llm\.m"
     with pytest.raises(BudgetExhaustedError, match=message):
         run(tokens)
 

@@ -57,7 +57,7 @@ def test_the_crash_sentinel_is_missing_and_not_the_best_of_all(found, tmp_path):
 def test_another_header_is_refused(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("commit\tval_bpb\tstatus\n")
-    with pytest.raises(StoreError, match="this is no autoresearch table"):
+    with pytest.raises(StoreError, match="this is not an autoresearch table"):
         read_autoresearch(path)
     with pytest.raises(StoreError, match="there is no such file"):
         read_autoresearch(tmp_path / "none.tsv")

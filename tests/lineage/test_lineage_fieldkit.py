@@ -130,7 +130,9 @@ def test_the_row_that_made_the_whole_file_unreadable_costs_itself_only(tmp_path)
 def test_a_foreign_header_is_refused_and_not_read_as_empty_discards(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("foo\tbar\n1\t2\n")
-    with pytest.raises(StoreError, match=r"x\.tsv:1: this is no fieldkit table; its columns are"):
+    with pytest.raises(
+        StoreError, match=r"x\.tsv:1: this is not a fieldkit table; its columns are"
+    ):
         read_fieldkit(path, EM)
 
 

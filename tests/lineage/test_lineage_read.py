@@ -134,7 +134,9 @@ def test_a_table_with_a_damaged_header_has_no_best_and_does_not_say_there_is_non
     store = written(tmp_path / "results.tsv", [encode_row(row("a", 0.5))])
     store.path.write_bytes(b"x" + store.path.read_bytes())
     for ask in (store.best, lambda: store.chain("a")):
-        with pytest.raises(StoreError, match="`rltune lineage repair` mends a damaged header"):
+        with pytest.raises(
+            StoreError, match="Repair a damaged header with `rltune lineage repair`"
+        ):
             ask()
 
 
@@ -166,7 +168,7 @@ def test_children_whatever_became_of_them():
 def test_an_id_may_be_given_by_its_beginning():
     ids = ["kl=0-s0-aa", "kl=0-s1-bb", "kl=1-s0-cc"]
     assert find_id(ids, "kl=1") == "kl=1-s0-cc"
-    with pytest.raises(StoreError, match=r"'kl=0' begins 2 ids: kl=0-s0-aa, kl=0-s1-bb\. Give mo"):
+    with pytest.raises(StoreError, match=r"'kl=0' matches 2 ids: kl=0-s0-aa, kl=0-s1-bb\. Give a"):
         find_id(ids, "kl=0")
     with pytest.raises(StoreError, match="'' is not in the table"):
         find_id(ids, "")

@@ -113,7 +113,7 @@ def test_rows_of_two_metrics_without_a_sidecar_are_not_guessed(path):
 def test_what_is_no_lineage_table_is_not_touched(path):
     for content in ("foo\tbar\n1\t2\n", "\t".join(FIELDKIT_COLUMNS) + "\n", "x"):
         path.write_text(content)
-        with pytest.raises(StoreError, match="this is no rltune lineage table"):
+        with pytest.raises(StoreError, match="this is not an rltune lineage table"):
             repair(path)
         assert path.read_text() == content
     with pytest.raises(StoreError, match="there is no such lineage table"):

@@ -50,7 +50,9 @@ def test_the_direction_is_in_the_sidecar_and_cannot_be_turned(store):
     assert json.loads(meta_path(store.path).read_text()) == {"format": "rltune-lineage-1"} | METRIC
     assert LineageStore.open(store.path) == store
     for name, mode in [("heldout/success_rate", "min"), ("heldout/reward_mean", "max")]:
-        with pytest.raises(StoreError, match=r"results\.meta\.json: this table was begun with \{"):
+        with pytest.raises(
+            StoreError, match=r"results\.meta\.json: this table was created with \{"
+        ):
             LineageStore(store.path, name, mode)
     with pytest.raises(StoreError, match="'up' is not a direction"):
         LineageStore(store.path, "m", "up")
@@ -59,7 +61,7 @@ def test_the_direction_is_in_the_sidecar_and_cannot_be_turned(store):
 def test_two_writers_that_begin_with_different_directions_cannot_both_write(store):
     other = LineageStore(store.path, store.metric_name, "min")  # no sidecar yet: both may open
     store.append(row("a"))
-    with pytest.raises(StoreError, match="was begun with"):
+    with pytest.raises(StoreError, match="was created with"):
         other.append(row("b", metric_mode="min"))
     assert len(store.read().rows) == 1
 
@@ -70,7 +72,7 @@ def test_opening_needs_a_sidecar(store):
     meta_path(store.path).write_text("[]")
     with pytest.raises(StoreError, match="is not a lineage sidecar"):
         LineageStore.open(store.path)
-    with pytest.raises(StoreError, match="was begun with"):
+    with pytest.raises(StoreError, match="was created with"):
         LineageStore(store.path, *METRIC.values())
 
 
@@ -131,15 +133,15 @@ def test_a_circle_made_by_hand_is_named_when_a_row_would_hang_on_it(store):
 def test_a_foreign_file_is_not_appended_to(store):
     fieldkit = "\t".join(HEADER.split("\t")[:17]) + "\n"
     for content, message in [
-        (fieldkit, "column 18 is missing instead of 'sweep'"),
-        ("foo\tbar\n", "column 1 is 'foo' instead of 'exp_id'"),
-        (HEADER + "\textra\n", "column 33 is 'extra' instead of the end"),
-        (HEADER + "\r\n", "column 32 is 'wandb_id\\\\r' instead of 'wandb_id'"),
-        ("\ufeff" + HEADER + "\n", "column 1 is '\\\\ufeffexp_id' instead of 'exp_id'"),
+        (fieldkit, "column 18 is missing, expected 'sweep'"),
+        ("foo\tbar\n", "column 1 is 'foo', expected 'exp_id'"),
+        (HEADER + "\textra\n", "column 33 is 'extra', expected the end"),
+        (HEADER + "\r\n", "column 32 is 'wandb_id\\\\r', expected 'wandb_id'"),
+        ("\ufeff" + HEADER + "\n", "column 1 is '\\\\ufeffexp_id', expected 'exp_id'"),
     ]:
         store.path.write_text(content, encoding="utf-8", newline="")
         with pytest.raises(
-            StoreError, match=f"results.tsv:1: this is no rltune lineage table: {message}"
+            StoreError, match=f"results.tsv:1: this is not an rltune lineage table: {message}"
         ):
             store.append(row("a"))
         assert store.path.read_bytes() == content.encode()
@@ -157,7 +159,7 @@ def test_reading_skips_and_names_what_is_no_row(store):
     rows, problems = store.read()
     assert [r.exp_id for r in rows] == ["a", "b"]
     said = [str(problem).removeprefix(f"{store.path}:") for problem in problems]
-    assert said[0] == "3: a second header; two writers began this table. The row is skipped."
+    assert said[0] == "3: a second header; two writers created this table. The row is skipped."
     assert said[1:4] == [
         "4: 1 columns instead of 32. The row is skipped.",
         "5: 1 columns instead of 32. The row is skipped.",

@@ -55,13 +55,13 @@ def test_more_confidence_is_wider():
     ("call", "message"),
     [
         (lambda: paired_interval([1], [1, 0]), "1 values and 2 of the same tasks cannot be paired"),
-        (lambda: paired_interval([], []), "0 tasks bound no difference; 1 or more are needed"),
+        (lambda: paired_interval([], []), "0 tasks give no interval; at least 1 are needed"),
         (
             lambda: paired_interval([0.5], [0.2]),
-            "1 tasks bound no difference; 2 or more are needed",
+            "1 tasks give no interval; at least 2 are needed",
         ),
-        (lambda: unpaired_interval([1], []), "0 tasks bound no difference; 1 or more are needed"),
-        (lambda: unpaired_interval([0.5], [0.2, 1]), "1 tasks bound no difference; 2 or more"),
+        (lambda: unpaired_interval([1], []), "0 tasks give no interval; at least 1 are needed"),
+        (lambda: unpaired_interval([0.5], [0.2, 1]), "1 tasks give no interval; at least 2"),
         (lambda: paired_interval([1], [0], confidence=1.0), r"confidence 1\.0 is outside \(0, 1\)"),
     ],
 )

@@ -79,7 +79,9 @@ def test_welch_is_scipys():
 def test_welch_refuses_what_it_cannot_judge():
     with pytest.raises(ValueError, match=r"^1 and 2 values: each side needs two or more$"):
         welch([1], [1, 2])
-    with pytest.raises(ValueError, match=r"^neither side has any spread, which bounds no luck$"):
+    with pytest.raises(
+        ValueError, match=r"^neither side has any spread, so chance cannot be estimated$"
+    ):
         welch([1, 1], [2, 2])
 
 

@@ -80,6 +80,6 @@ def test_turns_stand_in_order():
     ids = torch.tensor([[0, 1, 2], [0, 2, 1]])
     with pytest.raises(
         ValueError,
-        match=r"^token 2 of row 1 is of turn 1 and stands after turn 2; the turns of a row must",
+        match=r"^token 2 of row 1 is of turn 1 but comes after turn 2; the turns of a row must",
     ):
         turn_ends(ids, torch.ones(2, 3, dtype=torch.bool))

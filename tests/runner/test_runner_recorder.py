@@ -450,7 +450,7 @@ def test_a_shared_table_of_other_tasks_or_metric_is_refused_before_anything_star
     shared_recorder(run, table).reconcile_all(specs)
     with pytest.raises(StoreError, match="would hold frozen_lake and sokoban"):
         shared_recorder(run, table, ("frozen_lake",))
-    with pytest.raises(StoreError, match="was begun with"):
+    with pytest.raises(StoreError, match="was created with"):
         open_recorder(
             run, launch="l", metric=("x", "max"), commit="", disqualified="", shared=table
         )

@@ -122,7 +122,7 @@ def test_the_kind_of_a_failure_decides_the_status(trial, kind, status):
     "kind", [RowStatus.KEEP, RowStatus.DISCARD, RowStatus.BASELINE, RowStatus.PRUNED]
 )
 def test_an_outcome_with_a_result_is_no_failure(kind):
-    with pytest.raises(ValueError, match="is no failure"):
+    with pytest.raises(ValueError, match="is not a failure"):
         TrialFailure(kind, "")
 
 

@@ -283,7 +283,7 @@ def test_a_trial_that_goes_on_with_a_spent_budget_goes_on_to_its_end(serve, fold
         assert again.ask(many(2, step), step=step).flags == [None] * 2
     assert warned == [
         "step 2: 2 of 2 episodes asked about were not judged, and few or none will be from here "
-        "on: 2 calls are spent; raise attribution.llm.max_calls"
+        "on: 2 calls are used up; raise attribution.llm.max_calls"
     ]
 
 
@@ -302,7 +302,7 @@ def test_the_end_of_the_budget_is_said_once(serve, folder):
         judge.ask(many(2, step), step=step)
     assert warned == [
         "step 2: 1 of 2 episodes asked about were not judged, and few or none will be from here "
-        "on: 3 calls are spent; raise attribution.llm.max_calls"
+        "on: 3 calls are used up; raise attribution.llm.max_calls"
     ]
 
 
