@@ -123,7 +123,7 @@ def _paired_seeds(
     estimate = mean_over_seeds(d, resolution=resolution)
     shared = sorted(paired) or sorted(ours.keys() & theirs.keys())
     ours, theirs = ({s: side[s] for s in shared} for side in (ours, theirs))
-    found = Compared(
+    compared = Compared(
         metric=a.metric,
         a=_half(a, ours),
         b=_half(b, theirs),
@@ -135,9 +135,9 @@ def _paired_seeds(
         p=None,
     )
     if len(d) < 2:
-        return found
+        return compared
     return replace(
-        found,
+        compared,
         test="paired t test",
         p=paired_t_p(d, resolution=resolution),
         p_sign_flip=sign_flip_p(d),
@@ -151,9 +151,9 @@ def _independent_seeds(
 ) -> Compared:
     xs, ys = list(ours.values()), list(theirs.values())
     try:
-        found = welch(xs, ys, resolution=_resolution(a))
+        test = welch(xs, ys, resolution=_resolution(a))
     except ValueError:  # no side has any spread
-        found = None
+        test = None
     difference = fmean(xs) - fmean(ys)
     spreads = [max(variance(side), _resolution(a) ** 2) for side in (xs, ys)]
     return Compared(
@@ -163,9 +163,9 @@ def _independent_seeds(
         unit="seeds",
         n=min(len(xs), len(ys)),
         difference=difference,
-        interval=found.interval if found else None,
+        interval=test.interval if test else None,
         test="Welch's t test",
-        p=found.p if found else None,
+        p=test.p if test else None,
         p_above=probability_of_improvement(xs, ys),
         needed=_seeds_a_side(difference, spreads),
     )
@@ -196,7 +196,7 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
     xs, ys = [x for x, _ in both], [y for _, y in both]
     d = [x - y for x, y in both]
     is_rate = all(value in (0.0, 1.0) for value in (*xs, *ys)) and bool(both)
-    found = Compared(
+    compared = Compared(
         metric=a.metric,
         a=_half_of_tasks(a, xs, ours, is_rate=is_rate),
         b=_half_of_tasks(b, ys, theirs, is_rate=is_rate),
@@ -210,20 +210,20 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
     if is_rate:
         only_ours, only_theirs = d.count(1.0), d.count(-1.0)
         return replace(
-            found,
+            compared,
             hits=(int(sum(xs)), int(sum(ys))),
             test="exact McNemar test",
             p=mcnemar_p(only_ours, only_theirs),
             needed=tasks_for_power(only_ours / len(d), only_theirs / len(d)),
         )
     if len(d) < 2:
-        return found
+        return compared
     spread = stdev(d)
     return replace(
-        found,
+        compared,
         test="paired z test",
-        p=normal_p(found.difference, spread / math.sqrt(len(d))),
-        needed=tasks_for_z_power(found.difference, spread),
+        p=normal_p(compared.difference, spread / math.sqrt(len(d))),
+        needed=tasks_for_z_power(compared.difference, spread),
     )
 
 

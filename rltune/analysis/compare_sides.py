@@ -50,8 +50,8 @@ class Side:
 
     def finals(self) -> dict[int, float]:
         """Return seed -> metric at the last gate, of the trials with a result."""
-        found = {r.spec.seed: r.result.final_metric for r in self.records if r.result}
-        return {seed: value for seed, value in found.items() if math.isfinite(value)}
+        values = {r.spec.seed: r.result.final_metric for r in self.records if r.result}
+        return {seed: value for seed, value in values.items() if math.isfinite(value)}
 
     def record(self, seed: int) -> TrialRecord:
         """Return the trial of a seed."""

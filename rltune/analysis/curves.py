@@ -77,15 +77,15 @@ def bands_of(
         Rows by condition in the order of the points, then by metric, then by step.
 
     """
-    found: dict[tuple[str, str, int], dict[int, float]] = {}
+    by_seed: dict[tuple[str, str, int], dict[int, float]] = {}
     for point in points:
         if point.metric in metrics and math.isfinite(point.value):
             key = (point.condition, point.metric, point.step)
-            found.setdefault(key, {})[point.seed] = point.value
-    order = {name: i for i, name in enumerate(dict.fromkeys(key[0] for key in found))}
-    ordered = sorted(found, key=lambda key: (order[key[0]], metrics.index(key[1]), key[2]))
+            by_seed.setdefault(key, {})[point.seed] = point.value
+    order = {name: i for i, name in enumerate(dict.fromkeys(key[0] for key in by_seed))}
+    ordered = sorted(by_seed, key=lambda key: (order[key[0]], metrics.index(key[1]), key[2]))
     known = resolutions or {}
-    return [_band(*key, list(found[key].values()), known.get(key[1], 0.0)) for key in ordered]
+    return [_band(*key, list(by_seed[key].values()), known.get(key[1], 0.0)) for key in ordered]
 
 
 def _band(

@@ -74,15 +74,15 @@ def obstacle(ours: Sequence[End], theirs: Sequence[End], *, rival: str) -> str:
 
     """
     for who, ends in (("", ours), (f"{rival} ", theirs)):
-        if said := _diverged(ends):
-            return f"no verdict ({who}{said})"
+        if reason := _diverged(ends):
+            return f"no verdict ({who}{reason})"
     steps = {end.step for end in (*ours, *theirs) if end.value is not None}
     if len(steps) < 2:
         return ""
-    if said := _stopped(ours):
-        return said
-    said = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
-    return f"no verdict ({rival} {said})"
+    if reason := _stopped(ours):
+        return reason
+    reason = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
+    return f"no verdict ({rival} {reason})"
 
 
 def _steps(ends: Sequence[End]) -> list[int]:
@@ -114,10 +114,10 @@ def _span(steps: Sequence[int]) -> str:
 def pairs_of(ours: Sequence[End], theirs: Sequence[End]) -> dict[int, tuple[float, float]]:
     """Return seed -> (our value, their value) of the seeds that both ended at the same step."""
     known = {end.seed: end for end in theirs if end.value is not None}
-    found = {}
+    pairs = {}
     for end in ours:
         other = known.get(end.seed)
         if end.value is None or other is None or other.value is None or end.step != other.step:
             continue
-        found[end.seed] = (end.value, other.value)
-    return dict(sorted(found.items()))
+        pairs[end.seed] = (end.value, other.value)
+    return dict(sorted(pairs.items()))

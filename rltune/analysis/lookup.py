@@ -68,12 +68,12 @@ def _matches(run: RunDir, given: str) -> list[Match]:
     """Return the trials that a text names: the sweep's own go before their children."""
     own = read_folder(run).specs
     children = [child.read_spec() for child in child_dirs(run)]
-    found = (
+    specs = (
         [spec for spec in (*own, *children) if spec.trial_id == given]
         or _meant(own, given)
         or _meant(children, given)
     )
-    return [(run, spec) for spec in found]
+    return [(run, spec) for spec in specs]
 
 
 def _dir_of(run: RunDir, spec: TrialSpec) -> TrialDir:

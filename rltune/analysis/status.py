@@ -232,12 +232,12 @@ def _seconds(moment: object) -> float | None:
 def _first_start(trial: TrialDir) -> float | None:
     """Return when the first attempt of a trial began; None when it is not known."""
     try:
-        found = read_json(trial.provenance)
+        content = read_json(trial.provenance)
     except InputError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return None
-    first = next(iter(found.get("earlier") or ()), found)
+    first = next(iter(content.get("earlier") or ()), content)
     return _seconds(first.get("started")) if isinstance(first, dict) else None
 
 
@@ -264,8 +264,8 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
     status = trial_status(trial)
     if status is TrialStatus.RUNNING and not is_driven:
         if torn := trial.torn_markers():
-            said = f"its {' and '.join(torn)} cannot be read; run the same command to finish it"
-            return TrialStatus.FAILED, said
+            reason = f"its {' and '.join(torn)} cannot be read; run the same command to finish it"
+            return TrialStatus.FAILED, reason
         return TrialStatus.INTERRUPTED, "its driver is gone; run the same command to resume"
     result, failure = trial.read_done(), trial.read_failed()
     if result is not None:
@@ -281,15 +281,15 @@ def _warnings(trial: TrialDir) -> tuple[str, ...]:
 def _read_object(path: Path) -> Mapping[str, Any]:
     """Return the object in a JSON file; empty where there is none that can be read."""
     try:
-        found = read_json(path)
+        content = read_json(path)
     except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _newest(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
-    found = [row[key] for row in rows if key in row]
-    return float(found[-1]) if found else None
+    values = [row[key] for row in rows if key in row]
+    return float(values[-1]) if values else None
 
 
 def read_state(folder: SweepFolder, *, now: float | None = None) -> SweepState:

@@ -106,15 +106,18 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     groups: dict[str, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: not record.spec.is_control):
         groups.setdefault(record.spec.condition, []).append(record)
-    found = {one.condition: one for one in verdicts_of_records(folder, records, audit)}
-    rows = tuple(_row(folder, group, found.get(name)) for name, group in groups.items())
-    said = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found.values())]
+    of_condition = {one.condition: one for one in verdicts_of_records(folder, records, audit)}
+    rows = tuple(_row(folder, group, of_condition.get(name)) for name, group in groups.items())
+    sentences = [
+        *_forbidden(audit),
+        *(f"{one.condition}: {one.sentence}." for one in of_condition.values()),
+    ]
     shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
     stamps = open_warnings(folder.run)
     return Closing(
         metric_name=folder.metric_name,
         rows=rows,
-        verdicts=tuple(said),
+        verdicts=tuple(sentences),
         stamps=stamps,
         judged=judged_line(shares),
         scored=scored_line(records),
@@ -126,9 +129,9 @@ def _trial_warnings(records: Sequence[TrialRecord]) -> tuple[str, ...]:
     """Return each warning of a result once, behind the trials that have it."""
     whose: dict[str, list[str]] = {}
     for record in records:
-        for said in record.result.warnings if record.result else ():
-            whose.setdefault(said, []).append(f"{record.spec.condition}@{record.spec.seed}")
-    return tuple(f"{', '.join(names)}: {said}." for said, names in whose.items())
+        for warning in record.result.warnings if record.result else ():
+            whose.setdefault(warning, []).append(f"{record.spec.condition}@{record.spec.seed}")
+    return tuple(f"{', '.join(names)}: {warning}." for warning, names in whose.items())
 
 
 def verdicts_of_records(

@@ -76,10 +76,10 @@ class _Planned:
 def summary_rows(trials: Sequence[TrialRow], gates: Sequence[GateRow]) -> list[SummaryRow]:
     """Return one row a condition, measure, point of training and estimator; the control first."""
     planned = _planned(trials)
-    found = {one.condition: one for one in verdicts_of(trials)}
+    of_condition = {one.condition: one for one in verdicts_of(trials)}
     rows: list[SummaryRow] = []
     for cell in (*_ends(trials), *_curves(gates)):
-        rows += _with_verdicts(_cell_rows(cell, planned, trials[0]), found)
+        rows += _with_verdicts(_cell_rows(cell, planned, trials[0]), of_condition)
     return rows
 
 
@@ -131,22 +131,22 @@ def _ends(trials: Sequence[TrialRow]) -> Iterator[_Cell]:
 
 def _tasks_of(row: TrialRow, at: str) -> int:
     """Return the tasks that a trial's value is over; those of the split where it has none."""
-    found = {"selected": row.selected_tasks, "final": row.final_tasks}.get(at)
-    is_known = found is not None and getattr(row, at) is not None
-    return found if found is not None and is_known else row.heldout_tasks
+    scored = {"selected": row.selected_tasks, "final": row.final_tasks}.get(at)
+    is_known = scored is not None and getattr(row, at) is not None
+    return scored if scored is not None and is_known else row.heldout_tasks
 
 
 def _curves(gates: Sequence[GateRow]) -> Iterator[_Cell]:
     """Yield every measure at every gate."""
-    found: dict[tuple[str, int], list[GateRow]] = {}
+    at_gate: dict[tuple[str, int], list[GateRow]] = {}
     for gate in gates:
         if gate.value is not None:
-            found.setdefault((gate.metric, gate.step), []).append(gate)
-    metrics = list(dict.fromkeys(metric for metric, _ in found))
-    for metric, step in sorted(found, key=lambda key: (metrics.index(key[0]), key[1])):
+            at_gate.setdefault((gate.metric, gate.step), []).append(gate)
+    metrics = list(dict.fromkeys(metric for metric, _ in at_gate))
+    for metric, step in sorted(at_gate, key=lambda key: (metrics.index(key[0]), key[1])):
         values: dict[str, dict[int, float]] = {}
         tasks: dict[str, int] = {}
-        for gate in found[metric, step]:
+        for gate in at_gate[metric, step]:
             if gate.value is not None:
                 values.setdefault(gate.condition, {})[gate.seed] = gate.value
                 tasks[gate.condition] = min(tasks.get(gate.condition, gate.n_tasks), gate.n_tasks)
@@ -237,8 +237,8 @@ def _point(
     if not values:
         return None, None
     if method == "t":
-        found = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
-        return found.mean, found.interval
+        estimate = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
+        return estimate.mean, estimate.interval
     statistic = _STATISTICS[estimator]
     point = mean_over_seeds(values).mean if estimator == "mean" else iqm(values)
     return point, bootstrap_interval([values], statistic, confidence=LEVEL)
@@ -278,24 +278,24 @@ def _against(
 
 
 def _with_verdicts(
-    rows: Sequence[SummaryRow], found: Mapping[str, Verdict]
+    rows: Sequence[SummaryRow], of_condition: Mapping[str, Verdict]
 ) -> Iterator[SummaryRow]:
     """Yield the rows of the last gate with the verdict, and with every test's adjusted p."""
     flips = {row.condition: row.p for row in rows if row.test == "sign flip"}
     known = {label: p for label, p in flips.items() if p is not None}
-    flips_holm = adjusted(list(found.values()), known)
+    flips_holm = adjusted(list(of_condition.values()), known)
     for row in rows:
-        said = found.get(row.condition)
-        if row.at != "final" or said is None:
+        verdict = of_condition.get(row.condition)
+        if row.at != "final" or verdict is None:
             yield row
         elif row.method == "t":
             yield replace(
                 row,
-                test="paired t" if said.p is not None else "",
-                p=said.p,
-                p_holm=said.p_holm,
-                seeds_for_80=said.needed,
-                verdict=said.words,
+                test="paired t" if verdict.p is not None else "",
+                p=verdict.p,
+                p_holm=verdict.p_holm,
+                seeds_for_80=verdict.needed,
+                verdict=verdict.words,
             )
         elif row.test == "sign flip":
             yield replace(row, p_holm=flips_holm.get(row.condition))

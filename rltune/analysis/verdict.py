@@ -91,7 +91,9 @@ class Verdict:
 
     @property
     def _same(self) -> str:
-        return f"; the same run up to a factor as {_listed(self.same_as)}" if self.same_as else ""
+        return (
+            f"; the same run up to a factor as {' and '.join(self.same_as)}" if self.same_as else ""
+        )
 
     def _evidence(self) -> str:
         n = f"n = {self.n}" if self.n == self.planned else f"n = {self.n} of {self.planned}"
@@ -100,10 +102,10 @@ class Verdict:
             parts.append(p_text(self.p_holm))
             if self.comparisons > 1:
                 parts[-1] = f"Holm {parts[-1]}, unadjusted {p_text(self.p)}"
-        said = ", ".join(parts)
+        evidence = ", ".join(parts)
         if self.word != SAME or self.needed is None or self.needed <= self.n:
-            return said
-        return f"{said}; {self.needed:,} seeds for 80 % power"
+            return evidence
+        return f"{evidence}; {self.needed:,} seeds for 80 % power"
 
 
 def is_claim(words: str) -> bool:
@@ -187,17 +189,17 @@ def between(
     return _family(groups, pairs, control, resolution, against, same_runs or {})[0]
 
 
-def adjusted(found: Sequence[Verdict], p_values: Mapping[str, float]) -> dict[str, float]:
+def adjusted(family: Sequence[Verdict], p_values: Mapping[str, float]) -> dict[str, float]:
     """Return p values of another test, adjusted over the same family: condition -> p.
 
     Args:
-        found: The verdicts about the conditions.
+        family: The verdicts about the conditions.
         p_values: Condition -> p of the other test.
 
     """
-    ranked = [one.condition for one in found if one.p_holm is not None]
+    ranked = [one.condition for one in family if one.p_holm is not None]
     known = [p_values.get(label, 1.0) for label in ranked]
-    return dict(zip(ranked, _holm(known, family=len(found)), strict=True))
+    return dict(zip(ranked, _holm(known, family=len(family)), strict=True))
 
 
 def _groups(ends: Sequence[End]) -> dict[str, list[End]]:
@@ -289,8 +291,8 @@ def objection(ours: Sequence[End], theirs: Sequence[End], *, n: int, rival: str)
     """
     if not theirs:
         return f"{NO_VERDICT} (there is no control)"
-    if said := obstacle(ours, theirs, rival=rival):
-        return said
+    if reason := obstacle(ours, theirs, rival=rival):
+        return reason
     needed = f"at least {SEEDS_FOR_A_CLAIM} are needed"
     planned = max(len(ours), len(theirs))
     if planned < SEEDS_FOR_A_CLAIM:
@@ -309,13 +311,9 @@ def _lost(ends: Sequence[End], who: str) -> list[str]:
     """Return how many seeds have no result, and why."""
     failed = sum(end.status is TrialStatus.FAILED for end in ends)
     empty = sum(end.value is None for end in ends) - failed
-    said = [(failed, f"{who} failed"), (empty, f"{who} without a number")]
-    return [f"{count}{text}" for count, text in said if count]
+    counts = [(failed, f"{who} failed"), (empty, f"{who} without a number")]
+    return [f"{count}{text}" for count, text in counts if count]
 
 
 def _seeds(n: int) -> str:
     return f"{n} seed{'' if n == 1 else 's'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(names)
