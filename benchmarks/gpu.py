@@ -6,7 +6,7 @@
     python benchmarks/gpu.py --model tiny --rows 4 --turns 2 --response 4 --dtype float32  # a CPU
 
 A Qwen2.5-architecture model with random weights plays turns of random tokens with the engine of a
-trial, and learns from them with its learner. The first step warms up and is not counted. Engines:
+trial, and trains on them as a trial does. The first step warms up and is not counted. Engines:
 `torch` as a trial uses it (on CUDA one graph a token over a cache of fixed places), `growing` the
 same without graphs, `vllm` where it is installed (`--graphs`: compiled, minutes to start). One that
 fails does not lose the others. `gpu_session.sh` runs this on a machine that is lent for minutes.
@@ -45,7 +45,7 @@ from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.objective import MiniBatch, update
-from rltune.trainer.train_state import Learner, make_learner, score_batch
+from rltune.trainer.train_state import TrainState, make_train_state, score_batch
 from rltune.types import Episode, Turn
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def arguments() -> argparse.Namespace:
 
 def run(name: str, args: argparse.Namespace, device: str, ceilings: dict) -> dict:
     config, policy = config_of(args), policy_of(args, device)
-    learner = make_learner(policy, config)
+    train_state = make_train_state(policy, config)
     synchronize()
     began = time.perf_counter()
     engine = engine_of(name, policy, config, args)
@@ -105,7 +105,7 @@ def run(name: str, args: argparse.Namespace, device: str, ceilings: dict) -> dic
         for step in range(args.steps + 1):
             if step == 1:
                 times = Times()  # the first one compiled, captured and allocated
-            one_step(engine, learner, config, args, times, step=step + 1)
+            one_step(engine, train_state, config, args, times, step=step + 1)
     finally:
         engine.close()
     return {"start_s": start_s} | summary(times, name, policy, args, ceilings)
@@ -167,7 +167,7 @@ def engine_of(name: str, policy: Policy, config: TrialConfig, args: argparse.Nam
 
 def one_step(
     engine: Engine,
-    learner: Learner,
+    train_state: TrainState,
     config: TrialConfig,
     args: argparse.Namespace,
     times: Times,
@@ -175,13 +175,13 @@ def one_step(
     step: int,
 ) -> None:
     with times.part("collect"):
-        batch = play(engine, learner.policy, args, times, seed=step)
+        batch = play(engine, train_state.policy, args, times, seed=step)
         engine.release()
     times.steps += 1
     times.trained += int(batch.lengths_N.sum())
     micro = config.optim.micro_batch_size
     with times.part("score"):
-        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=micro)
+        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=micro)
     mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
     theirs_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
     gaps = (theirs_NT - signals.old_logp_NT)[mask_NT].abs()
@@ -189,13 +189,17 @@ def one_step(
     advantages_NT = torch.randn_like(signals.old_logp_NT).masked_fill(~mask_NT, 0.0)
     with times.part("update"):
         update(
-            learner, MiniBatch(batch, signals, Credit(advantages_NT)), config, step=step, kl_coef=0
+            train_state,
+            MiniBatch(batch, signals, Credit(advantages_NT)),
+            config,
+            step=step,
+            kl_coef=0,
         )
     with times.part("sync"):
         engine.sync()
         engine.generate([Request(0, [1, 2], 0)], SamplingParams(1.0, 1, config.rollout.max_context))
     with times.part("eval"):
-        play(engine, learner.policy, args, Times(), seed=10_000)
+        play(engine, train_state.policy, args, Times(), seed=10_000)
 
 
 def play(

@@ -39,7 +39,7 @@ from rltune.trainer.credit.attribution import gold_reader
 from rltune.trainer.credit.info_gain import information_gain
 from rltune.trainer.loop import train
 from rltune.trainer.tasks import env_maker, freeze_tasks
-from rltune.trainer.train_state import by_length, make_learner, score_actions, score_batch
+from rltune.trainer.train_state import by_length, make_train_state, score_actions, score_batch
 from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")
@@ -108,7 +108,7 @@ def report_multiples(
     size = config.optim.micro_batch_size
     copies = [copies_of(policy, episode) for episode in episodes]
     n_turns = max(len(episode.turns) for episode in episodes)
-    learner = make_learner(policy, config)
+    train_state = make_train_state(policy, config)
     parts = [(torch.from_numpy(batch.rows(i).ids_NT), i) for i in by_length(batch, size)]
 
     def packed() -> dict[int, torch.Tensor]:
@@ -119,11 +119,11 @@ def report_multiples(
 
     def read() -> Gains:
         reader = gold_reader(policy, batch, episodes, config.attribution)
-        score_batch(learner, batch, temperature=1.0, micro_batch_size=size, read=reader.read)
+        score_batch(train_state, batch, temperature=1.0, micro_batch_size=size, read=reader.read)
         return reader.gains()
 
     ways: dict[str, Callable[[], object]] = {
-        PLAIN: lambda: score_batch(learner, batch, temperature=1.0, micro_batch_size=size),
+        PLAIN: lambda: score_batch(train_state, batch, temperature=1.0, micro_batch_size=size),
         READ: read,
         APART: lambda: information_gain(
             policy,

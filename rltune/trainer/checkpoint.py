@@ -26,7 +26,7 @@ from rltune.policy.lora import trained_parameters
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
-from rltune.trainer.train_state import Learner, updates_made
+from rltune.trainer.train_state import TrainState, updates_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,23 @@ class ForeignCheckpointError(CheckpointError):
 
 
 def save_checkpoint(
-    trial: TrialDir, learner: Learner, progress: Progress, *, config_hash: str
+    trial: TrialDir, train_state: TrainState, progress: Progress, *, config_hash: str
 ) -> Path:
     """Write the checkpoint of the current step and point `latest` at it."""
     folder = trial.checkpoint(progress.step)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    for name, module in _modules(learner).items():
+    for name, module in _modules(train_state).items():
         frozen = frozen_digest(module)
         metadata = {FROZEN: frozen} if frozen else None
         save_file(_tensors(module), part / f"{name}.safetensors", metadata=metadata)
-    for name, optimizer in _optimizers(learner).items():
+    for name, optimizer in _optimizers(train_state).items():
         save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
     state = {
         "trial_id": trial.trial_id,
         "config_hash": config_hash,
-        "start": _start_of(learner),
+        "start": _start_of(train_state),
         "sha256": {path.name: sha256_file(path) for path in sorted(part.iterdir())},
         "progress": asdict(progress),
     }
@@ -102,7 +102,7 @@ def save_checkpoint(
     return folder
 
 
-def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Progress:
+def load_checkpoint(folder: Path, train_state: TrainState, *, config_hash: str) -> Progress:
     """Restore weights and optimisers in place; return the progress.
 
     Raises:
@@ -110,25 +110,25 @@ def load_checkpoint(folder: Path, learner: Learner, *, config_hash: str) -> Prog
             with another model; nothing was restored.
 
     """
-    progress = _require_whole(folder, learner, config_hash=config_hash)
-    for name, module in _modules(learner).items():
+    progress = _require_whole(folder, train_state, config_hash=config_hash)
+    for name, module in _modules(train_state).items():
         restore_module(module, folder / f"{name}.safetensors")
-    for name, optimizer in _optimizers(learner).items():
+    for name, optimizer in _optimizers(train_state).items():
         _restore_optimizer(optimizer, folder / f"{name}.safetensors")
-    return with_updates(progress, learner)
+    return with_updates(progress, train_state)
 
 
-def with_updates(progress: Progress, learner: Learner) -> Progress:
+def with_updates(progress: Progress, train_state: TrainState) -> Progress:
     """Return the progress with the updates that the optimisers have made."""
     return replace(
         progress,
-        policy_updates=updates_made(learner.actor_optimizer),
-        critic_updates=updates_made(learner.critic_optimizer),
+        policy_updates=updates_made(train_state.actor_optimizer),
+        critic_updates=updates_made(train_state.critic_optimizer),
     )
 
 
 def newest_checkpoint(
-    trial: TrialDir, learner: Learner, *, config_hash: str
+    trial: TrialDir, train_state: TrainState, *, config_hash: str
 ) -> tuple[Progress | None, list[str]]:
     """Restore the newest readable checkpoint; return its progress and what was passed over.
 
@@ -143,7 +143,7 @@ def newest_checkpoint(
     problems: list[str] = []
     for folder in sorted(trial.checkpoints.glob("step-*"), reverse=True):
         try:
-            progress = load_checkpoint(folder, learner, config_hash=config_hash)
+            progress = load_checkpoint(folder, train_state, config_hash=config_hash)
         except ForeignCheckpointError:
             raise
         except CheckpointError as error:
@@ -170,32 +170,32 @@ def prune_checkpoints(trial: TrialDir, *, keep_last: int, keep_steps: Iterable[i
             shutil.rmtree(folder)
 
 
-def _modules(learner: Learner) -> dict[str, torch.nn.Module]:
-    critic = {} if learner.critic is None else {"critic": learner.critic}
-    return {"policy": learner.policy.model, **critic}
+def _modules(train_state: TrainState) -> dict[str, torch.nn.Module]:
+    critic = {} if train_state.critic is None else {"critic": train_state.critic}
+    return {"policy": train_state.policy.model, **critic}
 
 
-def _optimizers(learner: Learner) -> dict[str, torch.optim.Optimizer]:
-    optimizer = learner.critic_optimizer
+def _optimizers(train_state: TrainState) -> dict[str, torch.optim.Optimizer]:
+    optimizer = train_state.critic_optimizer
     critic = {} if optimizer is None else {"critic_optimizer": optimizer}
-    return {"actor_optimizer": learner.actor_optimizer, **critic}
+    return {"actor_optimizer": train_state.actor_optimizer, **critic}
 
 
-def _require_whole(folder: Path, learner: Learner, *, config_hash: str) -> Progress:
+def _require_whole(folder: Path, train_state: TrainState, *, config_hash: str) -> Progress:
     """Return the progress of a checkpoint of this config whose files are whole.
 
-    All are looked at before any is loaded: a learner that is half restored could not start from
+    All are looked at before any is loaded: a state that is half restored could not start from
     step 0 any more. safetensors refuses a file that is shorter than its header says.
     """
     try:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         progress = _PROGRESS.validate_python(state["progress"])
         _require_config(folder, state["config_hash"], config_hash)
-        _require_start(folder, state.get("start", {}), learner)
+        _require_start(folder, state.get("start", {}), train_state)
         _require_bytes(folder, state["sha256"])
-        for name, module in _modules(learner).items():
+        for name, module in _modules(train_state).items():
             require_fit(folder / f"{name}.safetensors", module)
-        for name in _optimizers(learner):
+        for name in _optimizers(train_state):
             with safe_open(folder / f"{name}.safetensors", framework="pt"):
                 pass
     except CheckpointError:
@@ -215,15 +215,15 @@ def _require_config(folder: Path, saved: str, config_hash: str) -> None:
         )
 
 
-def _start_of(learner: Learner) -> dict[str, str]:
+def _start_of(train_state: TrainState) -> dict[str, str]:
     """Return what the trial began with; the model's folder may hold something else by now."""
-    policy = learner.policy
+    policy = train_state.policy
     return {"weights": policy.weights_sha256, "tokenizer": policy.tokenizer_sha256}
 
 
-def _require_start(folder: Path, saved: Mapping[str, str], learner: Learner) -> None:
+def _require_start(folder: Path, saved: Mapping[str, str], train_state: TrainState) -> None:
     """Refuse to go on with another start: a KL would then tie the policy to it."""
-    for name, now in _start_of(learner).items():
+    for name, now in _start_of(train_state).items():
         before = saved.get(name, "unknown")
         if before != now:
             raise ForeignCheckpointError(

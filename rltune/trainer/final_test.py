@@ -20,7 +20,7 @@ from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.heldout import HeldoutResult, evaluate
 from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, sound
-from rltune.trainer.train_state import make_learner
+from rltune.trainer.train_state import make_train_state
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import Manifest
 
@@ -172,9 +172,9 @@ def look(job: TestJob, *, which: str = BEST) -> Record:
 def _restore(job: TestJob, step: int) -> None:
     """Put a checkpoint's weights into the policy."""
     folder = job.trial.checkpoint(step)
-    learner = make_learner(job.policy, job.config)
+    train_state = make_train_state(job.policy, job.config)
     try:
-        progress = load_checkpoint(folder, learner, config_hash=job.config_hash)
+        progress = load_checkpoint(folder, train_state, config_hash=job.config_hash)
     except CheckpointError as error:  # there is no trial that could go on without it
         raise StoreError(str(error)) from error
     if progress.step != step:

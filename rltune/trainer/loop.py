@@ -29,7 +29,7 @@ from rltune.trainer.records.outcomes import fault_line, sound
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.sync_check import probe_prompt, prove_sync
-from rltune.trainer.train_state import Learner, make_learner
+from rltune.trainer.train_state import TrainState, make_train_state
 from rltune.types import TrialResult
 from rltune_envs.faults import persist
 
@@ -72,10 +72,10 @@ class _Run:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.config = job.config
-        self.learner: Learner = make_learner(job.policy, job.config)
+        self.train_state: TrainState = make_train_state(job.policy, job.config)
         self.progress = Progress()
         self.watch = Stopwatch()
-        self.training = TrainingStep(job, self.learner, make_judge(job), self.watch)
+        self.training = TrainingStep(job, self.train_state, make_judge(job), self.watch)
         self._probe = persist(self._make_probe)
         self._began = time.monotonic()
         self._earlier_s = 0.0
@@ -86,7 +86,7 @@ class _Run:
     def restore(self) -> None:
         """Go back to the newest readable checkpoint and cut the records to it."""
         found, problems = newest_checkpoint(
-            self.job.trial, self.learner, config_hash=self.job.config_hash
+            self.job.trial, self.train_state, config_hash=self.job.config_hash
         )
         for problem in problems:
             self.job.warn(problem)
@@ -166,7 +166,7 @@ class _Run:
         began = time.monotonic()
         self._count_time()
         save_checkpoint(
-            self.job.trial, self.learner, self.progress, config_hash=self.job.config_hash
+            self.job.trial, self.train_state, self.progress, config_hash=self.job.config_hash
         )
         self._saved_step = self.progress.step
         self._tidy_checkpoints()
@@ -222,7 +222,7 @@ class _Run:
         """Add a step to the budget; return the running totals."""
         progress, episodes, metrics = self.progress, trained.episodes, trained.metrics
         tokens = sum(episode.n_sampled for episode in episodes)
-        progress = with_updates(progress, self.learner)
+        progress = with_updates(progress, self.train_state)
         self.progress = replace(
             progress,
             rollouts=progress.rollouts + len(episodes),

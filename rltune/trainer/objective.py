@@ -22,7 +22,7 @@ from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
-from rltune.trainer.train_state import ActionScores, Learner, Signals, by_length, score_actions
+from rltune.trainer.train_state import ActionScores, Signals, TrainState, by_length, score_actions
 
 Sums = dict[str, float]
 OnEntropy = Callable[[Tensor], None]
@@ -58,7 +58,7 @@ class MiniBatch:
 
 
 def update(
-    learner: Learner,
+    train_state: TrainState,
     data: MiniBatch,
     config: TrialConfig,
     *,
@@ -86,7 +86,7 @@ def update(
             part = data.rows(order[start : start + size])
             place = (step, epoch, nth)
             made = _optimizer_step(
-                learner, part, config, place=place, kl_coef=kl_coef, on_entropy=on_entropy
+                train_state, part, config, place=place, kl_coef=kl_coef, on_entropy=on_entropy
             )
             for name, value in made.items():
                 found[name].append(value)
@@ -96,7 +96,7 @@ def update(
 
 
 def _optimizer_step(
-    learner: Learner,
+    train_state: TrainState,
     data: MiniBatch,
     config: TrialConfig,
     *,
@@ -113,10 +113,10 @@ def _optimizer_step(
     `place` is the training step, the epoch and the number of the mini-batch.
     """
     step = place[0]
-    actor, critic = learner.policy.model, learner.critic
-    learners = [actor] if critic is None else [actor, critic]
+    actor, critic = train_state.policy.model, train_state.critic
+    trained = [actor] if critic is None else [actor, critic]
     is_warmup = critic is not None and step <= config.critic.warmup_steps
-    for module in learners:
+    for module in trained:
         _zero_gradients(module)
     counts = count_trained(torch.from_numpy(data.batch.action_mask_NT))
     sums: Sums = defaultdict(float)
@@ -125,21 +125,21 @@ def _optimizer_step(
             part = data.rows(index)
             if part.batch.action_mask_NT.any():
                 seed = stream_seed(config.seed, "lora-dropout", *place, nth)
-                with dropping(*learners, seed=seed):
-                    _backward(learner, part, config, counts, kl_coef, sums, on_entropy)
+                with dropping(*trained, seed=seed):
+                    _backward(train_state, part, config, counts, kl_coef, sums, on_entropy)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
     _require_finite({**sums, **norms}, step)
     if not is_warmup:
-        learner.actor_optimizer.step()
-    if learner.critic_optimizer is not None:
-        learner.critic_optimizer.step()
+        train_state.actor_optimizer.step()
+    if train_state.critic_optimizer is not None:
+        train_state.critic_optimizer.step()
     return {**sums, **norms}
 
 
 def _backward(
-    learner: Learner,
+    train_state: TrainState,
     data: MiniBatch,
     config: TrialConfig,
     counts: TrainedCounts,
@@ -159,7 +159,7 @@ def _backward(
     loss = config.loss
 
     scores = score_actions(
-        learner.policy.model,
+        train_state.policy.model,
         ids,
         mask,
         temperature=config.rollout.temperature,
@@ -187,15 +187,15 @@ def _backward(
     if loss.entropy_coeff:
         total = total - loss.entropy_coeff * (entropy / divisor)
     if data.signals.ref_logp_NT is not None:
-        kl_BT = _kl(learner, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
+        kl_BT = _kl(train_state, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
         kl = masked_sum(kl_BT, mask)
         sums["actor/kl_loss"] += kl.item() / counts.n_tokens
         total = total + kl_coef * (kl / divisor)
     torch.autograd.backward(total)
     for name, value in policy.sums.items():
         sums[name] += value.item() / counts.n_tokens
-    if learner.critic is not None:
-        values_M = learner.critic(ids, mask, scores.hidden_MD)
+    if train_state.critic is not None:
+        values_M = train_state.critic(ids, mask, scores.hidden_MD)
         _backward_critic(values_M, data, mask, config, counts, sums)
 
 
@@ -217,7 +217,7 @@ def _entropy(scores: ActionScores, mask: Tensor) -> Tensor:
 
 
 def _kl(
-    learner: Learner,
+    train_state: TrainState,
     scores: ActionScores,
     logp_BT: Tensor,
     ref_logp_BT: Tensor,
@@ -233,12 +233,12 @@ def _kl(
     kind = config.loss.kl_type
     if kind.removesuffix("+") != "full":
         return kl_penalty(logp_BT, ref_logp_BT, kind=kind)
-    if learner.reference is None:
+    if train_state.reference is None:
         raise ValueError("a KL term needs the reference policy")
     with torch.no_grad():
-        ref_hidden_MD = action_hidden(learner.reference.base_model, ids, mask)
-        ref_logits_MV = ref_hidden_MD @ head_weight(learner.reference).T
-    logits_MV = scores.hidden_MD @ head_weight(learner.policy.model).T
+        ref_hidden_MD = action_hidden(train_state.reference.base_model, ids, mask)
+        ref_logits_MV = ref_hidden_MD @ head_weight(train_state.reference).T
+    logits_MV = scores.hidden_MD @ head_weight(train_state.policy.model).T
     temperature = config.rollout.temperature
     exact_M = full_kl(logits_MV / temperature, ref_logits_MV / temperature)
     exact_BT = exact_M.new_zeros(mask.shape).masked_scatter(mask, exact_M)

@@ -23,7 +23,7 @@ from rltune.trainer.records.media import distributions, filter_table
 from rltune.trainer.records.outcomes import fault_line
 from rltune.trainer.records.replays import write_replays
 from rltune.trainer.stopwatch import Stopwatch
-from rltune.trainer.train_state import Learner
+from rltune.trainer.train_state import TrainState
 from rltune.trainer.update_step import Learned, learn, without_batch
 from rltune.types import Episode
 from rltune_envs.base import Task
@@ -51,17 +51,17 @@ class TrainingStep:
 
     Args:
         job: The trial.
-        learner: Trained in place.
+        train_state: Trained in place.
         judge: Of `attribution.judge: llm`; None where no language model is asked.
         watch: Counts the time of the parts.
 
     """
 
     def __init__(
-        self, job: Job, learner: Learner, judge: TrialJudge | None, watch: Stopwatch
+        self, job: Job, train_state: TrainState, judge: TrialJudge | None, watch: Stopwatch
     ) -> None:
         self._job, self._config = job, job.config
-        self._learner, self._judge, self._watch = learner, judge, watch
+        self._train_state, self._judge, self._watch = train_state, judge, watch
         self._lost = LostSteps(job.warn)
 
     def make(self, step: int, controllers: Controllers) -> Trained:
@@ -165,7 +165,7 @@ class TrainingStep:
         )
         entropies: list[Tensor] = []
         learned = learn(
-            self._learner,
+            self._train_state,
             batch,
             episodes,
             config,

@@ -20,7 +20,7 @@ from rltune.spec.schema.trial import TrialConfig
 
 
 @dataclass
-class Learner:
+class TrainState:
     """The mutable part of a trial.
 
     Attributes:
@@ -40,8 +40,8 @@ class Learner:
     critic_optimizer: torch.optim.Optimizer | None
 
 
-def make_learner(policy: Policy, config: TrialConfig) -> Learner:
-    """Put a learner together around a freshly loaded policy."""
+def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
+    """Make the state around a freshly loaded policy."""
     critic = None
     if config.advantage.kind in CRITIC_KINDS:
         torch.manual_seed(stream_seed(config.seed, "critic"))
@@ -57,7 +57,7 @@ def make_learner(policy: Policy, config: TrialConfig) -> Learner:
             fused=True if policy.model.device.type == "cuda" else None,  # None: torch's own choice
         )
 
-    return Learner(
+    return TrainState(
         policy=policy,
         reference=frozen_copy(policy.model) if config.loss.use_kl_loss else None,
         critic=critic,
@@ -137,7 +137,7 @@ ReadRows = Callable[[np.ndarray, Tensor, KVCache], None]
 
 @torch.no_grad()
 def score_batch(
-    learner: Learner,
+    train_state: TrainState,
     batch: TokenBatch,
     *,
     temperature: float,
@@ -148,7 +148,7 @@ def score_batch(
     """Score all rows with the current policy, the reference and the critic, in micro-batches.
 
     Args:
-        learner: What scores.
+        train_state: What scores.
         batch: Rows of the step.
         temperature: Of the rollouts.
         micro_batch_size: Rows per forward pass.
@@ -157,13 +157,13 @@ def score_batch(
             values are kept for this alone, those of one micro-batch at a time.
 
     """
-    device = learner.policy.model.device
+    device = train_state.policy.model.device
     shape = batch.ids_NT.shape
     names = ["old_logp"]
-    names += ["ref_logp"] if learner.reference is not None else []
-    names += ["values"] if learner.critic is not None else []
+    names += ["ref_logp"] if train_state.reference is not None else []
+    names += ["values"] if train_state.critic is not None else []
     names += ["entropy"] if with_entropy else []
-    dtype = torch.promote_types(learner.policy.model.dtype, torch.float32)
+    dtype = torch.promote_types(train_state.policy.model.dtype, torch.float32)
     out = {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
     for index in by_length(batch, micro_batch_size):
         part = batch.rows(index)
@@ -171,9 +171,9 @@ def score_batch(
         mask = torch.from_numpy(part.action_mask_NT).to(device)
         if not mask.any():
             continue
-        cache = None if read is None else new_kv_cache(learner.policy.model)
+        cache = None if read is None else new_kv_cache(train_state.policy.model)
         scores = score_actions(
-            learner.policy.model,
+            train_state.policy.model,
             ids,
             mask,
             temperature=temperature,
@@ -186,11 +186,11 @@ def score_batch(
         columns = {"old_logp": scores.tokens.logprobs_M}
         if scores.tokens.entropy_M is not None:
             columns["entropy"] = scores.tokens.entropy_M
-        if learner.reference is not None:
-            reference = score_actions(learner.reference, ids, mask, temperature=temperature)
+        if train_state.reference is not None:
+            reference = score_actions(train_state.reference, ids, mask, temperature=temperature)
             columns["ref_logp"] = reference.tokens.logprobs_M
-        if learner.critic is not None:
-            columns["values"] = learner.critic(ids, mask, scores.hidden_MD)
+        if train_state.critic is not None:
+            columns["values"] = train_state.critic(ids, mask, scores.hidden_MD)
         rows = torch.from_numpy(index).to(device)
         for name, values_M in columns.items():
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)

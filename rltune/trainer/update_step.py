@@ -24,7 +24,7 @@ from rltune.trainer.credit.shaping import needs_entropy
 from rltune.trainer.credit.stages import Assigned, assign_credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.records.measures import Metrics, training_metrics
-from rltune.trainer.train_state import Learner, score_batch
+from rltune.trainer.train_state import TrainState, score_batch
 from rltune.types import Episode
 
 
@@ -45,7 +45,7 @@ class Learned:
 
 
 def learn(
-    learner: Learner,
+    train_state: TrainState,
     batch: TokenBatch,
     episodes: Sequence[Episode],
     config: TrialConfig,
@@ -61,7 +61,7 @@ def learn(
     """Train on one batch.
 
     Args:
-        learner: Trained in place.
+        train_state: Trained in place.
         batch: Rows to train on.
         episodes: All episodes of the step.
         config: Of the trial.
@@ -75,10 +75,10 @@ def learn(
 
     """
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
-    reader = gold_reader(learner.policy, batch, episodes, config.attribution)
+    reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
     with timed("score"):
         signals = score_batch(
-            learner,
+            train_state,
             batch,
             temperature=config.rollout.temperature,
             micro_batch_size=config.optim.micro_batch_size,
@@ -88,7 +88,7 @@ def learn(
     strength = sepa_strength(controllers.sepa, shaping.sepa)
     with timed("credit"):
         assigned = assign_credit(
-            learner.policy,
+            train_state.policy,
             batch,
             signals,
             episodes,
@@ -102,7 +102,7 @@ def learn(
     metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
     with timed("update"):
         data = MiniBatch(batch, signals, assigned.credit)
-        metrics |= update(learner, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
+        metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}

@@ -24,7 +24,7 @@ from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
-from rltune.trainer.train_state import make_learner
+from rltune.trainer.train_state import make_train_state
 
 # Layers 2, D 8, I 16, Q 8, K 4, V 10
 COUNTS = {"parameters": 1000, "trained": 1000}
@@ -186,8 +186,8 @@ def test_weights_are_those_of_a_learner(configs, small_policy, dtype, rank, adva
     set_compute_dtype(policy.model, dtype)
     round_frozen(policy.model)
     trained = sum(p.numel() for p in trained_parameters(policy.model).values())
-    learner = make_learner(policy, TrialConfig.model_validate(config))
-    modules = [policy.model, learner.reference, learner.critic]
+    train_state = make_train_state(policy, TrialConfig.model_validate(config))
+    modules = [policy.model, train_state.reference, train_state.critic]
     held = {p.data_ptr(): p.nbytes for m in modules if m for p in m.parameters()}
     plan = memory_plan(config, shape_of(shape), parameters=count, trained=trained)
     # A critic has no vocabulary head of its own, and norms are not rounded: both are small.

@@ -14,7 +14,7 @@ from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.trainer.checkpoint import Progress, load_checkpoint, save_checkpoint
-from rltune.trainer.train_state import make_learner, score_actions
+from rltune.trainer.train_state import make_train_state, score_actions
 
 IDS = torch.tensor([[4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4]])
 MASK = torch.tensor([[False, False, True, True, True, True]] * 2)
@@ -134,18 +134,18 @@ def test_a_checkpoint_holds_the_adapter_and_names_the_base(tmp_path):
     from rltune.store.rundir import TrialDir
 
     config = config_of()
-    learner = make_learner(policy_of(config, tmp_path, device="cpu"), config)
-    move(learner.policy.model)
+    train_state = make_train_state(policy_of(config, tmp_path, device="cpu"), config)
+    move(train_state.policy.model)
     trial = TrialDir(tmp_path / "trial").create()
-    folder = save_checkpoint(trial, learner, Progress(step=1), config_hash="a")
+    folder = save_checkpoint(trial, train_state, Progress(step=1), config_hash="a")
     path = folder / "policy.safetensors"
     assert all("lora_" in name for name in load_file(path))
-    again = make_learner(policy_of(config, tmp_path, device="cpu"), config)
+    again = make_train_state(policy_of(config, tmp_path, device="cpu"), config)
     start = logprobs(again.policy.model).detach()
     load_checkpoint(folder, again, config_hash="a")
-    assert weights_digest(again.policy.model) == weights_digest(learner.policy.model)
-    assert file_digest(path) == weights_digest(learner.policy.model)
-    assert torch.equal(logprobs(again.policy.model), logprobs(learner.policy.model))
+    assert weights_digest(again.policy.model) == weights_digest(train_state.policy.model)
+    assert file_digest(path) == weights_digest(train_state.policy.model)
+    assert torch.equal(logprobs(again.policy.model), logprobs(train_state.policy.model))
     assert torch.equal(logprobs(again.reference), start)
     with torch.no_grad():
         again.policy.model.get_input_embeddings().weight.add_(1)

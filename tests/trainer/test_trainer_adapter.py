@@ -11,7 +11,7 @@ from rltune.errors import InterruptedRun
 from rltune.policy.load import weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.trainer.checkpoint import load_checkpoint
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 
 CHANGES = {
     "policy__lora__rank": 2,
@@ -43,8 +43,8 @@ def adapter(small_policy, make_config, tmp_path):
     return folder
 
 
-def scores(learner, batch):
-    return score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+def scores(train_state, batch):
+    return score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
 
 
 def test_the_kl_at_the_start_is_exactly_0(small_policy, make_config, sample_batch, adapter):
@@ -52,9 +52,9 @@ def test_the_kl_at_the_start_is_exactly_0(small_policy, make_config, sample_batc
     policy, base = small_policy(), small_policy()
     add_adapter(policy.model, config.policy.lora, seed=0)
     _, batch = sample_batch(config, policy)
-    signals = scores(make_learner(policy, config), batch)
+    signals = scores(make_train_state(policy, config), batch)
     assert torch.equal(signals.ref_logp_NT, signals.old_logp_NT)
-    of_base = scores(make_learner(base, make_config()), batch)
+    of_base = scores(make_train_state(base, make_config()), batch)
     assert (signals.ref_logp_NT - of_base.old_logp_NT).abs().max() > 0.1  # the wrong reference
 
 
@@ -80,9 +80,9 @@ def test_a_loaded_checkpoint_leaves_the_reference_bit_equal(
     add_adapter(policy.model, trial.config.policy.lora, seed=0)
     policy = replace(policy, weights_sha256=weights_digest(policy.model))
     _, batch = sample_batch(trial.config, policy)
-    learner = make_learner(policy, trial.config)
-    start = scores(learner, batch)
-    load_checkpoint(trial.folder.checkpoint(4), learner, config_hash="c" * 64)
-    resumed = scores(learner, batch)
+    train_state = make_train_state(policy, trial.config)
+    start = scores(train_state, batch)
+    load_checkpoint(trial.folder.checkpoint(4), train_state, config_hash="c" * 64)
+    resumed = scores(train_state, batch)
     assert torch.equal(resumed.ref_logp_NT, start.ref_logp_NT)
     assert not torch.equal(resumed.old_logp_NT, start.old_logp_NT)

@@ -23,7 +23,7 @@ from rltune.trainer.controllers import (
     sepa_strength,
     spread_after,
 )
-from rltune.trainer.train_state import make_learner
+from rltune.trainer.train_state import make_train_state
 from rltune.trainer.update_step import without_batch
 
 KL = LossConfig(use_kl_loss=True, kl_loss_coef=0.1, kl_type="k3", kl_target=0.02, kl_horizon=100.0)
@@ -175,8 +175,8 @@ def test_killed_and_resumed_with_all_that_adapts_is_bit_equal(tmp_path, whole, n
 
 
 def progress(trial):
-    learner = make_learner(trial.policy, trial.config)
-    return load_checkpoint(trial.folder.latest, learner, config_hash="e" * 64)
+    train_state = make_train_state(trial.policy, trial.config)
+    return load_checkpoint(trial.folder.latest, train_state, config_hash="e" * 64)
 
 
 def test_all_that_adapts_did(whole):

@@ -16,7 +16,7 @@ from rltune.rollout.episode import Probes
 from rltune.trainer.credit.attribution import by_information_gain, gold_reader
 from rltune.trainer.credit.estimate import outcome_of
 from rltune.trainer.credit.info_gain import information_gain
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 from rltune_envs.base import GoldResponse
 
 WORLDS = {"multihop_qa": 0.7, "sokoban": 1.5}  # how hot: answers of several turns, dead ends
@@ -75,8 +75,8 @@ def credited(policy, batch, episodes, config):
 
 
 def scored(policy, batch, *, read=None, size=4):
-    learner = make_learner(policy, config_of("sokoban"))
-    return score_batch(learner, batch, temperature=0.7, micro_batch_size=size, read=read)
+    train_state = make_train_state(policy, config_of("sokoban"))
+    return score_batch(train_state, batch, temperature=0.7, micro_batch_size=size, read=read)
 
 
 @pytest.mark.parametrize("ig_type", ["prob_diff", "log_prob_diff"])

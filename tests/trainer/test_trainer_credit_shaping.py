@@ -15,7 +15,7 @@ from rltune.advantages.sepa import exec_variance, sepa_pool
 from rltune.signals.planning import DEFAULT_GRAMS
 from rltune.spec.schema.advantage import ShapingConfig
 from rltune.trainer.credit.shaping import needs_entropy, planning_mask, shape
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 
 
 @pytest.fixture(scope="module")
@@ -194,19 +194,19 @@ def test_gtpo_alone_looks_for_no_phrase(letters, monkeypatch):
 
 def test_the_two_signals_are_two():
     config = config_of("sokoban")
-    learner = make_learner(load(config), config)
-    tokenizer = learner.policy.tokenizer
+    train_state = make_train_state(load(config), config)
+    tokenizer = train_state.policy.tokenizer
     said = ["<answer>Up||Left</answer>", "<answer>Down</answer>"]
     batch = batch_of([conversation(tokenizer, [("#P_X√#", one)]) for one in said])
-    scored = score_batch(learner, batch, temperature=0.8, micro_batch_size=1, with_entropy=True)
-    plain = score_batch(learner, batch, temperature=0.8, micro_batch_size=1)
+    scored = score_batch(train_state, batch, temperature=0.8, micro_batch_size=1, with_entropy=True)
+    plain = score_batch(train_state, batch, temperature=0.8, micro_batch_size=1)
     assert plain.entropy_NT is None
     assert torch.equal(plain.old_logp_NT, scored.old_logp_NT)
     mask = torch.from_numpy(batch.action_mask_NT)
     with torch.no_grad():
         for row in range(len(batch)):
             ids = torch.from_numpy(batch.ids_NT[row])[None]
-            logp = (learner.policy.model(input_ids=ids).logits[0] / 0.8).log_softmax(-1)
+            logp = (train_state.policy.model(input_ids=ids).logits[0] / 0.8).log_softmax(-1)
             entropy = -(logp.exp() * logp).sum(-1)
             before = torch.roll(mask[row], -1)
             got = scored.entropy_NT[row][mask[row]]
@@ -215,7 +215,7 @@ def test_the_two_signals_are_two():
     found = {}
     for name, signal in (("surprisal", -scored.old_logp_NT), ("entropy", scored.entropy_NT)):
         section = ShapingConfig(signal=name, gtpo_beta=0.5)
-        shaped = shape(learner.policy, advantages, batch, scored, section, sepa_lambda=0.0)
+        shaped = shape(train_state.policy, advantages, batch, scored, section, sepa_lambda=0.0)
         found[name] = shaped.advantages_NT
         assert torch.equal(found[name], gtpo(advantages, signal, mask, beta=0.5))
     assert not torch.equal(found["surprisal"], found["entropy"])

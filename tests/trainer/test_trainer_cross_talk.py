@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from rltune.policy.logprobs import chunk_of
-from rltune.trainer.train_state import by_length, make_learner, score_actions
+from rltune.trainer.train_state import by_length, make_train_state, score_actions
 
 
 @pytest.fixture
 def learner_and_batch(small_policy, make_config, sample_batch):
     policy, config = small_policy(), make_config()
-    return make_learner(policy, config), sample_batch(config, policy)[1]
+    return make_train_state(policy, config), sample_batch(config, policy)[1]
 
 
 def with_other_mates(batch, row):
@@ -25,9 +25,9 @@ def with_other_mates(batch, row):
     return replace(batch, ids_NT=ids)
 
 
-def gradient_of(row, learner, batch):
+def gradient_of(row, train_state, batch):
     """Return the gradient of one row's logprobs, computed in a batch with all others."""
-    model = learner.policy.model
+    model = train_state.policy.model
     model.zero_grad()
     ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
     logprobs_M = score_actions(model, ids, mask, temperature=1.0).tokens.logprobs_M
@@ -37,10 +37,10 @@ def gradient_of(row, learner, batch):
 
 
 def test_other_mates_change_no_bit(learner_and_batch):
-    learner, batch = learner_and_batch
+    train_state, batch = learner_and_batch
     for row in range(len(batch)):
-        want, want_gradient = gradient_of(row, learner, batch)
-        got, got_gradient = gradient_of(row, learner, with_other_mates(batch, row))
+        want, want_gradient = gradient_of(row, train_state, batch)
+        got, got_gradient = gradient_of(row, train_state, with_other_mates(batch, row))
         assert torch.equal(got, want)
         pairs = zip(got_gradient, want_gradient, strict=True)
         assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in pairs)
@@ -48,10 +48,10 @@ def test_other_mates_change_no_bit(learner_and_batch):
 
 
 def test_a_row_alone_has_the_logprobs_and_the_gradient_that_it_has_among_others(learner_and_batch):
-    learner, batch = learner_and_batch
+    train_state, batch = learner_and_batch
     for row in range(len(batch)):
-        want, want_gradient = gradient_of(row, learner, batch)
-        got, got_gradient = gradient_of(0, learner, batch.rows(np.array([row])))
+        want, want_gradient = gradient_of(row, train_state, batch)
+        got, got_gradient = gradient_of(0, train_state, batch.rows(np.array([row])))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         for a, b in zip(got_gradient, want_gradient, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
@@ -82,8 +82,8 @@ def test_fewer_logits_rows_are_held_the_larger_the_vocabulary(vocabulary, chunk)
 
 @pytest.mark.parametrize("entropy", ["value", "gradient"])
 def test_chunks_give_what_the_whole_gives(learner_and_batch, monkeypatch, entropy):
-    learner, batch = learner_and_batch
-    model = learner.policy.model
+    train_state, batch = learner_and_batch
+    model = train_state.policy.model
     ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
     found = []
     for chunk in (4096, 7):

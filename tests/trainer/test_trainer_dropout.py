@@ -9,7 +9,7 @@ from rltune.policy.load import weights_digest
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.objective import MiniBatch, update
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 
 GAE = {  # 2 epochs x 2 mini-batches x 2 micro-batches
     "advantage": {"kind": "gae"},
@@ -23,7 +23,7 @@ N_PASSES = 8
 
 @pytest.fixture
 def prepare(small_policy, make_config, sample_batch):
-    """Return a maker of (learner, data, config) in which policy and critic have adapters."""
+    """Return a maker of (train_state, data, config) in which policy and critic have adapters."""
 
     def make(dropout, *, recompute=False, **changes):
         config = make_config(**{**GAE, "policy__lora__dropout": dropout, **changes})
@@ -35,18 +35,18 @@ def prepare(small_policy, make_config, sample_batch):
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
         set_gradient_checkpointing(policy.model, recompute)
         _, batch = sample_batch(config, policy)
-        learner = make_learner(policy, config)
-        for parameter in learner.critic.head.parameters():
+        train_state = make_train_state(policy, config)
+        for parameter in train_state.critic.head.parameters():
             nn.init.constant_(parameter, 0.1)
-        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=2)
+        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=2)
         credit = estimate(batch, signals, config.advantage)
-        return learner, MiniBatch(batch, signals, credit), config
+        return train_state, MiniBatch(batch, signals, credit), config
 
     return make
 
 
-def make_step(learner, data, config, *, step=1):
-    return update(learner, data, config, step=step, kl_coef=0.1)
+def make_step(train_state, data, config, *, step=1):
+    return update(train_state, data, config, step=step, kl_coef=0.1)
 
 
 def masks_of(backbone):
@@ -71,9 +71,12 @@ def distinct(masks):
 def test_every_pass_of_an_update_has_masks_of_its_own(prepare):
     found = []
     for step in (1, 1, 2):
-        learner, data, config = prepare(0.3)
-        actor, critic = masks_of(learner.policy.model.base_model), masks_of(learner.critic.backbone)
-        make_step(learner, data, config, step=step)
+        train_state, data, config = prepare(0.3)
+        actor, critic = (
+            masks_of(train_state.policy.model.base_model),
+            masks_of(train_state.critic.backbone),
+        )
+        make_step(train_state, data, config, step=step)
         assert (len(actor), len(critic)) == (N_PASSES, N_PASSES)
         assert distinct(actor + critic) == 2 * N_PASSES
         found.append(actor + critic)
@@ -91,11 +94,11 @@ def test_sampling_and_scoring_drop_nothing(prepare):
 
 
 def test_nothing_is_on_after_an_update_and_no_random_state_moved(prepare):
-    learner, data, config = prepare(0.3)
+    train_state, data, config = prepare(0.3)
     before = torch.get_rng_state()
-    make_step(learner, data, config)
+    make_step(train_state, data, config)
     assert torch.equal(torch.get_rng_state(), before)
-    for module in (learner.policy.model, learner.critic):
+    for module in (train_state.policy.model, train_state.critic):
         assert not any(m.training for m in module.modules() if isinstance(m, nn.Dropout))
 
 
@@ -110,9 +113,9 @@ def test_the_first_ratio_is_1_without_dropout_alone(prepare):
 def test_weights_are_bit_equal_with_gradient_checkpointing(prepare):
     digests = []
     for is_on in (False, True):
-        learner, data, config = prepare(0.3, recompute=is_on)
-        make_step(learner, data, config)
-        digests.append([weights_digest(m) for m in (learner.policy.model, learner.critic)])
+        train_state, data, config = prepare(0.3, recompute=is_on)
+        make_step(train_state, data, config)
+        digests.append([weights_digest(m) for m in (train_state.policy.model, train_state.critic)])
     assert digests[0] == digests[1]
 
 

@@ -21,7 +21,7 @@ from rltune.trainer.filtering import apply_filter, filter_groups
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.records.measures import gate_line, rollout_metrics
 from rltune.trainer.records.outcomes import fault_line, outcome_metrics
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 from rltune.trainer.update_step import without_batch
 from rltune.types import Episode, StopReason, Turn
 from rltune_envs.errors import EnvError
@@ -37,8 +37,8 @@ def episode(index, *, reward=0.0, success=False, fault="", failure="wrong", auxi
     )  # fmt: skip
 
 
-def make_step(learner, data, config):
-    return update(learner, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
+def make_step(train_state, data, config):
+    return update(train_state, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
 
 
 def without(batch, row):
@@ -71,10 +71,10 @@ def test_the_others_have_the_advantages_that_they_would_have_without_it(
     small_policy, sampled, config, row
 ):
     batch, trial = sampled(row, advantage=config.model_dump())
-    learner = make_learner(small_policy(), trial)
+    train_state = make_train_state(small_policy(), trial)
 
     def advantages(batch):
-        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
         return estimate(batch, signals, config).advantages_NT
 
     with_fault, clean = advantages(batch), advantages(without(batch, row))
@@ -93,11 +93,11 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
     )
 
     def gradients(batch):
-        learner = make_learner(small_policy(dtype="float64"), config)
-        signals = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+        train_state = make_train_state(small_policy(dtype="float64"), config)
+        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
         credit = estimate(batch, signals, config.advantage)
         metrics = update(
-            learner,
+            train_state,
             MiniBatch(batch, signals, credit),
             config,
             step=1,
@@ -105,7 +105,7 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
         )
         assert metrics["budget/optimizer_steps"] == 1
         assert metrics["actor/grad_norm"] > 0
-        modules = (learner.policy.model, learner.critic)
+        modules = (train_state.policy.model, train_state.critic)
         return [p.grad for module in modules for p in module.parameters()]
 
     for got, want in zip(gradients(batch), gradients(without(batch, 1)), strict=True):

@@ -28,7 +28,7 @@ from rltune.trainer.final_test import (
 from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.loop import train
-from rltune.trainer.train_state import make_learner
+from rltune.trainer.train_state import make_train_state
 from rltune_envs.splits import Manifest
 
 HASH = "c" * 64
@@ -119,7 +119,7 @@ def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, s
     record = look(job, which="2")
     policy = small_policy()
     load_checkpoint(
-        trained.folder.checkpoint(2), make_learner(policy, trained.config), config_hash=HASH
+        trained.folder.checkpoint(2), make_train_state(policy, trained.config), config_hash=HASH
     )
     slots = [
         Slot(task, i, 0, stream_seed(trained.config.seed, "test", i))

@@ -10,12 +10,12 @@ from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.trainer.collect import collect
 from rltune.trainer.tasks import env_maker, freeze_tasks
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 
 
-def ratios(batch, learner, *, temperature, micro_batch_size=3):
+def ratios(batch, train_state, *, temperature, micro_batch_size=3):
     signals = score_batch(
-        learner, batch, temperature=temperature, micro_batch_size=micro_batch_size
+        train_state, batch, temperature=temperature, micro_batch_size=micro_batch_size
     )
     mask = torch.from_numpy(batch.action_mask_NT)
     rollout = torch.from_numpy(batch.rollout_logprobs_NT)
@@ -37,7 +37,7 @@ def test_ratio_is_1_on_ragged_multi_turn_rows(small_policy, make_config, sample_
     for group in range(4):
         first = {e.turns[0].prompt_ids for e in episodes if e.group == group}
         assert len(first) == 1
-    ratio = ratios(batch, make_learner(policy, config), temperature=temperature)
+    ratio = ratios(batch, make_train_state(policy, config), temperature=temperature)
     assert (ratio - 1).abs().max() < 1e-4
 
 
@@ -64,7 +64,7 @@ def test_ratio_is_1_for_the_shipped_policy_on_sokoban(make_config, temperature):
     )
     assert max(len(e.turns) for e in episodes) > 1
     batch = to_batch(episodes, pad_id=policy.pad_id)
-    ratio = ratios(batch, make_learner(policy, config), temperature=temperature)
+    ratio = ratios(batch, make_train_state(policy, config), temperature=temperature)
     assert (ratio - 1).abs().max() < 1e-4
 
 
@@ -72,20 +72,20 @@ def test_the_wrong_temperature_would_be_seen(small_policy, make_config, sample_b
     config = make_config(rollout__temperature=0.5)
     policy = small_policy()
     _, batch = sample_batch(config, policy)
-    assert (ratios(batch, make_learner(policy, config), temperature=1.0) - 1).abs().max() > 0.1
+    assert (ratios(batch, make_train_state(policy, config), temperature=1.0) - 1).abs().max() > 0.1
 
 
 def test_scores_do_not_depend_on_the_micro_batch(small_policy, make_config, sample_batch):
     config = make_config(advantage={"kind": "gae"}, loss__use_kl_loss=True, loss__kl_loss_coef=0.1)
     policy = small_policy()
     _, batch = sample_batch(config, policy)
-    learner = make_learner(policy, config)
+    train_state = make_train_state(policy, config)
     with torch.no_grad():
-        for parameter in learner.critic.head.parameters():
+        for parameter in train_state.critic.head.parameters():
             parameter.add_(0.1)
-    whole = score_batch(learner, batch, temperature=1.0, micro_batch_size=8)
+    whole = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
     for size in (1, 3):
-        part = score_batch(learner, batch, temperature=1.0, micro_batch_size=size)
+        part = score_batch(train_state, batch, temperature=1.0, micro_batch_size=size)
         for name in ("old_logp_NT", "ref_logp_NT", "values_NT"):
             got, want = getattr(part, name), getattr(whole, name)
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
@@ -97,7 +97,9 @@ def test_the_diagnostics_see_a_gap(small_policy, make_config, sample_batch):
     config = make_config()
     policy = small_policy()
     _, batch = sample_batch(config, policy)
-    signals = score_batch(make_learner(policy, config), batch, temperature=1.0, micro_batch_size=4)
+    signals = score_batch(
+        make_train_state(policy, config), batch, temperature=1.0, micro_batch_size=4
+    )
     mask = torch.from_numpy(batch.action_mask_NT)
 
     def diagnostics():

@@ -45,7 +45,7 @@ from rltune.trainer.credit.estimate import (
 from rltune.trainer.credit.stages import assign_credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.policy_loss import POLICY_LOSSES, LossInputs
-from rltune.trainer.train_state import make_learner, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 from rltune.types import TrialStatus
 
 CLASSES = {one.model_fields["kind"].default: one for one in get_args(Advantage)}
@@ -299,13 +299,13 @@ def assigned(config, episodes, batch, signals, *, ask=nobody, **numbers):
 
 
 def prepared(**sections):
-    """Return a learner, the sampled episodes, and their batch and signals."""
+    """Return the train state, the sampled episodes, and their batch and signals."""
     config = config_of(rollout={"groups": 3, "temperature": 1.5}, **sections)
     episodes = sample("frozen_lake", probes=Probes(gold=True))
     batch = batch_of(episodes)
-    learner = make_learner(load(config), config)
-    signals = score_batch(learner, batch, temperature=1.5, micro_batch_size=4)
-    return config, learner, episodes, batch, signals
+    train_state = make_train_state(load(config), config)
+    signals = score_batch(train_state, batch, temperature=1.5, micro_batch_size=4)
+    return config, train_state, episodes, batch, signals
 
 
 def test_the_filters_scale_and_the_corrections_weights_are_in_the_credit():
@@ -326,15 +326,15 @@ def test_the_filters_scale_and_the_corrections_weights_are_in_the_credit():
 
 
 def test_weights_of_zero_take_a_token_out_of_the_loss():
-    config, learner, episodes, batch, signals = prepared()
+    config, train_state, episodes, batch, signals = prepared()
     credit = assigned(config, episodes, batch, signals).credit
-    before = [parameter.clone() for parameter in learner.policy.model.parameters()]
+    before = [parameter.clone() for parameter in train_state.policy.model.parameters()]
     zeros = torch.zeros_like(credit.advantages_NT)
     data = MiniBatch(batch, signals, Credit(credit.advantages_NT, weights_NT=zeros))
-    metrics = update(learner, data, config, step=1, kl_coef=0.0)
+    metrics = update(train_state, data, config, step=1, kl_coef=0.0)
     assert metrics["actor/grad_norm"] == 0
     decay = 1 - config.optim.lr * config.optim.weight_decay
-    after = learner.policy.model.parameters()
+    after = train_state.policy.model.parameters()
     n_steps = int(metrics["budget/optimizer_steps"])
     for old, new in zip(before, after, strict=True):
         torch.testing.assert_close(new, old * decay**n_steps)
@@ -346,7 +346,7 @@ def test_turn_clip_beta_changes_the_update_and_its_scale_stays_inside():
     norms, middle = {}, None
     for beta in (0.3, 0.0):
         turn_clip = {**loss, "turn_clip_beta": beta}
-        config, learner, episodes, batch, signals = prepared(loss=turn_clip, **sections)
+        config, train_state, episodes, batch, signals = prepared(loss=turn_clip, **sections)
         found = assigned(config, episodes, batch, signals)
         mask = torch.from_numpy(batch.action_mask_NT)
         scale = found.credit.clip_scale_NT[mask]
@@ -357,7 +357,7 @@ def test_turn_clip_beta_changes_the_update_and_its_scale_stays_inside():
         moved = middle * torch.where(sign > 0, 4e-3, -3e-3)
         signals = signals_of(batch, old_logp=(signals.old_logp_NT - moved).where(mask, 0))
         data = MiniBatch(batch, signals, found.credit)
-        norms[beta] = update(learner, data, config, step=1, kl_coef=0.0)["actor/grad_norm"]
+        norms[beta] = update(train_state, data, config, step=1, kl_coef=0.0)["actor/grad_norm"]
         assert 1 - beta <= scale.min() <= scale.max() <= 1 + beta
         named = {k: v for k, v in found.metrics.items() if "clip_scale" in k and "std" not in k}
         assert named

@@ -18,7 +18,7 @@ from rltune.trainer.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from rltune.trainer.train_state import make_learner
+from rltune.trainer.train_state import make_train_state
 from rltune.types import TrialStatus
 
 KL = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05, "loss__entropy_coeff": 0.01}
@@ -206,18 +206,18 @@ def test_with_all_checkpoints_torn_a_trial_starts_from_its_first_weights(make_tr
 @pytest.mark.parametrize("tear", TORN)
 def test_nothing_of_a_torn_checkpoint_is_loaded(make_trial, small_policy, tear):
     trial = make_trial(**KINDS["gae-own"])
-    saved = make_learner(small_policy(), trial.config)
+    saved = make_train_state(small_policy(), trial.config)
     with torch.no_grad():
         next(saved.policy.model.parameters()).add_(1)
     folder = save_checkpoint(trial.folder, saved, Progress(step=5), config_hash="a" * 64)
     TORN[tear](folder)
-    learner = make_learner(small_policy(), trial.config)
-    before = [weights_digest(module) for module in (learner.policy.model, learner.critic)]
+    train_state = make_train_state(small_policy(), trial.config)
+    before = [weights_digest(module) for module in (train_state.policy.model, train_state.critic)]
     with pytest.raises(CheckpointError, match=r"step-000005 cannot be read \(\w+: "):
-        load_checkpoint(folder, learner, config_hash="a" * 64)
-    found, problems = newest_checkpoint(trial.folder, learner, config_hash="a" * 64)
+        load_checkpoint(folder, train_state, config_hash="a" * 64)
+    found, problems = newest_checkpoint(trial.folder, train_state, config_hash="a" * 64)
     assert (found, len(problems)) == (None, 1)
-    after = [weights_digest(module) for module in (learner.policy.model, learner.critic)]
+    after = [weights_digest(module) for module in (train_state.policy.model, train_state.critic)]
     assert after == before
     assert (trial.folder.checkpoints / "torn-step-000005").is_dir()
 

@@ -36,7 +36,7 @@ from rltune.trainer.probe.ratios import (
     log_ratios,
     log_weights,
 )
-from rltune.trainer.train_state import Learner, score_batch
+from rltune.trainer.train_state import TrainState, score_batch
 from rltune.types import Episode
 
 _UNCLIPPED = 1e30  # a factor must be seen; where a clip would hide it is told in the finding
@@ -113,11 +113,11 @@ def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
     if chosen.is_empty and config.rollout_filter.on_drop == "drop":
         return Trace((), (), scene.has_faults, tolerance)
     batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
-    learner = _learner(config, whole, beliefs, words, bounds, seed)
-    _learn(learner, batch, whole, subject, look, beliefs, bounds, chosen.scale)
+    train_state = _train_state(config, whole, beliefs, words, bounds, seed)
+    _learn(train_state, batch, whole, subject, look, beliefs, bounds, chosen.scale)
     return Trace(
-        tuple(_gradients(learner.actor_optimizer)),
-        tuple(_gradients(learner.critic_optimizer)),
+        tuple(_gradients(train_state.actor_optimizer)),
+        tuple(_gradients(train_state.critic_optimizer)),
         scene.has_faults,
         tolerance,
     )
@@ -141,14 +141,14 @@ def _is_exact(config: TrialConfig) -> bool:
     return config.policy.dtype == "float32" and not (lora.rank and lora.dropout)
 
 
-def _learner(
+def _train_state(
     config: TrialConfig,
     whole: TokenBatch,
     beliefs: Beliefs,
     words: Words,
     bounds: Bounds,
     seed: int,
-) -> Learner:
+) -> TrainState:
     optim = config.optim
     n_steps = -(-len(whole) // optim.mini_batch_size) * optim.epochs
     plans = [
@@ -166,7 +166,7 @@ def _learner(
         critic = TableCritic(values[0])
         moved = [values[0] + 0.3 * value for value in values[1:]]
         critic_optimizer = PlannedSteps(critic.values_NT, moved)
-    return Learner(
+    return TrainState(
         policy=as_policy(model, words),
         reference=as_model(reference) if config.loss.use_kl_loss else None,
         critic=as_critic(critic) if critic is not None else None,
@@ -176,7 +176,7 @@ def _learner(
 
 
 def _learn(
-    learner: Learner,
+    train_state: TrainState,
     batch: TokenBatch,
     whole: TokenBatch,
     subject: Subject,
@@ -188,7 +188,7 @@ def _learn(
     """Score, credit and update, as `rltune.trainer.update_step.learn` does."""
     config, scene = subject.config, subject.scenes[look.scene]
     signals = score_batch(
-        learner,
+        train_state,
         batch,
         temperature=config.rollout.temperature,
         micro_batch_size=config.optim.micro_batch_size,
@@ -200,7 +200,7 @@ def _learn(
         return Judged([flags[episode.task_id] for episode in episodes], {})
 
     assigned = assign_credit(
-        learner.policy,
+        train_state.policy,
         batch,
         signals,
         scene.episodes,
@@ -218,9 +218,9 @@ def _learn(
         start = torch.from_numpy(float_noise(whole, seed=look.scene))
     if start is not None:
         with torch.no_grad():
-            learner.policy.model.base_model.logits_NTV.copy_(beliefs.logits(start))
+            train_state.policy.model.base_model.logits_NTV.copy_(beliefs.logits(start))
     data = MiniBatch(batch, signals, assigned.credit)
-    update(learner, data, config, step=look.step, kl_coef=config.loss.kl_loss_coef)
+    update(train_state, data, config, step=look.step, kl_coef=config.loss.kl_loss_coef)
 
 
 def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> Gains | None:
