@@ -44,20 +44,17 @@ def probes(attribution: Attribution, step: int) -> Probes:
     """Return what must be measured of the environments for the attribution of a step."""
     if attribution.kind == "info_gain":
         return Probes(gold=attribution.mode != "none")
-    if attribution.kind == "adca" and _is_judged(attribution, step):
+    if attribution.kind == "adca" and verdict_weight(attribution, step) > 0:
         return Probes(
             distance=attribution.judge in ("solver", "gold"), gold=attribution.judge == "gold"
         )
     return Probes()
 
 
-def _is_judged(config: AdcaConfig, step: int) -> bool:
-    """Return whether verdicts have any weight in a step; where not, none is asked for."""
-    is_early = config.first_steps is None or step <= config.first_steps
-    return is_early and _alpha(config, step) > 0
-
-
-def _alpha(config: AdcaConfig, step: int) -> float:
+def verdict_weight(config: AdcaConfig, step: int) -> float:
+    """Return what verdicts weigh in a training step; where nothing, none is asked for."""
+    if config.first_steps is not None and step > config.first_steps:
+        return 0.0
     return alpha_at(
         step - 1,
         alpha=config.alpha,
@@ -162,8 +159,8 @@ def by_verdicts(
     success_N = torch.from_numpy(batch.success_N).to(device)
     is_trained_N = torch.from_numpy(batch.action_mask_NT.any(axis=1)).to(device)
     asked_N = rows_to_judge(advantages_N, success_N, skip=attribution.skip) & is_trained_N
-    is_judged = _is_judged(attribution, step)
-    if not is_judged:
+    weight = verdict_weight(attribution, step)
+    if weight == 0:
         asked_N = torch.zeros_like(asked_N)
     rows = asked_N.nonzero()[:, 0].cpu().numpy()
     judged = _judge(
@@ -188,7 +185,7 @@ def by_verdicts(
         torch.from_numpy(batch.group_N).to(device),
         scheme=attribution.scheme,
         fusion=attribution.fusion,
-        alpha=_alpha(attribution, step) if is_judged else 0.0,
+        alpha=weight,
         fix_base=attribution.fix_base,
         normalize=attribution.normalize,
         scope=attribution.scope,

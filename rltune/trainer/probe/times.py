@@ -9,13 +9,13 @@ as any trial can: where two conditions do not differ then, they never do.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rltune.advantages.adca import alpha_at
 from rltune.advantages.sepa import SepaState
 from rltune.comparability.knobs import updates_per_step
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of
 from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.trainer.controllers import sepa_after, sepa_strength
+from rltune.trainer.credit.attribution import verdict_weight
 
 FALLS_AFTER = (1, 5, 20)
 """Training steps after which the simulated variance falls from 1 to 0."""
@@ -87,15 +87,7 @@ def _settings(config: TrialConfig, state: SepaState, step: int) -> Settings:
 
 def _verdicts(config: TrialConfig, step: int) -> float:
     own = config.attribution
-    if own.kind != "adca" or (own.first_steps is not None and step > own.first_steps):
-        return 0.0
-    return alpha_at(
-        step - 1,
-        alpha=own.alpha,
-        alpha_min=own.alpha_min,
-        decay_steps=own.alpha_steps,
-        kind=own.alpha_schedule,
-    )
+    return verdict_weight(own, step) if own.kind == "adca" else 0.0
 
 
 def telling_steps(
