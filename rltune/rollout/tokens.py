@@ -26,7 +26,7 @@ class TokenBatch:
         success_N: Whether the episode is a success: the one threshold that all credit goes by.
         group_N: Prompt index; equal values form a group.
         episode_N: Index of the episode in the step.
-        is_sound_N: False for an episode with a fault: it teaches nothing, and the others' rewards
+        is_valid_N: False for an episode with a fault: it teaches nothing, and the others' rewards
             are compared without it.
 
     """
@@ -41,7 +41,7 @@ class TokenBatch:
     success_N: NDArray[np.bool_]
     group_N: NDArray[np.int64]
     episode_N: NDArray[np.int64]
-    is_sound_N: NDArray[np.bool_]
+    is_valid_N: NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -102,7 +102,7 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
         success_N=np.array([episode.success for episode in episodes], dtype=np.bool_),
         group_N=np.array([episode.group for episode in episodes], dtype=np.int64),
         episode_N=np.arange(n, dtype=np.int64),
-        is_sound_N=np.array([not episode.fault for episode in episodes], dtype=np.bool_),
+        is_valid_N=np.array([not episode.fault for episode in episodes], dtype=np.bool_),
     )
 
 

@@ -13,12 +13,12 @@ from rltune.spec.schema.rollout import RolloutFilterConfig
 class FilterResult:
     """Which groups are trained on.
 
-    A group without a single sound row is no candidate: it is neither kept nor dropped.
+    A group without a single valid row is no candidate: it is neither kept nor dropped.
 
     Attributes:
-        keep_N: Rows to train on: the sound rows of the groups that were kept.
+        keep_N: Rows to train on: the valid rows of the groups that were kept.
         drop_N: Rows of the groups that were dropped.
-        scores_G: Score of each group, over its sound rows; 0 where fewer than two are.
+        scores_G: Score of each group, over its valid rows; 0 where fewer than two are.
         kept_ratio: Share of the candidates that were kept; 1 without any.
         zero_count: Candidates whose score is zero.
         scale: Factor on the advantages.
@@ -42,10 +42,10 @@ def filter_groups(
     batch: TokenBatch, *, groups: int, config: RolloutFilterConfig, zero_tol: float = 1e-10
 ) -> FilterResult:
     """Choose the groups to train on; rows come group by group, all groups of one size."""
-    is_sound_N = batch.is_sound_N
-    sound_GM = is_sound_N.reshape(groups, -1)
-    scores_G = _scores(_values(batch, config.metric).reshape(groups, -1), sound_GM, config)
-    is_candidate_G = sound_GM.any(axis=1)
+    is_valid_N = batch.is_valid_N
+    valid_GM = is_valid_N.reshape(groups, -1)
+    scores_G = _scores(_values(batch, config.metric).reshape(groups, -1), valid_GM, config)
+    is_candidate_G = valid_GM.any(axis=1)
     keep_G = np.zeros(groups, dtype=np.bool_)
     keep_G[is_candidate_G] = select_groups(
         scores_G[is_candidate_G],
@@ -57,9 +57,9 @@ def filter_groups(
     )
     candidates = int(is_candidate_G.sum())
     ratio = float(keep_G.sum() / candidates) if candidates else 1.0
-    size = sound_GM.shape[1]
+    size = valid_GM.shape[1]
     return FilterResult(
-        keep_N=np.repeat(keep_G, size) & is_sound_N,
+        keep_N=np.repeat(keep_G, size) & is_valid_N,
         drop_N=np.repeat(is_candidate_G & ~keep_G, size),
         scores_G=scores_G,
         kept_ratio=ratio,
@@ -83,17 +83,17 @@ def _values(batch: TokenBatch, metric: str) -> np.ndarray:
     return np.asarray(batch.rewards_N, dtype=np.float64)
 
 
-def _scores(values_GM: np.ndarray, sound_GM: np.ndarray, config: RolloutFilterConfig) -> np.ndarray:
-    """Return the score of each group, over its sound rows.
+def _scores(values_GM: np.ndarray, valid_GM: np.ndarray, config: RolloutFilterConfig) -> np.ndarray:
+    """Return the score of each group, over its valid rows.
 
     A group of one has no spread; the schema allows it by config only where the filter is off.
     """
     scores_G = np.zeros(len(values_GM))
     least = 2 if config.metric in SPREADS else 1
-    for group, (values_M, sound_M) in enumerate(zip(values_GM, sound_GM, strict=True)):
-        if sound_M.sum() >= least:
-            of_sound = values_M[None, sound_M]
-            scores_G[group] = group_scores(of_sound, metric=config.metric, ddof=config.ddof)[0]
+    for group, (values_M, valid_M) in enumerate(zip(values_GM, valid_GM, strict=True)):
+        if valid_M.sum() >= least:
+            of_valid = values_M[None, valid_M]
+            scores_G[group] = group_scores(of_valid, metric=config.metric, ddof=config.ddof)[0]
     return scores_G
 
 

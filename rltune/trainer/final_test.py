@@ -19,7 +19,7 @@ from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.heldout import HeldoutResult, evaluate
-from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, sound
+from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, valid
 from rltune.trainer.train_state import make_train_state
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import Manifest
@@ -149,7 +149,7 @@ def look(job: TestJob, *, which: str = BEST) -> Record:
     before = read_record(job.trial)
     _restore(job, step)
     played = _play(job, tasks)
-    if not sound(played.episodes):
+    if not valid(played.episodes):
         raise TrialError(
             f"{fault_line(played.episodes, where='final test')}. Repair it, and test again"
         )
@@ -202,7 +202,7 @@ def _play(job: TestJob, tasks: Sequence[Task]) -> HeldoutResult:
 def _outcome(job: TestJob, tasks: Sequence[Task], played: HeldoutResult) -> Record:
     """Return what is measured; an episode with a fault is in no rate and no mean."""
     episodes, names = played.episodes, played.auxiliary_names
-    counted = sound(episodes)
+    counted = valid(episodes)
     successes = sum(episode.success for episode in counted)
     metrics = outcome_metrics(episodes, prefix="test", auxiliary_names=names)
     temperature = job.config.gate.temperature

@@ -24,7 +24,7 @@ from rltune.trainer.records.outcomes import fault_line
 from rltune.trainer.records.replays import write_replays
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.train_state import TrainState
-from rltune.trainer.update_step import Learned, learn, without_batch
+from rltune.trainer.update_step import StepResult, update_step, without_batch
 from rltune.types import Episode
 from rltune_envs.base import Task
 from rltune_envs.faults import persist
@@ -100,9 +100,9 @@ class TrainingStep:
             after = without_batch(controllers, metrics, config)
             return Trained(metrics | {"budget/optimizer_steps": 0.0}, episodes, after)
         batch = apply_filter(whole, chosen, on_drop=on_drop)
-        learned = self._learn(batch, episodes, chosen, controllers, metrics, step)
-        keep((batch, learned.credit.advantages_NT))
-        return Trained(metrics | learned.metrics, episodes, learned.controllers)
+        updated = self._update(batch, episodes, chosen, controllers, metrics, step)
+        keep((batch, updated.credit.advantages_NT))
+        return Trained(metrics | updated.metrics, episodes, updated.controllers)
 
     def _collect(self, tasks: Sequence[Task], step: int) -> list[Episode]:
         config, job = self._config, self._job
@@ -149,7 +149,7 @@ class TrainingStep:
                 temperature=self._config.rollout.temperature,
             )
 
-    def _learn(
+    def _update(
         self,
         batch: TokenBatch,
         episodes: Sequence[Episode],
@@ -157,14 +157,14 @@ class TrainingStep:
         controllers: Controllers,
         metrics: Metrics,
         step: int,
-    ) -> Learned:
+    ) -> StepResult:
         """Learn from what the filter left, and show it where the tracker wants to see it."""
         config, job = self._config, self._job
         is_shown = job.tracker.shows_media and is_gate_step(
             step, every=config.gate.every, last=config.budget.steps
         )
         entropies: list[Tensor] = []
-        learned = learn(
+        updated = update_step(
             self._train_state,
             batch,
             episodes,
@@ -180,7 +180,7 @@ class TrainingStep:
         if is_shown:
             shown = distributions(entropies, job.policy.model)
             job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
-        return learned
+        return updated
 
     def _asker(self, step: int) -> AskJudge:
         """Return what asks the judge about the episodes of a step."""

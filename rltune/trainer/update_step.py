@@ -29,7 +29,7 @@ from rltune.types import Episode
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class StepResult:
     """What one batch did, besides the weights.
 
     Attributes:
@@ -44,7 +44,7 @@ class Learned:
     credit: Credit
 
 
-def learn(
+def update_step(
     train_state: TrainState,
     batch: TokenBatch,
     episodes: Sequence[Episode],
@@ -57,7 +57,7 @@ def learn(
     ask: AskJudge,
     timed: Callable[[str], AbstractContextManager[None]],
     on_entropy: Callable[[Tensor], None] | None = None,
-) -> Learned:
+) -> StepResult:
     """Train on one batch.
 
     Args:
@@ -109,7 +109,7 @@ def learn(
     if shaping.sepa.schedule != "none":
         metrics |= {"sepa/lambda": strength}
     controllers = _adapt(controllers, seen | metrics, assigned, config)
-    return Learned(metrics, controllers, assigned.credit)
+    return StepResult(metrics, controllers, assigned.credit)
 
 
 def _adapt(

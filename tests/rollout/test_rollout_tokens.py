@@ -79,7 +79,7 @@ def test_rows_are_cut_to_their_own_length():
 def test_an_episode_with_a_fault_earns_nothing_in_any_turn():
     faulted = replace(ROWS[0], turns=(replace(ROWS[0].turns[0], fault="down"), ROWS[0].turns[1]))
     batch = to_batch([faulted, ROWS[1]], pad_id=0)
-    assert batch.is_sound_N.tolist() == [False, True]
+    assert batch.is_valid_N.tolist() == [False, True]
     for name in ("action_mask_NT", "rewards_NT", "turn_rewards_NT", "rollout_logprobs_NT"):
         assert not getattr(batch, name)[0].any(), name
         assert getattr(batch, name)[1].any(), name

@@ -37,7 +37,7 @@ def batch_of(rewards, group, mask, faulted=()):
         success_N=np.array(rewards) >= 1,
         group_N=np.array(group),
         episode_N=np.arange(len(rewards)),
-        is_sound_N=np.array([row not in faulted for row in range(len(rewards))]),
+        is_valid_N=np.array([row not in faulted for row in range(len(rewards))]),
     )
 
 

@@ -143,7 +143,7 @@ def test_rows_with_a_fault_stay_in_the_batch():
         chosen = filter_groups(batch, groups=2, config=OFF)
         kept = apply_filter(batch, chosen, on_drop=on_drop)
         assert len(kept) == 8
-        assert kept.is_sound_N.tolist() == batch.is_sound_N.tolist()
+        assert kept.is_valid_N.tolist() == batch.is_valid_N.tolist()
 
 
 def test_a_filter_that_keeps_nothing_is_not_a_step_of_faults():

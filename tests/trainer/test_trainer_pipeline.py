@@ -229,7 +229,7 @@ def test_no_estimator_is_asked_about_a_step_of_faults(kind):
     """A retriever that is down for a step must not end the trial."""
     own = {"estimator": "credit_cases:over_the_best"} if kind == "custom" else {}
     config = config_of(advantage={"kind": kind, **own})
-    down = replace(BATCH, is_sound_N=np.zeros(6, dtype=np.bool_))
+    down = replace(BATCH, is_valid_N=np.zeros(6, dtype=np.bool_))
     found = episode_advantages(down, config.advantage, device=torch.device("cpu"))
     assert found.tolist() == [0.0] * 6
 

@@ -99,25 +99,25 @@ def by_information_gain(
         raise ValueError("attribution info_gain has no mode")
     device, n_turns = gains.ig_NK.device, gains.ig_NK.shape[1]
     turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
-    sound_N = torch.from_numpy(batch.is_sound_N).to(device)
+    valid_N = torch.from_numpy(batch.is_valid_N).to(device)
     group_N = torch.from_numpy(batch.group_N).to(device)
     outcome_N = outcome_N.to(device)
     normalizer = TurnGroupNormalizer(mode=attribution.mode)
     normalised = normalizer(
-        outcome_N[sound_N], gains.ig_NK[sound_N], gains.has_ig_NK[sound_N], group_N[sound_N]
+        outcome_N[valid_N], gains.ig_NK[valid_N], gains.has_ig_NK[valid_N], group_N[valid_N]
     )
     is_turn_NK = has_turn(turn_ids_NT, n_turns=n_turns)
     advantages_NK = torch.zeros_like(gains.ig_NK)
-    advantages_NK[sound_N] = accumulate(
+    advantages_NK[valid_N] = accumulate(
         normalised,
-        gains.has_ig_NK[sound_N],
-        is_turn_NK[sound_N],
+        gains.has_ig_NK[valid_N],
+        is_turn_NK[valid_N],
         gamma=attribution.gamma,
         ig_coef=attribution.ig_coef,
         is_rescaled=normalizer.is_rescaled,
     )
     ig_hat_NK = torch.zeros_like(gains.ig_NK)
-    ig_hat_NK[sound_N] = normalised.ig_NK
+    ig_hat_NK[valid_N] = normalised.ig_NK
     scale_NK = AdaptiveTurnClipper(beta=turn_clip_beta)(ig_hat_NK, gains.has_ig_NK)
     return TurnCredit(
         broadcast_turns(advantages_NK, turn_ids_NT),

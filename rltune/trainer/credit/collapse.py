@@ -17,7 +17,7 @@ def collapse_metrics(
 ) -> dict[str, float]:
     """Cross-score the first responses of up to `prompts` groups; empty below two.
 
-    The first sound episode of each group stands for it. Costs one forward pass a prompt over as
+    The first valid episode of each group stands for it. Costs one forward pass a prompt over as
     many rows; nothing is drawn at random, so that a trial stays what it is.
     """
     first: dict[int, Episode] = {}

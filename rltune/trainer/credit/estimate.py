@@ -67,7 +67,7 @@ def estimate(batch: TokenBatch, signals: Signals, config: Advantage) -> Credit:
 
 
 def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.device) -> Tensor:
-    """Return one advantage per episode, from the sound ones of its group; 0 for the others.
+    """Return one advantage per episode, from the valid ones of its group; 0 for the others.
 
     Raises:
         ValueError: The estimator is none of an episode, or refuses the outcomes.
@@ -76,17 +76,17 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
 
     """
     outcome_N = outcome_of(batch, config).to(device)
-    sound_N = torch.from_numpy(batch.is_sound_N).to(device)
+    valid_N = torch.from_numpy(batch.is_valid_N).to(device)
     advantages_N = torch.zeros_like(outcome_N)
-    if not sound_N.any():  # no estimator need know what to do with nothing
+    if not valid_N.any():  # no estimator need know what to do with nothing
         return advantages_N
-    outcome_M = outcome_N[sound_N]
-    group_M = torch.from_numpy(batch.group_N).to(device)[sound_N]
+    outcome_M = outcome_N[valid_N]
+    group_M = torch.from_numpy(batch.group_N).to(device)[valid_N]
     if isinstance(config, CustomAdvantageConfig):
-        advantages_N[sound_N] = custom_advantages(config, outcome_M, group_M)
+        advantages_N[valid_N] = custom_advantages(config, outcome_M, group_M)
     else:
         keywords = config.model_dump(exclude={"kind", "outcome", "shaping"})
-        advantages_N[sound_N] = ESTIMATORS[config.kind](outcome_M, group_M, **keywords).detach()
+        advantages_N[valid_N] = ESTIMATORS[config.kind](outcome_M, group_M, **keywords).detach()
     return advantages_N
 
 

@@ -91,8 +91,8 @@ def likeness(a: str, b: str, matches: Iterable[Match]) -> Likeness:
     say otherwise, and that is told.
     """
     every = list(matches)
-    sound = [found for found in every if not found.has_faults]
-    factor = _common_factor(sound)
+    valid = [found for found in every if not found.has_faults]
+    factor = _common_factor(valid)
     if factor is None:
         return Likeness(a, b, "different")
     is_everywhere = _common_factor(every) is not None

@@ -185,7 +185,7 @@ def _learn(
     bounds: Bounds,
     scale: float,
 ) -> None:
-    """Score, credit and update, as `rltune.trainer.update_step.learn` does."""
+    """Score, credit and update, as `rltune.trainer.update_step` does."""
     config, scene = subject.config, subject.scenes[look.scene]
     signals = score_batch(
         train_state,

@@ -7,7 +7,7 @@ from rltune.store.jsonl import append_jsonl, append_jsonl_many, truncate_after_s
 from rltune.store.rundir import TrialDir
 from rltune.trainer.filtering import FilterResult
 from rltune.trainer.heldout import HeldoutResult
-from rltune.trainer.records.outcomes import sound
+from rltune.trainer.records.outcomes import valid
 from rltune.types import Episode
 
 
@@ -21,7 +21,7 @@ def write_heldout(trial: TrialDir, result: HeldoutResult, *, step: int, temperat
             "temperature": temperature,
             "do_sample": temperature > 0,
             "n": len(result.episodes),
-            "scored": len(sound(result.episodes)),
+            "scored": len(valid(result.episodes)),
             "success": [int(episode.success) for episode in result.episodes],
             "reward": [episode.reward for episode in result.episodes],
             "failure_class": [episode.failure_class for episode in result.episodes],

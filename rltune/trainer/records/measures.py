@@ -10,7 +10,7 @@ from rltune.gate import GateResult, wilson_interval
 from rltune.rollout.tokens import TokenBatch
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.filtering import FilterResult
-from rltune.trainer.records.outcomes import cut_shares, mean, outcome_metrics, sound
+from rltune.trainer.records.outcomes import cut_shares, mean, outcome_metrics, valid
 from rltune.trainer.train_state import Signals
 from rltune.types import Episode
 
@@ -32,7 +32,7 @@ def rollout_metrics(
     executed and cost nothing.
     """
     turns = [turn for episode in episodes for turn in episode.turns]
-    counted = [turn for episode in sound(episodes) for turn in episode.turns]
+    counted = [turn for episode in valid(episodes) for turn in episode.turns]
     lengths = np.array([len(turn.sampled_ids) for turn in turns] or [0])
     cut = cut_shares(episodes)
     return {
@@ -58,7 +58,7 @@ def _spread_in_groups(episodes: Sequence[Episode], groups: int) -> float:
     size = len(episodes) // groups
     if size < 2:
         return 0.0
-    played = (sound(episodes[start : start + size]) for start in range(0, len(episodes), size))
+    played = (valid(episodes[start : start + size]) for start in range(0, len(episodes), size))
     rewards = [[episode.reward for episode in group] for group in played]
     return mean(float(np.std(own, ddof=1)) for own in rewards if len(own) > 1)
 

@@ -59,9 +59,9 @@ def filter_table(episodes: Sequence[Episode], chosen: FilterResult) -> Table:
 
 
 def _means(members: Sequence[Episode]) -> tuple[float, float]:
-    sound = [episode for episode in members if not episode.fault]
-    n = max(1, len(sound))
-    return sum(e.reward for e in sound) / n, sum(e.success for e in sound) / n
+    valid = [episode for episode in members if not episode.fault]
+    n = max(1, len(valid))
+    return sum(e.reward for e in valid) / n, sum(e.success for e in valid) / n
 
 
 def _faults(members: Sequence[Episode]) -> int:

@@ -13,7 +13,7 @@ FAILURES = tuple(
 """What an episode without a fault can fail by."""
 
 
-def sound(episodes: Iterable[Episode]) -> list[Episode]:
+def valid(episodes: Iterable[Episode]) -> list[Episode]:
     """Return the episodes that count: those without a fault."""
     return [episode for episode in episodes if not episode.fault]
 
@@ -36,7 +36,7 @@ def outcome_metrics(
             is 0 there, as its success is.
 
     """
-    counted = sound(episodes)
+    counted = valid(episodes)
     turns = [turn for episode in counted for turn in episode.turns]
     found = {
         "success_rate": mean(episode.success for episode in counted),
@@ -70,7 +70,7 @@ def cut_shares(episodes: Sequence[Episode]) -> dict[str, float]:
 
 def failure_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the share of each way to fail, over the episodes without a fault."""
-    counted = sound(episodes)
+    counted = valid(episodes)
     return {
         f"heldout/failure/{name.value}": mean(e.failure_class == name.value for e in counted)
         for name in FAILURES

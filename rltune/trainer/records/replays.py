@@ -79,10 +79,10 @@ def pick(episodes: Sequence[Episode], keep_N: np.ndarray) -> list[int]:
     else they are the first of the kept ones, and without these the first of all. An episode with a
     fault teaches nothing and is not shown.
     """
-    sound = [i for i, episode in enumerate(episodes) if not episode.fault and episode.turns]
-    kept = [i for i in sound if keep_N[i]]
+    valid = [i for i, episode in enumerate(episodes) if not episode.fault and episode.turns]
+    kept = [i for i in valid if keep_N[i]]
     mixed = _mixed_group(episodes, kept)
-    for pool in ([i for i in kept if episodes[i].group == mixed], kept, sound):
+    for pool in ([i for i in kept if episodes[i].group == mixed], kept, valid):
         found = [_first(episodes, pool, success=success) for success in (True, False)]
         if None not in found:
             break
