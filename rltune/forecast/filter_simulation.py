@@ -1,4 +1,4 @@
-"""Filters of a sweep on pilot batches: conditions that keep the same groups are one condition.
+"""Filters of a sweep on simulated batches: conditions that keep the same groups are one condition.
 
 A published sweep has three such points: with rewards of 0 and 1 and eight groups, top_p of 0.98,
 0.95 and 0.9 over a softmax all keep every group that has any spread.
@@ -12,22 +12,22 @@ import numpy as np
 from rltune.rollout.filter import SPREADS, group_scores, select_groups
 from rltune.spec.identity import flatten
 
-PILOT_STEPS = 100
+SIMULATED_STEPS = 100
 _REWARDS = {"sokoban": (-1.0, 10.4)}  # of a failure and a success; elsewhere 0 and 1
 
 
 def same_selection(
-    configs: Mapping[str, Mapping[str, Any]], *, steps: int = PILOT_STEPS, seed: int = 0
+    configs: Mapping[str, Mapping[str, Any]], *, steps: int = SIMULATED_STEPS, seed: int = 0
 ) -> list[tuple[str, ...]]:
-    """Return the conditions that keep the same groups in every pilot step, as sets of two or more.
+    """Return the sets of two or more conditions that keep the same groups in all simulated steps.
 
-    A pilot step has the sweep's groups and group sizes. Each prompt has a success rate drawn evenly
-    from [0, 1], and its rollouts succeed independently with it. Conditions whose filter drops
-    nothing, or looks at something else than rewards, or which play other groups, are not compared.
+    A simulated step has the sweep's groups and group sizes. Each prompt has a success rate drawn
+    evenly from [0, 1], and its rollouts succeed independently with it. Conditions whose filter
+    drops nothing or does not look at rewards, or which play other groups, are not compared.
 
     Args:
         configs: Condition label -> resolved config.
-        steps: Pilot steps.
+        steps: Simulated steps.
         seed: Of the draws; all conditions see the same ones.
 
     """
@@ -42,7 +42,7 @@ def same_selection(
 
 
 def _selections(flat: Mapping[str, Any], shape: tuple[int, int, int], seed: int) -> bytes:
-    """Return which groups a filter keeps in all pilot steps."""
+    """Return which groups a filter keeps, over all simulated steps."""
     rng = np.random.default_rng(seed)
     rates = rng.random(shape[:2])
     is_success = rng.random(shape) < rates[..., None]

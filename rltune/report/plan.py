@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from rltune.forecast.cost import Measured, TrialCost, trial_costs
-from rltune.forecast.filter_simulation import PILOT_STEPS, same_selection
+from rltune.forecast.filter_simulation import SIMULATED_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
 from rltune.report.render import (
     duration,
@@ -65,7 +65,7 @@ def plan_view(plan: Plan) -> RenderableType:
         line("Cost of all trials, at most", "bold"),
         indent(cost_table(plan.specs, plan.costs, plan.measured)),
         line(),
-        *_pilot(plan.loaded),
+        *_filter_warnings(plan.loaded),
         line("Config of every trial, except the keys above", "bold"),
         *(indent(line(text)) for text in _shared(plan.specs)),
     )
@@ -105,17 +105,17 @@ def _trial_table(plan: Plan, keys: Sequence[str]) -> RenderableType:
     return table
 
 
-def _pilot(loaded: LoadedSweep) -> Iterator[RenderableType]:
-    """Yield what a moving filter does to pilot batches, where several conditions are one."""
+def _filter_warnings(loaded: LoadedSweep) -> Iterator[RenderableType]:
+    """Yield a warning for conditions whose filters keep the same groups in simulated batches."""
     configs = {condition.label: condition.config for condition in loaded.conditions}
     flat = [flatten(config) for config in configs.values()]
     keys = [key for key in flat[0] if key.startswith("rollout_filter.")]
     if all(own.get(key) == flat[0][key] for own in flat for key in keys):
         return
     for labels in same_selection(configs):
-        text = f"warning: {', '.join(labels)} keep the same groups in all of {PILOT_STEPS} pilot "
-        text += "batches: they are one condition under several names. Choose values further apart, "
-        text += "or rollout_filter.strategy: top_k, which counts groups."
+        text = f"warning: {', '.join(labels)} keep the same groups in all of {SIMULATED_STEPS} "
+        text += "simulated batches: they are one condition under several names. Choose values "
+        text += "further apart, or rollout_filter.strategy: top_k, which counts groups."
         yield line(text, "yellow")
         yield line()
 
