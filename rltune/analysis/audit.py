@@ -1,4 +1,4 @@
-"""The audit of a run folder: read what the trials left, judge it, write audit.json."""
+"""Audit a run folder: read the trials' records, judge them, write audit.json."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rltune.store.run_folder import RecordsRead, SweepFolder, confounded_reason
 
 
 class Verdict(StrEnum):
-    """What an audit comes to."""
+    """The outcome of an audit."""
 
     PASSED = "passed"  # what ran is comparable, and there is something to compare
     INCOMPLETE = "incomplete"  # no error, but not yet the control and another condition finished
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit says.
+    """The result of an audit.
 
     Attributes:
         report: The findings of A1 to A5.

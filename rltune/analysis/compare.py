@@ -1,7 +1,7 @@
-"""Two trials, or two conditions: their last gates, the difference, and whether it can be told.
+"""Compare two trials or two conditions at their last gates.
 
-Over seeds where each side has two or more, seed by seed where they share them. Else over the
-held-out tasks of one trial a side, which is luck of the tasks only and says so.
+Over seeds if each side has two or more, paired where they share two or more. Otherwise over the
+held-out tasks of one trial per side, which covers the luck of the tasks only.
 """
 
 import math
@@ -46,7 +46,7 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What comparing A with B found.
+    """The result of comparing A with B.
 
     Attributes:
         metric: What is compared, at the last gate.

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, and when they cannot be compared."""
+"""The two sides of a comparison, and the reasons to refuse one."""
 
 import math
 from collections.abc import Mapping, Sequence

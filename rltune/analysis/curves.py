@@ -1,4 +1,4 @@
-"""Every metric of every trial as tidy rows, and their means over seeds: the data behind figures."""
+"""Every metric of every trial as tidy rows, and their means over seeds."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""How each planned trial ended: all that a verdict is made from."""
+"""How each planned trial ended: the input of every verdict."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which trial, or which side of a comparison, a person means by a word."""
+"""Look up the trial, or the side of a comparison, that a user names."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from rltune.types import TrialSpec
 
 
 def find_trial(given: str, folder: Path | None, runs_dir: Path) -> TrialDir:
-    """Return the trial that a person means.
+    """Return the trial that a user names.
 
     Args:
         given: Folder, id, start of an id, or condition@seed.

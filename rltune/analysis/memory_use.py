@@ -1,4 +1,4 @@
-"""Memory that was planned and memory that was used, condition by condition."""
+"""Planned and used memory of each condition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ON_GPU, IN_PROCESS = "perf/max_memory_allocated_gb", "perf/max_rss_gb"
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """The most that a trial of one condition held.
+    """Peak memory of the trials of one condition.
 
     Attributes:
         condition: Its label.

@@ -1,4 +1,4 @@
-"""Whether what a person writes names a condition or a trial: `kl_loss_coef=0.1`, `.1`, `1e-1@0`.
+"""Match a user's text to a condition or a trial: `kl_loss_coef=0.1`, `.1`, `1e-1@0`.
 
 Values are compared as a sweep file compares them: 0.10 is 0.1, true is not 1.
 """

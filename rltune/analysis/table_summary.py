@@ -74,7 +74,7 @@ class _Planned:
 
 
 def summary_rows(trials: Sequence[TrialRow], gates: Sequence[GateRow]) -> list[SummaryRow]:
-    """Return one row a condition, measure, point of training and estimator; the control first."""
+    """Return one row per condition, measure, point of training and estimator; the control first."""
     planned = _planned(trials)
     of_condition = {one.condition: one for one in verdicts_of(trials)}
     rows: list[SummaryRow] = []

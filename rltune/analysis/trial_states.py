@@ -1,4 +1,4 @@
-"""Records of where the trials of a run folder are, what they took, and what is left."""
+"""Records of the state of a run folder: progress, cost and time left of its trials."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """Where one trial is.
+    """The state of one trial.
 
     Attributes:
         trial_id: Its folder's name.
@@ -78,7 +78,7 @@ class TrialState:
 
 @dataclass(frozen=True, slots=True)
 class DerivedState:
-    """Where a trial outside the comparison is: a child, or a repetition.
+    """The state of a trial outside the comparison: a child or a rerun.
 
     Attributes:
         kind: `child` or `rerun`.
@@ -96,7 +96,7 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """Where a sweep is.
+    """The state of a sweep.
 
     Attributes:
         path: Its run folder.

@@ -1,4 +1,4 @@
-"""What trials consumed so far, by their records. rltune knows no prices: these are per what."""
+"""What trials consumed so far, from their records. rltune knows no prices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rltune.store.speed import step_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What was consumed so far. rltune knows no prices; these are what a price is per.
+    """Resources consumed so far; rltune knows no prices.
 
     Attributes:
         wall_s: Seconds of gates, training steps and checkpoints.

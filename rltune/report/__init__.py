@@ -1,1 +1,1 @@
-"""What a run folder tells: status, audit, closing table, plan; and how it is drawn. No torch."""
+"""Draw what analysis says: in the terminal, as figures, as HTML. No torch."""

@@ -1,4 +1,4 @@
-"""What a comparison says: its verdict, one plain sentence, and what a reader must know, too."""
+"""A comparison in words: its verdict, one plain sentence, and notes."""
 
 import math
 from collections.abc import Iterator, Sequence

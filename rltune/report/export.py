@@ -1,4 +1,4 @@
-"""Writing the tables of a run folder, as CSV and, where pyarrow is there, as Parquet."""
+"""Write the tables of a run folder as CSV and, with pyarrow, as Parquet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ class Rendered:
 
 
 def outcomes_beside(table: Path) -> OutcomesOf:
-    """Return how to find the per-task outcomes behind rows; outside a run folder there are none."""
+    """Return a lookup of the per-task outcomes behind rows; outside a run folder there are none."""
     run = RunDir(table.parent)
     return outcomes_of_run(run) if run.trials.is_dir() else _nothing
 

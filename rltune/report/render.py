@@ -1,4 +1,4 @@
-"""What all drawings share: numbers as text, tables without boxes, findings with their remedies."""
+"""Shared by all views: numbers as text, tables without boxes, findings with remedies."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The comparability proof as text: what moves, what is held, what each rule found."""
+"""The comparability proof as text: what differs, what is held, what each rule found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

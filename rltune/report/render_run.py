@@ -1,4 +1,4 @@
-"""What a run folder tells at its end, as text: audit, closing table, paths."""
+"""The end of a sweep as text: audit, closing table, paths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Where the trials of a run folder are, as text: what moves, what it cost so far, what failed."""
+"""The status of a run folder as text: progress, cost so far, failures."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

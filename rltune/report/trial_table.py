@@ -1,4 +1,4 @@
-"""A line a trial: the columns that fit the width, the least needed left out first."""
+"""One line per trial: the columns that fit the width; the least needed are dropped first."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

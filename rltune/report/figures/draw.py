@@ -1,4 +1,4 @@
-"""Drawing a figure from its data, and nothing else, to the bytes of a file."""
+"""Draw a figure from its data alone, to the bytes of a file."""
 
 import io
 import re

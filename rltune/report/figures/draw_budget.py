@@ -1,4 +1,4 @@
-"""Drawing the budget: four small panels, a row a condition, a point a trial."""
+"""Draw the budget: four small panels, one row per condition, one point per trial."""
 
 from typing import TYPE_CHECKING
 

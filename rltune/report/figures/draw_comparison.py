@@ -1,4 +1,4 @@
-"""Drawing the comparison: a row a condition, its verdict in words above its points."""
+"""Draw the comparison: one row per condition, its verdict in words above its points."""
 
 from typing import TYPE_CHECKING
 

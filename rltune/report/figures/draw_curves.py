@@ -1,4 +1,4 @@
-"""Drawing measures over training steps: together while few, a cell a condition when many."""
+"""Draw measures over training steps: few conditions in one panel, many in a cell each."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ def draw_curves(sheet: Sheet, data: Curves) -> None:
 
 
 def _draw_together(sheet: Sheet, data: Curves) -> None:
-    """Draw one panel a measure, one line a condition."""
+    """Draw one panel per measure, one line per condition."""
     from matplotlib.lines import Line2D
 
     looks = looks_of(data.head.conditions)

@@ -1,4 +1,4 @@
-"""Drawing the heat map: a row a condition, a column a gate."""
+"""Draw the heat map: one row per condition, one column per gate."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

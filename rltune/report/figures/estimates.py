@@ -36,7 +36,7 @@ def estimation_for(trials: Sequence[TrialRow], estimator: str) -> Estimation:
 def lines_of(
     trials: Sequence[TrialRow], history: Sequence[HistoryRow], metric: str
 ) -> dict[str, tuple[SeedLine, ...]]:
-    """Return the values of one measure: condition -> one line a trial that has any.
+    """Return the values of one measure: condition -> one line per trial that has any.
 
     A value that is not finite is no value. Where a trial names a step twice, the later one counts.
     """

@@ -1,4 +1,4 @@
-"""Figures as files: the data of each as JSON, then PNG, SVG and PDF where matplotlib is there."""
+"""Figures as files: the data of each as JSON and, with matplotlib, PNG, SVG and PDF."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Making the figures again from an export alone, without the run folder that it came from."""
+"""Redraw the figures from an export alone, without its run folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from rltune.store.files import read_json, sha256_file
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Figures that were made again.
+    """Redrawn figures.
 
     Attributes:
         folder: The export.

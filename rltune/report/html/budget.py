@@ -1,4 +1,4 @@
-"""Where the time of a step goes, and what each condition consumed."""
+"""The budget section: time per part of a step, and what each condition consumed."""
 
 from collections.abc import Mapping, Sequence
 from math import fsum

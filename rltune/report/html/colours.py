@@ -1,4 +1,4 @@
-"""How a condition looks on the whole page: a colour, a dash, a mark. Classes of report.css."""
+"""The colour, dash and mark of each condition on the page, as classes of report.css."""
 
 from collections.abc import Iterable
 

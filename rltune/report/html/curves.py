@@ -226,7 +226,7 @@ def _thin(values: Sequence[Item]) -> list[Item]:
 
 
 def _numbers(panel: Panel) -> Html:
-    """Return the estimates at the drawn steps: a row a condition and step."""
+    """Return the estimates at the drawn steps: one row per condition and step."""
     rows: list[list[Child]] = [
         [
             one.condition,

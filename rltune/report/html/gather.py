@@ -1,4 +1,4 @@
-"""Everything the page says, read from a run folder; nothing is written and no clock is read."""
+"""Read everything the page shows from a run folder; write nothing and read no clock."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

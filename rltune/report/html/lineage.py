@@ -1,4 +1,4 @@
-"""Where the best trial comes from, and what was tried on the way: the lineage of the sweep."""
+"""The lineage section: the ancestors of the best trial, and what was tried."""
 
 from collections.abc import Sequence
 from pathlib import Path

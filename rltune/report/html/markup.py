@@ -1,4 +1,4 @@
-"""HTML that cannot be broken out of: text is escaped unless it is markup made here."""
+"""HTML elements: text is escaped unless it is markup made here."""
 
 import html
 import unicodedata

@@ -1,4 +1,4 @@
-"""Whether the conditions can be compared: what differs, what is held, what each rule found."""
+"""The proof section: what differs, what is held, what each rule found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def _as_found(finding: Finding) -> FoundIn:
 
 
 def _diff(evidence: Evidence) -> Html:
-    """Return a row a condition and a column a key that moves; what is not the control's stands out.
+    """Return one row per condition, one column per key that moves; changed values stand out.
 
     The check before the run recorded it; without its file the axis alone is known.
     """

@@ -1,4 +1,4 @@
-"""What an episode saw, played again from its seeds and its responses.
+"""Replay an episode from its seeds and responses to recover its observations.
 
 Folders without replays.jsonl keep no observations. The shipped environments are a function of the
 task's seed, the noise seed and the responses, so the same ones come out again; code of one's own

@@ -1,4 +1,4 @@
-"""What came out: the comparison to the control, curves, seeds, training; and the legend of all."""
+"""The results section: comparison with the control, curves, seeds, training, and the legend."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""From values to places in a drawing, and round numbers for its axes."""
+"""Map values to positions in a drawing, and choose round ticks for its axes."""
 
 import math
 from collections.abc import Iterable

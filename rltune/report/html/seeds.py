@@ -1,4 +1,4 @@
-"""Where each seed ends: the last gate of every trial, alone and against its control."""
+"""The last gate of every seed, alone and against its control."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
