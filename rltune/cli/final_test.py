@@ -120,7 +120,7 @@ def _prepare(trial: "TrialDir") -> "TrialConfig":
 
     if not trial.spec.exists():
         what = "the trial has not started, so no gate has finished."
-        raise StoreError(Problem(str(trial.path), what, action="Let it run first."))
+        raise StoreError(Problem(str(trial.path), what, action="Run it first."))
     config = TrialConfig.model_validate_json(dumps(trial.read_spec().config))
     set_environment(config)
     return config

@@ -100,8 +100,8 @@ def run_child(
     trial = known or source.run.child(spec.trial_id)
     status = trial_status(trial)
     if known is not None and not status.is_finished:
-        what = "this is what is asked for: a trial of the sweep itself that has not ended."
-        raise StoreError(Problem(str(known.path), what, action="`rltune next` runs it."))
+        what = "this trial belongs to the sweep itself and has not finished."
+        raise StoreError(Problem(str(known.path), what, action="Run it with `rltune next`."))
     if steps_done(trial) is not None:
         require_inputs_of(trial, read_provenance(trial), base)
     if status.is_finished:
@@ -154,14 +154,16 @@ def _start(source: Source, checkpoint: str | None) -> Start | None:
     try:
         return Start(checkpoint, step, folder, checkpoint_digest(folder))
     except CheckpointError as error:
-        raise StoreError(Problem(str(folder), f"{error}.", action="Choose another one.")) from error
+        raise StoreError(
+            Problem(str(folder), f"{error}.", action="Choose another checkpoint.")
+        ) from error
 
 
 def _in_sweep(source: Source, spec: TrialSpec) -> TrialDir | None:
     """Return the trial of the sweep that has this very identity; refuse the parent's own."""
     if spec.config_hash == source.spec.config_hash:
-        what = "nothing is changed: this would be the trial itself."
-        action = "Give --seed, --set or --from-checkpoint; `--verify` runs it again."
+        what = "nothing differs from the trial itself."
+        action = "Give --seed, --set or --from-checkpoint, or repeat the trial with --verify."
         raise StoreError(Problem(str(source.trial.path), what, action=action))
     begun = [trial.read_spec() for trial in source.run.trial_dirs() if trial.spec.is_file()]
     known = planned_ids(source.run) | {own.config_hash: own.trial_id for own in begun}

@@ -16,7 +16,7 @@ MODE = "RAY_AUTH_MODE"
 PATIENCE_S = 120.0  # Ray gives a silent address up after about 45 s
 _REFUSED = "InvalidAuthToken"
 _GIVE = (
-    "Give the cluster's own in RAY_AUTH_TOKEN, in a file that RAY_AUTH_TOKEN_PATH names, or in "
+    "Put the cluster's token in RAY_AUTH_TOKEN, in the file that RAY_AUTH_TOKEN_PATH names, or in "
     "~/.ray/auth_token."
 )
 
@@ -25,7 +25,7 @@ def choose_auth_mode(address: str) -> None:
     """Set RAY_AUTH_MODE as the cluster at an address needs it. Call before importing Ray.
 
     Raises:
-        ResourceError: No cluster answers there; it wants a token, and the one at hand is not its
+        ResourceError: No cluster answers there; it requires a token, and the one at hand is not its
             own, or there is none; or RAY_AUTH_MODE is set to what it does not know.
 
     """
@@ -34,9 +34,9 @@ def choose_auth_mode(address: str) -> None:
         return  # what we do not know is left to Ray
     mode = "token" if _is_refused(address, "disabled") else "disabled"
     if given not in (None, mode):
-        what = f"it is {given!r}, and the cluster at {address} knows no token."
+        what = f"it is {given!r}, and the cluster at {address} uses no token."
         if mode == "token":
-            what = f"it is {given!r}, and the cluster at {address} wants a token."
+            what = f"it is {given!r}, and the cluster at {address} requires a token."
         raise ResourceError(Problem(f"environment: {MODE}", what, action="Unset it."))
     if mode == "token":
         _require_token(address)
@@ -58,10 +58,10 @@ def find_token() -> tuple[str, bool]:
 def _require_token(address: str) -> None:
     place, is_there = find_token()
     if not is_there:
-        what = f"the cluster at {address} wants a token, and {place} holds none."
+        what = f"the cluster at {address} requires a token, and {place} holds none."
         raise ResourceError(Problem("--ray-address", what, action=_GIVE))
     if _is_refused(address, "token"):
-        what = f"the cluster at {address} wants another token than that in {place}."
+        what = f"the cluster at {address} requires another token than the one in {place}."
         raise ResourceError(Problem("--ray-address", what, action=_GIVE))
 
 

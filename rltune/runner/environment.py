@@ -155,8 +155,8 @@ def require_resources(
             problems.append(_too_much(key, kind, wanted, largest))
     together = [need for need in needs if not any(fits(need, node) for node in nodes)]
     if together and not problems:
-        what = f"no machine has {_amounts(together[0])} together."
-        problems.append(Problem("resources", what, action="Ask for less of one of them."))
+        what = f"no machine has {_amounts(together[0])} at the same time."
+        problems.append(Problem("resources", what, action="Request less of one of them."))
     if problems:
         raise ResourceError(problems)
 
@@ -167,7 +167,7 @@ def _too_much(key: str, kind: str, wanted: float, largest: float) -> Problem:
         action = "Run with --set resources.engine=shared, or on a machine with more GPUs."
     return Problem(
         key,
-        f"a trial asks for {wanted:g} {kind}s and the largest machine has {largest:g}.",
+        f"a trial requests {wanted:g} {kind}s, but the largest machine has {largest:g}.",
         action=action if largest or kind == "GPU" else "Start the cluster's machines first.",
     )
 

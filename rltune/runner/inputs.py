@@ -38,9 +38,9 @@ def _changed(name: str, base: Path, trials: Sequence[TrialDir]) -> Problem:
     shown = ", ".join(trial.trial_id for trial in trials[:3])
     more = f" and {len(trials) - 3} more" if len(trials) > 3 else ""
     action = (
-        "Put it back as it was; or keep both: another --runs-dir, or another file name in the "
-        f"config; or delete the folders of these trials in {trials[0].path.parent}, which are "
-        "then run again."
+        "Restore it. To keep both versions, use another --runs-dir, or another file name in the "
+        f"config; or delete the folders of these trials in {trials[0].path.parent} to run them "
+        "again."
     )
     what = f"{_said(base / name)} since these trials read it: {shown}{more}."
     return Problem(name, what, action=_elsewhere(read_provenance(trials[0]), base) or action)
@@ -60,7 +60,7 @@ def require_inputs_of(trial: TrialDir, provenance: Mapping[str, Any], base: Path
     """
     names = changed_since(recorded_inputs(provenance), base)
     action = (
-        "Put it back as it was. To use other contents, give the file another name and set its key "
+        "Restore it. To use other contents, give the file another name and set its key "
         "in a new sweep, or with --set for a new trial."
     )
     problems = [
@@ -84,4 +84,4 @@ def _elsewhere(provenance: Mapping[str, Any], base: Path) -> str:
     before = base_of(provenance, otherwise=base)
     if os.path.realpath(before) == os.path.realpath(base):
         return ""
-    return f"Relative paths refer to {before}, where it was run: give the command there."
+    return f"Relative paths refer to {before}, where the trial ran: run the command there."

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 OnTick = Callable[[], None]
 
 STOPPING = (
-    f"stopping: each running trial ends its step and writes a checkpoint; custom code that has not "
-    f"returned for {SLOW_S:g} s is given up. A second signal ends all at once, and what follows "
-    "the last checkpoints is done again"
+    "stopping: each running trial finishes its step and writes a checkpoint; custom code that has "
+    f"not returned for {SLOW_S:g} s is abandoned. A second signal stops everything at once; the "
+    "steps after the last checkpoints are then repeated"
 )
-"""What is said at the first signal."""
+"""Printed at the first signal."""
 
 
 class LaunchSession:

@@ -46,9 +46,9 @@ def socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
             return Path(os.path.abspath(folder))
     where = "RAY_TMPDIR" if environ.get("RAY_TMPDIR") else "TMPDIR"
     length = len(os.fsencode(os.path.abspath(given)))
-    what = f"{given!r} has {length} bytes, and sockets need a folder of at most {SHORT}; "
+    what = f"{given!r} has {length} bytes, but a folder for sockets may have at most {SHORT}; "
     what += f"{' and '.join(_SYSTEM)} cannot be written."
-    action = "Set RAY_TMPDIR to a folder with a shorter path that can be written."
+    action = "Set RAY_TMPDIR to a writable folder with a shorter path."
     raise ResourceError(Problem(f"environment: {where}", what, action=action))
 
 

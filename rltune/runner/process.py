@@ -50,7 +50,7 @@ def device_of(config: TrialConfig) -> str:
         raise ResourceError(
             Problem(
                 "resources.gpus",
-                f"{config.resources.gpus:g} GPUs are asked for and torch sees none here.",
+                f"{config.resources.gpus:g} GPUs are requested, but torch sees none here.",
                 action="Install a CUDA build of torch, or set resources.gpus to 0.",
             )
         )

@@ -80,7 +80,7 @@ def rerun(
     done = steps_done(source.trial)
     if done is None:
         what = "the trial has no metrics, so there is nothing to compare with."
-        raise StoreError(Problem(str(source.trial.path), what, action="Let it run first."))
+        raise StoreError(Problem(str(source.trial.path), what, action="Run it first."))
     last = done if steps is None else min(steps, done)
     whole = source.trial.read_done() is not None
     spec = _spec(source)

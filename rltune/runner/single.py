@@ -74,8 +74,8 @@ def open_source(
 
     """
     if not trial.spec.exists() or not trial.provenance.exists():
-        what = "the trial has not started, so nothing is recorded of it."
-        raise StoreError(Problem(str(trial.path), what, action="Let it run first."))
+        what = "the trial has not started, so it has no records."
+        raise StoreError(Problem(str(trial.path), what, action="Run it first."))
     spec, origin = trial.read_spec(), read_origin(trial)
     try:
         recorded = yaml.safe_load(trial.config.read_text(encoding="utf-8"))

@@ -70,8 +70,8 @@ class TuneLaunch:
 
         """
         if ray.is_initialized():
-            what = "it already runs in this process."
-            action = "Call ray.shutdown() first; --ray-address uses a cluster that runs."
+            what = "Ray already runs in this process."
+            action = "Call ray.shutdown() first, or give --ray-address of a running cluster."
             raise ResourceError(Problem("ray.init", what, action=action))
         self._thread.start()
 

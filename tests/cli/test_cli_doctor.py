@@ -17,7 +17,7 @@ def test_a_long_temporary_folder_is_passed_over(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "_SYSTEM", ())
     check = diagnosis.temporary_folder()
     assert check.state is State.MISSING
-    assert check.action == "Set RAY_TMPDIR to a folder with a shorter path that can be written."
+    assert check.action == "Set RAY_TMPDIR to a writable folder with a shorter path."
 
 
 def test_variables_that_ray_refuses(monkeypatch):

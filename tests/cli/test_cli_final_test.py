@@ -159,7 +159,7 @@ def test_a_trial_that_has_not_started_is_refused(rltune, run):
     result = rltune("test", "0.01@1")
     assert result.code == 2
     assert result.err.endswith(
-        ": the trial has not started, so no gate has finished. Let it run first.\n"
+        ": the trial has not started, so no gate has finished. Run it first.\n"
     )
 
 

@@ -35,7 +35,7 @@ def test_a_token_is_looked_for_where_ray_does_and_in_its_order(home, monkeypatch
 @pytest.mark.parametrize(
     ("answer", "given", "message"),
     [
-        ((0, ""), "token", r"RAY_AUTH_MODE: it is 'token', and .* h:1 knows no token\. Unset it\."),
+        ((0, ""), "token", r"RAY_AUTH_MODE: it is 'token', and .* h:1 uses no token\. Unset it\."),
         ((1, "\nValueError: no.\n"), None, r"^--ray-address: 'h:1' cannot be used: ValueError: no"),
         ((3, ""), None, r"'h:1' cannot be used: exit code 3\. Check the address with `ray status`"),
     ],

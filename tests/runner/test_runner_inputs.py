@@ -56,12 +56,12 @@ def test_what_changed_or_went_is_named_with_its_trials(work):
     with pytest.raises(StoreError) as refused:
         require_same_inputs(run, work)
     assert str(refused.value).splitlines() == [
-        "levels.txt: has changed since these trials read it: a, b, c and 1 more. Put it back as it "
-        "was; or keep both: another --runs-dir, or another file name in the config; or delete the "
-        f"folders of these trials in {run.trials}, which are then run again.",
-        "gone.txt: is gone since these trials read it: e. Put it back as it was; or keep both: "
+        "levels.txt: has changed since these trials read it: a, b, c and 1 more. Restore it. To "
+        "keep both versions, use another --runs-dir, or another file name in the config; or delete "
+        f"the folders of these trials in {run.trials} to run them again.",
+        "gone.txt: is gone since these trials read it: e. Restore it. To keep both versions, use "
         "another --runs-dir, or another file name in the config; or delete the folders of these "
-        f"trials in {run.trials}, which are then run again.",
+        f"trials in {run.trials} to run them again.",
     ]
 
 
@@ -87,7 +87,7 @@ def test_another_folder_with_other_files_is_told_apart(work, tmp_path):
     trial = ran(run, work)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    said = f"Relative paths refer to {work}, where it was run: give the command there."
+    said = f"Relative paths refer to {work}, where the trial ran: run the command there."
     with pytest.raises(StoreError, match=re.escape(said)):
         require_same_inputs(run, elsewhere)
     (elsewhere / "levels.txt").write_bytes((work / "levels.txt").read_bytes())

@@ -135,9 +135,9 @@ def test_without_a_short_folder_nothing_starts(long, monkeypatch):
         with pytest.raises(ResourceError) as caught:
             call()
         assert str(caught.value) == (
-            f"environment: TMPDIR: '{long}' has {len(str(long))} bytes, and sockets need a folder "
-            f"of at most {SHORT}; /no-such-folder cannot be written. Set RAY_TMPDIR to a folder "
-            "with a shorter path that can be written."
+            f"environment: TMPDIR: '{long}' has {len(str(long))} bytes, but a folder for "
+            f"sockets may have at most {SHORT}; /no-such-folder cannot be written. Set RAY_TMPDIR "
+            "to a writable folder with a shorter path."
         )
     assert ResourceError.exit_code == 2
 

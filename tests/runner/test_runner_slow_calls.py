@@ -193,7 +193,9 @@ def test_the_first_signal_ends_a_driver_that_freezes_tasks(settle, tmp_path):
 
 
 def test_what_is_said_at_the_first_signal():
-    assert STOPPING.startswith("stopping: each running trial ends its step and writes a checkpoint")
+    assert STOPPING.startswith(
+        "stopping: each running trial finishes its step and writes a checkpoint"
+    )
 
 
 def test_a_trial_that_custom_code_ends_says_its_line_and_nothing_of_rltune():

@@ -185,12 +185,12 @@ def test_launches_are_counted(tmp_path):
     [
         (
             {"CPU": 4.0},
-            r"^resources\.cpus: a trial asks for 4 CPUs and the largest machine has 2\.",
+            r"^resources\.cpus: a trial requests 4 CPUs, but the largest machine has 2\.",
         ),
-        ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial asks for 1 GPUs .* --set "),
+        ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial requests 1 GPUs .* --set "),
         (
             {"CPU": 1.0, "GPU": 2.0},
-            r"^resources\.gpus: a trial asks for 2 GPUs .* --set resources\.engine=shared, or ",
+            r"^resources\.gpus: a trial requests 2 GPUs .* --set resources\.engine=shared, or ",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_trials_that_fit_nowhere_are_refused(needs, message):
 def test_cores_and_gpus_must_be_on_one_machine():
     nodes = [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}]
     require_resources([{"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0}], nodes)
-    with pytest.raises(ResourceError, match=r"no machine has 2 CPUs and 1 GPUs together"):
+    with pytest.raises(ResourceError, match=r"no machine has 2 CPUs and 1 GPUs at the same time"):
         require_resources([{"CPU": 2.0, "GPU": 1.0}], nodes)
 
 
@@ -220,7 +220,9 @@ def test_where_ray_cannot_start_nothing_is_left(small, tmp_path, monkeypatch):
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    with pytest.raises(ResourceError, match=r"^environment: TMPDIR: .* Set RAY_TMPDIR to a folder"):
+    with pytest.raises(
+        ResourceError, match=r"^environment: TMPDIR: .* Set RAY_TMPDIR to a writable folder"
+    ):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
     assert not (tmp_path / "runs").exists()
     assert list(long.iterdir()) == []

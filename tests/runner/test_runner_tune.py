@@ -40,7 +40,8 @@ def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, smal
     launch = TuneLaunch("l", tmp_path, [make_payload(small)], max_concurrent=1, address=None)
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     with pytest.raises(
-        ResourceError, match=r"^ray\.init: it already runs in this process\. Call ray\.shutdown\(\)"
+        ResourceError,
+        match=r"^ray\.init: Ray already runs in this process\. Call ray\.shutdown\(\)",
     ):
         launch.start()
 

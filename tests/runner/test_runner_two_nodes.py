@@ -219,10 +219,13 @@ def test_a_token_is_used_where_the_cluster_wants_one_and_nowhere_else(story):
     assert story.modes["not wanted"] == "disabled"
     another, none, told = (story.modes[key] for key in ("another", "none", "told to send none"))
     assert another.startswith("--ray-address: the cluster at 127.0.0.1:")
-    assert "wants another token than that in RAY_AUTH_TOKEN. Give the cluster's own in" in another
-    assert "wants a token, and /nowhere holds none. Give the cluster's own in" in none
+    assert (
+        "requires another token than the one in RAY_AUTH_TOKEN. Put the cluster's token in"
+        in another
+    )
+    assert "requires a token, and /nowhere holds none. Put the cluster's token in" in none
     assert told.startswith("environment: RAY_AUTH_MODE: it is 'disabled', and the cluster at 127")
-    assert told.endswith("wants a token. Unset it.")
+    assert told.endswith("requires a token. Unset it.")
 
 
 def test_no_process_is_left(story):
