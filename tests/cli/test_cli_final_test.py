@@ -77,7 +77,7 @@ def test_other_inputs_than_the_trials_are_refused_before_a_look(rltune, trial):
     trial.provenance.write_text(json.dumps({**origin, "inputs": inputs}))
     refused = rltune("test", trial.trial_id)
     assert refused.code == 2
-    assert f"small.yaml: has changed since {trial.trial_id} read it. Put it back" in refused.err
+    assert f"small.yaml: has changed since {trial.trial_id} read it. Restore it." in refused.err
     assert f"gone.txt: is gone since {trial.trial_id} read it." in refused.err
     assert not (trial.path / "test.json").exists()
     assert data.exists()
