@@ -10,12 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from patience import HANG_S, wait_while_it_runs
 
 from rltune.lineage.table import LineageStore
 from rltune.runner.sweep import STOP_FILE
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.slow
 DRIVER = Path(__file__).with_name("drive_sweep.py")
 STEPS = 80  # far more than a trial makes between two looks at it
 GATE_EVERY = 40
-PATIENCE_S = 120
 
 
 @dataclass
@@ -40,7 +40,6 @@ class Launch:
     """One run of the driver, and the ledger when it had ended."""
 
     process: subprocess.Popen[str]
-    seconds: float = 0.0
     stdout: str = ""
     stderr: str = ""
     ledger: LedgerState | None = None
@@ -73,18 +72,11 @@ class Story:
         return self.launches[-1]
 
     def end(self, launch: Launch) -> None:
-        began = time.monotonic()
-        launch.stdout, launch.stderr = launch.process.communicate(timeout=PATIENCE_S)
-        launch.seconds = time.monotonic() - began
+        launch.stdout, launch.stderr = launch.process.communicate(timeout=HANG_S)
         launch.ledger = Ledger(self.run.ledger).read()
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            process = self.launches[-1].process
-            assert process.poll() is None, f"the driver ended early: {process.communicate()}"
-            assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.02)
+        wait_while_it_runs(self.launches[-1].process, condition)
 
     def interrupt(self, launch: Launch, number: int, *, training: TrialDir) -> None:
         """Signal the driver; the trial stands still until the stop is asked for."""
@@ -115,12 +107,22 @@ class Story:
         return len(lines) > 6 and trial.metrics.stat().st_mtime > started + 0.2
 
 
-def tell(loaded: LoadedSweep, runs: Path) -> Story:
+@contextmanager
+def begun(loaded: LoadedSweep, runs: Path) -> Iterator[Story]:
+    """Give a sweep to drive; a driver that still runs at the end of the block is killed."""
     run = RunDir(runs / loaded.run_name).create()
     trials = [run.trial(spec.trial_id).create() for spec in expand(loaded)]
-    control, crashing, third, _ = trials
     story = Story(loaded, run, trials)
+    try:
+        yield story
+    finally:
+        for launch in story.launches:
+            launch.process.kill()
+            launch.process.communicate()
 
+
+def tell(story: Story) -> None:
+    control, crashing, third, _ = story.trials
     crashing.metrics.mkdir()  # nothing can be logged there
     launch = story.start(max_concurrent=2)
     story.wait(
@@ -143,13 +145,14 @@ def tell(loaded: LoadedSweep, runs: Path) -> Story:
 
     story.end(story.start(max_concurrent=2))
     story.end(story.start(max_concurrent=2))
-    return story
 
 
 @pytest.fixture(scope="module")
-def story(write_sweep, tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(write_sweep, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     loaded = load_sweep(write_sweep(steps=STEPS, gate_every=GATE_EVERY, checkpoint_every=4))
-    return tell(loaded, tmp_path_factory.mktemp("runs"))
+    with begun(loaded, tmp_path_factory.mktemp("runs")) as story:
+        tell(story)
+        yield story
 
 
 def rows_of(story: Story, trial: TrialDir) -> list[tuple[str, str]]:
@@ -223,16 +226,15 @@ def test_ctrl_c_ends_cleanly_and_starts_nothing_more(story):
 def test_sigterm_ends_cleanly_and_quietly(write_sweep, tmp_path):
     # Ray's own handler would print a crash report.
     loaded = load_sweep(write_sweep(steps=STEPS, gate_every=GATE_EVERY, checkpoint_every=4))
-    run = RunDir(tmp_path / "runs" / loaded.run_name).create()
-    trials = [run.trial(spec.trial_id).create() for spec in expand(loaded)]
-    story = Story(loaded, run, trials)
-    launch = story.start(max_concurrent=1)
-    story.wait(lambda: story.has_trained(trials[0], attempt=1))
-    story.interrupt(launch, signal.SIGTERM, training=trials[0])
-    story.end(launch)
+    with begun(loaded, tmp_path / "runs") as story:
+        launch = story.start(max_concurrent=1)
+        first = story.trials[0]
+        story.wait(lambda: story.has_trained(first, attempt=1))
+        story.interrupt(launch, signal.SIGTERM, training=first)
+        story.end(launch)
     assert (launch.process.returncode, launch.stderr) == (0, "")
     assert launch.outcome["is_interrupted"]
-    assert launch.outcome["statuses"][trials[0].trial_id] == "interrupted"
+    assert launch.outcome["statuses"][first.trial_id] == "interrupted"
 
 
 def test_the_same_command_ends_the_sweep(story):
