@@ -11,8 +11,9 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import HANG_S
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_PATIENCE_S = 90.0
 
 
 def find_chromium():
@@ -77,7 +78,7 @@ class Browser:
                 return got["result"]
 
     def _next(self):
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + HANG_S
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(0.0, end - time.monotonic()))
             chunk = os.read(self._read, 1 << 16) if ready else b""

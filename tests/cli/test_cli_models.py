@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 from run_folders import SWEEP, write_sweep
 
 
@@ -83,7 +84,7 @@ def test_a_sweep_over_a_model_that_cannot_be_had_starts_nothing(tmp_path):
         env={**os.environ, **place, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

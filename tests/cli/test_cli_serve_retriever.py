@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from rltune_envs.multihop_qa.http_retriever import HttpRetriever
 from rltune_envs.multihop_qa.records import Passage
@@ -51,7 +52,7 @@ def test_it_serves_a_corpus_until_a_signal_and_ends_with_0(tmp_path, stop):
     ):
         assert client.search("town 2", k=1) == (Passage("Town 2", "Number 2."),)
         process.send_signal(stop)  # while a connection is open
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, out) == (0, "")
     assert err == f"Serving 3 passages of {tmp_path / 'wiki.jsonl'}. Stop with Ctrl-C.\n"
 
@@ -62,7 +63,7 @@ def test_it_serves_the_closed_world(tmp_path):
         with HttpRetriever(url, retries=0) as client:
             assert client.search(passage.title, k=1) == (passage,)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert err == "Serving 300 passages of the closed world 5. Stop with Ctrl-C.\n"
 
@@ -79,7 +80,7 @@ def test_it_serves_the_passages_of_questions_once_each(tmp_path):
         with HttpRetriever(url, retries=0) as client:
             assert client.search("town", k=3) == (Passage("Ulm", "A town."),)
         process.send_signal(signal.SIGTERM)
-        assert "Serving 2 passages of q.json." in process.communicate(timeout=10)[1]
+        assert "Serving 2 passages of q.json." in process.communicate(timeout=HANG_S)[1]
 
 
 def test_a_taken_port_is_refused(rltune, tmp_path):

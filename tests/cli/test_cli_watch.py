@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 from run_folders import CRASH, TREATED, finished_sweep, mixed_sweep
 
 from rltune.cli import inspect
@@ -20,7 +21,6 @@ from rltune.store.lock import take_driver_lock
 ROOT = Path(__file__).parents[2]
 MAIN = "from rltune.cli import main; main()"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][;m]")
-PATIENCE_S = 30.0
 
 
 class Terminal:
@@ -40,7 +40,7 @@ class Terminal:
 
     def read(self, until=None):
         """Read until a text was shown; without one, until the command has ended."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + HANG_S
         while until is None or until not in self.text:
             ready, _, _ = select.select([self._main], [], [], deadline - time.monotonic())
             assert ready, f"{until!r} was not shown, but: {self.text!r}"
@@ -122,7 +122,7 @@ def test_a_watch_ends_with_its_terminal(tmp_path):
         shown.read(" ago")
         shown.hang_up()
         shown.process.send_signal(signal.SIGHUP)
-        shown.process.wait(PATIENCE_S)
+        shown.process.wait(HANG_S)
     assert list(tmp_path.rglob("rltune-bug-*")) == []
 
 
@@ -173,7 +173,7 @@ def test_a_pipe_gets_plain_lines_and_its_end_ends_the_watch(tmp_path, environmen
                 assert lines[-1], watch.stderr.read().decode()
             watch.stdout.close()
             writer.fail(spec, CRASH)
-            assert watch.wait(PATIENCE_S) in (0, 1)
+            assert watch.wait(HANG_S) in (0, 1)
             assert watch.stderr.read() == b""
         finally:
             watch.kill()

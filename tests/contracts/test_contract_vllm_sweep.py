@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 from small_sweep import small_sweep
 
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
@@ -58,7 +59,7 @@ def metrics_of(tmp_path, hold, correction, *sets):
         [sys.executable, *command, "--runs-dir", str(tmp_path / "runs"), *options],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

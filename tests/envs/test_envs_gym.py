@@ -4,6 +4,7 @@ import sys
 import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
+from patience import HANG_S
 
 import rltune_envs.gym as ours
 from rltune_envs.frozen_lake import FrozenLakeEnv
@@ -133,7 +134,7 @@ def test_gymnasium_finds_it_by_the_module_in_the_name():
         "print(env.reset(seed=0)[1]['task_id'], env.unwrapped.text_env.level.width)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S
     )
     task_id, width = done.stdout.split()
     assert task_id == SokobanEnv(size=7).task(0).task_id

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from patience import HANG_S
 
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.http_retriever import HttpRetriever
@@ -44,7 +45,7 @@ def client(server):
 
 
 def ask(server, method, path, body=b"", headers=()):
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=5)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=HANG_S)
     try:
         connection.request(method, path, body, headers=dict(headers))
         response = connection.getresponse()
@@ -150,7 +151,7 @@ def test_elsewhere_is_an_error_as_json(server, method, path, status, error):
 
 def raw(server, request):
     """Send bytes as they are, and return all that comes back until the server closes."""
-    with socket.create_connection(server.server_address, timeout=5) as connection:
+    with socket.create_connection(server.server_address, timeout=HANG_S) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.records import Passage
@@ -63,6 +64,6 @@ def test_nothing_is_left_open(url, name):
         [sys.executable, "-W", "error", "-c", CLIENT + ENDINGS[name], url],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")

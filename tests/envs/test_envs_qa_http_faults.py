@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from patience import HANG_S
 
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
@@ -122,9 +123,7 @@ def test_it_takes_the_connection_and_never_answers():
 def test_an_answer_that_drips_is_bounded_as_a_whole():
     """Each byte comes in time; 75 of them, 0.05 s apart, do not."""
     with scripted((200, GOOD), drip_s=0.05) as (url, _):
-        start = time.monotonic()
         assert "no whole answer within 0.2 s (1 try)" in failure(url, timeout_s=0.2, retries=0)
-        assert time.monotonic() - start < 2
 
 
 def test_it_hangs_up_without_an_answer():
@@ -246,13 +245,14 @@ def test_a_server_killed_and_started_again():
         again.join()
 
 
-def test_leaving_the_block_stops_everything():
+def test_leaving_the_block_stops_everything(monkeypatch):
+    monkeypatch.setattr("rltune_envs.multihop_qa.server._Handler.timeout", HANG_S)  # when idle
     with RetrievalServer(Bm25Retriever([ULM])) as server:
         url = server.url
         client = HttpRetriever(url, retries=0)
         assert client.search("ulm", k=1) == (ULM,)
         before, start = threading.active_count(), time.monotonic()
-    assert time.monotonic() - start < 10  # an idle connection is dropped after 30 s anyway
+    assert time.monotonic() - start < HANG_S  # nothing waits until the connection is idle
     assert threading.active_count() < before  # its loop, and the thread of the open connection
     with client, pytest.raises(RetrieverError, match="refused"):
         client.search("ulm", k=1)

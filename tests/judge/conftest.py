@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from judge_requests import KEY, make_request
+from patience import HANG_S
 
 from rltune.judge.client import LlmJudge
 
@@ -42,7 +43,7 @@ def serve(key):
     yield start
     for process in started:
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=HANG_S) == 0
         process.stdout.close()
 
 

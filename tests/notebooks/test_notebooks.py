@@ -5,6 +5,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+from patience import HANG_S
 from run_folders import finished_sweep
 
 from rltune.store.jsonl import append_jsonl_many, read_metrics
@@ -22,7 +23,7 @@ def execute(name, parameters=None):
         assert len(tagged) == 1
         tagged[0].source = parameters
     client = nbclient.NotebookClient(
-        notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}
+        notebook, timeout=HANG_S, resources={"metadata": {"path": str(path.parent)}}
     )
     client.execute()
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import torch
 from engine_makers import END, NoModel, process_engine, scripted_engine
+from patience import HANG_S, wait_until
 
 from rltune.errors import EngineDiedError, InputError, Problem
 from rltune.policy.lora import add_adapter
@@ -23,7 +24,6 @@ from rltune.spec.schema.trial import LoraConfig
 ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 LORA = LoraConfig(rank=2)
-PATIENCE_S = 30.0
 STUCK = 99
 
 
@@ -82,13 +82,6 @@ def is_gone(pid):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 def adapted(small_policy):
@@ -250,7 +243,7 @@ def test_a_trial_that_forgets_its_engine_takes_it_along(tmp_path):
         [sys.executable, "-c", TRIAL.format(then="sys.exit('over')")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )

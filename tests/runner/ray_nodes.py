@@ -5,15 +5,14 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
+from patience import wait_until
 
 from rltune.runner.environment import RAY_ENVIRONMENT
 
 MARK = "RLTUNE_TEST_NODE"
-START_S = 120.0
 
 
 class Node:
@@ -114,10 +113,7 @@ class TwoNodes:
         self.head.power_off()
 
     def _wait_for(self, count: int) -> None:
-        deadline = time.monotonic() + START_S
-        while self._living() < count:
-            assert time.monotonic() < deadline, f"there are no {count} nodes after {START_S:g} s"
-            time.sleep(0.3)
+        wait_until(lambda: self._living() >= count, every_s=0.3)
 
     def _living(self) -> int:
         code = (

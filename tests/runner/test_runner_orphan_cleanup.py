@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from patience import wait_until
 
 from rltune.runner import orphan_cleanup
 from rltune.runner.orphan_cleanup import MARK, OrphanCleanup, members
@@ -22,7 +23,9 @@ print(child.pid, flush=True)
 def folder(tmp_path):
     path = tmp_path / "rltune-ray-x"
     path.mkdir()
-    return path
+    yield path
+    for process in members(str(path)):
+        process.kill()
 
 
 def drive(folder, end):
@@ -36,23 +39,13 @@ def drive(folder, end):
         return process, int(said.readline())
 
 
-def is_gone(folder):
-    deadline = time.monotonic() + 30
-    while members(str(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return not members(str(folder))
-
-
 def test_a_killed_driver_leaves_neither_processes_nor_folder(folder):
     driver, child = drive(folder, "time.sleep(600)")
     assert [process.pid for process in members(str(folder))] == [child]
     driver.kill()
     driver.wait()
-    assert is_gone(folder)
-    deadline = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not folder.exists()
+    wait_until(lambda: not members(str(folder)))
+    wait_until(lambda: not folder.exists())
 
 
 def test_an_orderly_end_kills_nothing(folder):
@@ -61,7 +54,6 @@ def test_an_orderly_end_kills_nothing(folder):
     time.sleep(orphan_cleanup.GRACE_S / 4)
     (left,) = members(str(folder))
     assert (left.pid, folder.exists()) == (child, True)
-    left.kill()
 
 
 def test_what_is_started_after_the_end_is_not_marked(folder, monkeypatch):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from patience import HANG_S
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -75,7 +76,7 @@ def drive(sweep: Path, runs: Path, **environment: str) -> subprocess.CompletedPr
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from credit_cases import config_of, make_episode, make_trial, make_turn
 from killing import Killed
+from patience import HANG_S
 
 from rltune.errors import InputError, TrialError
 from rltune.spec.schema.attribution import JudgeConfig
@@ -45,7 +46,7 @@ def serve(monkeypatch):
     yield start
     for process in started:
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=HANG_S) == 0
         process.stdout.close()
 
 
