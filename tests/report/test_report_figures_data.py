@@ -110,7 +110,18 @@ def test_a_value_that_is_not_finite_is_no_value():
     shown[OTHER, 0] = {0: 0.4, 10: None, 20: 0.2}
     one = series(curves_data(tables(shown)), OTHER)
     assert one.seeds[0].steps == (0, 20)
-    assert [mean.n_seeds for mean in one.means] == [3, 2, 3]
+    assert [(mean.step, mean.n_seeds) for mean in one.means] == [(0, 3), (20, 3)]
+
+
+def test_a_seed_that_stopped_between_two_gates_does_not_stand_for_all():
+    shown = curves()
+    shown[OTHER, 2] = {0: 0.4, 10: 0.3, 13: 0.0}
+    found = tables(shown, trials={(OTHER, 2): {"final_step": 13}})
+    one = series(curves_data(found), OTHER)
+    assert one.seeds[2].steps == (0, 10, 13)
+    means = [(mean.step, mean.n_seeds, mean.is_partial) for mean in one.means]
+    assert means == [(0, 3, False), (10, 3, False), (20, 2, True)]
+    assert heatmap_data(found).steps == STEPS
 
 
 def test_levels_are_floor_ceiling_and_the_common_start():

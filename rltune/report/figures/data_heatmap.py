@@ -1,5 +1,7 @@
 """Data of the heat map: the sweep's held-out metric by value of the axis and training step."""
 
+from collections.abc import Sequence
+
 from rltune.analysis.rates import RATES
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
 from rltune.report.figures.notes import (
@@ -9,7 +11,7 @@ from rltune.report.figures.notes import (
     n_text,
     partial_notes,
 )
-from rltune.report.figures.records import Cell, HeatMap, LeftOut, Mean
+from rltune.report.figures.records import Cell, HeatMap, LeftOut, Mean, SeedLine
 from rltune.report.figures.source import Tables
 
 HEATMAP = "heatmap"
@@ -19,27 +21,23 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     """Return the estimate of each condition at each gate."""
     metric = tables.trials[0].metric
     lines = lines_of(tables.trials, tables.history, metric)
-    steps = sorted({step for own in lines.values() for line in own for step in line.steps})
     if len(lines) < 2:
         reason = f"{len(lines)} condition{'' if len(lines) == 1 else 's'} with values of {metric}"
         return LeftOut(HEATMAP, f"{reason}; it needs two")
+    how = estimation_for(tables.trials, tables.about.estimator)
+    found = {
+        label: {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=metric in RATES)}
+        for label, own in lines.items()
+    }
+    means = [mean for own in found.values() for mean in own.values()]
+    steps = sorted({mean.step for mean in means})
     if len(steps) < 2:
         return LeftOut(HEATMAP, "one gate only; it needs two")
-    how = estimation_for(tables.trials, tables.about.estimator)
-    labels = dict.fromkeys(row.condition for row in tables.trials)
-    cells: list[Cell] = []
-    means: list[Mean] = []
-    for label in labels:
-        own = lines.get(label, ())
-        found = {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=metric in RATES)}
-        means += found.values()
-        for step in steps:
-            at = found.get(step)
-            ids = tuple(line.trial_id for line in own if step in line.steps)
-            if at is None:
-                cells.append(Cell(label, step, None, 0, False, ids))
-            else:
-                cells.append(Cell(label, step, at.value, at.n_seeds, at.is_partial, ids))
+    cells = [
+        _cell(label, step, found.get(label, {}).get(step), lines.get(label, ()))
+        for label in dict.fromkeys(row.condition for row in tables.trials)
+        for step in steps
+    ]
     counts = [len(own) for own in lines.values()]
     notes = [note.replace("Dotted, open", "Hatched") for note in partial_notes(means)]
     label = label_of(metric)
@@ -48,6 +46,13 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     caption += "; dash: no value." if any(cell.value is None for cell in cells) else "."
     head = head_of(tables, HEATMAP, notes=notes, caption=caption, alt=_alt(label, steps, cells))
     return HeatMap(head, metric, label, metric in RATES, how.estimator, tuple(steps), tuple(cells))
+
+
+def _cell(label: str, step: int, mean: Mean | None, lines: Sequence[SeedLine]) -> Cell:
+    if mean is None:
+        return Cell(label, step, None, 0, False, ())
+    ids = tuple(line.trial_id for line in lines if step in line.steps)
+    return Cell(label, step, mean.value, mean.n_seeds, mean.is_partial, ids)
 
 
 def _alt(label: str, steps: list[int], cells: list[Cell]) -> str:

@@ -57,7 +57,10 @@ def lines_of(
 def means_of(
     lines: Sequence[SeedLine], how: Estimation, *, resolution: float, is_rate: bool
 ) -> tuple[Mean, ...]:
-    """Return the estimate over the trials of a condition at each step that any has.
+    """Return the estimate over the trials of a condition at each step that they share.
+
+    A step counts if every trial that got at least so far has a value there: where one stopped
+    between two gates, its last value does not stand for all. Trials that ended before are missing.
 
     Args:
         lines: Of its trials.
@@ -71,7 +74,9 @@ def means_of(
         for step, value in zip(line.steps, line.values, strict=True):
             by_step.setdefault(step, []).append(value)
     return tuple(
-        _mean(step, by_step[step], len(lines), how, resolution, is_rate) for step in sorted(by_step)
+        _mean(step, values, len(lines), how, resolution, is_rate)
+        for step, values in sorted(by_step.items())
+        if len(values) == sum(line.steps[-1] >= step for line in lines)
     )
 
 
