@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from patience import HANG_S, wait_while_it_runs
 from ray_nodes import TwoNodes, free_port, start_head
 from small_sweep import small_sweep
 
@@ -34,7 +35,6 @@ pytestmark = pytest.mark.slow
 
 DRIVER = Path(__file__).with_name("drive_sweep.py")
 STEPS = 40
-PATIENCE_S = 180
 
 
 @dataclass
@@ -59,14 +59,6 @@ class Story:
     outcome: dict
     modes: dict[str, str]
     left: int
-
-
-def wait(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert process.poll() is None, f"the driver ended early: {process.communicate()}"
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
 
 
 def node_of(trial: TrialDir) -> str:
@@ -109,24 +101,25 @@ def tell(loaded: LoadedSweep, runs: Path, nodes: TwoNodes, folder: Path) -> Stor
     del environment["RAY_AUTH_MODE"]
     command = [sys.executable, str(DRIVER), str(loaded.path), str(runs), "2", nodes.address]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=runs
-    )
 
     def on_worker() -> list[TrialDir]:
         return [t for t in trials if node_of(t) == "worker" and 6 < steps_of(t) < STEPS]
 
-    wait(lambda: bool(on_worker()), process)
-    lost = on_worker()[0]
-    nodes.worker.power_off()
     open_address = f"127.0.0.1:{free_port()}"
     disabled = {**environment, "RAY_AUTH_MODE": "disabled"}
-    open_node = start_head("open", disabled, open_address, folder / "open")
-    try:
+    with ExitStack() as ends:
+        process = ends.enter_context(
+            subprocess.Popen(
+                command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=runs
+            )
+        )
+        ends.callback(process.kill)
+        lost = wait_while_it_runs(process, on_worker)[0]
+        nodes.worker.power_off()
+        open_node = start_head("open", disabled, open_address, folder / "open")
+        ends.callback(open_node.power_off)
         modes = modes_of(nodes, open_address)
-        stdout, stderr = process.communicate(timeout=PATIENCE_S)
-    finally:
-        open_node.power_off()
+        stdout, stderr = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, stderr
     nodes.power_off()
     left = sum(len(node.processes()) for node in (nodes.worker, nodes.head, open_node))
