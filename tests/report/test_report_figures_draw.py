@@ -14,7 +14,7 @@ from figure_tables import SUCCESS, tables, trial
 from rltune.analysis.rates import RETRIEVAL
 from rltune.report.figures import draw as draw_module
 from rltune.report.figures.data_curves import CHANCE, ENTROPY
-from rltune.report.figures.draw import draw
+from rltune.report.figures.draw import draw, draw_bare
 from rltune.report.figures.draw_budget import short
 from rltune.report.figures.draw_curves import TOGETHER
 from rltune.report.figures.make import figure_data
@@ -153,6 +153,20 @@ def test_every_mark_names_its_trial():
             assert tips == {f"{label}-s{seed}" for label in ("k=0.0", "k=0.1") for seed in range(3)}
 
 
+def test_a_bare_figure_is_its_panels_alone_and_says_which_condition_each_mark_is_of():
+    data = sweep()["learning_curves"]
+    drawn, marks = draw_bare(data)
+    assert "loss.kl_loss_coef" in drawn
+    assert "loss.kl_loss_coef" not in draw_bare(data, has_legend=False)[0]
+    for text in (data.head.title, data.head.run, "#ffffff", "<dc:date>"):
+        assert text not in drawn
+    assert {mark.condition for mark in marks.values()} == {"k=0.0", "k=0.1"}
+    assert {mark.trial_id for mark in marks.values() if mark.trial_id} == {
+        f"{label}-s{seed}" for label in ("k=0.0", "k=0.1") for seed in range(3)
+    }
+    assert all(f'id="{name}"' in drawn for name in marks)
+
+
 def test_the_comparison_says_what_cannot_be_told_apart():
     (row,) = sweep()["comparison"].rows
     assert row.verdict == "not separable"
@@ -200,8 +214,8 @@ def test_one_seed_is_said_on_the_figure():
 
 def test_intervals_are_bars_at_few_gates_and_bands_at_many():
     few, many = (svg(sweep(steps=tuple(range(0, 10 * n, 10)))["learning_curves"]) for n in (3, 12))
-    assert few.count("FillBetween") == 0
-    assert many.count("FillBetween") == 2
+    assert few.count("fill-opacity: 0.14") == 0
+    assert many.count("fill-opacity: 0.14") == 2
 
 
 def test_no_two_conditions_look_the_same():

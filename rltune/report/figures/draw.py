@@ -3,7 +3,8 @@
 import io
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -12,7 +13,7 @@ from rltune.report.figures.draw_comparison import draw_comparison
 from rltune.report.figures.draw_curves import draw_curves
 from rltune.report.figures.draw_heatmap import draw_heatmap
 from rltune.report.figures.records import Budget, Comparisons, Curves, Figure, Head
-from rltune.report.figures.sheet import Sheet
+from rltune.report.figures.sheet import Mark, Sheet
 from rltune.report.figures.style import DPI, KINDS, RC
 
 
@@ -41,16 +42,31 @@ def draw(data: Figure, *, kind: str) -> bytes:
 
 def draw_kinds(data: Figure, kinds: Iterable[str] = KINDS) -> dict[str, bytes]:
     """Return a figure as a file of each kind, as `draw` gives them one by one."""
+    with _drawn(data) as sheet:
+        return {kind: _saved(sheet, data.head, kind) for kind in kinds}
+
+
+def draw_bare(data: Figure, *, has_legend: bool = True) -> tuple[str, dict[str, Mark]]:
+    """Return an SVG of the panels alone, on no ground, and what its marks show."""
+    out = io.BytesIO()
+    with _drawn(data, is_bare=True, has_legend=has_legend) as sheet:
+        sheet.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    return out.getvalue().decode(), sheet.marks
+
+
+@contextmanager
+def _drawn(data: Figure, **how: bool) -> Iterator[Sheet]:
+    """Give a laid-out figure, in the settings in which it is saved."""
     import matplotlib as mpl
 
     with mpl.rc_context({**mpl.rcParamsDefault, **RC}), warnings.catch_warnings():
         # A character that the font lacks is a box, in PNG and PDF alone.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        sheet = Sheet(data.head)
+        sheet = Sheet(data.head, **how)
         _draw(sheet, data)
         sheet.figure.draw_without_rendering()  # lays out, once for all kinds
         sheet.figure.set_layout_engine("none")
-        return {kind: _saved(sheet, data.head, kind) for kind in kinds}
+        yield sheet
 
 
 def _saved(sheet: Sheet, head: Head, kind: str) -> bytes:
@@ -58,7 +74,7 @@ def _saved(sheet: Sheet, head: Head, kind: str) -> bytes:
     sheet.figure.savefig(out, format=kind, dpi=DPI, metadata=_metadata(head, kind))
     if kind != "svg":
         return out.getvalue()
-    return _accessible(out.getvalue().decode(), head, sheet.tips).encode()
+    return _accessible(out.getvalue().decode(), head, sheet.marks).encode()
 
 
 def _draw(sheet: Sheet, data: Figure) -> None:
@@ -87,14 +103,15 @@ def _printable(text: str) -> str:
     return " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _accessible(svg: str, head: Head, tips: dict[str, str]) -> str:
+def _accessible(svg: str, head: Head, marks: dict[str, Mark]) -> str:
     """Return an SVG that a screen reader describes, and whose marks name their trials."""
     described = f'<desc id="desc">{escape(_printable(head.alt))}</desc>'
     svg = svg.replace("<title>", '<title id="title">', 1)
     svg = svg.replace("</title>", f"</title>\n {described}", 1)
     svg = svg.replace("<svg ", '<svg role="img" aria-labelledby="title desc" ', 1)
 
-    def with_tip(found: re.Match[str]) -> str:
-        return f"{found[0]}\n<title>{escape(_printable(tips[found[1]]))}</title>"
+    def titled(found: re.Match[str]) -> str:
+        words = escape(_printable(marks[found[1]].words))
+        return f"{found[0]}\n<title>{words}</title>" if words else found[0]
 
-    return re.sub(r'<g id="(mark-\d+)">', with_tip, svg)
+    return re.sub(r'<g id="(mark-\d+)">', titled, svg)

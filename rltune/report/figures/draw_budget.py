@@ -55,10 +55,11 @@ def _draw_quantity(sheet: Sheet, axes: "Axes", one: Quantity, data: Budget, titl
             [use.value / scale], [places[use.condition]], marker="o", markersize=3.5,
             color=colour, markerfacecolor=colour if use.is_finished else "white", alpha=0.7,
         )  # fmt: skip
-        sheet.tip(point, use.trial_id)
+        sheet.mark(point, use.condition, use.trial_id)
     for label, mean in one.means:
         y, x = places[label], mean / scale
-        axes.plot([x, x], [y - 0.32, y + 0.32], color=looks[label].colour, linewidth=1.4)
+        (bar,) = axes.plot([x, x], [y - 0.32, y + 0.32], color=looks[label].colour, linewidth=1.4)
+        sheet.mark(bar, label)
     axes.set_xlim(0.0, (most or 1.0) / scale * 1.08)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=3))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))

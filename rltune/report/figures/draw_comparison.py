@@ -59,17 +59,21 @@ def _draw_row(sheet: Sheet, axes: "Axes", row: Comparison, look: Look, bottom: f
             [pair.difference], [upper], marker="o", markersize=3.5, color=look.colour,
             markerfacecolor="none", markeredgewidth=0.8,
         )  # fmt: skip
-        sheet.tip(point, f"{pair.trial_id} minus {pair.control_trial_id}")
+        words = f"{pair.trial_id} minus {pair.control_trial_id}"
+        sheet.mark(point, row.condition, pair.trial_id, words)
     if row.delta is None or len(row.pairs) < 2:
         return
     if row.low is not None and row.high is not None:
-        axes.plot([row.low, row.high], [lower, lower], color=look.colour, linewidth=1.4)
-        for end in (row.low, row.high):
-            axes.plot([end, end], [lower - 0.03, lower + 0.03], color=look.colour, linewidth=1.0)
-    axes.plot(
+        (bar,) = axes.plot(
+            [row.low, row.high], [lower, lower], color=look.colour, linewidth=1.4,
+            marker="|", markersize=5,
+        )  # fmt: skip
+        sheet.mark(bar, row.condition)
+    (diamond,) = axes.plot(
         [row.delta], [lower], marker="D", markersize=4.5, color=look.colour,
         markerfacecolor=look.colour if is_claim(row.verdict) else "white",
     )  # fmt: skip
+    sheet.mark(diamond, row.condition)
 
 
 def _draw_axis(sheet: Sheet, axes: "Axes", data: Comparisons) -> None:

@@ -164,25 +164,29 @@ def _draw_series(
             linewidth=0.5,
             alpha=0.6,
             zorder=2,
-            marker="." if len(seed.steps) == 1 else None,
+            marker=".",
             markersize=3,
+            markevery=[len(seed.steps) - 1],
         )
-        sheet.tip(line, seed.trial_id)
+        sheet.mark(line, one.condition, seed.trial_id)
     for seed in one.seeds:
         if seed.status in BAD_ENDS:
             end = ([seed.steps[-1] + shift], seed.values[-1:])
-            axes.plot(
+            (cross,) = axes.plot(
                 *end, color=look.colour, marker="x", markersize=8, markeredgewidth=1.5, zorder=5
             )
+            sheet.mark(cross, one.condition)
     whole = [mean for mean in one.means if not mean.is_partial]
     parts = [mean for mean in one.means if mean.is_partial]
     joined = [*whole[-1:], *parts] if parts else []
-    (line,) = _plot(axes, whole, look.colour, look.dash, look.marker, look.colour, shift)
-    if len(one.seeds) == 1:
-        sheet.tip(line, one.seeds[0].trial_id)
-    _plot(axes, joined, look.colour, DOTTED, None, look.colour, shift)
-    _plot(axes, parts, look.colour, "", look.marker, "white", shift)
-    _draw_intervals(axes, whole, look, shift)
+    lines = [
+        *_plot(axes, whole, look.colour, look.dash, look.marker, look.colour, shift),
+        *_plot(axes, joined, look.colour, DOTTED, None, look.colour, shift),
+        *_plot(axes, parts, look.colour, "", look.marker, "white", shift),
+        *_draw_intervals(axes, whole, look, shift),
+    ]
+    for line in lines:
+        sheet.mark(line, one.condition, one.seeds[0].trial_id if len(one.seeds) == 1 else "")
 
 
 def _plot(
@@ -201,21 +205,24 @@ def _plot(
     )  # fmt: skip
 
 
-def _draw_intervals(axes: "Axes", means: Sequence[Mean], look: Look, shift: float) -> None:
+def _draw_intervals(
+    axes: "Axes", means: Sequence[Mean], look: Look, shift: float
+) -> Sequence["Artist"]:
     """Draw bars at few gates, where bands would hide each other; bands at many."""
     known = [(m.step + shift, m.value, m.low, m.high) for m in means if m.low is not None]
     if not known:
-        return
+        return ()
     steps, values, lows, highs = zip(*known, strict=True)
     if len(known) > _FEW_STEPS:
-        axes.fill_between(steps, lows, highs, color=look.colour, alpha=0.14, linewidth=0)
-        return
+        band = axes.fill_between(steps, lows, highs, color=look.colour, alpha=0.14, linewidth=0)
+        return (band,)
     under = [value - low for value, low in zip(values, lows, strict=True)]
     over = [high - value for value, high in zip(values, highs, strict=True)]
-    axes.errorbar(
+    bars = axes.errorbar(
         steps, values, yerr=[under, over], color=look.colour, linestyle="", capsize=2.0,
         elinewidth=0.9, capthick=0.9,
     )  # fmt: skip
+    return [part for part in bars.get_children() if part is not bars[0]]  # its line is empty
 
 
 def _limits(panel: Panel, series: Sequence[Series]) -> tuple[float, float]:

@@ -82,7 +82,7 @@ def _draw_cell(axes: "Axes", cell: Cell, row: int, column: int, ink: str, data: 
             Rectangle((column, row), 1, 1, fill=False, hatch="////", edgecolor=ink, linewidth=0)
         )
     if len(data.steps) <= _MOST_NUMBERS:
-        box = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
         axes.text(
             column + 0.5, row + 0.5, f"{cell.value:.3f}" if data.is_rate else f"{cell.value:.3g}",
             ha="center", va="center",

@@ -4,7 +4,7 @@ Heights are measured, so that long texts make a figure higher and never cover it
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rltune.analysis.tables import OK
 from rltune.report.figures.records import Head
@@ -19,23 +19,34 @@ _JOINTS = "_=/,;:"  # a long word is broken after one of these
 _LINE = 1.25  # height of a line of text over its size
 
 
+class Mark(NamedTuple):
+    """What a point or a line shows: label of its condition, its trial, and words for readers."""
+
+    condition: str
+    trial_id: str = ""
+    words: str = ""
+
+
 class Sheet:
     """One figure being drawn.
 
     Attributes:
         figure: Of matplotlib.
-        tips: Id of a mark -> what it is: the trial behind it.
+        marks: Id in an SVG -> what it shows.
 
     """
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, *, is_bare: bool = False, has_legend: bool = True) -> None:
+        """Start a figure; a bare one has no texts around its panels: the page has them."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         self._head = head
+        self._is_bare = is_bare
+        self._has_legend = has_legend
         self.figure: Figure = Figure(figsize=(WIDTH, WIDTH), dpi=DPI)
         FigureCanvasAgg(self.figure)
-        self.tips: dict[str, str] = {}
+        self.marks: dict[str, Mark] = {}
         self._legend: Any = None
 
     def wrap(self, text: str, *, width: float, size: float = TEXT, bold: bool = False) -> str:
@@ -72,14 +83,16 @@ class Sheet:
         wide, _, _ = canvas.get_renderer().get_text_width_height_descent(text, font, False)
         return float(wide) / DPI
 
-    def tip(self, artist: "Artist", text: str) -> None:
-        """Say what a mark is: an SVG shows it under the pointer."""
-        name = f"mark-{len(self.tips)}"
+    def mark(self, artist: "Artist", condition: str, trial_id: str = "", words: str = "") -> None:
+        """Say what an artist shows; an SVG has the words under the pointer."""
+        name = f"mark-{len(self.marks)}"
         artist.set_gid(name)
-        self.tips[name] = text
+        self.marks[name] = Mark(condition, trial_id, words or trial_id)
 
     def legend(self, handles: Sequence["Artist"], names: Sequence[str], *, title: str) -> None:
         """Put a legend between the notes and the panels, in as many columns as fit."""
+        if not self._has_legend:
+            return
         room = WIDTH - 2 * _PAD
         names = [self.wrap(name, width=room - 0.4) for name in names]
         for columns in range(min(len(names), 4), 0, -1):
@@ -110,6 +123,8 @@ class Sheet:
         above = [(head.title, TITLE, "black", "bold")]
         above += [(note, TEXT, ALARM, "normal") for note in head.notes]
         below = [(head.caption, TEXT, QUIET, "normal"), (f"Run {head.run}", TEXT, QUIET, "normal")]
+        if self._is_bare:
+            above, below = [], []
         top = [
             (self.wrap(t, width=room, size=s, bold=w == "bold"), s, c, w) for t, s, c, w in above
         ]
