@@ -17,7 +17,8 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.yamlfile import read_yaml
 
-PROFILES = Path(__file__).resolve().parents[2] / "configs" / "profiles"
+ROOT = Path(__file__).resolve().parents[2]
+PROFILES = ROOT / "configs" / "profiles"
 Schema = Mapping[str, Any]
 
 
