@@ -56,7 +56,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _table(name: str, page: Page) -> str:
     if name in TABLES:
         return TABLES[name]()
-    _log.warning("%s: no generated part is named %r; choose one of %s", page.file.src_uri, name, list(TABLES))
+    _log.warning(
+        "%s: no generated part is named %r; choose one of %s", page.file.src_uri, name, list(TABLES)
+    )
     return ""
 
 

@@ -1,12 +1,14 @@
 """The rooms of the package and who imports whom, read off the sources; nothing is imported."""
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAF = "rltune_envs"
@@ -32,20 +34,25 @@ class Room:
 
 
 @cache
-def layers() -> tuple[tuple[str, ...], ...]:
-    """Return the rows of the contract in pyproject.toml, top first; the environments are last."""
+def _contracts() -> tuple[dict[str, Any], ...]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    contract = next(c for c in settings["tool"]["importlinter"]["contracts"] if "layers" in c)
-    rows = [row.replace("(", "").replace(")", "").split("|") for row in contract["layers"]]
-    named = [tuple(name.strip().removeprefix("rltune.") for name in row) for row in rows]
-    return (*named, (LEAF,))
+    return tuple(settings["tool"]["importlinter"]["contracts"])
 
 
-@cache
 def contracts() -> tuple[str, ...]:
     """Return the names of the import contracts in pyproject.toml."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return tuple(c["name"] for c in settings["tool"]["importlinter"]["contracts"])
+    return tuple(contract["name"] for contract in _contracts())
+
+
+def rows() -> tuple[str, ...]:
+    """Return the layers as they are written, top first: `runner | report`."""
+    layered = next(contract["layers"] for contract in _contracts() if "layers" in contract)
+    return tuple(re.sub(r"rltune\.|[()]", "", row) for row in layered)
+
+
+def layers() -> tuple[tuple[str, ...], ...]:
+    """Return the rooms of each layer, top first; the package of environments is the last."""
+    return (*(tuple(row.split(" | ")) for row in rows()), (LEAF,))
 
 
 @cache

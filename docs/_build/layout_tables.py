@@ -1,17 +1,18 @@
 """The tables of docs/layout.md: rooms with their sentences, and the import contracts."""
 
-from imports import contracts, inner_rooms, rooms
+from imports import contracts, inner_rooms, rooms, rows
 
 
 def room_table() -> str:
     """Return a row for each room, the rooms inside it below; the sentences are docstrings."""
-    rows = ["| room | what is in it | files |", "|---|---|---|"]
+    lines = ["| room | files | what is in it |", "|---|---|---|"]
     for room in rooms().values():
         for one in (room, *inner_rooms(room)):
-            rows.append(f"| `{one.path}` | {one.sentence} | {one.n_files} |")
-    return "\n".join(rows)
+            lines.append(f"| `{one.path}` | {one.n_files} | {one.sentence} |")
+    return "\n".join(lines)
 
 
 def contract_list() -> str:
-    """Return the import contracts as a list."""
-    return "\n".join(f"- {name}" for name in contracts())
+    """Return the import contracts as a list, below the rows of the first."""
+    named = "\n".join(f"- {name[0].upper()}{name[1:]}." for name in contracts())
+    return "```\n" + "\n".join(rows()) + f"\n```\n\n{named}"

@@ -7,6 +7,7 @@ each of them, the order within a row follows the means of the neighbours, and so
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from imports import Edges, Room, direct, edges, layers, rooms
 
@@ -80,7 +81,7 @@ def _arranged(layers: Sequence[Sequence[str]], pairs: Sequence[tuple[str, str]])
 def _neighbours(lines: Sequence[list[Node]]) -> Mapping[Node, list[Node]]:
     near: dict[Node, list[Node]] = {}
     for line in lines:
-        for upper, lower in zip(line, line[1:], strict=False):
+        for upper, lower in pairwise(line):
             near.setdefault(upper, []).append(lower)
             near.setdefault(lower, []).append(upper)
     return near
@@ -134,8 +135,11 @@ def _pushed(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
 def _line(drawing: Drawing, ends: tuple[str, str], count: int) -> str:
     row_of = {node: row for row, nodes in enumerate(drawing.rows) for node in nodes}
     nodes, path = drawing.lines[ends], ""
-    for upper, lower in zip(nodes, nodes[1:], strict=False):
-        start, end = _y(row_of[upper]) + BOX, _y(row_of[lower])  # straight down beside a row's boxes
+    for upper, lower in pairwise(nodes):
+        start, end = (
+            _y(row_of[upper]) + BOX,
+            _y(row_of[lower]),
+        )  # straight down beside a row's boxes
         from_x, to_x, middle = drawing.x[upper], drawing.x[lower], (start + end) / 2
         path += f"{'L' if path else 'M'}{from_x:.1f} {start:g}"
         path += f"C{from_x:.1f} {middle:g} {to_x:.1f} {middle:g} {to_x:.1f} {end:g}"
