@@ -7,7 +7,7 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 from rltune.maths.interval import Interval
-from rltune_envs.faults import FAULT_SHARE, is_lost
+from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 Mode = Literal["max", "min"]
 
@@ -39,7 +39,7 @@ class GateResult:
     @property
     def is_lost(self) -> bool:
         """Whether faults took so many tasks that the rate over the others proves nothing."""
-        return is_lost(self.lost, self.asked)
+        return too_many_faults(self.lost, self.asked)
 
 
 def is_gate_step(step: int, *, every: int, last: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where in a user's code something happened: the deepest line of its own package."""
+"""Where in custom code something happened: the deepest line of its own package."""
 
 import sys
 import threading
@@ -8,18 +8,18 @@ from pathlib import Path
 _OUR_FOLDER = Path(__file__).resolve().parent
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type and the text of an exception in one line."""
     try:
         text = " ".join(str(error).split())
-    except Exception:  # an exception of a user's may be unable to say what it is
+    except Exception:  # a custom exception may fail to print itself
         text = ""
     kind = type(error).__name__
     return f"{kind}: {text[:200]}" if text else kind
 
 
 def in_brackets(place: str) -> str:
-    """Return a place as the end of a sentence; nothing where it is not known."""
+    """Return a place as the end of a sentence; nothing where it is unknown."""
     return f" ({place})" if place else ""
 
 
@@ -27,15 +27,16 @@ def place_of(error: BaseException, module: str) -> str:
     """Return where an exception came from: `FILE:LINE, in NAME`.
 
     Args:
-        error: Raised by code of a user's.
-        module: Where that code is. The deepest line of its package counts, else the deepest of all.
+        error: Raised by custom code.
+        module: Module of that code. The deepest line of its package counts, else the deepest of
+            all.
 
     """
     return _deepest(traceback.extract_tb(error.__traceback__), module)
 
 
 def place_of_thread(thread: threading.Thread, module: str) -> str:
-    """Return where a thread is, likewise."""
+    """Return where a thread is, in the same form."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "" if frame is None else _deepest(traceback.extract_stack(frame), module)
 
@@ -44,21 +45,21 @@ def _deepest(frames: list[traceback.FrameSummary], module: str) -> str:
     outside = [frame for frame in frames if Path(frame.filename).resolve().parent != _OUR_FOLDER]
     outside = [frame for frame in outside if frame.filename != threading.__file__]
     roots = _roots(module)
-    own = [
+    in_package = [
         frame
         for frame in outside
         if any(Path(frame.filename).resolve().is_relative_to(root) for root in roots)
     ]
-    chosen = own or outside
+    chosen = in_package or outside
     if not chosen:
         return ""
     return f"{chosen[-1].filename}:{chosen[-1].lineno}, in {chosen[-1].name}"
 
 
 def _roots(module: str) -> list[Path]:
-    """Return the file or the folders of the package that holds a user's code."""
+    """Return the file, or the folders, of the package that holds custom code."""
     top = sys.modules.get(module.partition(".")[0])
     if top is None or top.__name__ in ("rltune", "rltune_envs"):
         return []
-    found = [*getattr(top, "__path__", ())] or [getattr(top, "__file__", None) or ""]
-    return [Path(path).resolve() for path in found if path]
+    paths = [*getattr(top, "__path__", ())] or [getattr(top, "__file__", None) or ""]
+    return [Path(path).resolve() for path in paths if path]

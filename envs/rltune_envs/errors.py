@@ -1,4 +1,4 @@
-"""Errors of the environments: each says what was given, what is allowed, and what to do."""
+"""Errors of the environments: each says what was given, what is allowed and what to do."""
 
 
 class EnvError(Exception):
@@ -14,7 +14,7 @@ class LevelError(EnvError):
 
 
 class GenerationError(EnvError):
-    """No level with the asked-for properties was found in the bounded number of attempts."""
+    """No level with the requested properties was found within the allowed attempts."""
 
 
 class SearchLimitError(EnvError):
@@ -26,42 +26,18 @@ class TaskError(EnvError):
 
 
 class RetrieverError(EnvError):
-    """A retriever gave no answer: it is down, too slow, or speaks another protocol."""
+    """A retriever did not answer: it is down, too slow, or speaks another protocol."""
 
 
-class VerifierError(EnvError):
-    """A score function raised or returned no finite number.
-
-    Args:
-        name: Which one.
-        cause: What it did, in one line.
-
-    """
-
-    def __init__(self, name: str, cause: str) -> None:
-        super().__init__(name, cause)
-
-    def __str__(self) -> str:
-        """Return `verifier NAME: cause`."""
-        name, cause = self.args
-        return f"verifier {name}: {cause}"
-
-
-class CustomCodeError(EnvError):
-    """Code of a user's raised, hung, or returned what it must not; see `guard`.
-
-    Args:
-        what: Which code: `env MyEnv.step()`.
-        cause: What it did and where, in one line.
-
-    """
+class _CausedError(EnvError):
+    """What failed, and why; can be pickled."""
 
     def __init__(self, what: str, cause: str) -> None:
         super().__init__(what, cause)
 
     @property
     def cause(self) -> str:
-        """What it did, without its name."""
+        """Why it failed, in one line."""
         return str(self.args[1])
 
     def __str__(self) -> str:
@@ -69,8 +45,23 @@ class CustomCodeError(EnvError):
         return f"{self.args[0]}: {self.cause}"
 
 
+class VerifierError(_CausedError):
+    """A score function (`what` is its name) raised, or returned no finite number."""
+
+    def __str__(self) -> str:
+        """Return `verifier NAME: cause`."""
+        return f"verifier {super().__str__()}"
+
+
+class CustomCodeError(_CausedError):
+    """Custom code (`what`: `env MyEnv.step()`) raised, hung, or returned a bad result; see `guard`.
+
+    The cause says where.
+    """
+
+
 class HungCodeError(CustomCodeError):
-    """Code of a user's did not return within its time limit."""
+    """Custom code did not return within its time limit."""
 
 
 class ImportPathError(EnvError):

@@ -1,8 +1,8 @@
 """How many faults a measurement may have: one rule for gates, training steps and measured floors.
 
-What failed outside the policy (a service, a user's own code) says nothing about the policy, so its
-episodes count nowhere. But what fails seldom fails at random: a verifier may fail on wrong answers
-alone, and the rate over the others is then of no use.
+A failure outside the policy (of a service, of custom code) says nothing about the policy, so its
+episodes count nowhere. But failures are seldom random: a verifier may fail on wrong answers alone,
+and the rate over the other episodes is then of no use.
 """
 
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from rltune_envs.errors import CustomCodeError, HungCodeError
 T = TypeVar("T")
 
 FAULT_SHARE = 0.25
-"""Share of episodes with a fault above which a measurement counts for nothing."""
+"""A measurement with a larger share of faulty episodes is discarded."""
 
-MOST_LOST_STEPS = 3
-"""Training steps in a row over that share, with which a trial ends."""
+MAX_LOST_STEPS = 3
+"""A trial ends after so many training steps in a row above that share."""
 
 TRIES = 3
-"""Tries of what must succeed once: a task that is drawn, an expert that proves it."""
+"""Attempts at what must succeed once: drawing a task, proving it by the expert."""
 
 
-def is_lost(n_faults: int, n_asked: int) -> bool:
-    """Tell whether so many of the episodes had a fault that the others prove nothing."""
-    return n_faults > FAULT_SHARE * n_asked
+def too_many_faults(n_faults: int, n_episodes: int) -> bool:
+    """Return whether so many episodes had a fault that the others prove nothing."""
+    return n_faults > FAULT_SHARE * n_episodes
 
 
-def persist(ask: Callable[[], T]) -> T:
-    """Ask again where code of a user's failed: a service may hiccup. One that hangs is not asked.
+def retry(ask: Callable[[], T]) -> T:
+    """Call again where custom code failed: a service may hiccup. Code that hangs is not retried.
 
     Raises:
         CustomCodeError: It failed each time, or hung.

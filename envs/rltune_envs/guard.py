@@ -1,8 +1,8 @@
-"""Code that rltune did not write runs here: one call at a time, in a thread, with a time limit.
+"""Custom code runs here: one call at a time, in a thread, with a time limit.
 
 A call that raises, or does not return within its limit, becomes one `CustomCodeError` with the
 file and the line. What a call does to its own thread (`sys.exit`, `KeyboardInterrupt`) stays there.
-Calls keep their order, and no result depends on the thread: the guard changes no draw.
+Calls keep their order, and no result depends on the thread.
 """
 
 import faulthandler
@@ -12,42 +12,42 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CoroutineType
 from typing import NoReturn, TextIO
 
-from rltune_envs.code_place import in_brackets, place_of, place_of_thread, said
+from rltune_envs.code_place import describe_error, in_brackets, place_of, place_of_thread
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
-from rltune_envs.guard_worker import Answer, Worker, attempt, here
+from rltune_envs.guard_worker import Answer, Worker, attempt, this_thread
 
 CALL_LIMIT_S = 30.0
-"""Longest that a call may take, in seconds, unless the class or function has a `time_limit_s`."""
+"""Time limit of a call, in seconds, unless its class or function has a `time_limit_s`."""
 
 SLOW_S = 5.0
-"""A call that takes longer is told to whoever supervises, and again each second, until it ends."""
+"""A call that takes longer is reported to the supervisor, and then each second until it ends."""
 
-MOST_HUNG = 3
-"""Calls of one batch that may exceed the limit; the further ones are not made."""
+MAX_HUNG = 3
+"""Calls of one batch that may exceed the limit; later ones are not made."""
 
-MOST_LEFT = 32
-"""Threads that may hang at a time, over all batches; after that no call is made."""
+MAX_ABANDONED = 32
+"""Threads that may hang at a time, over all batches; then no call is made any more."""
 
-_HARD_S = 15.0  # beyond the limit, after which a process that cannot even look at its clock ends
-_LONGEST_S = 1e8  # that a timer of the system takes
-_PASSED = (SearchLimitError, NotImplementedError)  # answers of the contract, not failures
+_GRACE_S = 15.0  # beyond the limit; then a process whose threads are all blocked is ended
+_MAX_TIMER_S = 1e8  # that the system's timer takes
+_PASSED = (SearchLimitError, NotImplementedError)  # answers that the contract allows
 
 
 class WrongResultError(Exception):
-    """What a call returned is not what the contract asks for; raised inside the call."""
+    """A call returned what the contract does not allow; raised inside the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A call that takes long.
+    """A call that takes long, for the supervisor.
 
     Attributes:
         what: What was called.
-        place: Where it is, `FILE:LINE, in NAME`; empty when that is not known.
+        place: Where it is, `FILE:LINE, in NAME`; empty where unknown.
         seconds: How long it has run.
         limit_s: How long it may.
 
@@ -61,7 +61,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class _Supervision:
-    """Who is told of a slow call, and where a process that hangs for good says so."""
+    """Who hears of a slow call, and where a process that hangs for good writes its traceback."""
 
     on_slow: Callable[[Waiting], None] | None = None
     last_words: TextIO | None = None
@@ -70,8 +70,8 @@ class _Supervision:
 _supervision = _Supervision()
 
 
-class _GivenUpError(BaseException):
-    """The supervisor waits no more: no failure of the call, so nobody may take it for one."""
+class _SupervisorError(BaseException):
+    """The supervisor raised: not a failure of the call, and not to be caught as one."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -82,27 +82,27 @@ class _GivenUpError(BaseException):
 def supervised(
     on_slow: Callable[[Waiting], None], last_words: TextIO | None = None
 ) -> Iterator[None]:
-    """Tell `on_slow` of calls that take longer than `SLOW_S`; what it raises ends this context.
+    """Report calls that take longer than `SLOW_S` to `on_slow`; what it raises ends this context.
 
     Args:
-        on_slow: Called each second of such a call, in the thread that waits.
-        last_words: A real file. Where code never gives up the interpreter (a runaway regular
-            expression), no other thread can end the call: some seconds after its limit the process
-            ends, and its traceback is written there. None: such a process hangs.
+        on_slow: Called each second during such a call, in the thread that waits.
+        last_words: A real file. No thread can end code that never releases the interpreter (a
+            runaway regular expression): some seconds after its limit the process ends, and its
+            traceback is written here. None: such a process hangs.
 
     """
     before = _supervision.on_slow, _supervision.last_words
     _supervise(on_slow, last_words)
     try:
         yield
-    except _GivenUpError as given_up:
-        raise given_up.error from None
+    except _SupervisorError as raised:
+        raise raised.error from None
     finally:
         _supervise(*before)
 
 
 def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | None) -> None:
-    """Take over; SIGALRM then writes the traceback of all threads and ends the process."""
+    """Set the supervision. SIGALRM then writes all threads' tracebacks and ends the process."""
     _supervision.on_slow, _supervision.last_words = on_slow, last_words
     if last_words is None:
         faulthandler.unregister(signal.SIGALRM)
@@ -110,50 +110,28 @@ def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | N
         faulthandler.register(signal.SIGALRM, file=last_words, all_threads=True, chain=True)
 
 
-@dataclass(slots=True)
-class _Pool:
-    """The workers of one calling thread."""
+class _Local(threading.local):
+    """The worker of a thread that calls, and how many calls of its batch hung."""
 
     worker: Worker | None = None
-    n_hung: int = 0
+    n_hung = 0
 
 
-class _Here(threading.local):
-    pool: _Pool | None = None
-
-
-_here = _Here()
-
-
-def _forget_pool() -> None:
-    """Begin anew in a forked process: its parent's threads are not there."""
-    _here.pool = None
-
-
-os.register_at_fork(after_in_child=_forget_pool)
-
-
-@dataclass(slots=True)
-class _Left:
-    threads: list[threading.Thread] = field(default_factory=list)
-
-    def count(self) -> int:
-        self.threads = [thread for thread in self.threads if thread.is_alive()]
-        return len(self.threads)
-
-
-_left = _Left()
+_local = _Local()
+_abandoned: list[threading.Thread] = []
 
 
 def new_batch() -> None:
     """Forget the calls that hung: a batch of episodes begins, and each may call again."""
-    _pool().n_hung = 0
+    _local.n_hung = 0
 
 
-def _pool() -> _Pool:
-    if _here.pool is None:
-        _here.pool = _Pool()
-    return _here.pool
+def _forget_worker() -> None:
+    """Start afresh in a forked process, which does not have its parent's threads."""
+    _local.worker, _local.n_hung = None, 0
+
+
+os.register_at_fork(after_in_child=_forget_worker)
 
 
 def call(
@@ -163,25 +141,23 @@ def call(
     limit_s: float = CALL_LIMIT_S,
     module: str = "",
 ) -> object:
-    """Return what a function of a user's returns.
+    """Return what a custom function returns.
 
     Args:
-        what: Names it in errors: `env MyEnv.step()`.
+        what: Its name in errors: `env MyEnv.step()`.
         function: Called without arguments.
-        limit_s: Longest that it may take, in seconds.
-        module: Where the code is; errors name the deepest line of its package.
+        limit_s: Its time limit, in seconds.
+        module: Its module; errors name the deepest line of that package.
 
     Raises:
         HungCodeError: It did not return in time, or earlier calls of this batch did not.
         CustomCodeError: It raised something, or returned a coroutine.
-        SearchLimitError: It raised that.
-        NotImplementedError: It raised that.
+        SearchLimitError: It raised this.
+        NotImplementedError: It raised this.
 
     """
-    if here.is_worker:  # code of a user's that calls code of a user's: one limit for both
-        answer = attempt(function)
-    else:
-        answer = _wait(what, function, _pool(), limit_s, module)
+    is_nested = this_thread.is_worker  # custom code that calls custom code: one limit for both
+    answer = attempt(function) if is_nested else _wait(what, function, limit_s, module)
     if answer.error is not None:
         _raise(what, answer.error, module)
     if isinstance(answer.value, CoroutineType):
@@ -191,28 +167,26 @@ def call(
 
 
 def limit_of(home: object) -> float:
-    """Return the time limit of a user's class or function, in seconds."""
+    """Return the time limit of a custom class or function, in seconds."""
     limit = getattr(home, "time_limit_s", CALL_LIMIT_S)
     is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
     return float(limit) if is_number and limit > 0 else CALL_LIMIT_S
 
 
-def _require_room(what: str, pool: _Pool, limit: float) -> None:
+def _require_room(what: str, limit: float) -> None:
     """Refuse a call after too many that hung: waiting for each would take hours."""
-    if pool.n_hung >= MOST_HUNG:
-        cause = f"not called: {MOST_HUNG} calls before it did not return within {limit:g} s"
+    if _local.n_hung >= MAX_HUNG:
+        cause = f"not called: {MAX_HUNG} calls before it did not return within {limit:g} s"
         raise HungCodeError(what, cause)
-    if _left.count() >= MOST_LEFT:
-        raise HungCodeError(what, f"not called: {MOST_LEFT} earlier calls still hang")
+    _abandoned[:] = [thread for thread in _abandoned if thread.is_alive()]
+    if len(_abandoned) >= MAX_ABANDONED:
+        raise HungCodeError(what, f"not called: {MAX_ABANDONED} earlier calls still hang")
 
 
-def _wait(
-    what: str, function: Callable[[], object], pool: _Pool, limit: float, module: str
-) -> Answer:
-    _require_room(what, pool, limit)
-    if pool.worker is None:
-        pool.worker = Worker()
-    worker, began = pool.worker, time.monotonic()
+def _wait(what: str, function: Callable[[], object], limit: float, module: str) -> Answer:
+    _require_room(what, limit)
+    worker = _local.worker = _local.worker or Worker()
+    began = time.monotonic()
     try:
         with _last_words(limit):
             worker.ask(function)
@@ -222,14 +196,14 @@ def _wait(
                     place = place_of_thread(worker.thread, module)
                     _tell(_supervision.on_slow, Waiting(what, place, seconds, limit))
                 answer = worker.answer(min(1.0, limit - seconds))
-    except BaseException:  # a signal, or a supervisor who waits no more
-        _leave(pool, worker)
+    except BaseException:  # a signal, or a supervisor that gives up
+        _abandon(worker)
         raise
     if answer is not None:
         return answer
     place = place_of_thread(worker.thread, module)
-    _leave(pool, worker)
-    pool.n_hung += 1
+    _abandon(worker)
+    _local.n_hung += 1
     raise HungCodeError(what, f"it did not return within {limit:g} s{in_brackets(place)}")
 
 
@@ -237,13 +211,13 @@ def _tell(on_slow: Callable[[Waiting], None], waiting: Waiting) -> None:
     try:
         on_slow(waiting)
     except Exception as error:
-        raise _GivenUpError(error) from error
+        raise _SupervisorError(error) from error
 
 
-def _leave(pool: _Pool, worker: Worker) -> None:
-    pool.worker = None
-    worker.leave()
-    _left.threads.append(worker.thread)
+def _abandon(worker: Worker) -> None:
+    _local.worker = None
+    worker.abandon()
+    _abandoned.append(worker.thread)
 
 
 @contextmanager
@@ -251,7 +225,7 @@ def _last_words(limit: float) -> Iterator[None]:
     if _supervision.last_words is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, min(limit, _LONGEST_S) + _HARD_S)
+    signal.setitimer(signal.ITIMER_REAL, min(limit, _MAX_TIMER_S) + _GRACE_S)
     try:
         yield
     finally:
@@ -259,11 +233,11 @@ def _last_words(limit: float) -> Iterator[None]:
 
 
 def _raise(what: str, error: BaseException, module: str) -> NoReturn:
-    """Raise what a call raised, as one error with its place."""
+    """Raise the error of a call as a `CustomCodeError` that says where it happened."""
     if isinstance(error, (CustomCodeError, *_PASSED)):
         raise error
     if isinstance(error, WrongResultError):
         raise CustomCodeError(what, str(error)) from error
     place = place_of(error, module)
-    cause = f"it raised {said(error)}{in_brackets(place)}"
+    cause = f"it raised {describe_error(error)}{in_brackets(place)}"
     raise CustomCodeError(what, cause) from error

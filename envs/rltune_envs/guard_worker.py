@@ -1,4 +1,4 @@
-"""A thread that makes one call after the other, and can be left alone with one that hangs."""
+"""A thread that makes one call after another, and can be abandoned when one hangs."""
 
 import ctypes
 import threading
@@ -7,67 +7,66 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 
-class Here(threading.local):
-    """What is known of the thread that asks."""
-
+class _ThisThread(threading.local):
     is_worker = False
 
 
-here = Here()
+this_thread = _ThisThread()
+"""Whether the thread that asks is a worker."""
 
 
-class Stopped(BaseException):
+class _Abandoned(BaseException):
     """Raised inside a call that nobody waits for any more."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a call came to: a value, or what it raised."""
+    """The result of a call: a value, or what it raised."""
 
     value: object = None
     error: BaseException | None = None
 
 
 class Worker:
-    """A thread that makes calls. Once it is left alone it ends with the call that it makes."""
+    """A thread that makes calls. Once abandoned, it ends with its present call."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._answers: SimpleQueue[Answer] = SimpleQueue()
-        self._is_left = False
+        self._is_abandoned = False
         self.thread = threading.Thread(target=self._run, name="custom code", daemon=True)
         self.thread.start()
 
     def ask(self, call: Callable[[], object]) -> None:
-        """Make a call; the one before has been answered."""
+        """Make a call; the one before must have been answered."""
         self._calls.put(call)
 
     def answer(self, wait_s: float) -> Answer | None:
-        """Return the answer; None where it does not come within so many seconds."""
+        """Return the answer; None when there is none within so many seconds."""
         try:
             return self._answers.get(timeout=wait_s)
         except Empty:
             return None
 
-    def leave(self) -> None:
-        """Wait no more. Python code is interrupted; what waits in C ends when it returns."""
-        self._is_left = True
+    def abandon(self) -> None:
+        """Stop waiting. Python code is interrupted; C code ends when it returns."""
+        self._is_abandoned = True
         ident = ctypes.c_ulong(self.thread.ident or 0)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(Stopped))
-        self._calls.put(lambda: None)  # it may have returned just now, and wait for the next
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_Abandoned))
+        self._calls.put(lambda: None)  # it may have returned just now and wait for another call
 
     def _run(self) -> None:
-        here.is_worker = True
+        this_thread.is_worker = True
         try:
-            while not self._is_left:
+            while not self._is_abandoned:
                 self._answers.put(attempt(self._calls.get()))
-        except Stopped:
+        except _Abandoned:
             return
 
 
 def attempt(call: Callable[[], object]) -> Answer:
-    """Make a call here and now."""
+    """Make a call in this thread."""
     try:
         return Answer(call())
-    except BaseException as error:  # sys.exit and KeyboardInterrupt, too: they are the call's own
+    except BaseException as error:  # sys.exit and KeyboardInterrupt, too, belong to the call
         return Answer(error=error)

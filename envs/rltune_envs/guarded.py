@@ -1,13 +1,12 @@
-"""Environments and scores of a user's behind the guard: a failure is one error, checked results.
+"""Custom environments and scores behind the guard: one error for any failure, checked results.
 
-`guard` makes the calls. What comes back is of the types that the contract names, with finite
-numbers, or a `CustomCodeError` says what is wrong with it.
+`guard` makes the calls. A result has the types that the contract names, with finite numbers, or a
+`CustomCodeError` says what is wrong with it.
 """
 
 import copy
 import json
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -18,21 +17,22 @@ from rltune_envs.characters import half_character
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.guard import WrongResultError, call, limit_of
 from rltune_envs.rewards import Attempt, Score
+from rltune_envs.wrapper import EnvWrapper
 
 T = TypeVar("T")
 
 
-class GuardedEnv(TextEnv):
-    """An environment of a user's, each call of which is guarded.
+class GuardedEnv(EnvWrapper):
+    """A custom environment, each call of which is guarded and each result of which is checked.
 
-    The class attributes, the system prompt and the response prefix are read when it is made, and
-    the last two again after each reset and step.
+    The class attributes are read when it is made; the system prompt and the response prefix again
+    after each call.
 
     Args:
         make: Makes the environment.
-        name: Names it in errors: its class.
-        module: Where its code is.
-        limit_s: Longest that a call may take, in seconds.
+        name: Its name in errors: its class.
+        module: Module of its code.
+        limit_s: Time limit of a call, in seconds.
 
     Raises:
         CustomCodeError: It cannot be made, or is not a `TextEnv`.
@@ -43,7 +43,6 @@ class GuardedEnv(TextEnv):
         self, make: Callable[[], object], *, name: str, module: str, limit_s: float
     ) -> None:
         self._name, self._module, self._limit_s = name, module, limit_s
-        self._noise_seed = 0
         made = self._call("()", make)
         if not isinstance(made, TextEnv):
             cause = (
@@ -51,11 +50,10 @@ class GuardedEnv(TextEnv):
                 "class from TextEnv"
             )
             raise CustomCodeError(f"env {name}", cause)
-        self.inner: TextEnv = made
-        self._call("", self._read)
+        self._call("", lambda: self._read(made))
 
-    def _read(self) -> None:
-        inner = self.inner
+    def _read(self, inner: TextEnv) -> None:
+        super().__init__(inner)
         self.is_deterministic = bool(inner.is_deterministic)
         self.difficulty_unit = _of_type(inner.difficulty_unit, str, "difficulty_unit")
         self.auxiliary_names = tuple(inner.auxiliary_names)
@@ -65,21 +63,31 @@ class GuardedEnv(TextEnv):
         self._system_prompt = _of_type(self.inner.system_prompt, str, "system_prompt")
         self._response_prefix = _of_type(self.inner.response_prefix, str, "response_prefix")
 
-    def _call(self, method: str, function: Callable[[], T]) -> T:
-        what = f"env {self._name}{method and f'.{method}' if method != '()' else '()'}"
-        made: Any = call(what, function, limit_s=self._limit_s, module=self._module)
-        return made  # type: ignore[no-any-return]
+    def _call(self, suffix: str, function: Callable[[], T]) -> T:
+        what = f"env {self._name}{suffix}"
+        result: Any = call(what, function, limit_s=self._limit_s, module=self._module)
+        return result  # type: ignore[no-any-return]
+
+    def _ask(self, method: str, question: Callable[[], T]) -> T:
+        check: Callable[[Any], T] = _CHECKS[method]
+
+        def ask() -> T:
+            answer = check(question())
+            self._read_frame()
+            return answer
+
+        return self._call(f".{method}()", ask)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute that is the environment's own, such as `action_names`."""
+        """Return an attribute of the environment's own, such as `action_names`."""
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "GuardedEnv":
-        """Return an independent copy; an environment may be unable to be copied."""
+        """Return an independent copy; an environment may be impossible to copy."""
         apart = copy.copy(self)
-        apart.inner = self._call("__deepcopy__()", lambda: copy.deepcopy(self.inner, memo))
+        apart.inner = self._call(".__deepcopy__()", lambda: copy.deepcopy(self.inner, memo))
         return apart
 
     @property
@@ -92,109 +100,30 @@ class GuardedEnv(TextEnv):
         """The environment's."""
         return self._response_prefix
 
-    @property
-    def noise_seed(self) -> int:
-        """What names its luck besides the task; it is given to it at the next reset."""
-        return self._noise_seed
-
-    @noise_seed.setter
-    def noise_seed(self, value: int) -> None:
-        self._noise_seed = value
-
-    def reset(self, *, seed: int) -> str:
-        """Start the task of `seed`."""
-
-        def begin() -> str:
-            self.inner.noise_seed = self._noise_seed
-            shown = _of_type(self.inner.reset(seed=seed), str, "an observation")
-            self._read_frame()
-            return shown
-
-        return self._call("reset()", begin)
-
     def step(self, response: str) -> Step:
         """Play one turn."""
 
         def play() -> Step:
-            step = _sound_step(self.inner.step(response), self.auxiliary_names)
-            self._read_frame()
+            step = self.inner.step(response)
+            _require_measures(step, self.auxiliary_names)
             return step
 
-        return self._call("step()", play)
+        return self._ask("step", play)
 
     def task(self, seed: int) -> Task:
         """Describe the task of `seed`."""
-        return self._call("task()", lambda: _sound_task(self.inner.task(seed), seed))
 
-    def format_response(self, actions: Sequence[str]) -> str:
-        """Write actions as the environment does."""
-        return self._call(
-            "format_response()",
-            lambda: _of_type(self.inner.format_response(actions), str, "a response"),
-        )
+        def describe() -> Task:
+            task = _valid_task(self.inner.task(seed))
+            if task.seed != seed:
+                raise WrongResultError(f"it returned a task of seed {task.seed} for seed {seed}")
+            return task
 
-    def expert_actions(self) -> tuple[str, ...] | None:
-        """Return what its perfect player does."""
-
-        def ask() -> tuple[str, ...] | None:
-            found = self.inner.expert_actions()
-            return None if found is None else _names(found)
-
-        return self._call("expert_actions()", ask)
-
-    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
-        """Return what its random player does."""
-        return self._call("random_actions()", lambda: _names(self.inner.random_actions(rng)))
-
-    def random_success_probability(self, seed: int) -> float:
-        """Return its floor."""
-        return self._call(
-            "random_success_probability()",
-            lambda: _probability(self.inner.random_success_probability(seed)),
-        )
-
-    def optimal_success_probability(self, seed: int) -> float:
-        """Return its ceiling."""
-        return self._call(
-            "optimal_success_probability()",
-            lambda: _probability(self.inner.optimal_success_probability(seed)),
-        )
-
-    def shortest_responses(self) -> tuple[str, ...]:
-        """Return its shortest well-formed responses."""
-        return self._call("shortest_responses()", lambda: _names(self.inner.shortest_responses()))
-
-    def cell_symbols(self) -> str:
-        """Return the symbols of its board."""
-        return self._call(
-            "cell_symbols()", lambda: _of_type(self.inner.cell_symbols(), str, "symbols")
-        )
-
-    def gold(self, seed: int) -> Mapping[str, Any]:
-        """Return what a verifier may know about the task of `seed`."""
-        return self._call("gold()", lambda: _mapping(self.inner.gold(seed), "gold"))
-
-    def distance_to_go(self) -> int | None:
-        """Return its distance to go."""
-
-        def ask() -> int | None:
-            found = self.inner.distance_to_go()
-            return None if found is None else int(_number(found, "a distance"))
-
-        return self._call("distance_to_go()", ask)
-
-    def gold_response(self) -> GoldResponse | None:
-        """Return what its perfect player says."""
-
-        def ask() -> GoldResponse | None:
-            found = self.inner.gold_response()
-            return None if found is None else _sound_gold(found)
-
-        return self._call("gold_response()", ask)
+        return self._ask("task", describe)
 
 
 def guarded_env(factory: Callable[..., object], path: str, arguments: Mapping[str, Any]) -> TextEnv:
-    """Make an environment of a user's behind the guard.
+    """Make a custom environment behind the guard.
 
     Args:
         factory: Its class, or a function that makes it.
@@ -215,7 +144,7 @@ def guarded_env(factory: Callable[..., object], path: str, arguments: Mapping[st
 
 
 def guarded_score(score: Score, path: str) -> Score:
-    """Return a score of a user's behind the guard.
+    """Return a custom score behind the guard.
 
     Args:
         score: The function.
@@ -269,54 +198,83 @@ def _names(value: Any, wanted: str = "actions, which are a tuple of names") -> t
     return tuple(_of_type(name, str, "one of its names") for name in value)
 
 
-def _sound_gold(gold: Any) -> GoldResponse:
-    found = _of_type(gold, GoldResponse, "a gold response")
+def _optional(check: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    return lambda value: None if value is None else check(value)
+
+
+def _valid_gold(value: Any) -> GoldResponse:
+    gold = _of_type(value, GoldResponse, "a gold response")
     return GoldResponse(
-        before=_of_type(found.before, str, "its text before the gold"),
-        golds=_names(found.golds, "golds, which are a tuple of texts"),
-        after=_of_type(found.after, str, "its text after the gold"),
+        before=_of_type(gold.before, str, "its text before the gold"),
+        golds=_names(gold.golds, "golds, which are a tuple of texts"),
+        after=_of_type(gold.after, str, "its text after the gold"),
     )
 
 
-def _sound_task(task: Any, seed: int) -> Task:
-    found = _of_type(task, Task, "a task")
+def _valid_task(value: Any) -> Task:
+    task = _of_type(value, Task, "a task")
     for name in ("task_id", "content_hash", "near_hash"):
-        _of_type(getattr(found, name), str, name)
+        _of_type(getattr(task, name), str, name)
     for name in ("seed", "difficulty"):
-        _of_type(getattr(found, name), int, name)
-    if found.seed != seed:
-        raise WrongResultError(f"it returned a task of seed {found.seed} for seed {seed}")
-    facts = _mapping({} if found.facts is None else found.facts, "facts")
+        _of_type(getattr(task, name), int, name)
+    facts = _mapping({} if task.facts is None else task.facts, "facts")
     try:
         is_kept = json.loads(json.dumps(facts, allow_nan=False)) == facts
     except (TypeError, ValueError, RecursionError):
         is_kept = False
     if not is_kept:
         raise _wrong(facts, "facts, which are what JSON keeps: texts and plain numbers by name")
-    return replace(found, facts=facts)
+    return replace(task, facts=facts)
 
 
-def _sound_step(step: Any, measures: Sequence[str]) -> Step:
-    """Return a step with plain types; refuse one whose numbers or texts are none."""
-    found = _of_type(step, Step, "a step")
-    auxiliary = _mapping(found.auxiliary, "auxiliary")
-    is_over = bool(found.terminated or found.truncated)
-    if is_over and not found.fault and (missing := [n for n in measures if n not in auxiliary]):
+def _require_measures(value: Any, names: Sequence[str]) -> None:
+    """Refuse a last step without all measures; after a fault there need not be any."""
+    step = _of_type(value, Step, "a step")
+    auxiliary = _mapping(step.auxiliary, "auxiliary")
+    missing = [name for name in names if name not in auxiliary]
+    if (step.terminated or step.truncated) and not step.fault and missing:
         raise WrongResultError(f"its last step lacks the measure {missing[0]!r} (auxiliary_names)")
+
+
+def _valid_step(value: Any) -> Step:
+    """Return a step with plain types; refuse one with other numbers or texts."""
+    step = _of_type(value, Step, "a step")
     return replace(
-        found,
-        observation=_of_type(found.observation, str, "an observation"),
-        reward=_number(found.reward, "a reward"),
-        terminated=bool(found.terminated),
-        truncated=bool(found.truncated),
-        success=bool(found.success),
-        actions=_names(found.actions),
-        n_invalid=_of_type(found.n_invalid, int, "n_invalid"),
-        n_over_limit=_of_type(found.n_over_limit, int, "n_over_limit"),
-        failure_class=FailureClass(found.failure_class),
+        step,
+        observation=_of_type(step.observation, str, "an observation"),
+        reward=_number(step.reward, "a reward"),
+        terminated=bool(step.terminated),
+        truncated=bool(step.truncated),
+        success=bool(step.success),
+        actions=_names(step.actions),
+        n_invalid=_of_type(step.n_invalid, int, "n_invalid"),
+        n_over_limit=_of_type(step.n_over_limit, int, "n_over_limit"),
+        failure_class=FailureClass(step.failure_class),
         auxiliary={
-            _of_type(name, str, "a measure's name"): _number(value, f"the measure {name!r}")
-            for name, value in auxiliary.items()
+            _of_type(name, str, "a measure's name"): _number(measure, f"the measure {name!r}")
+            for name, measure in _mapping(step.auxiliary, "auxiliary").items()
         },
-        fault=_of_type(found.fault, str, "fault"),
+        fault=_of_type(step.fault, str, "fault"),
     )
+
+
+def _text(wanted: str) -> Callable[[Any], str]:
+    return lambda value: _of_type(value, str, wanted)
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "reset": _text("an observation"),
+    "step": _valid_step,
+    "task": lambda task: task,  # checked with its seed
+    "format_response": _text("a response"),
+    "expert_actions": _optional(_names),
+    "random_actions": _names,
+    "random_success_probability": _probability,
+    "optimal_success_probability": _probability,
+    "shortest_responses": _names,
+    "cell_symbols": _text("symbols"),
+    "gold": lambda value: _mapping(value, "gold"),
+    "distance_to_go": _optional(lambda value: int(_number(value, "a distance"))),
+    "gold_response": _optional(_valid_gold),
+}
+"""Method -> check of its result."""

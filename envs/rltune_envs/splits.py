@@ -14,7 +14,7 @@ from typing import Any
 
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.errors import GenerationError, TaskError
-from rltune_envs.faults import TRIES, persist
+from rltune_envs.faults import TRIES, retry
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
@@ -118,7 +118,7 @@ def build_manifest(
     if not 0 <= split_seed <= MAX_SPLIT_SEED:
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
     tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
-    persist(partial(env.reset, seed=tasks["heldout"][0].seed))  # what never starts is refused here
+    retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # what never starts is refused here
     validate(env, (*tasks["heldout"], *tasks["test"]))
     every = [task for part in tasks.values() for task in part]
     n_drawn = every[-1].seed - split_seed * _STREAM + 1
@@ -152,7 +152,7 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
     if not env.is_deterministic:
         return
     for task in tasks:
-        if persist(partial(env.optimal_success_probability, task.seed)) < 1:
+        if retry(partial(env.optimal_success_probability, task.seed)) < 1:
             continue
         steps = _prove(env, task)
         if not steps or not steps[-1].success:
@@ -228,7 +228,7 @@ def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
     """Yield tasks with contents that are not in `seen`, until too many in a row are."""
     n_duplicates = 0
     for seed in count(first_seed):
-        task = persist(partial(env.task, seed))
+        task = retry(partial(env.task, seed))
         if task.content_hash not in seen:
             seen.add(task.content_hash)
             n_duplicates = 0
@@ -241,7 +241,7 @@ def _prove(env: TextEnv, task: Task) -> list[Step]:
     """Return the steps of the expert's episode, played again where it had a fault."""
     steps: list[Step] = []
     for _ in range(TRIES):
-        steps = persist(partial(_play_expert, env, task))
+        steps = retry(partial(_play_expert, env, task))
         if not any(step.fault for step in steps):
             break
     return steps
@@ -272,8 +272,8 @@ def _bounds(env: TextEnv, tasks: Sequence[Task]) -> tuple[float, float]:
     """Return the mean floor and ceiling."""
     if not tasks:
         return 0.0, 0.0
-    floor = sum(persist(partial(env.random_success_probability, task.seed)) for task in tasks)
-    ceiling = sum(persist(partial(env.optimal_success_probability, task.seed)) for task in tasks)
+    floor = sum(retry(partial(env.random_success_probability, task.seed)) for task in tasks)
+    ceiling = sum(retry(partial(env.optimal_success_probability, task.seed)) for task in tasks)
     return floor / len(tasks), ceiling / len(tasks)
 
 

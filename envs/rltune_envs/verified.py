@@ -1,23 +1,22 @@
-"""An environment whose reward and success are decided by a rubric instead of by itself."""
+"""An environment whose reward and success a rubric decides."""
 
 import copy
 import math
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.base import FailureClass, Step, TextEnv
 from rltune_envs.errors import CustomCodeError, TaskError, VerifierError
-from rltune_envs.faults import is_lost
+from rltune_envs.faults import too_many_faults
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
 from rltune_envs.streams import stream
+from rltune_envs.wrapper import EnvWrapper
 
 TURN_REWARDS = ("none", "env")
 FLOOR_EPISODES = 32  # per task, where the rubric's success is not the environment's
 
 
-class VerifiedEnv(TextEnv):
+class VerifiedEnv(EnvWrapper):
     """Plays another environment; on its last step the rubric's verdict replaces the reward.
 
     Success follows the rubric alone. An episode that succeeds is terminated, whatever limit ended
@@ -57,12 +56,10 @@ class VerifiedEnv(TextEnv):
             )
         if not -math.inf < format_penalty <= 0:
             raise ValueError(f"format_penalty is {format_penalty!r}; choose 0 or a negative number")
-        self.env = env
+        super().__init__(env)
         self.rubric = rubric
         self.keeps_turn_rewards = turn_rewards == "env"
         self.format_penalty = format_penalty
-        self.is_deterministic = env.is_deterministic
-        self.difficulty_unit = env.difficulty_unit
         judged = [term.name for term in rubric.terms if term.name not in env.auxiliary_names]
         self.auxiliary_names = (*env.auxiliary_names, *judged)
         self._seed = 0
@@ -71,36 +68,17 @@ class VerifiedEnv(TextEnv):
         self._has_fault = False
         self._last: Step | None = None
 
-    @property
-    def noise_seed(self) -> int:
-        """The environment's."""
-        return self.env.noise_seed
-
-    @noise_seed.setter
-    def noise_seed(self, value: int) -> None:
-        self.env.noise_seed = value
-
-    @property
-    def system_prompt(self) -> str:
-        """The environment's."""
-        return self.env.system_prompt
-
-    @property
-    def response_prefix(self) -> str:
-        """The environment's."""
-        return self.env.response_prefix
-
     def reset(self, *, seed: int) -> str:
         """Start the task of `seed`."""
         self._seed, self._turns, self._has_fault, self._last = seed, [], False, None
-        self._observation = self.env.reset(seed=seed)
+        self._observation = super().reset(seed=seed)
         return self._observation
 
     def step(self, response: str) -> Step:
         """Play one turn, and judge the episode where it ends."""
         if self._last is not None and (self._last.terminated or self._last.truncated):
             return replace(self._last, reward=0.0, actions=())
-        step = self.env.step(response)
+        step = self.inner.step(response)
         self._turns.append(
             PlayedTurn(self._observation, response, step.actions, step.reward, step.is_valid)
         )
@@ -114,53 +92,13 @@ class VerifiedEnv(TextEnv):
             self._last = replace(step, reward=reward + penalty)
         return self._last
 
-    def task(self, seed: int) -> Task:
-        """Describe the task of `seed`."""
-        return self.env.task(seed)
-
-    def format_response(self, actions: Sequence[str]) -> str:
-        """Write actions as the environment does."""
-        return self.env.format_response(actions)
-
-    def shortest_responses(self) -> tuple[str, ...]:
-        """Return the environment's own."""
-        return self.env.shortest_responses()
-
-    def cell_symbols(self) -> str:
-        """Return the environment's own."""
-        return self.env.cell_symbols()
-
-    def expert_actions(self) -> tuple[str, ...] | None:
-        """Play as the environment's perfect player."""
-        return self.env.expert_actions()
-
-    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
-        """Play as the environment's random player."""
-        return self.env.random_actions(rng)
-
     def random_success_probability(self, seed: int) -> float:
         """Return the environment's own where the rubric asks for its success, else measure it."""
         if self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1:
-            return self.env.random_success_probability(seed)
+            return self.inner.random_success_probability(seed)
         apart = copy.copy(self)  # the running episode must not notice
-        apart.env = copy.deepcopy(self.env)
+        apart.inner = copy.deepcopy(self.inner)
         return _rate([_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)], seed)
-
-    def optimal_success_probability(self, seed: int) -> float:
-        """Return the environment's own."""
-        return self.env.optimal_success_probability(seed)
-
-    def gold(self, seed: int) -> Mapping[str, Any]:
-        """Return what a verifier may know about the task of `seed`."""
-        return self.env.gold(seed)
-
-    def distance_to_go(self) -> int | None:
-        """Return the environment's own."""
-        return self.env.distance_to_go()
-
-    def gold_response(self) -> GoldResponse | None:
-        """Return the environment's own."""
-        return self.env.gold_response()
 
     def _at_end(self, step: Step, penalty: float) -> Step:
         """Return the last step with the rubric's outcome in place of the environment's."""
@@ -190,12 +128,12 @@ class VerifiedEnv(TextEnv):
 
     def _attempt(self, last: Step) -> Attempt:
         return Attempt(
-            task=self.env.task(self._seed),
+            task=self.inner.task(self._seed),
             turns=tuple(self._turns),
             success=last.success,
             reward=math.fsum(turn.reward for turn in self._turns),
             auxiliary=last.auxiliary,
-            gold=self.env.gold(self._seed),
+            gold=self.inner.gold(self._seed),
         )
 
 
@@ -230,7 +168,7 @@ def _rate(outcomes: Sequence[bool | str], seed: int) -> float:
 
     """
     faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    if is_lost(len(faults), len(outcomes)):
+    if too_many_faults(len(faults), len(outcomes)):
         raise TaskError(
             f"{len(faults)} of {len(outcomes)} random episodes of the task of seed {seed} had a "
             f"fault, so its floor cannot be measured; the first: {faults[0]}. Repair it"

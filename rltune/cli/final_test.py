@@ -11,7 +11,7 @@ import typer
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.errors import Problem, StoreError
-from rltune_envs.faults import FAULT_SHARE, is_lost
+from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 if TYPE_CHECKING:
     from rltune.spec.schema.trial import TrialConfig
@@ -106,7 +106,7 @@ def _faults(n: int, n_faults: int) -> str:
     """Return how many test tasks were scored, and what that means."""
     asked = n + n_faults
     said = f"Scored were {n} of {asked} test tasks; {n_faults} had a fault and do not count."
-    if not is_lost(n_faults, asked):
+    if not too_many_faults(n_faults, asked):
         return said
     share = f"more than {FAULT_SHARE:.0%} were lost"
     return f"{said} This proves nothing ({share}): repair what failed, and test again."

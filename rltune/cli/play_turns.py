@@ -49,7 +49,7 @@ class Outcome:
 
 def inner(env: TextEnv) -> TextEnv:
     """Return the environment that a rubric is wrapped around; one without stays as it is."""
-    return env.env if isinstance(env, VerifiedEnv) else env
+    return env.inner if isinstance(env, VerifiedEnv) else env
 
 
 def drawn(env: TextEnv, observation: str) -> str:

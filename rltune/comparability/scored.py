@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rltune.comparability.records import TrialRecord
-from rltune_envs.faults import FAULT_SHARE, is_lost
+from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 _MOST_NAMED = 4
 
@@ -18,7 +18,7 @@ class Scored(NamedTuple):
     @property
     def is_lost(self) -> bool:
         """Whether the rate over those that count proves nothing."""
-        return is_lost(self.asked - self.n, self.asked)
+        return too_many_faults(self.asked - self.n, self.asked)
 
     @property
     def words(self) -> str:

@@ -33,7 +33,7 @@ from rltune.trainer.inputs import inputs_of
 from rltune.trainer.tasks import env_maker
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.errors import CustomCodeError
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 from rltune_envs.guard import supervised
 from rltune_envs.splits import Manifest
 
@@ -188,7 +188,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
 
     policy = policy_at_start(trial, config, payload.base, device=device)
     make_env = env_maker(config.env, config.reward, payload.base)
-    prompt = persist(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
+    prompt = retry(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
     write_text_atomic(trial.prompt, prompt.text)
     start = {
         "weights_sha256": policy.weights_sha256,
@@ -196,7 +196,7 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         "prompt_sha256": prompt.sha256,
     }
     write_json_atomic(trial.provenance, record | start)
-    require_learnable(policy, config.rollout, manifest, persist(make_env), warn=log.warning)
+    require_learnable(policy, config.rollout, manifest, retry(make_env), warn=log.warning)
     try:
         _run_job(payload, trial, config, manifest, policy, log)
     finally:

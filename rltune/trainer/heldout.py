@@ -12,7 +12,7 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.records.outcomes import cut_shares, failure_metrics, outcome_metrics
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def evaluate(
     episodes = play(
         slots, make_env=make_env, renderer=policy.renderer, engine=engine, params=params
     )
-    return HeldoutResult(task_digest(tasks), tuple(episodes), persist(make_env).auxiliary_names)
+    return HeldoutResult(task_digest(tasks), tuple(episodes), retry(make_env).auxiliary_names)
 
 
 def task_digest(tasks: Sequence[Task]) -> str:

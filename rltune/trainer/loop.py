@@ -31,7 +31,7 @@ from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.sync_check import probe_prompt, prove_sync
 from rltune.trainer.train_state import TrainState, make_train_state
 from rltune.types import TrialResult
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 
 
 def train(job: Job) -> TrialResult:
@@ -76,7 +76,7 @@ class _Run:
         self.progress = Progress()
         self.watch = Stopwatch()
         self.training = TrainingStep(job, self.train_state, make_judge(job), self.watch)
-        self._probe = persist(self._make_probe)
+        self._probe = retry(self._make_probe)
         self._began = time.monotonic()
         self._earlier_s = 0.0
         self._saved_step: int | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rltune.errors import FaultsError
 from rltune.types import Episode
-from rltune_envs.faults import FAULT_SHARE, MOST_LOST_STEPS, is_lost
+from rltune_envs.faults import FAULT_SHARE, MAX_LOST_STEPS, too_many_faults
 
 
 class LostSteps:
@@ -30,15 +30,15 @@ class LostSteps:
 
         """
         faults = [episode.fault for episode in episodes if episode.fault]
-        if not is_lost(len(faults), len(episodes)):
+        if not too_many_faults(len(faults), len(episodes)):
             self._said = []
             return list(episodes)
         said = f"step {step}: {len(faults)} of {len(episodes)}"
         self._said.append(said)
-        if len(self._said) == MOST_LOST_STEPS:
+        if len(self._said) == MAX_LOST_STEPS:
             raise FaultsError(
                 f"too_many_faults: more than {FAULT_SHARE:.0%} of the episodes of "
-                f"{MOST_LOST_STEPS} steps in a row had a fault ({', '.join(self._said)}); the "
+                f"{MAX_LOST_STEPS} steps in a row had a fault ({', '.join(self._said)}); the "
                 f"last: {faults[-1]}. Repair it; the same command goes on from the last checkpoint"
             )
         self._warn(

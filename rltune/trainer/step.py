@@ -27,7 +27,7 @@ from rltune.trainer.train_state import TrainState
 from rltune.trainer.update_step import StepResult, update_step, without_batch
 from rltune.types import Episode
 from rltune_envs.base import Task
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class TrainingStep:
                 episodes,
                 chosen,
                 groups=self._config.rollout.groups,
-                auxiliary_names=persist(self._job.make_env).auxiliary_names,
+                auxiliary_names=retry(self._job.make_env).auxiliary_names,
             ),
             "rollout/task_hash": task_digest(tasks),
             "rollout/task_digests": task_digests(tasks),

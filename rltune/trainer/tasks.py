@@ -14,7 +14,7 @@ from rltune.spec.schema.env import CustomEnvConfig, Env, TasksConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import TextEnv
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 from rltune_envs.guarded import guarded_env, guarded_score
 from rltune_envs.imports import load_object
 from rltune_envs.rewards import Rubric, Score, Term, find_score
@@ -68,7 +68,7 @@ def _verified_maker(
 ) -> Callable[[], TextEnv]:
     if any(":" in term.score for term in reward.terms):
         add_to_path(base)
-    measures = persist(make).auxiliary_names
+    measures = retry(make).auxiliary_names
     rubric = Rubric(
         tuple(Term(term.name, term.weight, _score(term.score, measures)) for term in reward.terms),
         threshold=reward.threshold,

@@ -1,4 +1,4 @@
-"""Code of a user's: what it raises, returns or never returns is one error with its line."""
+"""Custom code: what it raises, returns or never returns is one error with its line."""
 
 import random
 import signal
@@ -8,10 +8,12 @@ from contextlib import suppress
 
 import pytest
 
+from rltune_envs import guarded as guarded_module
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
-from rltune_envs.guard import MOST_HUNG, Waiting, call, limit_of, new_batch, supervised
-from rltune_envs.guarded import GuardedEnv, guarded_env, guarded_score
+from rltune_envs.guard import MAX_HUNG, Waiting, call, limit_of, new_batch, supervised
+from rltune_envs.guarded import guarded_env, guarded_score
+from rltune_envs.wrapper import EnvWrapper
 
 HERE = __name__
 FOREVER = threading.Event()  # never set
@@ -116,7 +118,7 @@ def test_a_loop_that_nobody_waits_for_is_interrupted():
 
 
 def test_after_some_calls_that_hang_the_rest_of_a_batch_is_not_made():
-    for _ in range(MOST_HUNG):
+    for _ in range(MAX_HUNG):
         with pytest.raises(HungCodeError, match="did not return"):
             ask(_sleeps, limit_s=0.1)
     made: list[int] = []
@@ -225,10 +227,12 @@ def guarded(kind=Plain, **changes):
 
 def test_every_member_of_the_contract_goes_through_the_guard():
     inherited = {
-        name for name in vars(TextEnv) if not name.startswith("_") and name not in vars(GuardedEnv)
+        name for name in vars(TextEnv) if not name.startswith("_") and name not in vars(EnvWrapper)
     }
-    read_when_made = {"is_deterministic", "difficulty_unit", "auxiliary_names"}
-    assert inherited == read_when_made
+    set_when_made = {"is_deterministic", "difficulty_unit", "auxiliary_names", "noise_seed"}
+    assert inherited == set_when_made
+    asked = set(vars(EnvWrapper)) - set_when_made - {"system_prompt", "response_prefix"}
+    assert {name for name in asked if not name.startswith("_")} == set(guarded_module._CHECKS)
 
 
 def test_it_plays_as_what_it_guards():
@@ -379,7 +383,7 @@ def test_code_that_never_gives_up_the_interpreter_ends_its_process(tmp_path):
     program = """
 import re, sys
 from rltune_envs import guard
-guard._HARD_S = 0.5
+guard._GRACE_S = 0.5
 def runaway():
     re.match(r"(a+)+$", "a" * 60 + "b")
 with open(sys.argv[1], "w") as file, guard.supervised(lambda waiting: None, file):

@@ -15,7 +15,7 @@ from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.job import Job
 from rltune.types import Episode, Json
-from rltune_envs.faults import persist
+from rltune_envs.faults import retry
 
 Flags = tuple[bool, ...] | None
 """GOOD or BAD for each turn of an episode; None for an episode that was not judged."""
@@ -161,7 +161,7 @@ def make_judge(job: Job) -> TrialJudge | None:
     return TrialJudge(
         attribution.llm,
         job.trial,
-        system_prompt=persist(job.make_env).system_prompt,
+        system_prompt=retry(job.make_env).system_prompt,
         seed=job.config.seed,
         warn=job.warn,
     )

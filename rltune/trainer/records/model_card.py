@@ -23,7 +23,7 @@ from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
-from rltune_envs.faults import is_lost
+from rltune_envs.faults import too_many_faults
 
 FORMAT = "rltune-card-1"
 Card = dict[str, Any]
@@ -204,7 +204,7 @@ def _gate_rows(card: Mapping[str, Any]) -> Iterable[str]:
         pool = f"{sum(row['successes'] for row in part) / n:.3f}" if n else "-"
         rate = gate["successes"] / max(1, gate["n"])
         marks = ["shipped"] * (gate["step"] == card["chosen"]["step"])
-        marks += ["lost to faults"] * is_lost(gate["lost"], gate["n"] + gate["lost"])
+        marks += ["lost to faults"] * too_many_faults(gate["lost"], gate["n"] + gate["lost"])
         yield (
             f"| {gate['step']} | {gate['metric']:.4g} | {gate['successes']} | {_scored(gate)} | "
             f"{rate:.3f} | [{low:.3f}, {high:.3f}] | {pool} | {', '.join(marks)} |"
