@@ -9,6 +9,7 @@ from rltune.analysis.memory_use import MemoryUse, memory_uses
 from rltune.comparability.audit import AuditReport, audit_trials
 from rltune.comparability.records import TrialRecord
 from rltune.errors import Problem
+from rltune.store.digest import rows_digest
 from rltune.store.files import to_json, utc_now, write_json_atomic
 from rltune.store.lock import read_driver
 from rltune.store.run_folder import RecordsRead, SweepFolder, confounded_reason
@@ -91,7 +92,7 @@ def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
     """Judge the trials of a run folder."""
     is_driven = read_driver(folder.run.lock) is not None
     return Audit(
-        audit_trials(read.records, is_driven=is_driven),
+        audit_trials(read.records, is_driven=is_driven, altered=_altered(read.records)),
         trials=len(folder.specs),
         started=sum(record.has_started for record in read.records),
         finished=sum(record.result is not None for record in read.records),
@@ -100,6 +101,17 @@ def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
         problems=read.problems,
         memory=memory_uses(read.records),
     )
+
+
+def _altered(records: Sequence[TrialRecord]) -> list[str]:
+    """Return the trials whose metrics are not those that their result was made from."""
+    return [
+        record.spec.trial_id
+        for record in records
+        if record.result is not None
+        and record.result.metrics_sha256  # a result without a digest proves nothing either way
+        and rows_digest(record.metrics) != record.result.metrics_sha256
+    ]
 
 
 def _has_comparison(records: Sequence[TrialRecord]) -> bool:

@@ -1,7 +1,7 @@
 """A1 to A5: what really ran, read back from the records of the trials. Pure functions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rltune.comparability.audit_inputs import same_inputs
@@ -37,7 +37,9 @@ class AuditReport:
     budget: Consumption
 
 
-def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditReport:
+def audit_trials(
+    records: Sequence[TrialRecord], *, is_driven: bool, altered: Collection[str] = ()
+) -> AuditReport:
     """Return what A1 to A5 find in the trials of one sweep.
 
     Trials that have not started prove nothing and break nothing: A4 names them. Nor does one that
@@ -46,6 +48,7 @@ def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditRep
     Args:
         records: Its trials.
         is_driven: Whether a driver lives; without one, a trial that has no marker will get none.
+        altered: Ids of the trials whose metrics are not those that their result was made from.
 
     """
     started = [record for record in records if record.has_started]
@@ -59,6 +62,7 @@ def audit_trials(records: Sequence[TrialRecord], *, is_driven: bool) -> AuditRep
         *judged_findings(started),
         *same_length(records, is_driven=is_driven),
         *same_evaluation(started),
+        *_altered_metrics(altered),
     )
     errors, warnings = split(findings)
     return AuditReport(not errors, errors, warnings, spent)
@@ -182,6 +186,16 @@ def _claimed_metrics(records: Sequence[TrialRecord], remedy: str) -> Iterator[Fi
                 f"{record.spec.trial_id} claims {value:g}, which its last gate did not measure."
             )
             yield error("A5", message, remedy)
+
+
+def _altered_metrics(names: Collection[str]) -> Iterator[Finding]:
+    """Yield the trials whose metrics changed after they ended."""
+    if names:
+        message = (
+            f"metrics.jsonl was changed after the trial ended, in {few(sorted(names))}: its digest "
+            "is not the metrics_sha256 of the DONE marker."
+        )
+        yield error("A5", message, "Restore the file, or delete these trials and run them again.")
 
 
 def _heldout(group: Sequence[TrialRecord], field: str) -> dict[str, list[str]]:

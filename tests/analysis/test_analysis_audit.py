@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from goldens import assert_golden, drawn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.audit import Verdict, audit_folder
 from rltune.report.render_run import audit_view
+from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.lock import take_driver_lock
 from rltune.store.run_folder import read_folder, read_records
@@ -127,3 +130,19 @@ def test_failed_audit_text(tmp_path):
     text = drawn(audit_view(audit_of(writer)), 80)
     assert "Audit FAILED (2 of 6 trials finished): these trials do not prove a comparison." in text
     assert "was evaluated at steps [0, 20], not [0, 10, 20]." in " ".join(text.split())
+
+
+def test_metrics_changed_after_the_end_are_named(tmp_path):
+    writer = finished_sweep(tmp_path)
+    for spec in writer.specs:
+        trial = writer.run.trial(spec.trial_id)
+        trial.write_done(replace(trial.read_done(), metrics_sha256=metrics_digest(trial.metrics)))
+    assert audit_of(writer).ok
+    trial = writer.run.trial(writer.spec(TREATED, 1).trial_id)
+    text = trial.metrics.read_text()
+    trial.metrics.write_text(text.replace('"timing_s/collect": 1.25', '"timing_s/collect": 2.5'))
+    assert audit_of(writer).ok  # clocks do not count
+    trial.metrics.write_text(text.replace('"budget/rollouts": 40.0', '"budget/rollouts": 40.5'))
+    errors = [item for item in audit_of(writer).report.errors if "metrics.jsonl" in item.message]
+    assert [item.rule for item in errors] == ["A5"]
+    assert trial.trial_id in errors[0].message
