@@ -275,7 +275,7 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
 
 def _warnings(trial: TrialDir) -> tuple[str, ...]:
     """Return the warnings of a trial's card; none where there is no card that can be read."""
-    return tuple(map(str, _read_object(trial.card).get("warnings", ())))
+    return tuple(map(str, _read_object(trial.model_card).get("warnings", ())))
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:

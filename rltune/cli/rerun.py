@@ -237,5 +237,5 @@ def child_text(source: "Source", child: "Child") -> str:
         f"{name}: {before}. Parent {source.trial.trial_id}.\n"
         f"Held-out {source.metric_name}: start {result.base_metric:.4g}, best "
         f"{result.heldout_metric:.4g} at step {result.best_step} of {result.final_step}.\n"
-        f"Kept in {short_path(child.trial.path)}; which step and why: {child.trial.card.stem}.md."
+        f"Kept in {short_path(child.trial.path)}; which step and why: card.md."
     )

@@ -30,11 +30,44 @@ def require_name(name: str, what: str) -> str:
     return name
 
 
+class File:
+    """A path below the folder that has it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: "TrialDir | RunDir", kind: type) -> Path:
+        """Return the path."""
+        return folder.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class TrialDir:
     """The files of one trial: `runs/<sweep>/trials/<trial_id>/`."""
 
     path: Path
+
+    config = File("config.yaml")  # resolved config, every default spelled out
+    spec = File("spec.json")  # the TrialSpec as JSON
+    provenance = File("provenance.json")  # commit, versions, hardware, weights; from the start
+    prompt = File("prompt.txt")  # what the policy is shown of the first held-out task
+    metrics = File("metrics.jsonl")  # one object per training step
+    heldout = File("heldout.jsonl")  # one object per gate, with the outcome of every held-out task
+    episodes = File("episodes.jsonl")  # every rollout group
+    replays = File("replays.jsonl")  # a few training episodes, with the credit of every token
+    judge_log = File("judge.jsonl")  # every call to a judge and its cost; never cut back
+    checkpoints = File("checkpoints")  # all checkpoints
+    latest = File("checkpoints/latest")  # relative symlink to the newest whole checkpoint
+    best_heldout = File("checkpoints/best_heldout")  # likewise: the one that the gate chose
+    log = File("trial.log")  # standard output and error of the trial
+    lock = File("lock")  # held by the process that runs the trial while it lives
+    origin = File("origin.json")  # what a rerun or a child comes from; else missing
+    start = File("start/policy.safetensors")  # weights that a child starts from
+    verdict = File("verify.json")  # what comparing a rerun with its original found
+    model_card = File("card.json")  # which step was shipped and why; card.md in words
+    stop = File("STOP")  # once it exists, a rerun or a child checkpoints and ends
+    done = File("DONE")  # its result, once it has one
+    failed = File("FAILED")  # why it ended without one
 
     def create(self) -> "TrialDir":
         """Make the folders that are missing."""
@@ -45,111 +78,6 @@ class TrialDir:
     def trial_id(self) -> str:
         """Name of the folder."""
         return self.path.name
-
-    @property
-    def config(self) -> Path:
-        """Resolved config, every default spelled out."""
-        return self.path / "config.yaml"
-
-    @property
-    def spec(self) -> Path:
-        """The TrialSpec as JSON."""
-        return self.path / "spec.json"
-
-    @property
-    def provenance(self) -> Path:
-        """Commit, versions, hardware, weights; written when the trial starts."""
-        return self.path / "provenance.json"
-
-    @property
-    def prompt(self) -> Path:
-        """What the policy is shown of the first held-out task, up to its second response."""
-        return self.path / "prompt.txt"
-
-    @property
-    def metrics(self) -> Path:
-        """One object per training step."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def heldout(self) -> Path:
-        """One object per gate, with the outcome of every held-out task."""
-        return self.path / "heldout.jsonl"
-
-    @property
-    def episodes(self) -> Path:
-        """Every rollout group."""
-        return self.path / "episodes.jsonl"
-
-    @property
-    def replays(self) -> Path:
-        """A few training episodes in full, with the credit of every sampled token."""
-        return self.path / "replays.jsonl"
-
-    @property
-    def judge_log(self) -> Path:
-        """Every call to a language-model judge, with what it cost; never cut back."""
-        return self.path / "judge.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def latest(self) -> Path:
-        """Relative symlink to the newest whole checkpoint."""
-        return self.checkpoints / "latest"
-
-    @property
-    def best_heldout(self) -> Path:
-        """Relative symlink to the checkpoint that the gate chose."""
-        return self.checkpoints / "best_heldout"
-
-    @property
-    def log(self) -> Path:
-        """Standard output and error of the trial."""
-        return self.path / "trial.log"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the process that runs the trial while it lives."""
-        return self.path / "lock"
-
-    @property
-    def origin(self) -> Path:
-        """What a rerun or a child comes from; a sweep's own trials have none."""
-        return self.path / "origin.json"
-
-    @property
-    def start(self) -> Path:
-        """Weights that a child starts from; other trials start from `policy.model`."""
-        return self.path / "start" / "policy.safetensors"
-
-    @property
-    def verdict(self) -> Path:
-        """What comparing a rerun with its original found."""
-        return self.path / "verify.json"
-
-    @property
-    def card(self) -> Path:
-        """Which step was shipped and why; `card.md` beside it says the same to people."""
-        return self.path / "card.json"
-
-    @property
-    def stop(self) -> Path:
-        """Once it exists, a rerun or a child checkpoints and ends."""
-        return self.path / "STOP"
-
-    @property
-    def done(self) -> Path:
-        """DONE marker."""
-        return self.path / "DONE"
-
-    @property
-    def failed(self) -> Path:
-        """FAILED marker."""
-        return self.path / "FAILED"
 
     def checkpoint(self, step: int) -> Path:
         """Folder of the checkpoint after `step` training steps."""
@@ -197,66 +125,24 @@ class RunDir:
 
     path: Path
 
+    sweep = File("sweep.yaml")  # the sweep file as it was read
+    plan = File("plan.json")  # every trial, resolved
+    comparability = File("comparability.json")  # what the check before the run found
+    audit = File("audit.json")  # what the check of the finished trials found
+    results = File("results.tsv")  # the lineage table
+    ledger = File("ledger.jsonl")  # what the driver planned, started and saw end
+    lock = File("driver.lock")  # held by the driver while it lives
+    tune = File("tune")  # Ray Tune's own folders, one a launch; never the source of truth
+    trials = File("trials")  # one folder a trial
+    children = File("children")  # trials made from others; no part of the comparison
+    reruns = File("reruns")  # repetitions, <number>/<trial_id>; no part of it either
+    inputs = File("inputs.json")  # file of frozen tasks -> its sources and their digests
+
     def create(self) -> "RunDir":
         """Make the folders that are missing."""
         self.trials.mkdir(parents=True, exist_ok=True)
         self.tune.mkdir(exist_ok=True)
         return self
-
-    @property
-    def sweep(self) -> Path:
-        """The sweep file as it was read."""
-        return self.path / "sweep.yaml"
-
-    @property
-    def plan(self) -> Path:
-        """Every trial, resolved."""
-        return self.path / "plan.json"
-
-    @property
-    def comparability(self) -> Path:
-        """What the check before the run found."""
-        return self.path / "comparability.json"
-
-    @property
-    def audit(self) -> Path:
-        """What the check of the finished trials found."""
-        return self.path / "audit.json"
-
-    @property
-    def results(self) -> Path:
-        """The lineage table."""
-        return self.path / "results.tsv"
-
-    @property
-    def ledger(self) -> Path:
-        """What the driver planned, started and saw end."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the driver while it lives."""
-        return self.path / "driver.lock"
-
-    @property
-    def tune(self) -> Path:
-        """Ray Tune's own folders, one a launch; never the source of truth."""
-        return self.path / "tune"
-
-    @property
-    def trials(self) -> Path:
-        """Folder of the trial folders."""
-        return self.path / "trials"
-
-    @property
-    def children(self) -> Path:
-        """Folder of the trials that were made from others; no part of the sweep's comparison."""
-        return self.path / "children"
-
-    @property
-    def reruns(self) -> Path:
-        """Folder of the repetitions: `<number>/<trial_id>`; no part of the comparison either."""
-        return self.path / "reruns"
 
     def tasks(self, env_hash: str = "") -> Path:
         """Task manifest; with the hash of an env section when the axis changes the env."""
@@ -269,11 +155,6 @@ class RunDir:
     def child(self, trial_id: str) -> TrialDir:
         """Folder of a child; StoreError when the id cannot name a folder."""
         return TrialDir(self.children / require_name(trial_id, "trial_id"))
-
-    @property
-    def inputs(self) -> Path:
-        """Name of each file of frozen tasks -> the files that it was drawn from, with digests."""
-        return self.path / "inputs.json"
 
     def trial_dirs(self) -> tuple[TrialDir, ...]:
         """Folders of the trials that exist, by name."""

@@ -198,10 +198,12 @@ def test_status_text(mixed, width):
 def test_a_warning_of_a_card_is_told(tmp_path):
     writer = finished_sweep(tmp_path)
     spec = writer.spec(TREATED, 1)
-    write_json_atomic(writer.run.trial(spec.trial_id).card, {"warnings": ["inversion: it is"]})
+    write_json_atomic(
+        writer.run.trial(spec.trial_id).model_card, {"warnings": ["inversion: it is"]}
+    )
     state = read_state(read_folder(writer.run))
     (warned,) = [trial for trial in state.trials if trial.warnings]
     assert (warned.trial_id, warned.warnings) == (spec.trial_id, ("inversion: it is",))
     assert f"warning: {TREATED}, seed 1: inversion: it is" in drawn(status_view(state), 120)
-    writer.run.trial(spec.trial_id).card.write_text("{")  # torn: only the warning is lost
+    writer.run.trial(spec.trial_id).model_card.write_text("{")  # torn: only the warning is lost
     assert not any(trial.warnings for trial in read_state(read_folder(writer.run)).trials)

@@ -121,7 +121,7 @@ def test_continue_starts_from_the_gates_choice(rltune, run, trial):
     assert result.code == 0, result.err
     (child,) = children(run)
     assert child.trial_id.startswith("kl_loss_coef=0.01-s0-from3-")
-    card, origin = read_json(trial.card), read_json(child.origin)
+    card, origin = read_json(trial.model_card), read_json(child.origin)
     started = read_json(child.provenance)["weights_sha256"]
     assert origin["weights_sha256"] == started
     if best == 3:

@@ -41,7 +41,7 @@ def spoil(writer, label, seed, n):
     if 4 * n > 10:
         done = trial.read_done()
         trial.write_done(replace(done, final_metric=math.nan, warnings=(WARNING,)))
-        write_json_atomic(trial.card, {"warnings": [WARNING]})
+        write_json_atomic(trial.model_card, {"warnings": [WARNING]})
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_a_gate_that_lost_too_many_tasks_is_not_chosen(make_trial, monkeypatch, 
     )
     assert result.warnings == (said,)
     assert trial.folder.read_done() == result or math.isnan(result.final_metric)
-    card = trial.folder.card.with_suffix(".md").read_text()
+    card = trial.folder.model_card.with_suffix(".md").read_text()
     assert f"**Warning**, {said}." in card
     assert "| 3 of 5 |" in card
     assert "lost to faults |" in card

@@ -66,7 +66,7 @@ def test_a_trial_without_spread_says_so_everywhere(make_trial):
     trial = make_trial(is_constant=True)
     warning = trial.run().warnings[-1]
     assert warning.startswith("no step of 4 training steps had a gradient: rewards in every group")
-    assert warning in trial.folder.card.with_suffix(".md").read_text(encoding="utf-8")
+    assert warning in trial.folder.model_card.with_suffix(".md").read_text(encoding="utf-8")
     assert warning in trial.warnings
 
 

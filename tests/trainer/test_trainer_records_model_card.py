@@ -19,7 +19,7 @@ from rltune.trainer.start import checkpoint_digest
 def test_the_card_proves_what_was_shipped(make_trial):
     trial = make_trial(gate__every=1)
     result = trial.run()
-    card = read_json(trial.folder.card)
+    card = read_json(trial.folder.model_card)
     assert card["selected_on"] == "heldout"
     assert card["metric"] == {"name": "heldout/reward_mean", "mode": "max"}
     assert [gate["step"] for gate in card["gates"]] == [0, 1, 2, 3, 4]  # step 0 is a candidate
@@ -48,7 +48,7 @@ def test_the_digest_of_a_checkpoint_is_that_of_its_policy(make_trial):
 def test_the_card_for_people_marks_the_shipped_step(make_trial):
     trial = make_trial(gate__every=1)
     step = trial.run().best_step
-    text = trial.folder.card.with_suffix(".md").read_text()
+    text = trial.folder.model_card.with_suffix(".md").read_text()
     assert f"Shipped: **step {step}**" in text
     (row,) = [line for line in text.splitlines() if line.endswith("| shipped |")]
     assert row.startswith(f"| {step} |")
@@ -58,7 +58,7 @@ def test_the_card_for_people_marks_the_shipped_step(make_trial):
 def test_equals_are_ties_and_the_earliest_is_shipped(make_trial):
     trial = make_trial(gate__every=1, optim__lr=1e-12)  # nothing is learned
     trial.run()
-    chosen = read_json(trial.folder.card)["chosen"]
+    chosen = read_json(trial.folder.model_card)["chosen"]
     assert (chosen["step"], chosen["ties"]) == (0, [1, 2, 3, 4])
     assert chosen["why"].endswith("of equals the earliest; training did not beat the start")
 
@@ -74,13 +74,13 @@ def test_an_inversion_is_told_in_the_card_and_the_log(make_trial, monkeypatch):
     )
     trial = make_trial()
     trial.run()
-    card = read_json(trial.folder.card)
+    card = read_json(trial.folder.model_card)
     assert card["inversion"]["heldout"] == [0.6, 0.3]
     (warning,) = card["warnings"]
     assert warning.startswith("inversion: training success rose 0.200 -> 0.600 [+0.")
     assert "while held-out success fell 0.600 -> 0.300 [-0." in warning
     assert trial.warnings == [warning]
-    assert f"**Warning**, {warning}." in trial.folder.card.with_suffix(".md").read_text()
+    assert f"**Warning**, {warning}." in trial.folder.model_card.with_suffix(".md").read_text()
 
 
 def test_pool_counts_leave_faults_out():
@@ -129,5 +129,5 @@ def test_a_card_names_the_parent(make_trial):
     trial = make_trial()
     write_origin(trial.folder, Origin(kind="child", parent="p", folder="trials/p", step=4))
     trial.run()
-    start = json.loads(trial.folder.card.read_text())["start"]
+    start = json.loads(trial.folder.model_card.read_text())["start"]
     assert (start["parent"], start["parent_step"]) == ("p", 4)

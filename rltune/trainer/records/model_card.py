@@ -90,8 +90,8 @@ def write_card(
 ) -> None:
     """Write card.json and card.md, and give the trial's log their warnings."""
     card = make_card(job, result, gates, tasks_sha256)
-    write_json_atomic(job.trial.card, card)
-    write_text_atomic(job.trial.card.with_suffix(".md"), card_markdown(card))
+    write_json_atomic(job.trial.model_card, card)
+    write_text_atomic(job.trial.model_card.with_suffix(".md"), card_markdown(card))
     for warning in card["warnings"]:
         job.warn(warning)
 
