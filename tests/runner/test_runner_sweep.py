@@ -187,10 +187,10 @@ def test_launches_are_counted(tmp_path):
             {"CPU": 4.0},
             r"^resources\.cpus: a trial requests 4 CPUs, but the largest machine has 2\.",
         ),
-        ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial requests 1 GPUs .* --set "),
+        ({"CPU": 1.0, "GPU": 1.0}, r"^resources\.gpus: a trial requests 1 GPUs, .* --set "),
         (
             {"CPU": 1.0, "GPU": 2.0},
-            r"^resources\.gpus: a trial requests 2 GPUs .* --set resources\.engine=shared, or ",
+            r"^resources\.gpus: a trial requests 2 GPUs, .* --set resources\.engine=shared, or ",
         ),
     ],
 )
