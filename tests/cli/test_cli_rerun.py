@@ -179,7 +179,7 @@ def test_a_child_that_is_measured_otherwise_is_not_compared(rltune, run):
     [
         (("0.01@0", "--set", "optim.lrr=1"), "Did you mean 'optim.lr'"),
         (("0.01@0", "--seed", "0"), "nothing differs from the trial itself."),
-        (("0.01@0", "--seed", "1"), "a trial of the sweep itself that has not ended."),
+        (("0.01@0", "--seed", "1"), "this trial belongs to the sweep itself and has not finished."),
         (("0.01@0", "--seed", "3", "--verify"), "there is nothing to compare."),
         (("0.01@0", "--from-checkpoint", "77"), "checkpoint '77' is missing."),
         (("kl_loss_coef=0.01",), "'kl_loss_coef=0.01' names 2 trials: small-0/kl_loss_coef=0.01"),
