@@ -108,6 +108,6 @@ def test_other_inputs_are_no_repetition_and_no_start(tmp_path, monkeypatch):
     assert "not the same inputs; bit-equal in steps 0 to 2" in said
     assert "It read other files than the trial: levels.txt. Put them back" in said
     child = {"checkpoint": "best", "seed": None, "overrides": (), "argv": ("test",), "base": base}
-    with pytest.raises(StoreError, match=r"^levels\.txt: has changed since .* read it\. Restore it"):
+    with pytest.raises(StoreError, match=r"^levels\.txt: has changed .* read it\. Restore it"):
         run_child(source, **child, on_start=lambda *_: None)
     assert not source.run.children.exists()
