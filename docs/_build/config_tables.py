@@ -10,11 +10,11 @@ from typing import Any, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from rltune.comparability.knobs import KNOBS
 from rltune.spec.identity import flatten, is_excluded, value_text
 from rltune.spec.keys import models_of
-from rltune.comparability.knobs import KNOBS
-from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.schema.sweep import SweepSpec
+from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.yamlfile import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]

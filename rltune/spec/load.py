@@ -26,7 +26,7 @@ from rltune.spec.resolve import (
     resolve_config,
     split_profile,
 )
-from rltune.spec.schema.sweep import ProtocolSpec, SweepSpec
+from rltune.spec.schema.sweep import LAPTOP, ProtocolSpec, SweepSpec
 from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
 from rltune.spec.unread import without_unread
@@ -161,7 +161,7 @@ def _profile(
     if spec is None:
         profiles = data.get("profiles")
         default = profiles.get("default") if isinstance(profiles, Mapping) else None
-        return asked or (default if isinstance(default, str) else "")
+        return asked or (default if isinstance(default, str) else LAPTOP)
     allowed = spec.profiles.allowed
     chosen = allowed[0]
     for name, where in (

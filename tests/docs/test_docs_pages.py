@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from literals import ROOT, literals
 
+from rltune.comparability.check import check_sweep
 from rltune.comparability.findings import RULES
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
@@ -91,6 +92,23 @@ def test_readme_links_to_files_that_are_there():
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", readme)
     assert len(links) > 5
     assert [link for link in links if not Path(ROOT / link).exists()] == []
+
+
+def test_the_readme_stays_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+
+
+PAGES_WITH_A_SWEEP = ("README.md", "docs/sweep-file.md")
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_A_SWEEP)
+def test_a_sweep_of_five_lines_is_one(page, tmp_path):
+    blocks = re.findall(r"```yaml\n(name: .*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+    (text,) = [block for block in blocks if len(block.splitlines()) == 5]
+    path = tmp_path / "my-entropy.yaml"
+    path.write_text(text, encoding="utf-8")
+    report = check_sweep(load_sweep(path))
+    assert {finding.rule for finding in report.errors} == {"S3"}  # which says what to write
 
 
 NEW_IDS = "a change of the config gave new ids: write these ones into README.md and docs/"

@@ -360,17 +360,18 @@ def test_filter_value_has_the_domain_of_its_strategy(problems, strategy, value, 
 
 def test_all_problems_of_all_files_are_raised_at_once(problems):
     lines = problems(
-        ("title: A toy sweep", "titel: A toy sweep"),
+        ("question: ", "questoin: "),
         ("base: sokoban", "base: sokobam"),
         ("[0, 1, 2]", "[0, 0]"),
         overrides=["nonsense"],
         seeds=[-1, 5, 5],
     )
     assert lines == [
-        "toy.yaml: title: 'title' is missing from this file. Title on figures.",
+        "toy.yaml: question: 'question' is missing from this file. "
+        "The question that the sweep answers, in a sentence.",
         "toy.yaml:24: seeds: 0 is given twice. Give each once.",
-        f"toy.yaml:2: titel: 'titel' is not a key of this file. Choose one of {SWEEP_KEYS}. "
-        "Did you mean 'title'?",
+        f"toy.yaml:3: questoin: 'questoin' is not a key of this file. Choose one of {SWEEP_KEYS}. "
+        "Did you mean 'question'?",
         "toy.yaml:4: base: 'sokobam' is not a base. "
         "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
         "--set nonsense: is not of the form key=value. Example: budget.steps=20.",

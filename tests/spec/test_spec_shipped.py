@@ -235,9 +235,7 @@ def test_json_schema_describes_every_key_of_a_sweep_file():
         assert part["additionalProperties"] is False
         for name, info in part["properties"].items():
             assert info.get("description"), f"{part['title']}.{name}"
-    assert set(schema["required"]) == {
-        "name", "title", "question", "base", "axis", "seeds", "profiles",
-    }  # fmt: skip
+    assert set(schema["required"]) == {"name", "question", "base", "axis", "seeds"}
 
 
 def test_the_textpolicy_rungs_add_one_stage_each():

@@ -21,6 +21,7 @@ from rltune.spec.schema.base import Section, tuple_from_list
 from rltune.spec.shortforms import long_forms
 from rltune.types import Json
 
+LAPTOP = "laptop"  # the profile of a sweep file that names none
 T = TypeVar("T")
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
@@ -252,7 +253,7 @@ class SweepSpec(Section):
     """One sweep file."""
 
     name: Name = Field(description="Name of the sweep: lower case, digits, - and _; names folders.")
-    title: Text = Field(description="Title on figures.")
+    title: Text = Field("", description="Title on figures; the name where there is none.")
     question: Text = Field(description="The question that the sweep answers, in a sentence.")
     base: Name = Field(description="Base config: a file name in configs/, without .yaml.")
     protocol: Name | None = Field(
@@ -268,12 +269,21 @@ class SweepSpec(Section):
         BeforeValidator(tuple_from_list),
     ] = Field(description="Seeds, the same ones for every condition.")
     metric: Metric = Field(default_factory=lambda: Metric(), description="What decides.")
-    profiles: Profiles = Field(description="Hardware-and-scale halves allowed here.")
+    profiles: Profiles = Field(
+        default_factory=lambda: Profiles(default=LAPTOP, allowed=(LAPTOP,)),
+        description="Hardware-and-scale halves allowed here.",
+    )
     accept: Annotated[dict[str, Reason], AfterValidator(_refuse_hard_rules)] = Field(
         default_factory=dict,
         description="S8, or one warning (`S8.k1_loss`, `S6.proportional`) -> the written reason "
         "for accepting it.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_as_title(cls, data: dict[str, Any]) -> dict[str, Any]:
+        name = data.get("name")
+        return {"title": name, **data} if isinstance(name, str) else data
 
 
 class ProtocolSpec(Section):
