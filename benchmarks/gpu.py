@@ -182,9 +182,8 @@ def one_step(
     micro = config.optim.micro_batch_size
     with times.part("score"):
         signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=micro)
-    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
-    theirs_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
-    gaps = (theirs_NT - signals.old_logp_NT)[mask_NT].abs()
+    mask_NT = batch.action_mask_NT
+    gaps = (batch.rollout_logprobs_NT - signals.old_logp_NT)[mask_NT].abs()
     times.gaps.append((gaps.mean().item(), gaps.max().item()))
     advantages_NT = torch.randn_like(signals.old_logp_NT).masked_fill(~mask_NT, 0.0)
     with times.part("update"):
@@ -232,7 +231,7 @@ def play(
         Episode(str(i), 0, int(group), 0, tuple(own), True, False, False, 0.0)
         for i, (group, own) in enumerate(zip(groups, turns, strict=True))
     ]
-    return to_batch(episodes, pad_id=policy.pad_id)
+    return to_batch(episodes, pad_id=policy.pad_id).to(policy.model.device)
 
 
 def turn_of(asked: list[int], completion: Completion) -> Turn:

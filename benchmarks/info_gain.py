@@ -107,9 +107,8 @@ def report_multiples(
 ) -> dict[str, float]:
     size = config.optim.micro_batch_size
     copies = [copies_of(policy, episode) for episode in episodes]
-    n_turns = max(len(episode.turns) for episode in episodes)
     train_state = make_train_state(policy, config)
-    parts = [(torch.from_numpy(batch.rows(i).ids_NT), i) for i in by_length(batch, size)]
+    parts = [(batch.rows(i).ids_NT, i) for i in by_length(batch, size)]
 
     def packed() -> dict[int, torch.Tensor]:
         return scores(lambda ids, own: gold_logprobs(policy.model, ids, own), parts, copies)
@@ -130,7 +129,6 @@ def report_multiples(
             batch,
             episodes,
             ig_type="prob_diff",
-            n_turns=n_turns,
             micro_batch_size=size,
         ),
         "  the forward alone": packed,

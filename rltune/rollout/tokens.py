@@ -1,65 +1,95 @@
-"""Episodes as padded arrays: what the policy sampled, where, and what it earned."""
+"""Episodes as padded tensors: what the policy sampled, where, and what it earned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
+from rltune.maths.turns import turn_count
 from rltune.types import Episode
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """Rows of one training step, right-padded.
+    """Rows of one training step, right-padded: N rows of T tokens, all on one device.
 
     Attributes:
-        ids_NT: Token ids of whole conversations; a contiguous row has the context that each of its
-            tokens was sampled in.
-        action_mask_NT: True on exactly the tokens that the policy sampled, end tokens included, of
-            rows that count; nowhere in a row with a fault.
-        turn_ids_NT: Turn index of each sampled token, -1 elsewhere.
-        rollout_logprobs_NT: What the engine reported when it sampled; 0 elsewhere.
-        rewards_NT: The episode's reward on its last sampled token.
-        turn_rewards_NT: Each turn's reward on its last sampled token.
-        rewards_N: The episode's reward.
-        success_N: Whether the episode is a success: the one threshold that all credit goes by.
-        group_N: Prompt index; equal values form a group.
-        episode_N: Index of the episode in the step.
-        is_valid_N: False for an episode with a fault: it teaches nothing, and the others' rewards
-            are compared without it.
+        ids_NT: int64: token ids of whole conversations; a contiguous row has the context that each
+            of its tokens was sampled in.
+        action_mask_NT: bool: True on exactly the tokens that the policy sampled, end tokens
+            included, of rows that count; nowhere in a row with a fault.
+        turn_ids_NT: int64: turn index of each sampled token, -1 elsewhere.
+        rollout_logprobs_NT: float32: what the engine reported when it sampled; 0 elsewhere.
+        rewards_NT: float32: the episode's reward on its last sampled token.
+        turn_rewards_NT: float32: each turn's reward on its last sampled token.
+        rewards_N: float32: the episode's reward.
+        success_N: bool: whether the episode is a success: the one threshold that all credit goes
+            by.
+        group_N: int64: prompt index; equal values form a group.
+        episode_N: int64: index of the episode in the step.
+        is_valid_N: bool: False for an episode with a fault: it teaches nothing, and the others'
+            rewards are compared without it.
 
     """
 
-    ids_NT: NDArray[np.int64]
-    action_mask_NT: NDArray[np.bool_]
-    turn_ids_NT: NDArray[np.int64]
-    rollout_logprobs_NT: NDArray[np.float32]
-    rewards_NT: NDArray[np.float32]
-    turn_rewards_NT: NDArray[np.float32]
-    rewards_N: NDArray[np.float32]
-    success_N: NDArray[np.bool_]
-    group_N: NDArray[np.int64]
-    episode_N: NDArray[np.int64]
-    is_valid_N: NDArray[np.bool_]
+    ids_NT: Tensor
+    action_mask_NT: Tensor
+    turn_ids_NT: Tensor
+    rollout_logprobs_NT: Tensor
+    rewards_NT: Tensor
+    turn_rewards_NT: Tensor
+    rewards_N: Tensor
+    success_N: Tensor
+    group_N: Tensor
+    episode_N: Tensor
+    is_valid_N: Tensor
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.group_N)
 
-    def rows(self, index: NDArray[np.int64]) -> "TokenBatch":
+    def to(self, device: torch.device) -> "TokenBatch":
+        """Return the batch on a device."""
+        return replace(self, **{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
+    def rows(self, index: Tensor) -> "TokenBatch":
         """Return the given rows, in their order, cut to their own longest length."""
-        width = int(self.lengths_N[index].max(initial=1))
-        columns = {field.name: getattr(self, field.name)[index] for field in fields(self)}
-        return TokenBatch(
-            **{name: x[:, :width] if name.endswith("_NT") else x for name, x in columns.items()}
-        )
+        return take_rows(self, index, max([1, *self.lengths_N[index].tolist()]))
 
     @property
-    def lengths_N(self) -> NDArray[np.int64]:
+    def lengths_N(self) -> Tensor:
         """Tokens of each row up to its last sampled one."""
-        columns = np.arange(1, self.ids_NT.shape[1] + 1)
-        return np.asarray((self.action_mask_NT * columns).max(axis=1, initial=0), dtype=np.int64)
+        columns = torch.arange(1, self.ids_NT.shape[1] + 1, device=self.ids_NT.device)
+        return (self.action_mask_NT * columns).amax(dim=1)
+
+    @property
+    def is_trained_N(self) -> Tensor:
+        """Whether a row has a token to train on."""
+        return self.action_mask_NT.any(dim=1)
+
+    @property
+    def n_turns(self) -> int:
+        """K, the number of turn columns; at least 1."""
+        return max(1, turn_count(self.turn_ids_NT))
+
+
+def take_rows(record: Record, index: Tensor, width: int) -> Record:
+    """Return some rows of a record of tensors, those of shape (N, T) cut to `width` columns."""
+    taken = {}
+    for field in fields(record):
+        tensor = getattr(record, field.name)
+        if tensor is not None:
+            is_wide = field.name.endswith("_NT")
+            taken[field.name] = tensor[index, :width] if is_wide else tensor[index]
+    return replace(record, **taken)
 
 
 def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
@@ -91,19 +121,20 @@ def to_batch(episodes: Sequence[Episode], *, pad_id: int) -> TokenBatch:
                 turn_rewards_NT[row, end - 1] = turn.reward
         if end and not episode.fault:
             rewards_NT[row, end - 1] = episode.reward
-    return TokenBatch(
-        ids_NT=ids,
-        action_mask_NT=mask,
-        turn_ids_NT=turn_ids,
-        rollout_logprobs_NT=logprobs,
-        rewards_NT=rewards_NT,
-        turn_rewards_NT=turn_rewards_NT,
-        rewards_N=np.array([episode.reward for episode in episodes], dtype=np.float32),
-        success_N=np.array([episode.success for episode in episodes], dtype=np.bool_),
-        group_N=np.array([episode.group for episode in episodes], dtype=np.int64),
-        episode_N=np.arange(n, dtype=np.int64),
-        is_valid_N=np.array([not episode.fault for episode in episodes], dtype=np.bool_),
-    )
+    columns = {
+        "ids_NT": ids,
+        "action_mask_NT": mask,
+        "turn_ids_NT": turn_ids,
+        "rollout_logprobs_NT": logprobs,
+        "rewards_NT": rewards_NT,
+        "turn_rewards_NT": turn_rewards_NT,
+        "rewards_N": np.array([episode.reward for episode in episodes], dtype=np.float32),
+        "success_N": np.array([episode.success for episode in episodes], dtype=np.bool_),
+        "group_N": np.array([episode.group for episode in episodes], dtype=np.int64),
+        "episode_N": np.arange(n, dtype=np.int64),
+        "is_valid_N": np.array([not episode.fault for episode in episodes], dtype=np.bool_),
+    }
+    return TokenBatch(**{name: torch.from_numpy(values) for name, values in columns.items()})
 
 
 def _n_tokens(episode: Episode) -> int:

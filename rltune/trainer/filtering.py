@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from rltune.rollout.filter import SPREADS, group_scores, loss_scale, select_groups
 from rltune.rollout.tokens import TokenBatch
@@ -41,8 +42,11 @@ class FilterResult:
 def filter_groups(
     batch: TokenBatch, *, groups: int, config: RolloutFilterConfig, zero_tol: float = 1e-10
 ) -> FilterResult:
-    """Choose the groups to train on; rows come group by group, all groups of one size."""
-    is_valid_N = batch.is_valid_N
+    """Choose the groups to train on; rows come group by group, all groups of one size.
+
+    The batch is on the CPU.
+    """
+    is_valid_N = batch.is_valid_N.numpy()
     valid_GM = is_valid_N.reshape(groups, -1)
     scores_G = _scores(_values(batch, config.metric).reshape(groups, -1), valid_GM, config)
     is_candidate_G = valid_GM.any(axis=1)
@@ -74,13 +78,13 @@ def _values(batch: TokenBatch, metric: str) -> np.ndarray:
     `entropy` is the mean surprisal of an episode's tokens, which is its expectation: RAGEN-2 takes
     the entropy of the vocabulary, at the price of a forward pass over groups that are then dropped.
     """
-    counts_N = batch.action_mask_NT.sum(axis=1)
+    counts_N = batch.action_mask_NT.numpy().sum(axis=1)
     if metric == "length":
         return np.asarray(counts_N, dtype=np.float64)
     if metric == "entropy":
-        surprisal_N = -batch.rollout_logprobs_NT.astype(np.float64).sum(axis=1)
+        surprisal_N = -batch.rollout_logprobs_NT.numpy().astype(np.float64).sum(axis=1)
         return np.asarray(surprisal_N / np.maximum(counts_N, 1), dtype=np.float64)
-    return np.asarray(batch.rewards_N, dtype=np.float64)
+    return batch.rewards_N.numpy().astype(np.float64)
 
 
 def _scores(values_GM: np.ndarray, valid_GM: np.ndarray, config: RolloutFilterConfig) -> np.ndarray:
@@ -106,5 +110,8 @@ def apply_filter(batch: TokenBatch, chosen: FilterResult, *, on_drop: str) -> To
     """
     if chosen.keep_N.all():
         return batch
-    masked = replace(batch, action_mask_NT=batch.action_mask_NT & chosen.keep_N[:, None])
-    return masked.rows(np.flatnonzero(~chosen.drop_N)) if on_drop == "drop" else masked
+    keep_N1 = torch.from_numpy(chosen.keep_N)[:, None]
+    masked = replace(batch, action_mask_NT=batch.action_mask_NT & keep_N1)
+    if on_drop != "drop":
+        return masked
+    return masked.rows(torch.from_numpy(np.flatnonzero(~chosen.drop_N)))

@@ -3,10 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +16,7 @@ from rltune.maths.masked import masked_sum
 from rltune.maths.streams import permutation, stream_seed
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
-from rltune.rollout.tokens import TokenBatch
+from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
@@ -37,23 +35,12 @@ class MiniBatch:
     signals: Signals
     credit: Credit
 
-    def rows(self, index: np.ndarray) -> "MiniBatch":
+    def rows(self, index: Tensor) -> "MiniBatch":
         """Return the given rows, cut to their own longest length."""
         batch = self.batch.rows(index)
-        rows = torch.from_numpy(index)
         width = batch.ids_NT.shape[1]
-
-        def cut(record: Signals | Credit) -> dict[str, Any]:
-            tensors = {field.name: getattr(record, field.name) for field in fields(record)}
-            return {
-                name: None if tensor is None else tensor[rows.to(tensor.device), :width]
-                for name, tensor in tensors.items()
-            }
-
         return MiniBatch(
-            batch,
-            replace(self.signals, **cut(self.signals)),
-            replace(self.credit, **cut(self.credit)),
+            batch, take_rows(self.signals, index, width), take_rows(self.credit, index, width)
         )
 
 
@@ -81,12 +68,16 @@ def update(
     n_steps = 0
     for epoch in range(config.optim.epochs):
         seed = stream_seed(config.seed, "minibatch", step, epoch)
-        order = permutation(len(data.batch), seed)
-        for nth, start in enumerate(range(0, len(order), size)):
-            part = data.rows(order[start : start + size])
+        order = torch.from_numpy(permutation(len(data.batch), seed))
+        for nth, index in enumerate(torch.split(order.to(data.batch.ids_NT.device), size)):
             place = (step, epoch, nth)
             made = _optimizer_step(
-                train_state, part, config, place=place, kl_coef=kl_coef, on_entropy=on_entropy
+                train_state,
+                data.rows(index),
+                config,
+                place=place,
+                kl_coef=kl_coef,
+                on_entropy=on_entropy,
             )
             for name, value in made.items():
                 found[name].append(value)
@@ -118,7 +109,7 @@ def _optimizer_step(
     is_warmup = critic is not None and step <= config.critic.warmup_steps
     for module in trained:
         _zero_gradients(module)
-    counts = count_trained(torch.from_numpy(data.batch.action_mask_NT))
+    counts = count_trained(data.batch.action_mask_NT)
     sums: Sums = defaultdict(float)
     if counts.n_tokens:
         for nth, index in enumerate(by_length(data.batch, config.optim.micro_batch_size)):
@@ -153,11 +144,7 @@ def _backward(
 
     The metrics of entropy, KL and value loss are means over tokens whatever that divisor is.
     """
-    device = data.signals.old_logp_NT.device
-    ids = torch.from_numpy(data.batch.ids_NT).to(device)
-    mask = torch.from_numpy(data.batch.action_mask_NT).to(device)
-    loss = config.loss
-
+    ids, mask, loss = data.batch.ids_NT, data.batch.action_mask_NT, config.loss
     scores = score_actions(
         train_state.policy.model,
         ids,

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from rltune.losses.cispo import cispo_loss
@@ -52,13 +51,12 @@ def policy_loss(
     logp_BT: Tensor, batch: TokenBatch, signals: Signals, credit: Credit, config: LossConfig
 ) -> PolicyLoss:
     """Return the loss of each token, times the weight of its correction where there is one."""
-    device = logp_BT.device
     inputs = LossInputs(
         logp_BT=logp_BT,
         old_logp_BT=signals.old_logp_NT,
         advantages_BT=credit.advantages_NT,
-        mask_BT=torch.from_numpy(batch.action_mask_NT).to(device),
-        turn_ids_BT=torch.from_numpy(batch.turn_ids_NT).to(device),
+        mask_BT=batch.action_mask_NT,
+        turn_ids_BT=batch.turn_ids_NT,
         clip_scale_BT=credit.clip_scale_NT,
         clip_low=config.clip_low,
         clip_high=config.clip_high,

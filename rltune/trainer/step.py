@@ -99,7 +99,7 @@ class TrainingStep:
             keep(None)
             after = without_batch(controllers, metrics, config)
             return Trained(metrics | {"budget/optimizer_steps": 0.0}, episodes, after)
-        batch = apply_filter(whole, chosen, on_drop=on_drop)
+        batch = apply_filter(whole, chosen, on_drop=on_drop).to(job.policy.model.device)
         updated = self._update(batch, episodes, chosen, controllers, metrics, step)
         keep((batch, updated.credit.advantages_NT))
         return Trained(metrics | updated.metrics, episodes, updated.controllers)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -131,7 +130,7 @@ class Signals:
     entropy_NT: Tensor | None = None
 
 
-ReadRows = Callable[[np.ndarray, Tensor, KVCache], None]
+ReadRows = Callable[[Tensor, Tensor, KVCache], None]
 """Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
 
 
@@ -157,18 +156,15 @@ def score_batch(
             values are kept for this alone, those of one micro-batch at a time.
 
     """
-    device = train_state.policy.model.device
-    shape = batch.ids_NT.shape
     names = ["old_logp"]
     names += ["ref_logp"] if train_state.reference is not None else []
     names += ["values"] if train_state.critic is not None else []
     names += ["entropy"] if with_entropy else []
     dtype = torch.promote_types(train_state.policy.model.dtype, torch.float32)
-    out = {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
+    out = {name: torch.zeros_like(batch.ids_NT, dtype=dtype) for name in names}
     for index in by_length(batch, micro_batch_size):
         part = batch.rows(index)
-        ids = torch.from_numpy(part.ids_NT).to(device)
-        mask = torch.from_numpy(part.action_mask_NT).to(device)
+        ids, mask = part.ids_NT, part.action_mask_NT
         if not mask.any():
             continue
         cache = None if read is None else new_kv_cache(train_state.policy.model)
@@ -191,14 +187,12 @@ def score_batch(
             columns["ref_logp"] = reference.tokens.logprobs_M
         if train_state.critic is not None:
             columns["values"] = train_state.critic(ids, mask, scores.hidden_MD)
-        rows = torch.from_numpy(index).to(device)
         for name, values_M in columns.items():
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
-            out[name][rows, : mask.shape[1]] = scattered
+            out[name][index, : mask.shape[1]] = scattered
     return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
 
 
-def by_length(batch: TokenBatch, size: int) -> list[np.ndarray]:
+def by_length(batch: TokenBatch, size: int) -> tuple[Tensor, ...]:
     """Return row indices in chunks of `size`, shortest rows first, so that chunks pad little."""
-    order = np.argsort(batch.lengths_N, kind="stable")
-    return [order[start : start + size] for start in range(0, len(order), size)]
+    return torch.split(batch.lengths_N.argsort(stable=True), size)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
+import torch
 
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
@@ -48,7 +48,7 @@ def test_layout_by_hand(pad_id):
     p = pad_id
     batch = to_batch(ROWS, pad_id=pad_id)
     assert batch.ids_NT.tolist() == [[5, 6, 7, END, 8, 9], [5, 6, END, p, p, p], [p] * 6]
-    assert batch.action_mask_NT.astype(int).tolist() == [
+    assert batch.action_mask_NT.int().tolist() == [
         [0, 0, 1, 1, 0, 1],  # the end token is trained
         [0, 0, 1, 0, 0, 0],
         [0] * 6,
@@ -66,14 +66,14 @@ def test_layout_by_hand(pad_id):
 
 def test_rows_are_cut_to_their_own_length():
     batch = to_batch(ROWS, pad_id=0)
-    part = batch.rows(np.array([1, 2]))
+    part = batch.rows(torch.tensor([1, 2]))
     assert part.ids_NT.tolist() == [[5, 6, END], [0, 0, 0]]
     assert part.group_N.tolist() == [0, 1]
     assert part.turn_rewards_NT.tolist() == [[0, 0, -1], [0, 0, 0]]
     assert part.success_N.tolist() == [True, False]
     assert part.episode_N.tolist() == [1, 2]  # as in the step, not as in the part
-    assert part.rows(np.array([1])).episode_N.tolist() == [2]
-    assert batch.rows(np.array([2])).ids_NT.shape == (1, 1)
+    assert part.rows(torch.tensor([1])).episode_N.tolist() == [2]
+    assert batch.rows(torch.tensor([2])).ids_NT.shape == (1, 1)
 
 
 def test_an_episode_with_a_fault_earns_nothing_in_any_turn():

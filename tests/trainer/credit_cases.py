@@ -5,7 +5,6 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import torch
 from killing import Dying
 
@@ -114,7 +113,7 @@ def batch_of(episodes):
 
 
 def signals_of(batch, *, old_logp=None, values=None, entropy=None):
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
     if old_logp is None:
         old_logp = torch.full(mask.shape, -1.0).where(mask, 0)
     return Signals(old_logp, None, values, entropy)
@@ -132,7 +131,7 @@ PAIR = [walk([3, 2, 1, 1], reward=1.0), walk([3, 3, 2], reward=0.0)]
 def verdicts(config, episodes, *, batch=None, step=1, ask=nobody):
     """Return the credit of `by_verdicts`, beside the outcome by the config's estimator."""
     batch = batch_of(episodes) if batch is None else batch
-    outcome_N = episode_advantages(batch, config.advantage, device=torch.device("cpu"))
+    outcome_N = episode_advantages(batch, config.advantage)
     policy = shipped(config.env.kind)
     return by_verdicts(
         policy,
@@ -151,7 +150,7 @@ def gains_for(policy, batch, episodes, config):
     reader = gold_reader(policy, batch, episodes, config.attribution)
     if reader is None:
         return None
-    reader.read(np.arange(len(batch)), torch.from_numpy(batch.ids_NT))
+    reader.read(torch.arange(len(batch)), batch.ids_NT)
     return reader.gains()
 
 

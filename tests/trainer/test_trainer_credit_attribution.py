@@ -126,10 +126,10 @@ def test_goldens_from_distances(episodes, numbers, want):
     batch = batch_of(episodes)
     for row, turns in enumerate(want):
         for turn, value in enumerate(turns):
-            tokens = found.advantages_NT[row][torch.from_numpy(batch.turn_ids_NT[row] == turn)]
+            tokens = found.advantages_NT[row][batch.turn_ids_NT[row] == turn]
             assert len(tokens) == 2 + turn  # the same on every token of the turn
             assert tokens.tolist() == pytest.approx([value] * len(tokens), abs=1e-5)
-    assert (found.advantages_NT[torch.from_numpy(~batch.action_mask_NT)] == 0).all()
+    assert (found.advantages_NT[~batch.action_mask_NT] == 0).all()
     assert (found.metrics["adca/asked_count"], found.metrics["adca/judged_rate"]) == (2, 1)
 
 
@@ -204,9 +204,9 @@ def test_rows_in_another_order_get_the_same(played, case):
         ]
         return Judged(flags, {})
 
-    order = np.random.default_rng(0).permutation(len(episodes))[:-3]
-    whole = batch_of(episodes).rows(np.sort(order))
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(episodes))[:-3])
+    whole = batch_of(episodes).rows(order.sort().values)
     want = credited(episodes, attribution, kind=kind, batch=whole, ask=ask).credit.advantages_NT
     batch = batch_of(episodes).rows(order)
     got = credited(episodes, attribution, kind=kind, batch=batch, ask=ask).credit.advantages_NT
-    torch.testing.assert_close(got, want[np.argsort(np.argsort(order))], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got, want[order.argsort().argsort()], rtol=1e-4, atol=1e-4)

@@ -21,23 +21,23 @@ GAE = GaeConfig(kind="gae")
 
 
 def batch_of(rewards, group, mask, faulted=()):
-    mask = np.array(mask, dtype=bool)
-    rewards_NT = np.zeros(mask.shape, dtype=np.float32)
+    mask, rewards = torch.tensor(mask, dtype=torch.bool), torch.tensor(rewards)
+    rewards_NT = torch.zeros(mask.shape)
     for row, reward in enumerate(rewards):
         if mask[row].any():
-            rewards_NT[row, np.flatnonzero(mask[row])[-1]] = reward
+            rewards_NT[row, mask[row].nonzero()[-1]] = reward
     return TokenBatch(
-        ids_NT=np.arange(mask.size).reshape(mask.shape),
+        ids_NT=torch.arange(mask.numel()).reshape(mask.shape),
         action_mask_NT=mask,
-        turn_ids_NT=np.where(mask, 0, -1),
-        rollout_logprobs_NT=np.zeros(mask.shape, dtype=np.float32),
+        turn_ids_NT=mask.long() - 1,
+        rollout_logprobs_NT=torch.zeros(mask.shape),
         rewards_NT=rewards_NT,
         turn_rewards_NT=rewards_NT,
-        rewards_N=np.array(rewards, dtype=np.float32),
-        success_N=np.array(rewards) >= 1,
-        group_N=np.array(group),
-        episode_N=np.arange(len(rewards)),
-        is_valid_N=np.array([row not in faulted for row in range(len(rewards))]),
+        rewards_N=rewards,
+        success_N=rewards >= 1,
+        group_N=torch.tensor(group),
+        episode_N=torch.arange(len(rewards)),
+        is_valid_N=torch.tensor([row not in faulted for row in range(len(rewards))]),
     )
 
 
@@ -71,9 +71,9 @@ def test_grpo_by_hand():
 
 def test_shuffled_rows_get_the_same_advantages():
     credit = estimate(FOUR, signals_of(FOUR), GRPO)
-    order = np.array([2, 0, 3, 1])
+    order = torch.tensor([2, 0, 3, 1])
     shuffled = estimate(FOUR.rows(order), signals_of(FOUR.rows(order)), GRPO)
-    assert torch.equal(shuffled.advantages_NT, credit.advantages_NT[torch.from_numpy(order)])
+    assert torch.equal(shuffled.advantages_NT, credit.advantages_NT[order])
 
 
 def test_gae_by_hand():
@@ -81,7 +81,7 @@ def test_gae_by_hand():
     values = [[9, 0.5, 9, 0.25], [9, 0.0, 0.5, 9], [9, 9, 1.0, 2.0], [9, 1.0, 9, 9]]
     credit = estimate(FOUR, signals_of(FOUR, values=values), GAE)
     raw = torch.tensor([0.5, 0.75, 0.0, -0.5, 1.0, 0.0, 1.0])
-    mask = torch.from_numpy(FOUR.action_mask_NT)
+    mask = FOUR.action_mask_NT
     torch.testing.assert_close(
         credit.advantages_NT[mask], (raw - raw.mean()) / (raw.var() + 1e-8).sqrt()
     )
@@ -175,7 +175,7 @@ def test_training_metrics_by_hand():
 
 @pytest.mark.parametrize("config", [GRPO, GAE])
 def test_metrics_of_a_step_in_which_every_row_is_masked(config):
-    nothing = replace(FOUR, action_mask_NT=np.zeros((4, 4), dtype=bool))
+    nothing = replace(FOUR, action_mask_NT=torch.zeros(4, 4, dtype=torch.bool))
     signals = signals_of(nothing, values=np.zeros((4, 4)).tolist())
     credit = estimate(nothing, signals, config)
     got = training_metrics(nothing, signals, credit)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from credit_cases import GRPO, batch_of, config_of, sample, shipped
@@ -55,10 +54,7 @@ def plain_gains(policy, episode, ig_type):
 
 def gains_of(kind, episodes, *, batch=None, ig_type="prob_diff", size=4):
     batch = batch_of(episodes) if batch is None else batch
-    n = turn_count(torch.from_numpy(batch.turn_ids_NT))
-    return information_gain(
-        shipped(kind), batch, episodes, ig_type=ig_type, n_turns=n, micro_batch_size=size
-    )
+    return information_gain(shipped(kind), batch, episodes, ig_type=ig_type, micro_batch_size=size)
 
 
 def credited(policy, batch, episodes, config):
@@ -122,13 +118,13 @@ def test_a_dead_end_is_probability_0_and_no_log(played):
 def test_advantages_are_the_pure_functions_of_plain_gains(played, mode):
     episodes = played["multihop_qa"]
     policy, batch = shipped("multihop_qa"), batch_of(episodes)
-    turn_ids = torch.from_numpy(batch.turn_ids_NT)
+    turn_ids = batch.turn_ids_NT
     n = turn_count(turn_ids)
     ig, has_ig = torch.zeros(len(batch), n), torch.zeros(len(batch), n, dtype=torch.bool)
     for row, episode in enumerate(episodes):
         plain = plain_gains(policy, episode, "prob_diff")
         ig[row, : len(plain)], has_ig[row, : len(plain)] = torch.tensor(plain), True
-    outcome, group = torch.from_numpy(batch.rewards_N), torch.from_numpy(batch.group_N)
+    outcome, group = batch.rewards_N, batch.group_N
     normalised = TurnGroupNormalizer(mode=mode)(outcome, ig, has_ig, group)
     want = accumulate(
         normalised,
@@ -147,7 +143,7 @@ def test_advantages_are_the_pure_functions_of_plain_gains(played, mode):
     close = {"rtol": 2e-3, "atol": 2e-3}
     torch.testing.assert_close(found.advantages_NT, broadcast_turns(want, turn_ids), **close)
     scale = AdaptiveTurnClipper(beta=beta)(normalised.ig_NK, has_ig)
-    on = torch.from_numpy(batch.action_mask_NT)
+    on = batch.action_mask_NT
     got_scale = found.clip_scale_NT
     torch.testing.assert_close(got_scale[on], broadcast_turns(scale, turn_ids)[on], **close)
     assert found.metrics["ig/mean"] == pytest.approx(ig[has_ig].mean().item(), abs=1e-5)
@@ -184,7 +180,7 @@ def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, m
     """And the copies read no row again; the old logprobs are those without, bit for bit."""
     episodes, policy = played[kind], shipped(kind)
     whole = batch_of(episodes)
-    is_on = np.arange(len(whole)) % 5 > 0  # a fifth of the rows is not trained on
+    is_on = torch.arange(len(whole)) % 5 > 0  # a fifth of the rows is not trained on
     batch = replace(whole, action_mask_NT=whole.action_mask_NT & is_on[:, None])
     attribution = config_of(kind, attribution={"kind": "info_gain"}).attribution
     want = gains_of(kind, episodes, batch=batch, size=size)
@@ -201,7 +197,7 @@ def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, m
     assert torch.equal(gains.has_ig_NK, want.has_ig_NK)
     torch.testing.assert_close(gains.ig_NK, want.ig_NK, rtol=1e-4, atol=1e-6)
     assert gains.has_ig_NK.any()
-    assert not gains.has_ig_NK[~torch.from_numpy(is_on)].any()
+    assert not gains.has_ig_NK[~is_on].any()
     plain = scored(policy, batch, size=size)
     assert torch.equal(signals.old_logp_NT, plain.old_logp_NT)
     assert n_passes == 2 * (len(widths) - n_passes)  # of a micro-batch: its rows, its answers

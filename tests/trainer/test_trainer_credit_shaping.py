@@ -45,8 +45,8 @@ def marked(policy, turns, *, grams=DEFAULT_GRAMS):
     batch = batch_of(episodes)
     mask = planning_mask(policy, batch, grams=grams)
     assert mask.shape == batch.ids_NT.shape
-    assert not mask[torch.from_numpy(~batch.action_mask_NT)].any()
-    ids = torch.from_numpy(batch.ids_NT)
+    assert not mask[~batch.action_mask_NT].any()
+    ids = batch.ids_NT
     return [policy.tokenizer.decode(ids[row][mask[row]]) for row in range(len(batch))]
 
 
@@ -104,7 +104,7 @@ def by_hand(letters, section, *, lam=0.0, signal=H, advantage=3.0):
     """Shape one row of four tokens."""
     a, b = letters.tokenizer.encode("a") + letters.tokenizer.encode("b")
     batch = batch_of([make_episode([make_turn([a, b, b, a], prompt=(b,))])])
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
     advantages = torch.full(mask.shape, advantage).where(mask, 0)
     signals = signals_of(batch, old_logp=-signal, entropy=signal)
     config = ShapingConfig.model_validate(section)
@@ -141,7 +141,7 @@ def test_the_order_is_sepa_gtpo_hicra(letters, scope):
         [("go", "wait let me")],
     ]
     batch = batch_of([conversation(letters.tokenizer, own) for own in rows])
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
     generator = torch.Generator().manual_seed(0)
     advantages = torch.randn(mask.shape, generator=generator).where(mask, 0)
     signal = torch.rand(mask.shape, generator=generator).where(mask, 0) * 3
@@ -202,10 +202,10 @@ def test_the_two_signals_are_two():
     plain = score_batch(train_state, batch, temperature=0.8, micro_batch_size=1)
     assert plain.entropy_NT is None
     assert torch.equal(plain.old_logp_NT, scored.old_logp_NT)
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
     with torch.no_grad():
         for row in range(len(batch)):
-            ids = torch.from_numpy(batch.ids_NT[row])[None]
+            ids = batch.ids_NT[row][None]
             logp = (train_state.policy.model(input_ids=ids).logits[0] / 0.8).log_softmax(-1)
             entropy = -(logp.exp() * logp).sum(-1)
             before = torch.roll(mask[row], -1)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 
@@ -19,8 +18,8 @@ def learner_and_batch(small_policy, make_config, sample_batch):
 
 def with_other_mates(batch, row):
     """Return the batch with other ids in every row but one; lengths stay."""
-    ids = batch.ids_NT.copy()
-    others = np.arange(len(ids)) != row
+    ids = batch.ids_NT.clone()
+    others = torch.arange(len(ids)) != row
     ids[others] = (ids[others] + 3) % 16
     return replace(batch, ids_NT=ids)
 
@@ -29,7 +28,7 @@ def gradient_of(row, train_state, batch):
     """Return the gradient of one row's logprobs, computed in a batch with all others."""
     model = train_state.policy.model
     model.zero_grad()
-    ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
+    ids, mask = batch.ids_NT, batch.action_mask_NT
     logprobs_M = score_actions(model, ids, mask, temperature=1.0).tokens.logprobs_M
     of_row = logprobs_M[mask.nonzero()[:, 0] == row]
     torch.autograd.backward(of_row.sum())
@@ -51,7 +50,7 @@ def test_a_row_alone_has_the_logprobs_and_the_gradient_that_it_has_among_others(
     train_state, batch = learner_and_batch
     for row in range(len(batch)):
         want, want_gradient = gradient_of(row, train_state, batch)
-        got, got_gradient = gradient_of(0, train_state, batch.rows(np.array([row])))
+        got, got_gradient = gradient_of(0, train_state, batch.rows(torch.tensor([row])))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         for a, b in zip(got_gradient, want_gradient, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
@@ -60,7 +59,7 @@ def test_a_row_alone_has_the_logprobs_and_the_gradient_that_it_has_among_others(
 def test_buckets_are_made_by_length_and_lose_no_row(learner_and_batch):
     _, batch = learner_and_batch
     parts = by_length(batch, 3)
-    assert sorted(np.concatenate(parts).tolist()) == list(range(len(batch)))
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(batch)))
     lengths = [batch.lengths_N[part] for part in parts]
     assert all(a.max() <= b.min() for a, b in pairwise(lengths))
     assert [batch.rows(part).ids_NT.shape[1] for part in parts] == [n.max() for n in lengths]
@@ -84,7 +83,7 @@ def test_fewer_logits_rows_are_held_the_larger_the_vocabulary(vocabulary, chunk)
 def test_chunks_give_what_the_whole_gives(learner_and_batch, monkeypatch, entropy):
     train_state, batch = learner_and_batch
     model = train_state.policy.model
-    ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
+    ids, mask = batch.ids_NT, batch.action_mask_NT
     found = []
     for chunk in (4096, 7):
         monkeypatch.setattr("rltune.trainer.train_state.head_chunk", lambda _, n=chunk: n)

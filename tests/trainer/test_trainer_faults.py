@@ -42,7 +42,7 @@ def make_step(train_state, data, config):
 
 
 def without(batch, row):
-    return batch.rows(np.array([i for i in range(len(batch)) if i != row]))
+    return batch.rows(torch.tensor([i for i in range(len(batch)) if i != row]))
 
 
 @pytest.fixture
@@ -112,17 +112,17 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
 
 
-def test_scores_and_selection_are_over_what_is_sound():
+def test_scores_and_selection_are_over_what_is_valid():
     # group 0: [1, 3] of four; group 1: nothing; group 2: [5] alone; group 3: [0, 0, 0, 2]
     rewards = [1, 9, 3, 9, 9, 9, 9, 9, 5, 9, 9, 9, 0, 0, 0, 2.0]
-    sound = np.array([1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
-    faults = ["" if is_sound else "a: b" for is_sound in sound]
+    is_valid = np.array([1, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
+    faults = ["" if ok else "a: b" for ok in is_valid]
     played = [episode(i, reward=rewards[i], fault=faults[i]) for i in range(16)]
     batch = to_batch(played, pad_id=0)
     chosen = filter_groups(batch, groups=4, config=OFF)
     # std of [1, 3] = sqrt(2); of [0, 0, 0, 2]: mean 0.5, sqrt((3 x 0.25 + 2.25) / 3) = 1
     assert chosen.scores_G.tolist() == pytest.approx([2**0.5, 0, 0, 1])
-    assert (chosen.keep_N == sound).all()
+    assert (chosen.keep_N == is_valid).all()
     assert not chosen.drop_N.any()
     assert (chosen.kept_ratio, chosen.zero_count) == (1.0, 1)  # group 1 is no candidate
     fewest = RolloutFilterConfig(strategy="top_k_abs", value=1.0, type="smallest")
@@ -137,7 +137,7 @@ def test_rows_with_a_fault_stay_in_the_batch():
     faults = ["", "a: b", "", "", "a: b", "a: b", "a: b", "a: b"]
     episodes = [episode(i, reward=float(i), fault=fault) for i, fault in enumerate(faults)]
     batch = to_batch(episodes, pad_id=0)
-    assert batch.action_mask_NT.any(axis=1).tolist() == [fault == "" for fault in faults]
+    assert batch.is_trained_N.tolist() == [fault == "" for fault in faults]
     assert batch.rewards_NT.sum(axis=1).tolist() == [0, 0, 2, 3, 0, 0, 0, 0]
     for on_drop in ("drop", "mask"):
         chosen = filter_groups(batch, groups=2, config=OFF)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from rltune.rollout.tokens import to_batch
 from rltune.spec.schema.rollout import RolloutFilterConfig
@@ -123,7 +124,7 @@ def test_what_is_not_sampled_does_not_reach_the_score(metric):
     wide = replace(
         TWO,
         **{
-            name: np.pad(getattr(TWO, name), ((0, 0), (0, padded)))
+            name: torch.nn.functional.pad(getattr(TWO, name), (0, padded))
             for name in ("ids_NT", "action_mask_NT", "rollout_logprobs_NT")
         },
     )
@@ -132,13 +133,13 @@ def test_what_is_not_sampled_does_not_reach_the_score(metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_groups_move_with_their_scores(metric):
-    swapped = TWO.rows(np.array([3, 2, 1, 0]))
+    swapped = TWO.rows(torch.tensor([3, 2, 1, 0]))
     assert scores(swapped, 2, metric=metric) == pytest.approx(scores(TWO, 2, metric=metric)[::-1])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_case_b3_a_single_rollout_has_no_spread_but_a_length_and_an_entropy(metric):
-    ones = TWO.rows(np.array([0, 3]))
+    ones = TWO.rows(torch.tensor([0, 3]))
     chosen = filter_groups(ones, groups=2, config=RolloutFilterConfig(metric=metric))
     assert chosen.keep_N.all()  # the filter is off
     want = {"entropy": [1.0, 1.0], "length": [3.0, 2.0]}.get(metric, [0.0, 0.0])

@@ -1,6 +1,5 @@
 """C11: what the engine reports is what the trainer computes again, at the sampling temperature."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,8 +16,8 @@ def ratios(batch, train_state, *, temperature, micro_batch_size=3):
     signals = score_batch(
         train_state, batch, temperature=temperature, micro_batch_size=micro_batch_size
     )
-    mask = torch.from_numpy(batch.action_mask_NT)
-    rollout = torch.from_numpy(batch.rollout_logprobs_NT)
+    mask = batch.action_mask_NT
+    rollout = batch.rollout_logprobs_NT
     return (signals.old_logp_NT - rollout)[mask].exp()
 
 
@@ -89,8 +88,8 @@ def test_scores_do_not_depend_on_the_micro_batch(small_policy, make_config, samp
         for name in ("old_logp_NT", "ref_logp_NT", "values_NT"):
             got, want = getattr(part, name), getattr(whole, name)
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-            assert (got[~torch.from_numpy(batch.action_mask_NT)] == 0).all()
-            assert (want[torch.from_numpy(batch.action_mask_NT)] != 0).all()
+            assert (got[~batch.action_mask_NT] == 0).all()
+            assert (want[batch.action_mask_NT] != 0).all()
 
 
 def test_the_diagnostics_see_a_gap(small_policy, make_config, sample_batch):
@@ -100,14 +99,14 @@ def test_the_diagnostics_see_a_gap(small_policy, make_config, sample_batch):
     signals = score_batch(
         make_train_state(policy, config), batch, temperature=1.0, micro_batch_size=4
     )
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
 
     def diagnostics():
-        reported = torch.from_numpy(batch.rollout_logprobs_NT)
+        reported = batch.rollout_logprobs_NT
         return rollout_diagnostics(signals.old_logp_NT, reported, mask, None)
 
     assert diagnostics()["rollout_corr/logprob_diff_max"] < 1e-4
-    batch.rollout_logprobs_NT[batch.action_mask_NT] += np.float32(0.25)
+    batch.rollout_logprobs_NT[batch.action_mask_NT] += 0.25
     off = diagnostics()
     assert off["rollout_corr/logprob_diff_max"] == pytest.approx(0.25, abs=1e-4)
     assert off["rollout_corr/kl"] == pytest.approx(0.25, abs=1e-4)

@@ -80,7 +80,7 @@ def test_only_the_places_before_sampled_tokens_get_a_gradient(prepare):
         counts = is_touched.sum(1).tolist()
         assert sorted(counts) == sorted(data.batch.action_mask_NT.sum(1).tolist())
         places = {tuple(row.nonzero()[:, 0].tolist()) for row in is_touched}
-        mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+        mask = data.batch.action_mask_NT[:, 1:]
         assert places == {tuple(row.nonzero()[:, 0].tolist()) for row in mask}
 
 
@@ -93,15 +93,15 @@ def test_what_lies_outside_the_mask_does_not_matter(prepare):
     )
 
     train_state, data, config = prepare(**ALL_TERMS)
-    mask = torch.from_numpy(data.batch.action_mask_NT)
+    mask = data.batch.action_mask_NT
 
     def spoil(tensor):
         return tensor.where(mask, torch.nan)
 
-    is_padding = np.cumsum(data.batch.action_mask_NT[:, ::-1], axis=1)[:, ::-1] == 0
+    is_padding = mask.flip(1).cumsum(1).flip(1) == 0
     assert is_padding.any()
-    ids = np.where(is_padding, 9, data.batch.ids_NT)
-    rollout = np.where(data.batch.action_mask_NT, data.batch.rollout_logprobs_NT, np.nan)
+    ids = data.batch.ids_NT.masked_fill(is_padding, 9)
+    rollout = spoil(data.batch.rollout_logprobs_NT)
     batch = replace(data.batch, ids_NT=ids, rollout_logprobs_NT=rollout)
     signals = replace(
         data.signals,
@@ -129,12 +129,12 @@ def test_rows_that_were_masked_out_change_nothing(prepare):
     got, want = {}, {}
     for kind, store in (("mask", got), ("drop", want)):
         train_state, data, config = prepare(**ALL_TERMS)
-        keep = np.arange(8) < 6
+        keep = torch.arange(8) < 6
         if kind == "mask":
             mask = data.batch.action_mask_NT & keep[:, None]
             data = replace(data, batch=replace(data.batch, action_mask_NT=mask))
         else:
-            data = data.rows(np.flatnonzero(keep))
+            data = data.rows(keep.nonzero()[:, 0])
         store["metrics"] = make_step(train_state, data, config)
         store["gradients"] = gradients(train_state)
     assert got["metrics"] == pytest.approx(want["metrics"], rel=1e-4, abs=1e-6)
@@ -172,14 +172,14 @@ def test_the_micro_batch_split_changes_nothing(prepare, aggregation, backbone):
 
 def masked(data, rows):
     """Return the data with all but the given rows masked out."""
-    keep = np.isin(np.arange(len(data.batch)), rows)
+    keep = torch.isin(torch.arange(len(data.batch)), torch.tensor(rows))
     mask = data.batch.action_mask_NT & keep[:, None]
     return replace(data, batch=replace(data.batch, action_mask_NT=mask))
 
 
 LEFT = {
     "mask": masked,  # `on_drop: mask`
-    "drop": lambda data, rows: data.rows(np.array(rows)),  # the mini-batch is cut short
+    "drop": lambda data, rows: data.rows(torch.tensor(rows)),  # the mini-batch is cut short
 }
 
 
@@ -227,8 +227,8 @@ def test_mini_batches_are_optimiser_steps(prepare):
 @torch.no_grad()
 def entropy(train_state, data, *rows):
     """Return the mean entropy of the sampled tokens, of all rows or the given ones."""
-    batch = data.batch.rows(np.array(rows)) if rows else data.batch
-    ids, mask = torch.from_numpy(batch.ids_NT), torch.from_numpy(batch.action_mask_NT)
+    batch = data.batch.rows(torch.tensor(rows)) if rows else data.batch
+    ids, mask = batch.ids_NT, batch.action_mask_NT
     scores = score_actions(train_state.policy.model, ids, mask, temperature=1.0, entropy="value")
     return scores.tokens.entropy_M.mean().item()
 
@@ -252,7 +252,7 @@ def test_a_coefficient_of_0_leaves_no_trace(prepare):
 def test_advantages_move_the_policy_their_way(prepare):
     for advantage in (1.0, -1.0):
         train_state, data, config = prepare(advantages=advantage, optim__lr=1e-4)
-        mask = torch.from_numpy(data.batch.action_mask_NT)
+        mask = data.batch.action_mask_NT
         make_step(train_state, data, config)
         after = score_batch(
             train_state, data.batch, temperature=1.0, micro_batch_size=8
@@ -262,8 +262,8 @@ def test_advantages_move_the_policy_their_way(prepare):
 
 def exact_kl(train_state, data):
     """The mean exact KL over sampled tokens, by full forward passes of both models."""
-    ids = torch.from_numpy(data.batch.ids_NT)
-    mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+    ids = data.batch.ids_NT
+    mask = data.batch.action_mask_NT[:, 1:]
     logits = train_state.policy.model(input_ids=ids).logits[:, :-1][mask]
     with torch.no_grad():
         reference = train_state.reference(input_ids=ids).logits[:, :-1][mask]
@@ -311,8 +311,8 @@ def test_full_kl_is_exact_and_so_is_its_gradient(prepare, temperature):
     train_state, data, config = prepare(
         **kl_changes("full"), dtype="float64", rollout__temperature=temperature
     )
-    ids = torch.from_numpy(data.batch.ids_NT)
-    mask = torch.from_numpy(data.batch.action_mask_NT)[:, 1:]
+    ids = data.batch.ids_NT
+    mask = data.batch.action_mask_NT[:, 1:]
     parameters = list(train_state.policy.model.parameters())
     logits = train_state.policy.model(input_ids=ids).logits[:, :-1][mask] / temperature
     reference = train_state.reference(input_ids=ids).logits[:, :-1][mask] / temperature
@@ -363,7 +363,7 @@ def test_only_the_critic_learns_while_it_warms_up(prepare):
 def test_a_mini_batch_without_anything_to_learn_still_steps(prepare):
     """Also as the very first one: momentum and weight decay do not know when a trial began."""
     train_state, data, config = prepare(optim__weight_decay=0.5, optim__mini_batch_size=4)
-    nothing = replace(data.batch, action_mask_NT=np.zeros_like(data.batch.action_mask_NT))
+    nothing = replace(data.batch, action_mask_NT=torch.zeros_like(data.batch.action_mask_NT))
     metrics = make_step(train_state, replace(data, batch=nothing), config)
     assert metrics == {"budget/optimizer_steps": 2.0, "actor/grad_norm": 0.0}
     state = train_state.actor_optimizer.state_dict()["state"]
@@ -376,7 +376,7 @@ def test_metrics_are_means_over_the_mini_batches_that_have_them(prepare):
     train_state, data, config = prepare(
         advantages=0.0, optim__mini_batch_size=1, optim__micro_batch_size=1, optim__weight_decay=0.0
     )
-    keep = np.arange(8) < 4
+    keep = torch.arange(8) < 4
     mask = data.batch.action_mask_NT & keep[:, None]
     masked = replace(data, batch=replace(data.batch, action_mask_NT=mask))
     per_row = [entropy(train_state, data, row) for row in range(4)]

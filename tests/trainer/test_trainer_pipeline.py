@@ -69,11 +69,11 @@ def two_groups():
 
 
 BATCH = two_groups()
-MASK = torch.from_numpy(BATCH.action_mask_NT)
-REWARD, SUCCESS = torch.from_numpy(BATCH.rewards_N), torch.from_numpy(BATCH.success_N).float()
-GROUP = torch.from_numpy(BATCH.group_N)
+MASK = BATCH.action_mask_NT
+REWARD, SUCCESS = BATCH.rewards_N, BATCH.success_N.float()
+GROUP = BATCH.group_N
 VALUES = torch.arange(MASK.numel()).reshape(MASK.shape).sin().where(MASK, 0)
-TO_GO, TURNS = torch.from_numpy(BATCH.rewards_NT), torch.from_numpy(BATCH.turn_rewards_NT)
+TO_GO, TURNS = BATCH.rewards_NT, BATCH.turn_rewards_NT
 LEVELS = {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.7, "lam_turn": 0.6}
 
 
@@ -94,7 +94,7 @@ CASES = {  # section -> what the pure function gives
         {"kind": "gae_bilevel", **LEVELS},
         lambda: white(
             gae_bilevel(
-                TURNS, VALUES, MASK, torch.from_numpy(BATCH.turn_ids_NT), **LEVELS
+                TURNS, VALUES, MASK, BATCH.turn_ids_NT, **LEVELS
             ).advantages_NT
         ),
     ),
@@ -163,7 +163,7 @@ def test_every_kind_of_the_schema_is_tested_and_no_two_agree():
 
 
 def test_the_critics_targets_come_along():
-    want = gae_bilevel(TURNS, VALUES, MASK, torch.from_numpy(BATCH.turn_ids_NT), **LEVELS)
+    want = gae_bilevel(TURNS, VALUES, MASK, BATCH.turn_ids_NT, **LEVELS)
     credit = estimated({"kind": "gae_bilevel", **LEVELS})
     assert torch.equal(credit.returns_NT, want.returns_NT)
     assert all(
@@ -176,7 +176,7 @@ def test_the_critics_targets_come_along():
 def test_an_episode_alone_in_its_group():
     alone = BATCH.rows(torch.tensor([0, 3, 4]).numpy())
     got = estimated({"kind": "grpo", "singleton": 0.5}, alone, None).advantages_NT
-    mask = torch.from_numpy(alone.action_mask_NT)
+    mask = alone.action_mask_NT
     assert (got[0][mask[0]] == 0.5).all()
     # group 1: rewards 4 and 3, std with ddof 1 = sqrt(.5): +-.5 / sqrt(.5)
     assert got[1][mask[1]].tolist() == pytest.approx([0.5**0.5] * 2, rel=1e-5)
@@ -230,7 +230,7 @@ def test_no_estimator_is_asked_about_a_step_of_faults(kind):
     own = {"estimator": "credit_cases:over_the_best"} if kind == "custom" else {}
     config = config_of(advantage={"kind": kind, **own})
     down = replace(BATCH, is_valid_N=np.zeros(6, dtype=np.bool_))
-    found = episode_advantages(down, config.advantage, device=torch.device("cpu"))
+    found = episode_advantages(down, config.advantage)
     assert found.tolist() == [0.0] * 6
 
 
@@ -312,13 +312,13 @@ def test_the_filters_scale_and_the_corrections_weights_are_in_the_credit():
     section = {"kind": "tis", "cap": 1.05}
     config, _, episodes, batch, signals = prepared(rollout_correction=section)
     apart = torch.linspace(-0.5, 0.5, signals.old_logp_NT.numel()).view_as(signals.old_logp_NT)
-    mask = torch.from_numpy(batch.action_mask_NT)
+    mask = batch.action_mask_NT
     signals = signals_of(batch, old_logp=(signals.old_logp_NT + apart).where(mask, 0))
     whole = assigned(config, episodes, batch, signals)
     half = assigned(config, episodes, batch, signals, scale=0.5)
     assert torch.equal(half.credit.advantages_NT, 0.5 * whole.credit.advantages_NT)
     want = rollout_weights(
-        signals.old_logp_NT, torch.from_numpy(batch.rollout_logprobs_NT), mask, kind="tis", cap=1.05
+        signals.old_logp_NT, batch.rollout_logprobs_NT, mask, kind="tis", cap=1.05
     )
     assert torch.equal(whole.credit.weights_NT, want)
     assert want.max() == pytest.approx(1.05)
@@ -348,7 +348,7 @@ def test_turn_clip_beta_changes_the_update_and_its_scale_stays_inside():
         turn_clip = {**loss, "turn_clip_beta": beta}
         config, train_state, episodes, batch, signals = prepared(loss=turn_clip, **sections)
         found = assigned(config, episodes, batch, signals)
-        mask = torch.from_numpy(batch.action_mask_NT)
+        mask = batch.action_mask_NT
         scale = found.credit.clip_scale_NT[mask]
         assert bool((scale == 1).all()) == (beta == 0)
         # Ratios between the bounds with and without the scale, on the side that is clipped.

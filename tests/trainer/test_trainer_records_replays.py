@@ -79,7 +79,7 @@ def test_each_token_has_the_advantage_of_its_own_place(tmp_path):
 def test_what_was_not_trained_on_has_no_credit(tmp_path):
     policy = shipped("sokoban")
     step = [episode(0, True), episode(0, False)]
-    batch = batch_of(step).rows(np.array([1]))  # the filter took the first one out
+    batch = batch_of(step).rows(torch.tensor([1]))  # the filter took the first one out
     learned = (batch, torch.ones(batch.ids_NT.shape))
     write_replays(
         TrialDir(tmp_path), policy, step, chosen([False, False]), learned, step=1, steps=5

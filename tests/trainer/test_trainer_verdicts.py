@@ -47,10 +47,10 @@ def test_the_judge_gold_is_gains_and_passages_and_the_answer():
     measured = Probes(distance=True, gold=True)
     episodes = sample("multihop_qa", probes=measured, temperature=0.7)
     batch = batch_of(episodes)
-    turn_ids = torch.from_numpy(batch.turn_ids_NT)
+    turn_ids = batch.turn_ids_NT
     n = turn_count(turn_ids)
     gains = information_gain(
-        shipped("multihop_qa"), batch, episodes, ig_type="prob_diff", n_turns=n, micro_batch_size=4
+        shipped("multihop_qa"), batch, episodes, ig_type="prob_diff", micro_batch_size=4
     )
     flags = [
         gold_flags(
@@ -64,8 +64,8 @@ def test_the_judge_gold_is_gains_and_passages_and_the_answer():
     ]
     assert len({flag for own in flags for flag in own}) == 2
     flags_NK, judged_N = stack_flags(flags, n_turns=n)
-    rewards, success = torch.from_numpy(batch.rewards_N), torch.from_numpy(batch.success_N)
-    group = torch.from_numpy(batch.group_N)
+    rewards, success = batch.rewards_N, batch.success_N
+    group = batch.group_N
     is_turn = has_turn(turn_ids, n_turns=n)
     want = adca(flags_NK, judged_N, is_turn, rewards, success, group).advantages_NK
     got = verdicts(config({"kind": "adca", "judge": "gold"}, "multihop_qa"), episodes).advantages_NT
@@ -75,7 +75,7 @@ def test_the_judge_gold_is_gains_and_passages_and_the_answer():
 def test_an_episode_that_was_not_measured_keeps_its_outcome():
     found = verdicts(config(ADCA), FOUR)
     plain = verdicts(config({**ADCA, "alpha": 0.0}), FOUR)
-    last = torch.from_numpy(batch_of(FOUR).action_mask_NT)[-1]
+    last = batch_of(FOUR).action_mask_NT[-1]
     assert torch.equal(found.advantages_NT[-1][last], plain.advantages_NT[-1][last])
     assert found.metrics["adca/judged_rate"] == pytest.approx(5 / 6)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from rltune.advantages.adca import adca, alpha_at
 from rltune.advantages.info_gain import TurnGroupNormalizer, accumulate
 from rltune.losses.turn_clip import AdaptiveTurnClipper, clip_scale_metrics
-from rltune.maths.turns import broadcast_turns, has_turn, turn_count
+from rltune.maths.turns import broadcast_turns, has_turn
 from rltune.policy.load import Policy
 from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch
@@ -70,8 +70,7 @@ def gold_reader(
     """Return what scores the gold answers of a batch; None where no information gain is asked."""
     if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
         return None
-    n_turns = max(1, turn_count(torch.from_numpy(batch.turn_ids_NT)))
-    return GoldReader(policy, batch, episodes, ig_type=attribution.ig_type, n_turns=n_turns)
+    return GoldReader(policy, batch, episodes, ig_type=attribution.ig_type)
 
 
 def by_information_gain(
@@ -97,16 +96,12 @@ def by_information_gain(
     """
     if attribution.mode == "none":
         raise ValueError("attribution info_gain has no mode")
-    device, n_turns = gains.ig_NK.device, gains.ig_NK.shape[1]
-    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
-    valid_N = torch.from_numpy(batch.is_valid_N).to(device)
-    group_N = torch.from_numpy(batch.group_N).to(device)
-    outcome_N = outcome_N.to(device)
+    valid_N, group_N, turn_ids_NT = batch.is_valid_N, batch.group_N, batch.turn_ids_NT
     normalizer = TurnGroupNormalizer(mode=attribution.mode)
     normalised = normalizer(
         outcome_N[valid_N], gains.ig_NK[valid_N], gains.has_ig_NK[valid_N], group_N[valid_N]
     )
-    is_turn_NK = has_turn(turn_ids_NT, n_turns=n_turns)
+    is_turn_NK = has_turn(turn_ids_NT, n_turns=gains.ig_NK.shape[1])
     advantages_NK = torch.zeros_like(gains.ig_NK)
     advantages_NK[valid_N] = accumulate(
         normalised,
@@ -153,36 +148,29 @@ def by_verdicts(
         ask: Asks the judge `llm`.
 
     """
-    device = advantages_N.device
-    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(device)
-    n_turns = max(1, turn_count(turn_ids_NT))
-    success_N = torch.from_numpy(batch.success_N).to(device)
-    is_trained_N = torch.from_numpy(batch.action_mask_NT.any(axis=1)).to(device)
-    asked_N = rows_to_judge(advantages_N, success_N, skip=attribution.skip) & is_trained_N
+    device, n_turns = advantages_N.device, batch.n_turns
+    asked_N = rows_to_judge(advantages_N, batch.success_N, skip=attribution.skip)
     weight = verdict_weight(attribution, step)
-    if weight == 0:
-        asked_N = torch.zeros_like(asked_N)
-    rows = asked_N.nonzero()[:, 0].cpu().numpy()
+    rows = (asked_N & batch.is_trained_N & (weight != 0)).nonzero()[:, 0]
     judged = _judge(
         policy,
         batch.rows(rows),
         episodes,
         attribution.judge,
-        n_turns=n_turns,
         micro_batch_size=micro_batch_size,
         ask=ask,
     )
     flags: list[Flags] = [None] * len(batch)
-    for row, verdict in zip(rows, judged.flags, strict=True):
+    for row, verdict in zip(rows.tolist(), judged.flags, strict=True):
         flags[row] = verdict
     flags_NK, is_judged_N = stack_flags(flags, n_turns=n_turns)
     result = adca(
         flags_NK.to(device),
         is_judged_N.to(device),
-        has_turn(turn_ids_NT, n_turns=n_turns),
-        torch.from_numpy(batch.rewards_N).to(device),
-        success_N,
-        torch.from_numpy(batch.group_N).to(device),
+        has_turn(batch.turn_ids_NT, n_turns=n_turns),
+        batch.rewards_N,
+        batch.success_N,
+        batch.group_N,
         scheme=attribution.scheme,
         fusion=attribution.fusion,
         alpha=weight,
@@ -198,7 +186,7 @@ def by_verdicts(
         "adca/asked_count": float(len(rows)),
         "adca/answered_count": float(sum(verdict is not None for verdict in judged.flags)),
     }
-    return TurnCredit(broadcast_turns(result.advantages_NK, turn_ids_NT), None, metrics)
+    return TurnCredit(broadcast_turns(result.advantages_NK, batch.turn_ids_NT), None, metrics)
 
 
 def _judge(
@@ -207,12 +195,11 @@ def _judge(
     episodes: Sequence[Episode],
     judge: str,
     *,
-    n_turns: int,
     micro_batch_size: int,
     ask: AskJudge,
 ) -> Judged:
     """Return a verdict on each of the rows that are asked about."""
-    played = [episodes[row] for row in asked.episode_N]
+    played = [episodes[row] for row in asked.episode_N.tolist()]
     if not played:
         return Judged([], {})
     if judge == "llm":
@@ -221,12 +208,7 @@ def _judge(
     if judge == "solver":
         return Judged([solver_flags(own) for own in distances], {})
     gains = information_gain(
-        policy,
-        asked,
-        episodes,
-        ig_type="prob_diff",
-        n_turns=n_turns,
-        micro_batch_size=micro_batch_size,
+        policy, asked, episodes, ig_type="prob_diff", micro_batch_size=micro_batch_size
     )
     flags = [
         gold_flags(gained, own, is_success=episode.success)

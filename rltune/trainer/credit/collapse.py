@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from rltune.policy.load import Policy
@@ -47,16 +46,12 @@ def _logprobs(
 ) -> torch.Tensor:
     """Return log p(response | context) of each response, summed over its tokens."""
     width = len(context) + max(map(len, responses))
-    ids = np.full((len(responses), width), policy.pad_id, dtype=np.int64)
-    mask = np.zeros_like(ids, dtype=np.bool_)
+    ids = torch.full((len(responses), width), policy.pad_id)
+    mask = torch.zeros_like(ids, dtype=torch.bool)
     for row, response in enumerate(responses):
         end = len(context) + len(response)
-        ids[row, :end] = context + response
+        ids[row, :end] = torch.tensor(context + response)
         mask[row, len(context) : end] = True
-    device = policy.model.device
-    on_device = torch.from_numpy(mask).to(device)
-    scores = score_actions(
-        policy.model, torch.from_numpy(ids).to(device), on_device, temperature=temperature
-    )
-    logp_M = scores.tokens.logprobs_M
-    return logp_M.new_zeros(on_device.shape).masked_scatter(on_device, logp_M).sum(dim=1)
+    ids, mask = ids.to(policy.model.device), mask.to(policy.model.device)
+    logp_M = score_actions(policy.model, ids, mask, temperature=temperature).tokens.logprobs_M
+    return logp_M.new_zeros(mask.shape).masked_scatter(mask, logp_M).sum(dim=1)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,19 +53,18 @@ def estimate(batch: TokenBatch, signals: Signals, config: Advantage) -> Credit:
 
     A row with a fault has none, and the others have those that they would have without it.
     """
-    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    mask_NT = batch.action_mask_NT
     if config.kind in TOKEN_ESTIMATORS:
         numbers = config.model_dump(exclude={"kind", "shaping"})
-        credit = TOKEN_ESTIMATORS[config.kind](batch, signals, mask_NT, **numbers)
+        credit = TOKEN_ESTIMATORS[config.kind](batch, signals, **numbers)
     else:
-        advantages_N = episode_advantages(batch, config, device=mask_NT.device)
-        credit = Credit(broadcast(advantages_N, mask_NT))
+        credit = Credit(broadcast(episode_advantages(batch, config), mask_NT))
     if config.kind not in WHITENED_KINDS:
         return credit
     return replace(credit, advantages_NT=masked_whiten(credit.advantages_NT, mask_NT))
 
 
-def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.device) -> Tensor:
+def episode_advantages(batch: TokenBatch, config: Advantage) -> Tensor:
     """Return one advantage per episode, from the valid ones of its group; 0 for the others.
 
     Raises:
@@ -75,13 +73,12 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
             episode.
 
     """
-    outcome_N = outcome_of(batch, config).to(device)
-    valid_N = torch.from_numpy(batch.is_valid_N).to(device)
+    outcome_N, valid_N = outcome_of(batch, config), batch.is_valid_N
     advantages_N = torch.zeros_like(outcome_N)
     if not valid_N.any():  # no estimator need know what to do with nothing
         return advantages_N
     outcome_M = outcome_N[valid_N]
-    group_M = torch.from_numpy(batch.group_N).to(device)[valid_N]
+    group_M = batch.group_N[valid_N]
     if isinstance(config, CustomAdvantageConfig):
         advantages_N[valid_N] = custom_advantages(config, outcome_M, group_M)
     else:
@@ -91,7 +88,7 @@ def episode_advantages(batch: TokenBatch, config: Advantage, *, device: torch.de
 
 
 def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:
-    """Return what the episodes of a group are compared by, (N,), on the CPU.
+    """Return what the episodes of a group are compared by, (N,) in float32.
 
     Raises:
         ValueError: The estimator compares no episodes.
@@ -100,25 +97,25 @@ def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:
     if isinstance(config, GaeConfig | GaeBilevelConfig | ReinforcePpConfig):
         raise ValueError(f"advantage.kind {config.kind} gives no advantage to a whole episode")
     outcome_N = batch.success_N if config.outcome == "success" else batch.rewards_N
-    return torch.from_numpy(outcome_N.astype(np.float32))
+    return outcome_N.float()
 
 
-def _gae(batch: TokenBatch, signals: Signals, mask_NT: Tensor, **numbers: Any) -> Credit:
-    rewards_NT = _trained(batch, batch.rewards_NT, mask_NT.device)
-    result = gae(rewards_NT, _values(signals), mask_NT, **numbers)
+def _gae(batch: TokenBatch, signals: Signals, **numbers: Any) -> Credit:
+    rewards_NT = _trained(batch, batch.rewards_NT)
+    result = gae(rewards_NT, _values(signals), batch.action_mask_NT, **numbers)
     return Credit(result.advantages_NT, result.returns_NT)
 
 
-def _gae_bilevel(batch: TokenBatch, signals: Signals, mask_NT: Tensor, **numbers: Any) -> Credit:
-    rewards_NT = _trained(batch, batch.turn_rewards_NT, mask_NT.device)
-    turn_ids_NT = torch.from_numpy(batch.turn_ids_NT).to(mask_NT.device)
-    result = gae_bilevel(rewards_NT, _values(signals), mask_NT, turn_ids_NT, **numbers)
+def _gae_bilevel(batch: TokenBatch, signals: Signals, **numbers: Any) -> Credit:
+    rewards_NT = _trained(batch, batch.turn_rewards_NT)
+    values_NT, mask_NT = _values(signals), batch.action_mask_NT
+    result = gae_bilevel(rewards_NT, values_NT, mask_NT, batch.turn_ids_NT, **numbers)
     return Credit(result.advantages_NT, result.returns_NT)
 
 
-def _reinforce_pp(batch: TokenBatch, signals: Signals, mask_NT: Tensor, *, gamma: float) -> Credit:
-    rewards_NT = _trained(batch, batch.rewards_NT, mask_NT.device)
-    return Credit(reinforce_pp(rewards_NT, mask_NT, gamma=gamma))
+def _reinforce_pp(batch: TokenBatch, signals: Signals, *, gamma: float) -> Credit:
+    rewards_NT = _trained(batch, batch.rewards_NT)
+    return Credit(reinforce_pp(rewards_NT, batch.action_mask_NT, gamma=gamma))
 
 
 TOKEN_ESTIMATORS: Mapping[str, Callable[..., Credit]] = {
@@ -135,7 +132,6 @@ def _values(signals: Signals) -> Tensor:
     return signals.values_NT
 
 
-def _trained(batch: TokenBatch, rewards_NT: np.ndarray, device: torch.device) -> Tensor:
+def _trained(batch: TokenBatch, rewards_NT: Tensor) -> Tensor:
     """Return the rewards of the rows that are trained on; a masked-out row has none."""
-    is_trained_N1 = batch.action_mask_NT.any(axis=1, keepdims=True)
-    return torch.from_numpy(np.where(is_trained_N1, rewards_NT, 0)).to(device)
+    return rewards_NT.where(batch.is_trained_N[:, None], 0)

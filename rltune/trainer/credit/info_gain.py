@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rltune.policy.gold import GoldCopy, encode_gold
@@ -29,7 +27,6 @@ class GoldReader:
         batch: Rows of the step.
         episodes: All episodes of the step, played with the gold probe.
         ig_type: `prob_diff` or `log_prob_diff`.
-        n_turns: K, the number of turn columns.
 
     """
 
@@ -40,16 +37,15 @@ class GoldReader:
         episodes: Sequence[Episode],
         *,
         ig_type: IgType,
-        n_turns: int,
     ) -> None:
-        device = policy.model.device
-        self._policy, self._ig_type, self._n_turns = policy, ig_type, n_turns
-        self._played = [episodes[row] for row in batch.episode_N]
-        self._is_trained_N: NDArray[np.bool_] = np.any(batch.action_mask_NT, axis=1)
-        self._mean_logp_NC = torch.full((len(batch), n_turns), torch.nan, device=device)
-        self._n_contexts_N = torch.zeros(len(batch), dtype=torch.int64, device=device)
+        self._policy, self._ig_type, self._n_turns = policy, ig_type, batch.n_turns
+        self._played = [episodes[row] for row in batch.episode_N.tolist()]
+        self._is_trained_N = batch.is_trained_N
+        shape, device = (len(batch), self._n_turns), batch.ids_NT.device
+        self._mean_logp_NC = torch.full(shape, torch.nan, device=device)
+        self._n_contexts_N = torch.zeros_like(batch.episode_N)
 
-    def read(self, index: np.ndarray, ids_BT: Tensor, prefix: KVCache | None = None) -> None:
+    def read(self, index: Tensor, ids_BT: Tensor, prefix: KVCache | None = None) -> None:
         """Score the answers of some rows, once.
 
         Args:
@@ -63,7 +59,7 @@ class GoldReader:
         on_B = self._is_trained_N[index]
         answers = [
             _copies(self._policy, self._played[row]) if is_on else []
-            for row, is_on in zip(index, on_B, strict=True)
+            for row, is_on in zip(index.tolist(), on_B.tolist(), strict=True)
         ]
         copies = [[copy for _, copy in own] for own in answers]
         model = self._policy.model
@@ -72,9 +68,9 @@ class GoldReader:
         for row, own in enumerate(answers):
             contexts_BJ[row, : len(own)] = torch.tensor([context for context, _ in own])
         best_BC = best_alias(scores_BJ, contexts_BJ, n_contexts=self._n_turns)
-        played = [self._played[row] for row in index[on_B]]
-        rows = torch.from_numpy(index[on_B]).to(device)
-        self._mean_logp_NC[rows] = best_BC[torch.from_numpy(on_B).to(device)].where(
+        rows = index[on_B]
+        played = [self._played[row] for row in rows.tolist()]
+        self._mean_logp_NC[rows] = best_BC[on_B].where(
             ~_dead_ends(played, self._n_turns).to(device), -torch.inf
         )
         self._n_contexts_N[rows] = torch.tensor([len(e.turns) for e in played], device=device)
@@ -90,7 +86,6 @@ def information_gain(
     episodes: Sequence[Episode],
     *,
     ig_type: IgType,
-    n_turns: int,
     micro_batch_size: int,
 ) -> Gains:
     """Return what each turn added to the gold answer's probability under the current policy.
@@ -103,16 +98,14 @@ def information_gain(
         batch: Rows of the step.
         episodes: All episodes of the step, played with the gold probe.
         ig_type: `prob_diff` or `log_prob_diff`.
-        n_turns: K, the number of turn columns.
         micro_batch_size: Rows per forward pass.
 
     """
-    reader = GoldReader(policy, batch, episodes, ig_type=ig_type, n_turns=n_turns)
-    is_trained_N: NDArray[np.bool_] = np.any(batch.action_mask_NT, axis=1)
+    reader = GoldReader(policy, batch, episodes, ig_type=ig_type)
     for index in by_length(batch, micro_batch_size):
-        rows = index[is_trained_N[index]]
+        rows = index[batch.is_trained_N[index]]
         if len(rows):
-            reader.read(rows, torch.from_numpy(batch.rows(rows).ids_NT).to(policy.model.device))
+            reader.read(rows, batch.rows(rows).ids_NT)
     return reader.gains()
 
 
@@ -130,11 +123,10 @@ def _copies(policy: Policy, episode: Episode) -> list[tuple[int, GoldCopy]]:
     return copies
 
 
-def _dead_ends(episodes: Sequence[Episode], n_turns: int) -> torch.Tensor:
+def _dead_ends(episodes: Sequence[Episode], n_turns: int) -> Tensor:
     """Return, (B, K) boolean, where a perfect player has nothing right to say any more."""
-    found = np.zeros((len(episodes), n_turns), dtype=np.bool_)
+    is_dead_BK = torch.zeros(len(episodes), n_turns, dtype=torch.bool)
     for row, episode in enumerate(episodes):
-        found[row, : len(episode.turns)] = [
-            turn.gold is not None and not turn.gold.golds for turn in episode.turns
-        ]
-    return torch.from_numpy(found)
+        for nth, turn in enumerate(episode.turns):
+            is_dead_BK[row, nth] = turn.gold is not None and not turn.gold.golds
+    return is_dead_BK

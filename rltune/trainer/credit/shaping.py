@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,13 +52,12 @@ def shape(
     has_sepa = config.sepa.schedule != "none"
     if not (config.gtpo_beta or config.hicra_alpha):
         return Shaped(advantages_NT)
-    mask_NT = torch.from_numpy(batch.action_mask_NT).to(advantages_NT.device)
+    mask_NT = batch.action_mask_NT
     metrics: dict[str, float] = {}
     variance = None
     planning_NT = torch.zeros_like(mask_NT)
     if has_sepa or config.hicra_alpha:
-        found_NT = planning_mask(policy, batch, grams=config.grams or DEFAULT_GRAMS)
-        planning_NT = found_NT.to(mask_NT.device) & mask_NT
+        planning_NT = planning_mask(policy, batch, grams=config.grams or DEFAULT_GRAMS)
         metrics["planning/token_ratio"] = (planning_NT.sum() / mask_NT.sum().clamp(min=1)).item()
     if config.gtpo_beta:
         signal_NT = _signal(signals, config.signal)
@@ -90,11 +88,13 @@ def planning_mask(policy: Policy, batch: TokenBatch, *, grams: Sequence[str]) ->
     Phrases are looked for in the decoded text of each response on its own: what the environment
     said is not the policy's plan.
     """
-    found = np.zeros(batch.action_mask_NT.shape, dtype=np.bool_)
-    for row in range(len(batch)):
-        turn_ids_T = np.where(batch.action_mask_NT[row], batch.turn_ids_NT[row], -1)
-        for turn in range(int(turn_ids_T.max(initial=-1)) + 1):
-            places = np.flatnonzero(turn_ids_T == turn)
-            text, offsets = token_spans(policy.tokenizer, batch.ids_NT[row, places].tolist())
-            found[row, places] = planning_tokens(offsets, planning_spans(text, grams))
-    return torch.from_numpy(found)
+    ids_NT = batch.ids_NT.cpu()
+    turn_ids_NT = batch.turn_ids_NT.where(batch.action_mask_NT, -1).cpu()
+    is_planning_NT = torch.zeros(ids_NT.shape, dtype=torch.bool)
+    for row, turn_ids_T in enumerate(turn_ids_NT):
+        for turn in range(int(turn_ids_T.max()) + 1):
+            places = (turn_ids_T == turn).nonzero()[:, 0]
+            text, offsets = token_spans(policy.tokenizer, ids_NT[row, places].tolist())
+            is_planning = planning_tokens(offsets, planning_spans(text, grams))
+            is_planning_NT[row, places] = torch.tensor(is_planning, dtype=torch.bool)
+    return is_planning_NT.to(batch.ids_NT.device)

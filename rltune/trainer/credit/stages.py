@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from rltune.losses.correction import rollout_diagnostics, rollout_weights
@@ -62,19 +61,18 @@ def assign_credit(
         gains: Information gain of the turns; None where no attribution is by it.
 
     """
-    mask_NT = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
     credit, metrics = _attribute(
         policy, batch, signals, episodes, config, step=step, ask=ask, gains=gains
     )
     shaped = shape(
         policy,
-        credit.advantages_NT.where(mask_NT, 0),
+        credit.advantages_NT.where(batch.action_mask_NT, 0),
         batch,
         signals,
         config.advantage.shaping,
         sepa_lambda=sepa_lambda,
     )
-    weights_NT, diagnostics = _correct(batch, signals, config, mask_NT)
+    weights_NT, diagnostics = _correct(batch, signals, config)
     return Assigned(
         replace(credit, advantages_NT=shaped.advantages_NT * scale, weights_NT=weights_NT),
         {**metrics, **shaped.metrics, **diagnostics},
@@ -102,8 +100,7 @@ def _attribute(
         beta = config.loss.turn_clip_beta
         turned = by_information_gain(batch, gains, outcome_N, attribution, turn_clip_beta=beta)
     elif attribution.kind == "adca":
-        device = signals.old_logp_NT.device
-        advantages_N = episode_advantages(batch, config.advantage, device=device)
+        advantages_N = episode_advantages(batch, config.advantage)
         turned = by_verdicts(
             policy,
             batch,
@@ -120,11 +117,11 @@ def _attribute(
 
 
 def _correct(
-    batch: TokenBatch, signals: Signals, config: TrialConfig, mask_NT: Tensor
+    batch: TokenBatch, signals: Signals, config: TrialConfig
 ) -> tuple[Tensor | None, dict[str, float]]:
     """Return the weights against the engine's logprobs, and how far the two are apart."""
     correction = config.rollout_correction
-    rollout_NT = torch.from_numpy(batch.rollout_logprobs_NT).to(mask_NT.device)
+    rollout_NT, mask_NT = batch.rollout_logprobs_NT, batch.action_mask_NT
     weights_NT = None
     if correction.kind != "none":
         weights_NT = rollout_weights(

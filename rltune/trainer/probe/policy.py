@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rltune.policy.load import CausalLM, Policy
@@ -133,16 +132,14 @@ class Beliefs:
         return self.temperature * table
 
 
-def make_beliefs(
-    batch: TokenBatch, mask_NT: NDArray[np.bool_], *, n_words: int, temperature: float, seed: int
-) -> Beliefs:
+def make_beliefs(batch: TokenBatch, *, n_words: int, temperature: float, seed: int) -> Beliefs:
     """Return random beliefs under which each sampled token has probability 0.02 to 0.25."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    ids_NT = torch.from_numpy(np.where(batch.ids_NT < n_words, batch.ids_NT, 0))
+    ids_NT = batch.ids_NT.where(batch.ids_NT < n_words, 0)
     shape = (*ids_NT.shape, n_words)
     log_p_NTV = torch.from_numpy(rng.normal(0.0, 1.0, shape)).log_softmax(-1)
     wanted_NT = torch.from_numpy(np.log(rng.uniform(0.02, 0.25, ids_NT.shape)))
-    plain = Beliefs(log_p_NTV, ids_NT, torch.from_numpy(mask_NT), 1.0)
+    plain = Beliefs(log_p_NTV, ids_NT, batch.action_mask_NT, 1.0)
     moved = plain.logits(wanted_NT - plain.logp_NT)
     return Beliefs(moved, ids_NT, plain.mask_NT, temperature)
 

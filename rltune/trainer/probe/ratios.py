@@ -58,10 +58,11 @@ def log_ratios(batch: TokenBatch, bounds: Bounds, seed: int) -> Tensor:
     quarter of the rows stays well inside, so that nothing hides behind a clip.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
-    shape = batch.ids_NT.shape
+    shape = (batch.ids_NT.shape[0], batch.ids_NT.shape[1])
     of_row_N1 = _draw(bounds, (shape[0], 1), rng)
-    of_turn_NK = _draw(bounds, (shape[0], int(batch.turn_ids_NT.max(initial=0)) + 1), rng)
-    of_turn_NT = np.take_along_axis(of_turn_NK, np.maximum(batch.turn_ids_NT, 0), axis=1)
+    turn_NT = np.maximum(batch.turn_ids_NT.numpy(), 0)
+    of_turn_NK = _draw(bounds, (shape[0], int(turn_NT.max()) + 1), rng)
+    of_turn_NT = np.take_along_axis(of_turn_NK, turn_NT, axis=1)
     of_token_NT = _draw(bounds, shape, rng)
     inside_NT = rng.uniform(-0.3, 0.3, shape) * min(*bounds.above, *bounds.below)
     kind_N1 = rng.integers(0, 4, (shape[0], 1))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from rltune.maths.turns import turn_count
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.signals.info_gain import Gains, InformationGain
 from rltune.spec.estimators import CRITIC_KINDS
@@ -102,7 +101,6 @@ def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
     seed = 100 * look.scene + look.step
     beliefs = make_beliefs(
         whole,
-        whole.action_mask_NT,
         n_words=len(words.words),
         temperature=config.rollout.temperature,
         seed=seed,
@@ -125,14 +123,14 @@ def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
 
 def _sampled(
     config: TrialConfig, look: Look, batch: TokenBatch, beliefs: Beliefs, bounds: Bounds
-) -> np.ndarray:
+) -> torch.Tensor:
     """Return what the engine reported: the trainer's logprobs, or others where they can differ."""
     logp_NT = beliefs.logp_NT.numpy()
     if not _is_exact(config) or config.rollout.engine != "torch":
         logp_NT = logp_NT - log_weights(batch, bounds, seed=look.scene)
     elif look.has_noise:
         logp_NT = logp_NT - float_noise(batch, seed=50 + look.scene)
-    return np.where(batch.action_mask_NT, logp_NT, 0).astype(np.float32)
+    return torch.from_numpy(logp_NT).where(batch.action_mask_NT, 0).float()
 
 
 def _is_exact(config: TrialConfig) -> bool:
@@ -226,10 +224,10 @@ def _learn(
 def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> Gains | None:
     if config.attribution.kind != "info_gain" or config.attribution.mode == "none":
         return None
-    n_turns = max(1, turn_count(torch.from_numpy(batch.turn_ids_NT)))
-    gold = torch.from_numpy(scene.gold_logp_NC[batch.episode_N, : min(n_turns, MOST_TURNS)])
-    gold[~torch.from_numpy(batch.action_mask_NT.any(axis=1))] = torch.nan
-    n_contexts = torch.tensor([len(scene.episodes[row].turns) for row in batch.episode_N])
+    n_turns = batch.n_turns
+    gold = torch.from_numpy(scene.gold_logp_NC)[batch.episode_N, : min(n_turns, MOST_TURNS)]
+    gold[~batch.is_trained_N] = torch.nan
+    n_contexts = torch.tensor([len(scene.episodes[row].turns) for row in batch.episode_N.tolist()])
     return InformationGain(config.attribution.ig_type)(gold, n_contexts.clamp(max=n_turns))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from rltune.gate import GateResult, wilson_interval
 from rltune.rollout.tokens import TokenBatch
@@ -81,9 +81,9 @@ def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
 
 def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Metrics:
     """Return what the kept rows look like to the trainer, before the update."""
-    mask = torch.from_numpy(batch.action_mask_NT).to(signals.old_logp_NT.device)
+    mask = batch.action_mask_NT
     metrics = {
-        **_spread("critic/score", torch.from_numpy(batch.rewards_N[batch.action_mask_NT.any(1)])),
+        **_spread("critic/score", batch.rewards_N[batch.is_trained_N]),
         **_spread("critic/advantages", credit.advantages_NT[mask]),
     }
     if credit.returns_NT is not None and signals.values_NT is not None and mask.any():
@@ -95,7 +95,7 @@ def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Met
     return metrics
 
 
-def _spread(name: str, values: torch.Tensor) -> Metrics:
+def _spread(name: str, values: Tensor) -> Metrics:
     if not len(values):
         return {}
     return {

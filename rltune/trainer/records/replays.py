@@ -108,12 +108,11 @@ def _credit(
     if learned is None:
         return None
     batch, advantages_NT = learned
-    rows = np.flatnonzero(batch.episode_N == index)
+    rows = (batch.episode_N == index).nonzero()[:, 0].tolist()
     if len(rows) != 1 or batch.action_mask_NT[rows[0]].sum() != episode.n_sampled:
         return None
-    row = int(rows[0])
-    of_row_T = advantages_NT[row].detach().float().cpu().numpy()
-    return [float(value) for value in of_row_T[batch.action_mask_NT[row]]]
+    credit: list[float] = advantages_NT[rows[0]][batch.action_mask_NT[rows[0]]].float().tolist()
+    return credit
 
 
 def _row(
