@@ -12,7 +12,7 @@ from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from rltune.lineage.importing import Found
+    from rltune.lineage.importing import ForeignTable
     from rltune.lineage.read import Metric
     from rltune.lineage.repair import Damage
 
@@ -121,13 +121,13 @@ def import_table(
     from rltune.lineage.importing import admit, import_into
     from rltune.lineage.table import LineageStore
 
-    named, found = _foreign(file, dialect, into, metric, mode)
+    named, table = _foreign(file, dialect, into, metric, mode)
     store = LineageStore(into, named.name, named.mode)
     if dry_run:
         known = {row.exp_id for row in store.read().rows}
-        done = admit(found, known, file)
+        done = admit(table, known)
     else:
-        done = import_into(store, found, file)
+        done = import_into(store, table)
     for note in done.notes:
         warn(f"note: {note}")
     for problem in done.problems:
@@ -139,7 +139,7 @@ def import_table(
 
 def _foreign(
     file: Path, dialect: ImportFormat, into: Path, metric: str | None, mode: str | None
-) -> "tuple[Metric, Found]":
+) -> "tuple[Metric, ForeignTable]":
     """Return what a foreign table measures, and what it holds."""
     from rltune.lineage.autoresearch import (
         VAL_BPB,

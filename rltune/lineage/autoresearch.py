@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from rltune.errors import Problem, StoreError
-from rltune.lineage.importing import Found, Reader, read_text
+from rltune.lineage.importing import ForeignTable, read_text, wrong_header
 from rltune.lineage.query import decide_status
 from rltune.lineage.read import Metric
 from rltune.lineage.row import LineageRow, parse_status
@@ -28,13 +27,12 @@ def autoresearch_columns(path: Path) -> list[str]:
     """
     columns = read_text(path).partition("\n")[0].rstrip("\r").split("\t")
     if len(columns) < 4 or (columns[0], *columns[-2:]) != ("commit", "status", "description"):
-        what = f"this is not an autoresearch table; its columns are {', '.join(columns[:20])}."
-        allowed = "Expected commit, a metric, any others, status, description."
-        raise StoreError(Problem(f"{path}:1", what, allowed, "Choose another --format."))
+        expected = "commit, a metric, any others, status, description"
+        raise wrong_header(path, columns, tool="an autoresearch", expected=expected)
     return columns
 
 
-def read_autoresearch(path: Path, metric: Metric = VAL_BPB) -> Found:
+def read_autoresearch(path: Path, metric: Metric = VAL_BPB) -> ForeignTable:
     """Read a table of autoresearch.
 
     A crash is written there as 0.000000, which would be the best of all; here it has no metric.
@@ -50,13 +48,13 @@ def read_autoresearch(path: Path, metric: Metric = VAL_BPB) -> Found:
 
     """
     columns = autoresearch_columns(path)
-    reader = Reader(path)
+    table = ForeignTable(path)
     for number, line in enumerate(read_text(path).split("\n")[1:], start=2):
         if line.strip():
-            with reader.record(number):
-                before = [row for _, row in reader.found.rows]
-                reader.add(number, _row(line, columns, metric, before))
-    return reader.found
+            with table.record(number):
+                before = [row for _, row in table.rows]
+                table.rows.append((number, _row(line, columns, metric, before)))
+    return table
 
 
 def _row(

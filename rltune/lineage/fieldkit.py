@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rltune.lineage.importing import Found, Reader, read_text, require_header
+from rltune.lineage.importing import ForeignTable, read_text, wrong_header
 from rltune.lineage.read import Metric
 from rltune.lineage.row import COLUMNS, LineageRow, parse_status
 from rltune.types import RowStatus
@@ -50,7 +50,7 @@ def _quote(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"' if _QUOTED.search(cell) else cell
 
 
-def read_fieldkit(path: Path, metric: Metric) -> Found:
+def read_fieldkit(path: Path, metric: Metric) -> ForeignTable:
     """Read a fieldkit table.
 
     In a table that its RL loop wrote, rows of the training pool and of the held-out gate share
@@ -65,14 +65,18 @@ def read_fieldkit(path: Path, metric: Metric) -> Found:
 
     """
     lines = read_text(path).split("\n")
-    require_header(path, lines[0], FIELDKIT_COLUMNS, "fieldkit")
-    reader = Reader(path)
+    columns = lines[0].rstrip("\r").split("\t")
+    if tuple(columns) != FIELDKIT_COLUMNS:
+        raise wrong_header(path, columns, tool="a fieldkit", expected=", ".join(FIELDKIT_COLUMNS))
+    table = ForeignTable(path)
     for number, cells in _csv_records(lines):
-        with reader.record(number):
+        with table.record(number):
             if cells is None:
                 raise ValueError("a quote is never closed")
-            reader.add(number, _row(cells, metric))
-    return replace(reader.found, rows=_split_metrics(reader.found.rows))
+            table.rows.append((number, _row(cells, metric)))
+    if any(row.specialist == _GATE for _, row in table.rows):
+        table.rows = [(number, _split(row)) for number, row in table.rows]
+    return table
 
 
 def _row(cells: Sequence[str], metric: Metric) -> LineageRow:
@@ -100,13 +104,8 @@ def _float(name: str, cell: str) -> float | None:
         raise ValueError(f"{name}: {cell!r} is not a number") from None
 
 
-def _split_metrics(rows: Sequence[tuple[int, LineageRow]]) -> tuple[tuple[int, LineageRow], ...]:
-    if not any(row.specialist == _GATE for _, row in rows):
-        return tuple(rows)
-    return tuple((number, _split(row)) for number, row in rows)
-
-
 def _split(row: LineageRow) -> LineageRow:
+    """Return a row of the RL loop with its metric in the column of the gate or of the pool."""
     if row.specialist == _GATE:
         return replace(row, heldout_metric=row.core_metric)
     if _POOL_ID.fullmatch(row.exp_id):

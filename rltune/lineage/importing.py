@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,29 @@ from rltune.lineage.table import LineageStore
 _SKIPPED = "The record is skipped."
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a foreign table holds.
+@dataclass(slots=True)
+class ForeignTable:
+    """What a table of another tool holds, collected record by record.
 
     Attributes:
+        path: The table.
         rows: (first physical line, row) in file order.
         problems: Records that could not be read.
 
     """
 
-    rows: tuple[tuple[int, LineageRow], ...]
-    problems: tuple[Problem, ...]
+    path: Path
+    rows: list[tuple[int, LineageRow]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @contextmanager
+    def record(self, number: int) -> Iterator[None]:
+        """Turn the ValueError of the record at a line into a problem."""
+        try:
+            yield
+        except ValueError as error:
+            what = f"{error}."
+            self.problems.append(Problem(f"{self.path}:{number}", what, action=_SKIPPED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +54,6 @@ class Imported:
     notes: tuple[Problem, ...]
 
 
-class Reader:
-    """Collects the rows of a foreign table; a record that cannot be read becomes a problem."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._rows: list[tuple[int, LineageRow]] = []
-        self._problems: list[Problem] = []
-
-    @property
-    def found(self) -> Found:
-        """What was collected so far."""
-        return Found(tuple(self._rows), tuple(self._problems))
-
-    def add(self, number: int, row: LineageRow) -> None:
-        """Keep a row that begins at line `number`."""
-        self._rows.append((number, row))
-
-    @contextmanager
-    def record(self, number: int) -> Iterator[None]:
-        """Turn the ValueError of a record into its problem."""
-        try:
-            yield
-        except ValueError as error:
-            what = f"{error}."
-            self._problems.append(Problem(f"{self._path}:{number}", what, action=_SKIPPED))
-
-
 def read_text(path: Path) -> str:
     """Read a foreign table; bytes that are no UTF-8 become replacement characters.
 
@@ -82,38 +66,30 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig", errors="replace")
 
 
-def require_header(path: Path, line: str, columns: Sequence[str], dialect: str) -> None:
-    """Refuse a file whose first line is not this dialect's header."""
-    given = line.rstrip("\r").split("\t")
-    if tuple(given) != tuple(columns):
-        shown = ", ".join(given[:20])
-        raise StoreError(
-            Problem(
-                f"{path}:1",
-                f"this is not a {dialect} table; its columns are {shown}.",
-                f"Expected {', '.join(columns)}.",
-                "Choose another --format.",
-            )
-        )
+def wrong_header(path: Path, columns: Sequence[str], *, tool: str, expected: str) -> StoreError:
+    """Return the error of a file whose first line is not the header of a tool's table."""
+    what = f"this is not {tool} table; its columns are {', '.join(columns[:20])}."
+    return StoreError(
+        Problem(f"{path}:1", what, f"Expected {expected}.", "Choose another --format.")
+    )
 
 
-def admit(found: Found, known: Collection[str], path: Path) -> Imported:
+def admit(table: ForeignTable, known: Collection[str]) -> Imported:
     """Return the rows that a table may take, parents before their children.
 
     Ids that exist are skipped. A parent is looked for among the rows before, with and without
     `exp_`; one that is not there is taken out of its column and named in the notes.
 
     Args:
-        found: What was read.
-        known: Ids in the table.
-        path: The foreign table, for messages.
+        table: The foreign table.
+        known: Ids in the table that takes them.
 
     """
     rows: dict[str, LineageRow] = {}
     ids = set(known)
-    problems, notes = list(found.problems), []
-    for number, row in found.rows:
-        where = f"{path}:{number}"
+    problems, notes = list(table.problems), []
+    for number, row in table.rows:
+        where = f"{table.path}:{number}"
         row = _clean(row)
         complaints = row_problems(row)
         if row.exp_id in ids:
@@ -150,19 +126,18 @@ def linked(row: LineageRow, ids: Collection[str]) -> tuple[LineageRow, str]:
             lost.append(f"its {what} {target!r} is no row before it")
             target = ""
         changes[name] = target
-    said = "; ".join(lost)
-    notes = f"{row.notes} [{said}]".strip() if said else row.notes
-    return replace(row, **changes | {"notes": notes}), said
+    loss = "; ".join(lost)
+    notes = f"{row.notes} [{loss}]".strip() if loss else row.notes
+    return replace(row, **changes | {"notes": notes}), loss
 
 
-def import_into(store: LineageStore, found: Found, path: Path) -> Imported:
+def import_into(store: LineageStore, table: ForeignTable) -> Imported:
     """Append what a foreign table holds; all of it under one lock, or nothing.
 
     Raises:
         StoreError: The table cannot be written.
 
     """
-    known = {row.exp_id for row in store.read().rows} if store.path.exists() else set()
-    imported = admit(found, known, path)
+    imported = admit(table, {row.exp_id for row in store.read().rows})
     store.append_many(imported.rows)
     return imported

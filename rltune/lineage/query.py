@@ -4,7 +4,7 @@ import difflib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rltune.errors import Problem, StoreError
 from rltune.lineage.row import LineageRow, resolve_alias
@@ -17,35 +17,14 @@ COMPARED = ELIGIBLE | {RowStatus.DISCARD}
 _NEAR = 2000  # newest ids among which a misspelt one is looked for
 
 
-class Candidate(Protocol):
-    """What choosing needs of a row."""
-
-    @property
-    def exp_id(self) -> str:
-        """Its id."""
-
-    @property
-    def parent_exp(self) -> str:
-        """The row it departs from."""
-
-    @property
-    def status(self) -> RowStatus:
-        """How it ended."""
-
-    @property
-    def core_metric(self) -> float | None:
-        """What it reached."""
-
-
-Row = TypeVar("Row", bound=Candidate)
 Item = TypeVar("Item")
 
 
-class Best(NamedTuple, Generic[Row]):
+class Best(NamedTuple):
     """The best row, None when there is none, and the other rows that reach the same metric."""
 
-    row: Row | None
-    ties: tuple[Row, ...]
+    row: LineageRow | None
+    ties: tuple[LineageRow, ...]
 
 
 class Decision(NamedTuple):
@@ -57,7 +36,7 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain(Generic[Row]):
+class Chain:
     """How a row came about.
 
     Attributes:
@@ -68,13 +47,13 @@ class Chain(Generic[Row]):
 
     """
 
-    rows: tuple[Row, ...]
-    skipped: tuple[Row, ...] = ()
+    rows: tuple[LineageRow, ...]
+    skipped: tuple[LineageRow, ...] = ()
     missing: str = ""
     cycle: tuple[str, ...] = ()
 
 
-def best(rows: Sequence[Row], mode: str) -> Best[Row]:
+def best(rows: Sequence[LineageRow], mode: str) -> Best:
     """Return the best of the kept and baseline rows by core_metric.
 
     A row of any other status is no candidate, whatever it scored: blocked, overrun and
@@ -103,20 +82,20 @@ def sign_of(mode: str) -> float:
     return 1.0 if mode == "max" else -1.0
 
 
-def chain(rows: Sequence[Row], exp_id: str) -> Chain[Row]:
+def chain(rows: Sequence[LineageRow], exp_id: str) -> Chain:
     """Walk the parents of a row.
 
     Raises:
         StoreError: No row has this id.
 
     """
-    by_id: dict[str, Row] = {}
+    by_id: dict[str, LineageRow] = {}
     for row in rows:
         by_id.setdefault(row.exp_id, row)  # of duplicates the first counts
     return walk(by_id, exp_id)
 
 
-def walk(by_id: Mapping[str, Row], exp_id: str) -> Chain[Row]:
+def walk(by_id: Mapping[str, LineageRow], exp_id: str) -> Chain:
     """Walk the parents of a row in a table by id; only the rows on the way are looked up.
 
     Raises:
@@ -124,7 +103,7 @@ def walk(by_id: Mapping[str, Row], exp_id: str) -> Chain[Row]:
 
     """
     name = find_id(by_id, exp_id)
-    walked: dict[str, Row] = {}
+    walked: dict[str, LineageRow] = {}
     while name in by_id and name not in walked:
         row = by_id[name]
         walked[name] = row
@@ -163,7 +142,7 @@ def find_id(ids: Collection[str], exp_id: str) -> str:
     raise StoreError(Problem("exp_id", f"{exp_id!r} is not in the table.", action=hint))
 
 
-def children(rows: Sequence[Row], exp_id: str) -> tuple[Row, ...]:
+def children(rows: Sequence[LineageRow], exp_id: str) -> tuple[LineageRow, ...]:
     """Return the rows whose parent is `exp_id`, whatever became of them, in file order.
 
     Raises:

@@ -1,7 +1,7 @@
 """What the bytes of a lineage table say: rows, and the lines that are none.
 
-`parse` decodes everything. `candidates` and `LazyTable` look at what choosing and walking need and
-leave the rest: a table of a hundred thousand rows answers in a fraction of a second.
+`parse` decodes everything. `LazyTable` decodes only the rows that choosing and walking need, so
+that a table of a hundred thousand rows answers in a fraction of a second.
 """
 
 import math
@@ -13,7 +13,6 @@ from rltune.errors import Problem, StoreError
 from rltune.lineage.query import ELIGIBLE, Best, best
 from rltune.lineage.row import COLUMNS, HEADER, LineageRow, decode_row, escape
 from rltune.store.files import read_json
-from rltune.types import RowStatus
 
 _PARENT = COLUMNS.index("parent_exp")
 _STATUS = COLUMNS.index("status")
@@ -63,15 +62,6 @@ class Parsed(NamedTuple):
     bad: tuple[BadLine, ...]
 
 
-class Candidate(NamedTuple):
-    """The columns of a kept or baseline row that make it the best."""
-
-    exp_id: str
-    parent_exp: str
-    status: RowStatus
-    core_metric: float
-
-
 class LazyTable(Mapping[str, LineageRow]):
     """The rows of a table by id, each decoded when it is asked for; ValueError when it is none."""
 
@@ -97,16 +87,16 @@ class LazyTable(Mapping[str, LineageRow]):
         """Return the number of lines."""
         return len(self._lines)
 
-    def best(self) -> Best[LineageRow]:
+    def best(self) -> Best:
         """Return the best row and its ties; only these are decoded.
 
         Raises:
             ValueError: One of them is damaged.
 
         """
-        top = best(candidates(self._lines, self._metric), self._metric.mode)
-        row = self[top.row.exp_id] if top.row else None
-        return Best(row, tuple(self[tie.exp_id] for tie in top.ties))
+        mode, reached = self._metric.mode, scores(self._lines, self._metric)
+        top = (max if mode == "max" else min)(reached.values(), default=None)
+        return best([self[exp_id] for exp_id, value in reached.items() if value == top], mode)
 
 
 def header_problem(body: bytes, path: Path) -> Problem | None:
@@ -182,21 +172,18 @@ def lines_by_id(body: bytes) -> dict[str, bytes] | None:
     return found if len(found) == len(lines) else None
 
 
-def candidates(lines: Mapping[str, bytes], metric: Metric) -> list[Candidate]:
-    """Return the kept and baseline rows that carry a metric, as far as choosing needs them."""
-    found = []
+def scores(lines: Mapping[str, bytes], metric: Metric) -> dict[str, float]:
+    """Return id -> core_metric of the kept and baseline rows of a metric; no row is decoded."""
     theirs = (escape(metric.name).encode(), metric.mode.encode())
-    statuses = {status.value.encode(): status for status in ELIGIBLE}
+    statuses = {status.value.encode() for status in ELIGIBLE}
+    reached = {}
     for exp_id, line in lines.items():
         cells = line.split(b"\t")
-        if len(cells) != len(COLUMNS) or (status := statuses.get(cells[_STATUS])) is None:
+        if len(cells) != len(COLUMNS) or cells[_STATUS] not in statuses:
             continue
-        number = _float(cells[_METRIC])
-        if number is None or (cells[_NAME], cells[_MODE]) != theirs:
-            continue
-        parent = cells[_PARENT].decode(errors="replace")
-        found.append(Candidate(exp_id, parent, status, number))
-    return found
+        if (cells[_NAME], cells[_MODE]) == theirs and (value := _float(cells[_METRIC])) is not None:
+            reached[exp_id] = value
+    return reached
 
 
 def _float(cell: bytes) -> float | None:

@@ -31,9 +31,7 @@ class LineageRow:
     timestamp: str = ""  # end of the attempt, UTC, ISO 8601
     specialist: str = ""  # who proposed it
     parent_exp: str = ""  # the row it departs from; empty for a root
-    baseline_exp: str = (
-        ""  # the best row when this one was recorded: delta_vs_best compares with it
-    )
+    baseline_exp: str = ""  # the best row at record time: delta_vs_best compares with it
     domain: str = ""  # kind of env
     hypothesis: str = ""
     expected_delta: str = ""  # what was predicted before the run
@@ -65,19 +63,8 @@ class LineageRow:
 
 COLUMNS = tuple(field.name for field in fields(LineageRow))
 HEADER = "\t".join(COLUMNS)
-_FLOATS = frozenset(
-    (
-        "core_metric",
-        "val_bpb",
-        "delta_vs_best",
-        "train_s",
-        "total_s",
-        "heldout_metric",
-        "pool_metric",
-        "ig_mean",
-    )
-)
-_INTS = frozenset({"seed", "best_step"})
+_FLOATS = frozenset(field.name for field in fields(LineageRow) if field.type == float | None)
+_INTS = frozenset(field.name for field in fields(LineageRow) if field.type == int | None)
 _NUMBERS = tuple(
     (name, float if name in _FLOATS else int) for name in COLUMNS if name in _FLOATS | _INTS
 )

@@ -101,7 +101,7 @@ class LineageStore:
         """Read every whole row; name every line that is none. A missing table is empty."""
         return self._read(self._body())
 
-    def best(self) -> Best[LineageRow]:
+    def best(self) -> Best:
         """Return the best row; fast however long the table is.
 
         Raises:
@@ -110,7 +110,7 @@ class LineageStore:
         """
         return self._answer(LazyTable.best, lambda rows: best(rows, self.metric_mode))
 
-    def chain(self, exp_id: str) -> Chain[LineageRow]:
+    def chain(self, exp_id: str) -> Chain:
         """Walk the parents of a row; fast however long the table is.
 
         Raises:

@@ -61,7 +61,7 @@ class _Table:
 
     rows: tuple[LineageRow, ...]
     metric: Metric
-    top: Best[LineageRow]
+    top: Best
     problems: int
 
     @property

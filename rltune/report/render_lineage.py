@@ -58,7 +58,7 @@ def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None)
     return Group(*parts)
 
 
-def best_view(top: Best[LineageRow], metric: Metric) -> RenderableType:
+def best_view(top: Best, metric: Metric) -> RenderableType:
     """Return the best row and its ties in a sentence."""
     if top.row is None:
         return line("No kept row has a metric yet.", "bold")
@@ -67,7 +67,7 @@ def best_view(top: Best[LineageRow], metric: Metric) -> RenderableType:
     return line(visible(said), "bold")
 
 
-def chain_view(found: Chain[LineageRow]) -> RenderableType:
+def chain_view(found: Chain) -> RenderableType:
     """Return the ancestors of a row from the root on, and what is wrong with them."""
     said = []
     if found.skipped:

@@ -41,9 +41,9 @@ def test_rows_hang_on_the_last_kept_commit(found):
 
 
 def test_the_crash_sentinel_is_missing_and_not_the_best_of_all(found, tmp_path):
-    path, read = found
+    _, read = found
     store = LineageStore(tmp_path / "ours.tsv", *VAL_BPB)
-    import_into(store, read, path)
+    import_into(store, read)
     crash = store.read().rows[3]
     assert (crash.status, crash.core_metric, crash.val_bpb, crash.notes) == (
         RowStatus.CRASH, None, None, "memory_gb 0.0",

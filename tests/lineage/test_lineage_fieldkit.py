@@ -41,7 +41,7 @@ def test_what_fieldkit_wrote_is_read_its_multi_line_records_included():
     found = read_fieldkit(GOLDEN, EM)
     assert [row for _, row in found.rows] == [ours(row) for row in HARD_ROWS]
     assert [number for number, _ in found.rows] == [2, 3, 5, 9, 11, 12]  # first physical lines
-    assert found.problems == ()
+    assert found.problems == []
 
 
 def test_we_write_what_fieldkit_writes_byte_for_byte():
@@ -99,7 +99,7 @@ def test_any_text_survives_their_dialect(tmp_path_factory, hypothesis, notes):
     ]
     path.write_text(to_fieldkit(rows), encoding="utf-8", newline="")
     found = read_fieldkit(path, Metric("", ""))
-    assert ([row for _, row in found.rows], found.problems) == (rows, ())
+    assert ([row for _, row in found.rows], found.problems) == (rows, [])
 
 
 def test_the_row_that_made_the_whole_file_unreadable_costs_itself_only(tmp_path):
@@ -153,7 +153,7 @@ def test_pool_and_held_out_metrics_of_their_rl_loop_part(tmp_path):
         cells("rl-003", specialist="math", core_metric="1.0", parent_exp="rl-001"),
     )
     store = LineageStore(tmp_path / "ours.tsv", *EM)
-    import_into(store, read_fieldkit(path, EM), path)
+    import_into(store, read_fieldkit(path, EM))
     assert store.best().row.exp_id == "heldout-001"
     by_id = {row.exp_id: row for row in store.read().rows}
     assert (by_id["rl-003"].core_metric, by_id["rl-003"].pool_metric) == (None, 1.0)
@@ -162,14 +162,14 @@ def test_pool_and_held_out_metrics_of_their_rl_loop_part(tmp_path):
 
 def test_importing_resolves_aliases_and_names_what_is_lost(tmp_path):
     store = LineageStore(tmp_path / "ours.tsv", *EM)
-    done = import_into(store, read_fieldkit(GOLDEN, EM), GOLDEN)
+    done = import_into(store, read_fieldkit(GOLDEN, EM))
     assert [row.parent_exp for row in store.read().rows] == ["", "000", "001", "001", "001", ""]
     assert [str(note).removeprefix(f"{GOLDEN}:") for note in done.notes] == [
         "12: 005: its parent '404' is no row before it."
     ]
     assert store.read().rows[-1].notes == "[its parent '404' is no row before it]"
     assert store.best().row.exp_id == "001"  # not 004, which is blocked at 99.0
-    again = import_into(store, read_fieldkit(GOLDEN, EM), GOLDEN)
+    again = import_into(store, read_fieldkit(GOLDEN, EM))
     assert (len(again.rows), len(again.problems)) == (0, 6)
     assert str(again.problems[0]).endswith(
         "2: exp_id: '000' exists already. The record is skipped."
@@ -180,7 +180,7 @@ def test_importing_resolves_aliases_and_names_what_is_lost(tmp_path):
 def test_a_circle_of_parents_is_cut_where_it_closes(tmp_path):
     path = table(tmp_path, cells("a", parent_exp="b"), cells("b", parent_exp="a"))
     store = LineageStore(tmp_path / "ours.tsv", *EM)
-    done = import_into(store, read_fieldkit(path, EM), path)
+    done = import_into(store, read_fieldkit(path, EM))
     assert [(row.exp_id, row.parent_exp) for row in done.rows] == [("a", ""), ("b", "a")]
     assert "its parent 'b' is no row before it" in str(done.notes[0])
 
@@ -188,7 +188,7 @@ def test_a_circle_of_parents_is_cut_where_it_closes(tmp_path):
 def test_an_id_that_cannot_name_a_row_is_skipped_and_nul_is_taken_out(tmp_path):
     path = table(tmp_path, cells("", notes="x"), cells("ok", notes="a\0b"))
     store = LineageStore(tmp_path / "ours.tsv", *EM)
-    done = import_into(store, read_fieldkit(path, EM), path)
+    done = import_into(store, read_fieldkit(path, EM))
     assert [(row.exp_id, row.notes) for row in done.rows] == [("ok", "ab")]
     assert "exp_id: '' must be non-empty" in str(done.problems[0])
 
