@@ -109,7 +109,7 @@ def text_env(env: TextEnv, names: tuple[str, ...], *, actions: int) -> Rate:
         while True:
             step = env.step(next(responses))
             n += len(step.actions)
-            if step.terminated or step.truncated:
+            if step.has_ended:
                 return n
 
     return lambda: per_second(work)

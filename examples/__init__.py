@@ -1,1 +1,1 @@
-"""An environment and a reward of one's own, each as small as it gets."""
+"""A custom environment, reward and advantage estimator, each as small as it gets."""

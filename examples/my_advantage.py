@@ -1,4 +1,4 @@
-"""An advantage estimator of one's own: any function from outcomes and groups to advantages.
+"""A custom advantage estimator: any function from outcomes and groups to advantages.
 
 In a config: `advantage: examples.my_advantage:rank`, or with arguments as in my_advantage.yaml.
 """

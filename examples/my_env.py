@@ -1,13 +1,12 @@
-"""A complete environment of one's own: pay an amount exactly, with coins of 1, 2 and 5.
+"""A complete custom environment: pay an amount exactly, with coins of 1, 2 and 5.
 
 In a config: `env: {kind: custom, factory: "examples.my_env:MyEnv", arguments: {max_amount: 40}}`.
-`rltune_envs.checks.check_env(MyEnv, seeds=range(64))` proves that it keeps the contract.
+`rltune_envs.checks.check_env(MyEnv, seeds=range(64))` checks that it keeps the contract.
 """
 
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
@@ -34,8 +33,8 @@ class MyEnv(TextEnv):
 
     def step(self, response: str) -> Step:
         """Pay the named coins, one after the other."""
-        if self.last is not None and (self.last.terminated or self.last.truncated):
-            return replace(self.last, reward=0.0, actions=())  # after the end: no change
+        if self.last is not None and self.last.has_ended:
+            return self.last.repeated()
         parsed = parse_actions(response, names=tuple(COINS), limit=1, needs_think=False)
         self.left -= sum(COINS[name] for name in parsed.actions)
         self.turns += 1

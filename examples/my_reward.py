@@ -1,4 +1,4 @@
-"""A reward of one's own: any function from an `Attempt` to a number.
+"""A custom reward: any function from an `Attempt` to a number.
 
 In a config: `reward: examples.my_reward:score`. The perfect player must earn full marks.
 """

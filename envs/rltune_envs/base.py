@@ -7,7 +7,7 @@ text, so that parsing belongs to the environment and a bad response is an outcom
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,11 +15,11 @@ from typing import Any
 class FailureClass(StrEnum):
     """Why an episode is no success; set on the step that ends it."""
 
-    NONE = "none"  # it is a success, or it still runs
-    WRONG = "wrong"  # it ended with an outcome that the verifier refuses
-    LOST = "lost"  # a state was reached from which no solution is left
+    NONE = "none"  # it is a success, or still runs
+    WRONG = "wrong"  # it ended with an outcome that the verifier rejects
+    LOST = "lost"  # it reached a state without a solution
     UNFINISHED = "unfinished"  # a limit ended it before any outcome
-    MALFORMED = "malformed"  # a limit ended it and the last response could not be read
+    MALFORMED = "malformed"  # a limit ended it, and the last response could not be read
     FAULT = "fault"  # something outside the policy failed; the episode teaches nothing
 
 
@@ -57,6 +57,15 @@ class Step:
     auxiliary: Mapping[str, float] = field(default_factory=dict)
     fault: str = ""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the episode has ended with it."""
+        return self.terminated or self.truncated
+
+    def repeated(self) -> "Step":
+        """Return the record of a further step after the end: nothing moves, nothing is earned."""
+        return replace(self, reward=0.0, actions=())
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -65,13 +74,13 @@ class Task:
     Attributes:
         task_id: Readable unique name, `sokoban-<12 hex of content_hash>`.
         seed: `reset(seed=seed)` makes this task.
-        content_hash: sha256 over the canonical content; equal tasks, symmetric pictures of one
-            level and rewordings of one question included, have equal hashes.
-        near_hash: sha256 over what near-duplicates share (the same room from another start, the
-            same evidence under another question).
-        difficulty: How hard it is, in the unit of `TextEnv.difficulty_unit`: the exact length of a
-            shortest solution in actions, or the number of hops.
-        facts: What else is known about it, as plain JSON values (`pushes`, `kind`, `source`).
+        content_hash: sha256 over the canonical content. Equal tasks have equal hashes, and so have
+            mirrored or turned levels and reworded questions.
+        near_hash: sha256 over what near-duplicates share: the same room from another start, the
+            same evidence under another question.
+        difficulty: In the unit of `TextEnv.difficulty_unit`: the exact length of a shortest
+            solution in actions, or the number of hops.
+        facts: Further facts as plain JSON values (`pushes`, `kind`, `source`).
 
     """
 
@@ -89,7 +98,7 @@ class GoldResponse:
 
     Attributes:
         before: Text up to the gold part, the response prefix left out.
-        golds: The gold part, in every form that is right.
+        golds: The gold part, in every correct form.
         after: Text after it.
 
     """
@@ -103,18 +112,18 @@ class TextEnv(ABC):
     """A multi-turn text environment.
 
     `reset(seed)` and `noise_seed` are the only sources of randomness: the same two give the same
-    episode for the same responses, in every process and thread. The seed makes the task; all luck
-    of an episode follows from both, so that a task that comes again comes with fresh luck. A step
-    after the end changes nothing and earns nothing. `checks.check_env` proves all of it.
+    episode for the same responses, in every process and thread. The seed makes the task; the luck
+    of an episode follows from both, so that a repeated task has fresh luck. A step after the end
+    changes nothing and earns nothing. `checks.check_env` checks all of this.
     """
 
     is_deterministic: bool = True
-    """Whether the same actions always lead to the same outcome of a task. Where they do not, the
-    expert is optimal in expectation only."""
+    """Whether the same actions always lead to the same outcome. If not, the expert is optimal in
+    expectation only."""
 
     noise_seed: int = 0
-    """Names the luck of the next episodes; whoever plays sets it before `reset`. A deterministic
-    environment ignores it. A wrapper hands it to what it wraps."""
+    """Names the luck of the next episodes; the player sets it before `reset`. A deterministic
+    environment ignores it; a wrapper hands it on."""
 
     difficulty_unit: str = "actions"
     """What `Task.difficulty` counts."""
@@ -130,7 +139,7 @@ class TextEnv(ABC):
     @property
     @abstractmethod
     def response_prefix(self) -> str:
-        """Text that every response starts with; it is given to the policy, not sampled."""
+        """Text that every response starts with; the policy is given it and does not sample it."""
 
     @abstractmethod
     def reset(self, *, seed: int) -> str:
@@ -167,13 +176,13 @@ class TextEnv(ABC):
     def shortest_responses(self) -> tuple[str, ...]:
         """Return the shortest well-formed responses, prefix included, one for each action.
 
-        A policy whose tokenizer or token limit lets it write none of them learns nothing, and is
-        refused. Empty where the environment does not know.
+        A policy that can write none of them, because of its tokenizer or token limit, is refused:
+        it could not learn. Empty where the environment does not know.
         """
         return ()
 
     def cell_symbols(self) -> str:
-        """Return the characters that observations are drawn with; each has a meaning of its own."""
+        """Return the characters that draw the observations, one for each meaning."""
         return ""
 
     def gold(self, seed: int) -> Mapping[str, Any]:
@@ -183,12 +192,12 @@ class TextEnv(ABC):
     def distance_to_go(self) -> int | None:
         """Return how far a perfect player has to go from here, limits and luck aside.
 
-        The unit is the environment's: actions, or what is still to be found out. 0 when the task
-        is solved, None when no solution is left.
+        The unit is the environment's: actions, or facts still to be found. 0 when the task is
+        solved, None when no solution is left.
 
         Raises:
             NotImplementedError: The environment does not know.
-            SearchLimitError: To find out would take too long.
+            SearchLimitError: The search would take too long.
 
         """
         raise NotImplementedError(f"{type(self).__name__} has no distance to go")
@@ -200,7 +209,7 @@ class TextEnv(ABC):
 
         Raises:
             NotImplementedError: The environment does not know.
-            SearchLimitError: To find out would take too long.
+            SearchLimitError: The search would take too long.
 
         """
         raise NotImplementedError(f"{type(self).__name__} has no gold response")

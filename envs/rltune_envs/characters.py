@@ -1,4 +1,4 @@
-"""Texts that no file, tokenizer or message can carry: those with half of a character."""
+"""Texts with half of a character, which no file, tokenizer or message can carry."""
 
 
 def half_character(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How the contract checker plays: whole episodes that follow from the seed alone."""
+"""The player of the contract checker: whole episodes that follow from the seed alone."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -33,17 +33,17 @@ class Player:
         return self.play(self.make_env(), seed)
 
     def steps(self, env: TextEnv, seed: int) -> Iterator[Step]:
-        """Go on with a running episode; the responses follow from seed and state alone."""
+        """Play on in a running episode; the responses follow from seed and state alone."""
         rng = random.Random(seed)
         for _ in range(self.max_turns):
             step = env.step(_some_response(env, rng))
             yield step
-            if step.terminated or step.truncated:
+            if step.has_ended:
                 return
         raise self.endless(seed)
 
     def endless(self, seed: int) -> ContractError:
-        """Return the error that names an episode without an end."""
+        """Return the error of an episode without an end."""
         detail = f"it still runs after {self.max_turns} turns; truncate it at a limit"
         return broken("every episode ends", seed, detail)
 

@@ -1,7 +1,7 @@
 """One checker for the contract of `base.TextEnv`, to run over every environment.
 
 It plays whole episodes with a fixed mixture of expert, random and empty responses and compares
-what comes back. Bring your own environment and run
+the results. For a custom environment:
 
     check_env(lambda: MyEnv(size=6), seeds=range(64))
 

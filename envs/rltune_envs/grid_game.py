@@ -1,10 +1,11 @@
-"""What grid games have in common: limits, parsing, the turn loop, and how a turn is shown."""
+"""The common part of grid games: limits, parsing, the turn loop, and how a turn is shown."""
 
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, TextEnv
+from rltune_envs.choices import require_choice
 from rltune_envs.grid_text import OBSERVATIONS, turn_text
 from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
 
@@ -59,7 +60,7 @@ class GridGame(TextEnv):
 
     @property
     def response_prefix(self) -> str:
-        """The opening tag that the policy goes on from."""
+        """The opening tag that the policy continues."""
         return "<answer>" if self.is_compact else "<think>"
 
     def reset(self, *, seed: int) -> str:
@@ -70,9 +71,9 @@ class GridGame(TextEnv):
         return self._observe(reward=None, is_valid=True)
 
     def step(self, response: str) -> Step:
-        """Execute the actions of one response, up to the first bad name and within the limits."""
-        if self._last is not None and self._has_ended:
-            return _repeated(self._last)
+        """Execute the actions of one response, up to the first invalid name, within the limits."""
+        if self._last is not None and self._last.has_ended:
+            return self._last.repeated()
         parsed = parse_actions(
             response,
             names=self.action_names,
@@ -98,7 +99,7 @@ class GridGame(TextEnv):
         return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
 
     def shortest_responses(self) -> tuple[str, ...]:
-        """Return each action as the whole answer, after an empty thought where one is needed."""
+        """Return each action as the whole answer, after an empty thought where the prompt asks."""
         thought = "" if self.is_compact else "<think></think>"
         return tuple(f"{thought}<answer>{name}</answer>" for name in self.action_names)
 
@@ -129,7 +130,7 @@ class GridGame(TextEnv):
 
     @property
     def _has_ended(self) -> bool:
-        return self._last is not None and (self._last.terminated or self._last.truncated)
+        return self._last is not None and self._last.has_ended
 
     def _record(self, parsed: ParsedActions, executed: tuple[str, ...], reward: float) -> Step:
         success, ended = self._is_solved, self._is_over
@@ -176,7 +177,7 @@ class GridGame(TextEnv):
 
     @abstractmethod
     def _set_up(self, seed: int) -> None:
-        """Put the board of a seed up."""
+        """Set up the board of a seed."""
 
     @abstractmethod
     def _move(self, action: int) -> float:
@@ -204,26 +205,3 @@ class GridGame(TextEnv):
     @abstractmethod
     def _is_lost(self) -> bool:
         """Whether it is certain that no solution is left."""
-
-
-def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
-    """Refuse a value that is none of those that are allowed.
-
-    Raises:
-        ValueError: It names key, value and choices.
-
-    """
-    if value not in allowed:
-        raise ValueError(f"{key} is {value!r}; choose one of {', '.join(allowed)}")
-
-
-def _repeated(last: Step) -> Step:
-    """Return the record of a step after the end: nothing moves and nothing is earned."""
-    return Step(
-        last.observation,
-        reward=0.0,
-        terminated=last.terminated,
-        truncated=last.truncated,
-        success=last.success,
-        failure_class=last.failure_class,
-    )

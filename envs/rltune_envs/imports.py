@@ -1,4 +1,4 @@
-"""Find a user's own class or function by its import path, `my_pkg.my_mod:MyEnv`."""
+"""Load a custom class or function by its import path, `my_pkg.my_mod:MyEnv`."""
 
 import importlib
 from collections.abc import Callable
@@ -23,17 +23,17 @@ def load_object(path: str) -> Callable[..., Any]:
     module_name, colon, name = path.partition(":")
     words = [*module_name.split("."), name]
     if not colon or not all(word.isidentifier() for word in words):
-        raise ImportPathError(f"{path!r} is no import path; write it as my_pkg.my_mod:MyEnv")
+        raise ImportPathError(f"{path!r} is not an import path; write it as my_pkg.my_mod:MyEnv")
     module = _module(path, module_name)
     if not hasattr(module, name):
         public = sorted(word for word in vars(module) if not word.startswith("_"))
         near = get_close_matches(name, public, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(public) or 'nothing'}"
         raise ImportPathError(f"{path!r}: the module {module_name!r} has no {name!r}; {hint}")
-    found = getattr(module, name)
-    if not callable(found):
-        raise ImportPathError(f"{path!r} is {found!r:.80}; a class or a function is needed")
-    return found  # type: ignore[no-any-return]
+    loaded = getattr(module, name)
+    if not callable(loaded):
+        raise ImportPathError(f"{path!r} is {loaded!r:.80}; a class or a function is needed")
+    return loaded  # type: ignore[no-any-return]
 
 
 def _module(path: str, name: str) -> ModuleType:

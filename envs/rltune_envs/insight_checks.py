@@ -1,7 +1,7 @@
-"""The part of the contract about insight: the distance to go, and what a perfect player would say.
+"""The part of the contract about insight: distance to go, and what a perfect player would say.
 
-An environment that raises `NotImplementedError` for one of the two is not asked about it any more,
-and a state whose search takes too long (`SearchLimitError`) is passed over.
+An environment that raises `NotImplementedError` for one of the two is not asked for it again, and
+a state whose search takes too long (`SearchLimitError`) is skipped.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _UNKNOWN = _Unknown.UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class _Insight:
-    """What an environment says of its present state."""
+    """What an environment knows about its present state."""
 
     distance: int | _Unknown | None
     gold: GoldResponse | _Unknown | None
@@ -44,11 +44,9 @@ def check_insight(player: Player, seed: int, other: int) -> None:
     start = _insight(env, seed)
     if start.distance is _UNKNOWN and start.gold is _UNKNOWN:
         return
-    if env.difficulty_unit == "actions" and start.distance not in (
-        _UNKNOWN,
-        _difficulty(env, seed),
-    ):
-        detail = f"it is {start.distance}, not {_difficulty(env, seed)}"
+    difficulty = env.task(seed).difficulty
+    if env.difficulty_unit == "actions" and start.distance not in (_UNKNOWN, difficulty):
+        detail = f"it is {start.distance}, not {difficulty}"
         raise broken("distance_to_go begins at the difficulty", seed, detail)
     _check_mixed(player, seed)
     _check_expert(player, seed)
@@ -70,7 +68,7 @@ def _check_mixed(player: Player, seed: int) -> None:
 
 def _check_turn(env: TextEnv, before: _Insight, step: Step, after: _Insight, seed: int) -> None:
     now = after.distance
-    if (step.terminated or step.truncated) and isinstance(after.gold, GoldResponse):
+    if step.has_ended and isinstance(after.gold, GoldResponse):
         detail = f"it is {after.gold}"
         raise broken("after the end there is no gold_response", seed, detail)
     if now is _UNKNOWN:
@@ -93,7 +91,7 @@ def _check_expert(player: Player, seed: int) -> None:
     """Check that the expert comes nearer with every action, and that gold responses do."""
     env = player.make_env()
     env.reset(seed=seed)
-    said: list[str] = []
+    responses: list[str] = []
     for _ in range(player.max_turns):
         before, actions = _insight(env, seed), env.expert_actions()
         if not actions:
@@ -104,10 +102,10 @@ def _check_expert(player: Player, seed: int) -> None:
         response = env.format_response(actions)
         step = env.step(response)
         _check_approach(env, before, step, _insight(env, seed), seed)
-        _check_golds(player, before, said, step, seed)
-        if step.terminated or step.truncated:
+        _check_golds(player, before, responses, step, seed)
+        if step.has_ended:
             return
-        said.append(response)
+        responses.append(response)
 
 
 def _check_approach(env: TextEnv, before: _Insight, step: Step, after: _Insight, seed: int) -> None:
@@ -125,16 +123,17 @@ def _check_approach(env: TextEnv, before: _Insight, step: Step, after: _Insight,
 
 
 def _check_golds(
-    player: Player, before: _Insight, said: Sequence[str], expert: Step, seed: int
+    player: Player, before: _Insight, responses: Sequence[str], expert: Step, seed: int
 ) -> None:
-    """Give each gold response in the state that the expert's responses `said` lead to."""
+    """Give each gold response in the state that the expert's responses lead to."""
     if before.gold is _UNKNOWN:
         return
     if before.gold is None:
         detail = f"it is None where the expert does {expert.actions!r}"
         raise broken("there is a gold_response where the expert goes on", seed, detail)
     golds = before.gold.golds
-    steps = [_play_gold(player, before, [*said, _text(before.gold, gold)], seed) for gold in golds]
+    texts = [f"{before.gold.before}{gold}{before.gold.after}" for gold in golds]
+    steps = [_play_gold(player, before, responses, text, seed) for text in texts]
     outcomes = [(step.reward, step.success, step.terminated) for step in steps]
     if len(set(outcomes)) > 1:
         detail = f"{golds!r} led to {outcomes!r}"
@@ -145,12 +144,13 @@ def _check_golds(
         raise broken("gold_response does what the expert does", seed, detail)
 
 
-def _play_gold(player: Player, before: _Insight, said: Sequence[str], seed: int) -> Step:
-    """Say all that, and check the last of it, which is a gold response without its prefix."""
+def _play_gold(
+    player: Player, before: _Insight, responses: Sequence[str], text: str, seed: int
+) -> Step:
+    """Play the responses, then check a gold response, whose text has no prefix."""
     env = player.make_env()
     env.reset(seed=seed)
-    *earlier, text = said
-    for response in earlier:
+    for response in responses:
         env.step(response)
     step = env.step(env.response_prefix + text)
     if not step.is_valid or not step.actions or step.n_over_limit:
@@ -162,10 +162,6 @@ def _play_gold(player: Player, before: _Insight, said: Sequence[str], seed: int)
         detail = f"distance_to_go went from {before.distance} to {after} with {text!r}"
         raise broken("gold_response comes nearer", seed, detail)
     return step
-
-
-def _text(response: GoldResponse, gold: str) -> str:
-    return f"{response.before}{gold}{response.after}"
 
 
 def _insight(env: TextEnv, seed: int) -> _Insight:
@@ -198,7 +194,3 @@ def _asked(question: Callable[[], T]) -> T | _Unknown:
         return question()
     except (NotImplementedError, SearchLimitError):
         return _UNKNOWN
-
-
-def _difficulty(env: TextEnv, seed: int) -> int:
-    return env.task(seed).difficulty

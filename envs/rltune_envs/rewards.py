@@ -1,17 +1,17 @@
-"""Rewards by verifier: what a policy did, named scores of it, and a weighted rubric of them.
+"""Rewards by verifier: an attempt of a policy, named scores of it, and a weighted rubric.
 
 A score is any function from an `Attempt` to a number. The first term of a rubric decides success;
-the weighted sum is the reward. A score that fails is an error of its own, never a zero.
+the weighted sum is the reward. A score that fails is an error, never a zero.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
 from rltune_envs.base import FailureClass, Task
+from rltune_envs.choices import did_you_mean
 from rltune_envs.errors import CustomCodeError, VerifierError
 from rltune_envs.imports import load_object
 
@@ -110,7 +110,7 @@ class Rubric:
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse names that cannot be told apart and numbers that are not finite."""
+        """Refuse repeated names and numbers that are not finite."""
         names = [term.name for term in self.terms]
         if not names or len(set(names)) < len(names):
             raise ValueError(
@@ -127,7 +127,7 @@ class Rubric:
         """Score an attempt.
 
         Raises:
-            VerifierError: A score raised, or returned something that is no finite number.
+            VerifierError: A score raised, or returned no finite number.
 
         """
         scores = {term.name: evaluate(term, attempt) for term in self.terms}
@@ -147,7 +147,7 @@ def evaluate(term: Term, attempt: Attempt) -> float:
     """Return the score of one term.
 
     Raises:
-        VerifierError: It raised, or returned something that is no finite number.
+        VerifierError: It raised, or returned no finite number.
 
     """
     try:
@@ -206,8 +206,7 @@ def find_score(name: str, *, auxiliary_names: Sequence[str] = ()) -> Score:
     if name in auxiliary_names:
         return lambda attempt: attempt.auxiliary[name]
     choices = [*SCORES, *auxiliary_names]
-    near = get_close_matches(name, choices, n=1)
     raise ValueError(
         f"{name!r} is not a score. Choose one of {', '.join(choices)}, or an import path such as "
-        f"my_pkg.my_mod:score.{f' Did you mean {near[0]!r}?' if near else ''}"
+        f"my_pkg.my_mod:score.{did_you_mean(name, choices)}"
     )

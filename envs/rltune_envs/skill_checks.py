@@ -9,7 +9,7 @@ from rltune_envs.check_player import Player
 from rltune_envs.record_checks import broken
 from rltune_envs.response_checks import require_understood
 
-SIGMAS = 4.0  # a sound environment is further off once in 16,000 checks
+SIGMAS = 4.0  # a valid environment is further off once in 16,000 checks
 _STREAMS = 8  # random episodes per seed
 
 
@@ -95,6 +95,6 @@ def _play(
         step = env.step(env.format_response(actions))
         require_understood(step, actions, seed)
         executed += step.actions
-        if step.terminated or step.truncated:
+        if step.has_ended:
             return executed, step.success
     raise player.endless(seed)

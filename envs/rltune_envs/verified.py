@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune_envs.base import FailureClass, Step, TextEnv
+from rltune_envs.choices import require_choice, require_penalty
 from rltune_envs.errors import CustomCodeError, TaskError, VerifierError
 from rltune_envs.faults import too_many_faults
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
@@ -50,12 +51,8 @@ class VerifiedEnv(EnvWrapper):
         turn_rewards: str = "none",
         format_penalty: float = 0.0,
     ) -> None:
-        if turn_rewards not in TURN_REWARDS:
-            raise ValueError(
-                f"turn_rewards is {turn_rewards!r}; choose one of {', '.join(TURN_REWARDS)}"
-            )
-        if not -math.inf < format_penalty <= 0:
-            raise ValueError(f"format_penalty is {format_penalty!r}; choose 0 or a negative number")
+        require_choice("turn_rewards", turn_rewards, TURN_REWARDS)
+        require_penalty(format_penalty)
         super().__init__(env)
         self.rubric = rubric
         self.keeps_turn_rewards = turn_rewards == "env"
@@ -76,8 +73,8 @@ class VerifiedEnv(EnvWrapper):
 
     def step(self, response: str) -> Step:
         """Play one turn, and judge the episode where it ends."""
-        if self._last is not None and (self._last.terminated or self._last.truncated):
-            return replace(self._last, reward=0.0, actions=())
+        if self._last is not None and self._last.has_ended:
+            return self._last.repeated()
         step = self.inner.step(response)
         self._turns.append(
             PlayedTurn(self._observation, response, step.actions, step.reward, step.is_valid)
@@ -85,7 +82,7 @@ class VerifiedEnv(EnvWrapper):
         self._observation = step.observation
         self._has_fault |= bool(step.fault)
         penalty = 0.0 if step.is_valid else self.format_penalty
-        if step.terminated or step.truncated:
+        if step.has_ended:
             self._last = self._at_end(step, penalty)
         else:
             reward = step.reward if self.keeps_turn_rewards else 0.0
@@ -154,7 +151,7 @@ def _play_randomly(env: TextEnv, seed: int, index: int) -> bool | str:
         while True:
             step = env.step(env.format_response(env.random_actions(rng)))
             fault = fault or step.fault
-            if step.terminated or step.truncated:
+            if step.has_ended:
                 return fault or step.success
     except CustomCodeError as error:
         return str(error)

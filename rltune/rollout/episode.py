@@ -79,7 +79,7 @@ class _Play:
 
     @property
     def is_over(self) -> bool:
-        ended = self.last is not None and (self.last.terminated or self.last.truncated)
+        ended = self.last is not None and self.last.has_ended
         return ended or self.is_out_of_context
 
 

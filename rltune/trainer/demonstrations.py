@@ -60,7 +60,7 @@ def _demonstration(
             DemonstratedTurn(observation + prefix, response.removeprefix(prefix), is_expert)
         )
         step = env.step(response)
-        if step.terminated or step.truncated:
+        if step.has_ended:
             break
         observation = step.observation
     return tuple(turns)

@@ -162,8 +162,8 @@ def test_splits_are_disjoint_and_their_floor_does_not_depend_on_slip():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"prompt": "terse"}, "prompt is 'terse'; choose one of natural, compact"),
-        ({"observation": "map"}, "observation is 'map'; choose one of grid, coord, grid_coord"),
+        ({"prompt": "terse"}, "prompt is 'terse'; choose one of natural, compact."),
+        ({"observation": "map"}, "observation is 'map'; choose one of grid, coord, grid_coord."),
         (
             {"success_rate": 0.5, "max_actions_per_turn": 7},
             "max_actions_per_turn is 7; on ice that slips at most 6, so that the ceiling can be "

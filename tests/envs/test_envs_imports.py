@@ -46,7 +46,7 @@ def test_what_a_path_names():
      "rl fine:MyEnv", "rl_fine: MyEnv", ".rl_fine:MyEnv", "rl_fine.:MyEnv", "my-pkg:MyEnv"],
 )  # fmt: skip
 def test_a_path_of_another_form(path):
-    message = f"{path!r} is no import path; write it as my_pkg.my_mod:MyEnv"
+    message = f"{path!r} is not an import path; write it as my_pkg.my_mod:MyEnv"
     with pytest.raises(ImportPathError, match=f"^{re.escape(message)}$"):
         load_object(path)
 

@@ -155,7 +155,7 @@ def test_step_before_reset_says_what_to_do():
 
 
 def test_an_unknown_prompt_is_refused():
-    message = r"^prompt is 'compcat'; choose one of natural, compact$"
+    message = r"^prompt is 'compcat'; choose one of natural, compact\. Did you mean 'compact'\?$"
     with pytest.raises(ValueError, match=message):
         SokobanEnv(prompt="compcat")
 

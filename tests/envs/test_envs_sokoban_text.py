@@ -95,7 +95,7 @@ def test_a_natural_turn_shows_the_chosen_form_and_a_compact_one_the_cells():
     ],
 )
 def test_an_unknown_form_is_refused(key, choices):
-    with pytest.raises(ValueError, match=f"^{key} is 'nice'; choose one of {choices}$"):
+    with pytest.raises(ValueError, match=f"^{key} is 'nice'; choose one of {choices}\\.$"):
         SokobanEnv(**{key: "nice"})
 
 

@@ -255,12 +255,12 @@ def test_a_threshold_that_is_not_the_environments_success_is_measured(threshold)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"turn_rewards": "all"}, "turn_rewards is 'all'; choose one of none, env"),
-        ({"format_penalty": 0.1}, "format_penalty is 0.1; choose 0 or a negative number"),
-        ({"format_penalty": math.nan}, "format_penalty is nan; choose 0 or a negative number"),
+        ({"turn_rewards": "all"}, "turn_rewards is 'all'; choose one of none, env."),
+        ({"format_penalty": 0.1}, "format_penalty is 0.1; give 0 or a negative number"),
+        ({"format_penalty": math.nan}, "format_penalty is nan; give 0 or a negative number"),
         (
             {"format_penalty": -float("inf")},
-            "format_penalty is -inf; choose 0 or a negative number",
+            "format_penalty is -inf; give 0 or a negative number",
         ),
     ],
 )

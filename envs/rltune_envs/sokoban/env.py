@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rltune_envs.base import Task
+from rltune_envs.choices import require_choice
 from rltune_envs.errors import EnvError
-from rltune_envs.grid_game import GridGame, require_choice
+from rltune_envs.grid_game import GridGame
 from rltune_envs.sokoban.deadlock import is_deadlocked
 from rltune_envs.sokoban.rules import ACTIONS, Level, State
 from rltune_envs.sokoban.solve import random_success_probability, shortest_solution
@@ -102,15 +103,15 @@ class SokobanEnv(GridGame):
         return self._state
 
     def task(self, seed: int) -> Task:
-        """Describe the level of `seed`; `facts` tells of its certificate and its dead cells."""
-        found = self._of(seed)
+        """Describe the level of `seed`; its facts come from its certificate."""
+        known = self._of(seed)
         return Task(
-            task_id=f"sokoban-{found.content_hash[:12]}",
+            task_id=f"sokoban-{known.content_hash[:12]}",
             seed=seed,
-            content_hash=found.content_hash,
-            near_hash=found.near_hash,
-            difficulty=len(found.solution),
-            facts=found.facts,
+            content_hash=known.content_hash,
+            near_hash=known.near_hash,
+            difficulty=len(known.solution),
+            facts=known.facts,
         )
 
     def expert_actions(self) -> tuple[str, ...] | None:
@@ -177,5 +178,5 @@ class SokobanEnv(GridGame):
 
 @lru_cache(maxsize=65536)
 def _solution(level: Level) -> tuple[int, ...] | None:
-    """Cache: what is left after a turn is asked for again before the next one."""
+    """Cached: the rest after a turn is asked for again before the next turn."""
     return shortest_solution(level)
