@@ -19,7 +19,7 @@ from rltune.lineage.table import LineageStore
 from rltune.runner.trial import LOCK_S, read_provenance, steps_done
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
-from rltune.store.ledger import Ledger, LedgerEntry, LedgerEvent, TrialLedger
+from rltune.store.ledger import Ledger, LedgerEvent, TrialLedger
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
@@ -172,14 +172,16 @@ class Recorder:
         launch = known.launch if known is not None else self.launch
         is_open = known is not None and known.event is LedgerEvent.STARTED
         if attempt > seen:
-            self._append(spec, LedgerEvent.STARTED, attempt=attempt)
+            self.ledger.log(spec.trial_id, LedgerEvent.STARTED, attempt=attempt, launch=self.launch)
             is_open = True
         if outcome is None:
             return
         self._record(spec, outcome, attempt=attempt, launch=launch)
         if is_open:
             event, reason = _end_of(outcome)
-            self._append(spec, event, attempt=attempt, reason=reason)
+            self.ledger.log(
+                spec.trial_id, event, attempt=attempt, launch=self.launch, reason=reason
+            )
 
     def _wait_for_worker(self, trial_id: str) -> None:
         """Wait until the dead driver's worker is gone: it may still write its marker."""
@@ -199,20 +201,6 @@ class Recorder:
         self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
         if trial.path.is_dir():
             trial.write_failed(failure)
-
-    def _append(
-        self, spec: TrialSpec, event: LedgerEvent, *, attempt: int, reason: str = ""
-    ) -> None:
-        self.ledger.append(
-            LedgerEntry(
-                time=utc_now(),
-                event=event,
-                trial_id=spec.trial_id,
-                attempt=attempt,
-                launch=self.launch,
-                reason=reason,
-            )
-        )
 
     def _record(
         self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int, launch: str

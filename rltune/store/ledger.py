@@ -4,7 +4,7 @@ Ray's own state is never the source of truth; what is left to run follows from t
 and the markers in the trial folders.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -84,57 +84,17 @@ class Ledger:
 
     path: Path
 
-    def append(self, *entries: LedgerEntry) -> None:
-        """Write entries, each durable when this returns."""
-        append_jsonl_many(self.path, [to_json(entry) for entry in entries])
-
     def plan(self, trial_ids: Sequence[str], *, launch: str) -> None:
         """Write `planned` for the trials that the ledger does not know yet."""
         known = self.read().trials
-        self.append(
-            *(
-                LedgerEntry(
-                    time=utc_now(),
-                    event=LedgerEvent.PLANNED,
-                    trial_id=name,
-                    attempt=0,
-                    launch=launch,
-                )
-                for name in trial_ids
-                if name not in known
-            )
-        )
+        new = [name for name in trial_ids if name not in known]
+        self._append(_entry_now(LedgerEvent.PLANNED, name, 0, launch) for name in new)
 
-    def start(self, trial_id: str, *, launch: str) -> int:
-        """Write `started` and return the number of the new attempt, from 1."""
-        attempt = self.read().attempts(trial_id) + 1
-        self.append(
-            LedgerEntry(
-                time=utc_now(),
-                event=LedgerEvent.STARTED,
-                trial_id=trial_id,
-                attempt=attempt,
-                launch=launch,
-            )
-        )
-        return attempt
-
-    def end(
+    def log(
         self, trial_id: str, event: LedgerEvent, *, attempt: int, launch: str, reason: str = ""
     ) -> None:
-        """Write how an attempt ended."""
-        if event in (LedgerEvent.PLANNED, LedgerEvent.STARTED):
-            raise ValueError(f"{event.value!r} is not an end")
-        self.append(
-            LedgerEntry(
-                time=utc_now(),
-                event=event,
-                trial_id=trial_id,
-                attempt=attempt,
-                launch=launch,
-                reason=reason,
-            )
-        )
+        """Write what happened to an attempt; durable when this returns."""
+        self._append([_entry_now(event, trial_id, attempt, launch, reason)])
 
     def close_lost(self, *, launch: str) -> tuple[TrialLedger, ...]:
         """Write `lost` for every open attempt and return them.
@@ -142,16 +102,14 @@ class Ledger:
         Call it holding the driver lock, before starting any.
         """
         lost = self.read().open_trials
-        for trial in lost:
-            reason = f"launch {trial.last.launch} ended before it reported this attempt's end"
-            self.end(
-                trial.trial_id,
-                LedgerEvent.LOST,
-                attempt=trial.last.attempt,
-                launch=launch,
-                reason=reason,
-            )
+        self._append(
+            _entry_now(LedgerEvent.LOST, trial.trial_id, trial.last.attempt, launch, _gone(trial))
+            for trial in lost
+        )
         return lost
+
+    def _append(self, entries: Iterable[LedgerEntry]) -> None:
+        append_jsonl_many(self.path, map(to_json, entries))
 
     def read(self) -> LedgerState:
         """Fold the file to one state per trial; report and skip lines that are no entries."""
@@ -161,16 +119,30 @@ class Ledger:
         for row in read.rows:
             entry = _entry(row)
             if entry is None:
-                problems.append(
-                    Problem(
-                        str(self.path), f"not a ledger entry: {row!r}.", action="It is skipped."
-                    )
-                )
+                what = f"not a ledger entry: {row!r}."
+                problems.append(Problem(str(self.path), what, action="It is skipped."))
                 continue
             before = trials.get(entry.trial_id)
             attempts = max(before.attempts if before else 0, entry.attempt)
             trials[entry.trial_id] = TrialLedger(entry.trial_id, attempts, entry)
         return LedgerState(trials, tuple(problems))
+
+
+def _gone(trial: TrialLedger) -> str:
+    return f"launch {trial.last.launch} ended before it reported this attempt's end"
+
+
+def _entry_now(
+    event: LedgerEvent, trial_id: str, attempt: int, launch: str, reason: str = ""
+) -> LedgerEntry:
+    return LedgerEntry(
+        time=utc_now(),
+        event=event,
+        trial_id=trial_id,
+        attempt=attempt,
+        launch=launch,
+        reason=reason,
+    )
 
 
 def _entry(row: Mapping[str, Any]) -> LedgerEntry | None:

@@ -1,13 +1,16 @@
 """What the markers DONE and FAILED of a trial hold, read strictly."""
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rltune.errors import Problem, StoreError
 from rltune.store.failure import TrialFailure
 from rltune.store.files import loads
 from rltune.types import RowStatus, TrialResult, TrialStatus
+
+Record = TypeVar("Record")
 
 
 def read_marker(path: Path) -> Any | None:
@@ -19,24 +22,19 @@ def read_marker(path: Path) -> Any | None:
 
 
 def read_result(path: Path) -> TrialResult | None:
-    """Return the result in a DONE marker; None when there is no marker, or half of one.
-
-    Raises:
-        StoreError: It holds something else.
-
-    """
-    marker = read_marker(path)
-    if marker is None:
-        return None
-    data = require_fields(marker, TrialResult, path)
-    try:
-        return _result_from(data)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise StoreError(Problem(str(path), f"does not hold a TrialResult ({error}).")) from error
+    """Return the result in a DONE marker; as `_read`."""
+    return _read(path, TrialResult, _result_from)
 
 
 def read_failure(path: Path) -> TrialFailure | None:
-    """Return the failure in a FAILED marker; None when there is no marker, or half of one.
+    """Return the failure in a FAILED marker; as `_read`."""
+    return _read(path, TrialFailure, _failure_from)
+
+
+def _read(
+    path: Path, record: type[Record], build: Callable[[dict[str, Any]], Record]
+) -> Record | None:
+    """Return the record in a marker; None when there is no marker, or half of one.
 
     Raises:
         StoreError: It holds something else.
@@ -45,11 +43,12 @@ def read_failure(path: Path) -> TrialFailure | None:
     marker = read_marker(path)
     if marker is None:
         return None
-    data = require_fields(marker, TrialFailure, path)
+    data = require_fields(marker, record, path)
     try:
-        return TrialFailure(**data | {"kind": RowStatus(data["kind"])})
-    except ValueError as error:
-        raise StoreError(Problem(str(path), f"does not hold a TrialFailure ({error}).")) from error
+        return build(data)
+    except (TypeError, ValueError, AttributeError) as error:
+        what = f"does not hold a {record.__name__} ({error})."
+        raise StoreError(Problem(str(path), what)) from error
 
 
 def require_fields(data: Any, record: type, path: Path) -> dict[str, Any]:
@@ -77,3 +76,7 @@ def _result_from(data: dict[str, Any]) -> TrialResult:
     typed["warnings"] = tuple(map(str, data.get("warnings", ())))
     typed["budget"] = {key: float(value) for key, value in data["budget"].items()}
     return TrialResult(**data | typed)
+
+
+def _failure_from(data: dict[str, Any]) -> TrialFailure:
+    return TrialFailure(**data | {"kind": RowStatus(data["kind"])})

@@ -35,7 +35,7 @@ class LedgerFile:
     path: Path
 
     def append(self, name):
-        Ledger(self.path).end(name, LedgerEvent.FAILED, attempt=1, launch="L", reason=AWKWARD)
+        Ledger(self.path).log(name, LedgerEvent.FAILED, attempt=1, launch="L", reason=AWKWARD)
 
     def read(self):
         state = Ledger(self.path).read()
