@@ -1,169 +1,142 @@
-"""The commands and their help."""
+"""The table of commands. A command's module is imported when the command is chosen."""
 
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from rltune.cli.check import check
-from rltune.cli.clean import clean
-from rltune.cli.compare import compare
-from rltune.cli.convert import convert
-from rltune.cli.dashboard import dashboard
-from rltune.cli.doctor import doctor
-from rltune.cli.export import export
-from rltune.cli.final_test import final_test
-from rltune.cli.init import init
-from rltune.cli.inspect import audit, status
-from rltune.cli.lineage import register
-from rltune.cli.next import next_trial
 from rltune.cli.options import TakesValues
-from rltune.cli.plan import plan
-from rltune.cli.play import play
-from rltune.cli.report import report
-from rltune.cli.rerun import continue_, rerun
-from rltune.cli.serve_retriever import serve_retriever
-from rltune.cli.sweep import sweep
-from rltune.cli.sync import sync
-from rltune.cli.warmstart import warmstart
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 
-app = typer.Typer(
-    name="rltune",
-    help="What does this one knob do to an LLM agent trained with RL? Sweeps in which exactly one "
-    "knob moves, and the proof of it.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command of the table.
+
+    Attributes:
+        name: As it is typed.
+        place: `module:function` in `rltune.cli`.
+        help: Its line in the list of commands; what `--help` says is the function's docstring.
+        takes_values: Whether its arguments may be negative numbers.
+
+    """
+
+    name: str
+    place: str
+    help: str
+    takes_values: bool = False
+
+
+COMMANDS = (
+    Entry("sweep", "sweep:sweep", "Run a sweep; repeat the command to resume after a stop."),
+    Entry("next", "next:next_trial", "Run one trial of a sweep, the one that is due."),
+    Entry("check", "check:check", "Prove before a run that only one knob changes."),
+    Entry("plan", "plan:plan", "Show every trial of a sweep with its cost."),
+    Entry("status", "inspect:status", "Show the state of every trial."),
+    Entry("dashboard", "dashboard:dashboard", "Build the sweep's W&B workspace and report."),
+    Entry("sync", "sync:sync", "Upload the offline W&B runs of a sweep."),
+    Entry("audit", "inspect:audit", "Prove from the records that what ran is comparable."),
+    Entry("export", "export:export", "Write the tables and figures of a sweep."),
+    Entry("report", "report:report", "Write one self-contained HTML page about a sweep."),
+    Entry(
+        "compare",
+        "compare:compare",
+        "Compare two conditions or trials at their last gates.",
+        takes_values=True,
+    ),
+    Entry(
+        "test",
+        "final_test:final_test",
+        "Evaluate a trial's checkpoint on the frozen test tasks.",
+        takes_values=True,
+    ),
+    Entry("rerun", "rerun:rerun", "Run a recorded trial again and compare.", takes_values=True),
+    Entry(
+        "continue",
+        "rerun:continue_",
+        "Start a child trial from a trial's checkpoint.",
+        takes_values=True,
+    ),
+    Entry("play", "play:play", "Play an environment, or watch its solver or a policy."),
+    Entry("warmstart", "warmstart:warmstart", "Train a tiny policy on expert demonstrations."),
+    Entry("convert", "convert:convert", "Convert a GGUF file to a model folder."),
+    Entry(
+        "serve-retriever",
+        "serve_retriever:serve_retriever",
+        "Serve passages over the Search-R1 protocol.",
+    ),
+    Entry("clean", "clean:clean", "Delete files that no result needs."),
+    Entry("doctor", "doctor:doctor", "Check whether this machine is ready."),
+    Entry("init", "init:init", "Copy the starter sweeps and configs."),
 )
-lineage = typer.Typer(
-    name="lineage",
-    help="Query the table of everything that was tried and how it ended.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=_SETTINGS,
+LINEAGE = (
+    Entry("show", "lineage:show_table", "Show one row for each attempt, with how it ended."),
+    Entry("best", "lineage:show_best", "Show the best kept or baseline row and its ties."),
+    Entry("chain", "lineage:show_chain", "Show the chain of kept rows from the root to a row."),
+    Entry("recent", "lineage:show_recent", "Show the last rows, newest first."),
+    Entry("children", "lineage:show_children", "Show the rows that start from a row."),
+    Entry(
+        "calibration",
+        "lineage:show_calibration",
+        "Show each prediction next to the measured value.",
+    ),
+    Entry("render", "lineage_files:render", "Write LEADERBOARD.md and KNOWLEDGE.md."),
+    Entry("export", "lineage_files:export_table", "Write the table in another tool's format."),
+    Entry("repair", "lineage_files:repair", "Move damaged lines to TABLE.torn."),
+    Entry("import", "lineage_files:import_table", "Append another tool's rows to a lineage table."),
 )
 
 
-def _examples(*lines: str) -> str:
-    """Return the end of a help text, its lines kept as they are."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+class _Lazy(TyperCommand):
+    """Stands for a command in the list of commands; `load` imports it."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.name, help=entry.help, rich_markup_mode=None)
+        self._entry = entry
+
+    def load(self) -> Any:
+        """Return the command itself. The examples in its docstring end its help."""
+        module, _, name = self._entry.place.partition(":")
+        function = getattr(import_module(f"rltune.cli.{module}"), name)
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Example:\n")
+        single = typer.Typer(**_PLAIN)
+        single.command(
+            self._entry.name,
+            cls=TakesValues if self._entry.takes_values else TyperCommand,
+            help=text,
+            epilog=f"\b\nExample:\n{examples}",
+        )(function)
+        return typer.main.get_command(single)
 
 
-app.command(
-    epilog=_examples(
-        "rltune sweep sweeps/quickstart.yaml",
-        "rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0",
-        "rltune sweep sweeps/kl.yaml --budget 8h",
-    )
-)(sweep)
-app.command(
-    "next",
-    epilog=_examples("rltune next sweeps/kl.yaml", "rltune next runs/kl-31966bc3"),
-)(next_trial)
-app.command(
-    epilog=_examples(
-        "rltune check sweeps/kl.yaml",
-        "rltune check sweeps/kl.yaml sweeps/entropy.yaml sweeps/rv_filter.yaml",
-        "rltune check --schema > sweep.schema.json",
-    )
-)(check)
-app.command(
-    epilog=_examples(
-        "rltune plan sweeps/kl.yaml --profile paper",
-        "rltune plan sweeps/kl.yaml --json",
-    )
-)(plan)
-app.command(epilog=_examples("rltune status", "rltune status runs/kl-31966bc3 --watch"))(status)
-app.command(epilog=_examples("rltune dashboard runs/kl-31966bc3", "rltune dashboard --no-save"))(
-    dashboard
-)
-app.command(epilog=_examples("rltune sync runs/kl-31966bc3", "rltune sync --dry-run"))(sync)
-app.command(epilog=_examples("rltune audit runs/kl-31966bc3"))(audit)
-app.command(
-    epilog=_examples(
-        "rltune export runs/kl-31966bc3",
-        "rltune export runs/kl-31966bc3/figures --from-tables",
-    )
-)(export)
-app.command(
-    epilog=_examples(
-        "rltune report runs/kl-31966bc3",
-        "rltune report runs/kl-31966bc3 --out kl.html",
-    )
-)(report)
-app.command(
-    cls=TakesValues,
-    epilog=_examples(
-        "rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0",
-        "rltune compare 0.01@0 0.0@0 runs/kl-31966bc3",
-        "rltune compare runs/kl-31966bc3:0.01 runs/kl-5d0e7a41:0.01",
-    ),
-)(compare)
-app.add_typer(lineage)
-register(lineage, _examples)
-app.command(
-    "test",
-    cls=TakesValues,
-    epilog=_examples(
-        "rltune test kl_loss_coef=0.01@0",
-        "rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again",
-    ),
-)(final_test)
-app.command(
-    cls=TakesValues,
-    epilog=_examples(
-        "rltune rerun kl_loss_coef=0.01@0 --verify",
-        "rltune rerun kl_loss_coef=0.01@0 --verify --steps 3",
-        "rltune rerun kl_loss_coef=0.01@0 --seed 7 --set optim.lr=2e-6",
-    ),
-)(rerun)
-app.command(
-    "continue",
-    cls=TakesValues,
-    epilog=_examples(
-        "rltune continue kl_loss_coef=0.01@0",
-        "rltune continue kl_loss_coef=0.01@0 --set budget.steps=100",
-    ),
-)(continue_)
-app.command(
-    epilog=_examples(
-        "rltune play sokoban",
-        "rltune play multihop_qa --solver --seed 7",
-        "rltune play sokoban --policy tiny --tasks 20",
-        "rltune play sweeps/frozenlake_slip.yaml --set success_rate=0.8",
-    )
-)(play)
-app.command(
-    epilog=_examples(
-        "rltune warmstart sokoban --out weights/sokoban",
-        "rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban",
-    )
-)(warmstart)
-app.command(
-    epilog=_examples(
-        "rltune convert smollm2 --out smollm2",
-        "rltune convert model.Q8_0.gguf --out my-model",
-    )
-)(convert)
-app.command(
-    "serve-retriever",
-    epilog=_examples(
-        "rltune serve-retriever --port 0",
-        "rltune serve-retriever --corpus wiki.jsonl --host 0.0.0.0",
-    ),
-)(serve_retriever)
-app.command(epilog=_examples("rltune clean runs/kl-31966bc3 --dry-run", "rltune clean"))(clean)
-app.command(epilog=_examples("rltune doctor"))(doctor)
-app.command(epilog=_examples("rltune init my-study"))(init)
+class _Group(TyperGroup):
+    """A group that imports a command when it is chosen."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and the remaining arguments."""
+        name, chosen, rest = super().resolve_command(ctx, args)
+        return name, chosen.load() if isinstance(chosen, _Lazy) else chosen, rest
+
+
+def _group(app: typer.Typer, entries: Iterable[Entry]) -> TyperGroup:
+    group = typer.main.get_group(app)
+    for entry in entries:
+        group.add_command(_Lazy(entry))
+    return group
 
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import PackageNotFoundError, version
-
         try:
             typer.echo(f"rltune {version('rltune')}")
         except PackageNotFoundError:
@@ -171,7 +144,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
@@ -182,4 +154,23 @@ def _root(
 
 def command() -> Any:
     """Return the whole command line as one callable command."""
-    return typer.main.get_command(app)
+    root = typer.Typer(
+        name="rltune",
+        cls=_Group,
+        callback=_root,
+        help="What does this one knob do to an LLM agent trained with RL? Sweeps in which exactly "
+        "one knob moves, and the proof of it.",
+        no_args_is_help=True,
+        **_PLAIN,
+    )
+    lineage = typer.Typer(
+        name="lineage",
+        cls=_Group,
+        callback=lambda: None,
+        help="Query the table of everything that was tried.",
+        no_args_is_help=True,
+        **_PLAIN,
+    )
+    group = _group(root, COMMANDS)
+    group.add_command(_group(lineage, LINEAGE))
+    return group

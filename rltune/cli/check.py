@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
+from rltune.comparability.check import check_sweep
+from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, SpecError
-
-if TYPE_CHECKING:
-    from rltune.comparability.findings import ComparabilityReport
-    from rltune.spec.load import LoadedSweep
+from rltune.report.render_check import check_json, proof_view, protocol_view, unprobed
+from rltune.runner.proof import prove
+from rltune.spec.load import LoadedSweep, load_sweep
+from rltune.spec.schema.sweep import sweep_json_schema
+from rltune.trainer.engine_check import engine_problem
+from rltune.trainer.preflight.references import require_usable
 
 
 def check(
@@ -39,15 +43,19 @@ def check(
         typer.Option("--schema", help="Print the JSON schema of sweep files, for use in editors."),
     ] = False,
 ) -> None:
-    """Prove before a run that only one knob changes. Exit code 2 if more than one does."""
-    if schema:
-        from rltune.spec.schema.sweep import sweep_json_schema
+    """Prove before a run that only one knob changes. Exit code 2 if more than one does.
 
+    Example:
+      rltune check sweeps/kl.yaml
+      rltune check sweeps/kl.yaml sweeps/entropy.yaml sweeps/rv_filter.yaml
+      rltune check --schema > sweep.schema.json
+
+    """
+    if schema:
         emit_json(sweep_json_schema())
         return
     if not files:
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
-    from rltune.report.render_check import check_json
 
     sweeps = _load_all(
         files,
@@ -72,11 +80,8 @@ def _load_all(
     overrides: Sequence[str],
     seeds: Sequence[int] | None,
     no_custom_code: bool,
-) -> "list[LoadedSweep]":
+) -> list[LoadedSweep]:
     """Return all sweeps, or raise with the problems of all of them."""
-    from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight.references import require_usable
-
     sweeps: list[LoadedSweep] = []
     problems: list[Problem] = []
     for file in files:
@@ -91,22 +96,16 @@ def _load_all(
     return sweeps
 
 
-def _prove(sweep: "LoadedSweep", *, deep: bool) -> "ComparabilityReport":
+def _prove(sweep: LoadedSweep, *, deep: bool) -> ComparabilityReport:
     if deep:
-        from rltune.runner.proof import prove
-
         return prove(sweep, Path.cwd())
-    from rltune.comparability.check import check_sweep
 
     return check_sweep(sweep)
 
 
 def _show_all(
-    sweeps: "Sequence[LoadedSweep]", reports: "Sequence[ComparabilityReport]", *, deep: bool
+    sweeps: Sequence[LoadedSweep], reports: Sequence[ComparabilityReport], *, deep: bool
 ) -> None:
-    from rltune.report.render_check import proof_view, protocol_view, unprobed
-    from rltune.trainer.engine_check import engine_problem
-
     for i, (sweep, report) in enumerate(zip(sweeps, reports, strict=True)):
         if i:
             show("")

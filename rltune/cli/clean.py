@@ -2,18 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
 
 from rltune.cli.console import emit_json, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from rltune.store.cleaning import Spare
-    from rltune.store.rundir import RunDir
+from rltune.report.render import grid, line, plural, size, verbatim
+from rltune.runner.environment import remove_ray_folders
+from rltune.store.cleaning import Spare, remove, size_of, spares
+from rltune.store.lock import take_driver_lock
+from rltune.store.run_folder import find_run
+from rltune.store.rundir import RunDir
 
 
 def clean(
@@ -35,12 +36,12 @@ def clean(
 
     Every record stays, and so does what an unfinished trial goes on from. A folder that a driver
     works in is refused.
-    """
-    from rltune.runner.environment import remove_ray_folders
-    from rltune.store.cleaning import remove, spares
-    from rltune.store.lock import take_driver_lock
-    from rltune.store.run_folder import find_run
 
+    Example:
+      rltune clean runs/kl-31966bc3 --dry-run
+      rltune clean
+
+    """
     run = find_run(folder, runs_dir)
     with take_driver_lock(run.lock, argv=tuple(sys.argv)):
         found = spares(run, best_only=best_only)
@@ -53,12 +54,7 @@ def clean(
         _say(run, found, dry_run=dry_run)
 
 
-def _say(run: "RunDir", found: "tuple[Spare, ...]", *, dry_run: bool) -> None:
-    from rich.console import Group
-
-    from rltune.report.render import grid, line, plural, size, verbatim
-    from rltune.store.cleaning import size_of
-
+def _say(run: RunDir, found: tuple[Spare, ...], *, dry_run: bool) -> None:
     reasons: dict[str, list[Spare]] = {}
     for spare in found:
         reasons.setdefault(spare.why, []).append(spare)

@@ -1,15 +1,15 @@
 """`rltune compare A B`: whether two trials, or two conditions, can be told apart."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from rltune.analysis.compare_sides import Side
+from rltune.analysis.lookup import find_side
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
-
-if TYPE_CHECKING:
-    from rltune.analysis.compare_sides import Side
+from rltune.report.compare_text import compare_and_say, compared_view
 
 _SIDE = "Condition or trial (condition@seed, id or folder); DIR:NAME for another run folder."
 
@@ -27,9 +27,13 @@ def compare(
 
     Over seeds, seed by seed where both have them; two single trials task by task, which says
     nothing about other seeds. Refused if the held-out tasks or the metrics differ.
-    """
-    from rltune.report.compare_text import compare_and_say, compared_view
 
+    Example:
+      rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0
+      rltune compare 0.01@0 0.0@0 runs/kl-31966bc3
+      rltune compare runs/kl-31966bc3:0.01 runs/kl-5d0e7a41:0.01
+
+    """
     found = compare_and_say(*(_side(given, folder, runs_dir) for given in (a, b)))
     if as_json:
         emit_json(found)
@@ -37,9 +41,7 @@ def compare(
         show(compared_view(found))
 
 
-def _side(given: str, folder: Path | None, runs_dir: Path) -> "Side":
-    from rltune.analysis.lookup import find_side
-
+def _side(given: str, folder: Path | None, runs_dir: Path) -> Side:
     side, problems = find_side(given, folder, runs_dir)
     for problem in problems:
         warn(f"unreadable: {problem}")

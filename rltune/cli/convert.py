@@ -17,7 +17,13 @@ def convert(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to create.")],
 ) -> None:
-    """Convert a GGUF file to a model folder: float32 weights, tokenizer, chat template."""
+    """Convert a GGUF file to a model folder: float32 weights, tokenizer, chat template.
+
+    Example:
+      rltune convert smollm2 --out smollm2
+      rltune convert model.Q8_0.gguf --out my-model
+
+    """
     if out.exists():
         raise InputError(Problem(f"--out {out}", "it exists.", action="Give a new folder."))
 

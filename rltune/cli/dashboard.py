@@ -1,16 +1,20 @@
 """`rltune dashboard`: the W&B workspace and report of a sweep."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from rltune.analysis.audit import judge_folder
 from rltune.cli.console import emit_json, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
-
-if TYPE_CHECKING:
-    from rltune.store.run_folder import SweepFolder
-    from rltune.track.dashboard import Dashboard
+from rltune.errors import InputError, Problem
+from rltune.report.render import line, short_path
+from rltune.store.files import write_text_atomic
+from rltune.store.run_folder import SweepFolder, find_run, read_folder, read_records
+from rltune.store.secret import masked
+from rltune.track.dashboard import Dashboard, as_json, build
+from rltune.track.sync import has_key, require_server
 
 
 def dashboard(
@@ -32,11 +36,12 @@ def dashboard(
     """Build the sweep's W&B workspace and report: curves by condition with their range over seeds.
 
     Without an account both are written to DIR/wandb as JSON.
-    """
-    from rltune.store.run_folder import find_run, read_folder
-    from rltune.track.dashboard import build
-    from rltune.track.sync import has_key, require_server
 
+    Example:
+      rltune dashboard runs/kl-31966bc3
+      rltune dashboard --no-save
+
+    """
     found = read_folder(find_run(folder, runs_dir))
     is_saved = has_key() if save is None else save
     if is_saved:
@@ -46,7 +51,6 @@ def dashboard(
     if as_json:
         emit_json({"saved": is_saved, **said})
         return
-    from rltune.report.render import line
 
     for name, place in said.items():
         show(line(f"{name}: {place}"))
@@ -54,11 +58,7 @@ def dashboard(
         show(line("Not saved online. Run `wandb login`, `rltune sync`, then this again."))
 
 
-def _about(found: "SweepFolder", entity: str) -> "Dashboard":
-    from rltune.analysis.audit import judge_folder
-    from rltune.store.run_folder import read_records
-    from rltune.track.dashboard import Dashboard
-
+def _about(found: SweepFolder, entity: str) -> Dashboard:
     audit = judge_folder(found, read_records(found))
     tracking = [spec.config.get("tracking", {}).get("project") for spec in found.specs]
     return Dashboard(
@@ -72,9 +72,6 @@ def _about(found: "SweepFolder", entity: str) -> "Dashboard":
 
 
 def _save(built: dict[str, Any]) -> dict[str, str]:
-    from rltune.errors import InputError, Problem
-    from rltune.store.secret import masked
-
     urls = {}
     for name, one in built.items():
         try:
@@ -87,10 +84,6 @@ def _save(built: dict[str, Any]) -> dict[str, str]:
 
 
 def _write(built: dict[str, Any], folder: Path) -> dict[str, str]:
-    from rltune.report.render import short_path
-    from rltune.store.files import write_text_atomic
-    from rltune.track.dashboard import as_json
-
     folder.mkdir(exist_ok=True)
     paths = {}
     for name, one in built.items():

@@ -13,9 +13,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from rltune.cli.app import command
+from rltune.cli.console import discard_stdout, warn
 from rltune.errors import RltuneError
+from rltune.report.markdown import visible
+from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
+from rltune_envs.guard import supervised
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
 _TYPER_INTERRUPT = 130  # what newer typers return for KeyboardInterrupt; older ones raise Abort
@@ -34,8 +39,6 @@ def run(arguments: Sequence[str]) -> int:
         code = _dispatch(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # `rltune status | head` has read enough
-        from rltune.cli.console import discard_stdout
-
         discard_stdout()
         return OK
     return code
@@ -48,10 +51,6 @@ def _show_unencodable() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    from rltune.cli.app import command
-    from rltune.runner.slow_calls import SlowCalls, last_words
-    from rltune_envs.guard import supervised
-
     try:
         with supervised(SlowCalls(_warn), last_words()):
             result = command().main(list(arguments), prog_name="rltune", standalone_mode=False)
@@ -71,6 +70,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> int:
     """Report what is no error of rltune's own: of the arguments, of the system, or a bug."""
     message = getattr(error, "format_message", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error, file=sys.stderr)
+        return REFUSED
     if callable(message):  # every usage error has it; the class is private to typer
         usage = getattr(getattr(error, "ctx", None), "command_path", "rltune")
         return _say(f"{message().rstrip('.')}. See `{usage} --help`.", REFUSED)
@@ -86,16 +88,12 @@ def _explain(error: Exception) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    from rltune.report.markdown import visible
-
     for one in text.splitlines() or [""]:
         print(f"error: {visible(masked(one))}", file=sys.stderr)
     return code
 
 
 def _warn(text: str) -> None:
-    from rltune.cli.console import warn
-
     warn(f"warning: {text}")
 
 

@@ -3,19 +3,35 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Group
 
+from rltune.analysis.audit import Audit, audit_folder
+from rltune.analysis.curves import Point, points_of, to_csv
+from rltune.analysis.tables import OK, mark_of
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune.analysis.audit import Audit
-    from rltune.report.export import Table
-    from rltune.report.figures.files import Written
-    from rltune.store.run_folder import RecordsRead, SweepFolder
+from rltune.report.export import Table, outputs_of, write_tables
+from rltune.report.figures.files import Written, write_figures
+from rltune.report.figures.rebuild import find_export, rebuild
+from rltune.report.figures.source import about_of, read_tables
+from rltune.report.manifest import Code, digests, input_files, manifest
+from rltune.report.render import line, quantity, short_path, verbatim
+from rltune.report.render_run import audit_verdict
+from rltune.runner.provenance import code_state, versions
+from rltune.store.files import write_json_atomic, write_text_atomic
+from rltune.store.run_folder import (
+    RecordsRead,
+    SweepFolder,
+    find_run,
+    newest_run,
+    read_folder,
+    read_records,
+)
+from rltune.store.secret import masked
 
 _NO_PARQUET = "no Parquet: run `pip install 'rltune[parquet]'`; the CSV files are written"
 _NO_DRAWINGS = (
@@ -44,6 +60,11 @@ def export(
     trials, history, evals, gates and summary are what every figure can be made again from, with
     --from-tables; docs/export.md says what each column is, docs/figures.md what each figure shows.
     Both say so when the audit failed, and which trial is behind each point.
+
+    Example:
+      rltune export runs/kl-31966bc3
+      rltune export runs/kl-31966bc3/figures --from-tables
+
     """
     if from_tables:
         if estimator is not None:
@@ -51,12 +72,6 @@ def export(
             raise InputError(Problem("--estimator", what, action="Leave out one of the two."))
         _rebuild(folder, runs_dir, as_json=as_json)
         return
-    from rltune.analysis.audit import audit_folder
-    from rltune.analysis.curves import Point, points_of, to_csv
-    from rltune.report.export import write_tables
-    from rltune.report.manifest import digests, input_files
-    from rltune.store.files import write_text_atomic
-    from rltune.store.run_folder import find_run, read_folder, read_records
 
     found = read_folder(find_run(folder, runs_dir))
     inputs = digests(found.run, input_files(found))
@@ -78,30 +93,21 @@ def export(
 
 
 def _manifest(
-    found: "SweepFolder",
-    read: "RecordsRead",
-    audited: "Audit",
+    found: SweepFolder,
+    read: RecordsRead,
+    audited: Audit,
     inputs: list[dict[str, Any]],
     estimator: str,
 ) -> dict[str, Any]:
     """Return the content of manifest.json without what was written."""
-    from rltune.report.manifest import Code, manifest
-    from rltune.runner.provenance import code_state, versions
-    from rltune.store.secret import masked
-
     state = code_state()
     command = ["rltune", *(masked(word) for word in sys.argv[1:])]
     code = Code(command, versions(), state.label, state.source_sha256)
     return manifest(found, read, audited, code, inputs=inputs, estimator=estimator)
 
 
-def _write_figures(out: Path, tables: Sequence["Table"], content: dict[str, Any]) -> "Written":
+def _write_figures(out: Path, tables: Sequence[Table], content: dict[str, Any]) -> Written:
     """Write the figures from the tables read back, then manifest.json with everything written."""
-    from rltune.report.export import outputs_of
-    from rltune.report.figures.files import write_figures
-    from rltune.report.figures.source import about_of, read_tables
-    from rltune.store.files import write_json_atomic
-
     figures = write_figures(read_tables(out, about_of(content)), out)
     outputs = outputs_of(tables, [out / "curves.csv", *figures.files])
     write_json_atomic(out / "manifest.json", {**content, "outputs": outputs})
@@ -110,12 +116,6 @@ def _write_figures(out: Path, tables: Sequence["Table"], content: dict[str, Any]
 
 def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
     """Make the figures of an export again, and say whether they are those of its manifest."""
-    from rich.console import Group
-
-    from rltune.report.figures.rebuild import find_export, rebuild
-    from rltune.report.render import verbatim
-    from rltune.store.run_folder import newest_run
-
     done = rebuild(find_export(folder if folder is not None else newest_run(runs_dir)))
     if as_json:
         emit_json(
@@ -138,7 +138,7 @@ def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
     _say_missing(done.written)
 
 
-def _say_missing(figures: "Written") -> None:
+def _say_missing(figures: Written) -> None:
     """Say on standard error which figures there are not, and why."""
     for one in figures.left_out:
         warn(f"no figure {one.figure}: {one.reason}")
@@ -146,10 +146,8 @@ def _say_missing(figures: "Written") -> None:
         warn(_NO_DRAWINGS)
 
 
-def _figure_lines(figures: "Written") -> list[str]:
+def _figure_lines(figures: Written) -> list[str]:
     """Return one line a figure, its files together."""
-    from rltune.report.render import short_path
-
     kinds: dict[Path, list[str]] = {}
     for path in figures.files:
         kinds.setdefault(path.with_suffix(""), []).append(path.suffix)
@@ -160,21 +158,15 @@ def _figure_lines(figures: "Written") -> list[str]:
 
 
 def _say(
-    audited: "Audit",
+    audited: Audit,
     out: Path,
-    tables: Sequence["Table"],
-    figures: "Written",
+    tables: Sequence[Table],
+    figures: Written,
     n_values: int,
     *,
     as_json: bool,
 ) -> None:
     """Print the verdict of the audit and the files, or the same as JSON."""
-    from rich.console import Group
-
-    from rltune.analysis.tables import OK, mark_of
-    from rltune.report.render import line, quantity, short_path, verbatim
-    from rltune.report.render_run import audit_verdict
-
     mark = mark_of(audited)
     others = [out / "curves.csv", *figures.files, out / "manifest.json"]
     if as_json:

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.errors import Problem, StoreError
+from rltune.runner.inputs import require_inputs_of
+from rltune.runner.machine import short_temporary_folder
+from rltune.runner.process import device_of, set_environment, set_threads
+from rltune.runner.provenance import code_state, device_name, versions
+from rltune.runner.trial import read_provenance
+from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.schema.trial import TrialConfig
+from rltune.store.files import dumps
+from rltune.store.inputs import base_of, recorded_inputs, within
+from rltune.store.rundir import TrialDir
+from rltune.trainer.custom_env import naming_custom_env
+from rltune.trainer.tasks import env_maker
 from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 if TYPE_CHECKING:
-    from rltune.spec.schema.trial import TrialConfig
-    from rltune.store.rundir import TrialDir
     from rltune.trainer.final_test import TestJob
 
 
@@ -37,22 +48,19 @@ def final_test(
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
-    """Evaluate a trial's chosen checkpoint once on the frozen test tasks."""
-    from rltune.analysis.lookup import find_trial
+    """Evaluate a trial's chosen checkpoint once on the frozen test tasks.
 
+    Example:
+      rltune test kl_loss_coef=0.01@0
+      rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again
+
+    """
     found = find_trial(trial, folder, runs_dir)
     config = _prepare(found)  # before torch is imported
     if no_custom_code:
-        from rltune.spec.custom_code import import_paths, refuse_paths
-
         paths = import_paths(config.model_dump())
         refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
 
-    from rltune.runner.machine import short_temporary_folder
-    from rltune.runner.trial import read_provenance
-    from rltune.store.inputs import base_of, within
-    from rltune.store.rundir import TrialDir
-    from rltune.trainer.custom_env import naming_custom_env
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
 
     which = checkpoint or BEST
@@ -112,12 +120,8 @@ def _faults(n: int, n_faults: int) -> str:
     return f"{said} This proves nothing ({share}): repair what failed, and test again."
 
 
-def _prepare(trial: "TrialDir") -> "TrialConfig":
+def _prepare(trial: TrialDir) -> TrialConfig:
     """Return the config of a trial, and set this process up as its own one was."""
-    from rltune.runner.process import set_environment
-    from rltune.spec.schema.trial import TrialConfig
-    from rltune.store.files import dumps
-
     if not trial.spec.exists():
         what = "the trial has not started, so no gate has finished."
         raise StoreError(Problem(str(trial.path), what, action="Run it first."))
@@ -126,7 +130,7 @@ def _prepare(trial: "TrialDir") -> "TrialConfig":
     return config
 
 
-def _job(trial: "TrialDir", config: "TrialConfig", base: Path) -> "TestJob":
+def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
     """Put together what the test needs, as the trial itself had it.
 
     Args:
@@ -138,13 +142,9 @@ def _job(trial: "TrialDir", config: "TrialConfig", base: Path) -> "TestJob":
         StoreError: A file that it reads has changed.
 
     """
-    from rltune.runner.inputs import require_inputs_of
-    from rltune.runner.process import device_of, set_threads
-    from rltune.runner.trial import read_provenance
     from rltune.trainer.engines import make_engine
     from rltune.trainer.final_test import TestJob, read_manifest
     from rltune.trainer.start import policy_at_start
-    from rltune.trainer.tasks import env_maker
 
     origin = read_provenance(trial)
     manifest = read_manifest(trial.path.parents[1], str(origin.get("manifest_sha256", "")))
@@ -171,9 +171,6 @@ def _code(origin: Mapping[str, Any], *, device: str) -> dict[str, Any]:
         device: The torch device that tests; another one than trained is no other code.
 
     """
-    from rltune.runner.provenance import code_state, device_name, versions
-    from rltune.store.inputs import recorded_inputs
-
     inputs = recorded_inputs(origin)  # they are as they were: others are refused
     same = {**asdict(code_state()), "versions": versions()}
     is_of_trial = all(origin.get(key) == same[key] for key in ("source_sha256", "versions"))

@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from rltune.errors import InputError, Problem
+from rltune.spec.schema.sweep import sweep_json_schema
+from rltune.spec.sources import PACKAGE
+from rltune.store.files import dumps, write_text_atomic
 
 SCHEMA = "sweep.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={SCHEMA}\n"
@@ -19,9 +22,12 @@ def init(
     ] = Path("."),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> None:
-    """Copy the starter sweeps and configs to DIR, with a JSON schema for editors."""
-    from rltune.store.files import write_text_atomic
+    """Copy the starter sweeps and configs to DIR, with a JSON schema for editors.
 
+    Example:
+      rltune init my-study
+
+    """
     files = {folder / name: text for name, text in starter_files()}
     changed = {path: text for path, text in files.items() if _content(path) != text}
     clashes = [path for path in changed if path.exists()]
@@ -50,9 +56,6 @@ def starter_files() -> Iterator[tuple[str, str]]:
         InputError: The installation has none.
 
     """
-    from rltune.spec.schema.sweep import sweep_json_schema
-    from rltune.store.files import dumps
-
     root = starter_root()
     for path in sorted((root / "configs").rglob("*.yaml")):
         yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
@@ -65,8 +68,6 @@ def starter_files() -> Iterator[tuple[str, str]]:
 
 def starter_root() -> Path:
     """Return the folder with configs/ and sweeps/: in the wheel, or of the checkout."""
-    from rltune.spec.sources import PACKAGE
-
     for root in (PACKAGE / "starter", PACKAGE.parent):
         if (root / "configs").is_dir() and (root / "sweeps").is_dir():
             return root

@@ -1,16 +1,21 @@
 """`rltune status`, `rltune audit`: they read a run folder only."""
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from rltune.analysis.audit import Verdict, audit_folder
+from rltune.analysis.status import StatusReader
+from rltune.analysis.trial_states import state_json
 from rltune.cli.console import emit_json, is_live, make_console, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune.analysis.status import StatusReader
+from rltune.report.live import make_progress
+from rltune.report.render_run import audit_view
+from rltune.report.render_status import bad_lines, status_view
+from rltune.runner.interrupts import interrupt, stop_on_signal
+from rltune.store.run_folder import find_run, read_folder, read_records
 
 _WATCH_S = 1.0
 
@@ -26,14 +31,16 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show the state of every trial, from the files only. Exit code 1 if a trial failed."""
+    """Show the state of every trial, from the files only. Exit code 1 if a trial failed.
+
+    Example:
+      rltune status
+      rltune status runs/kl-31966bc3 --watch
+
+    """
     if watch and as_json:
         what = "--json prints the state of now, once."
         raise InputError(Problem("--watch", what, action="Leave one out; ask for --json again."))
-    from rltune.analysis.status import StatusReader
-    from rltune.analysis.trial_states import state_json
-    from rltune.report.render_status import status_view
-    from rltune.store.run_folder import find_run, read_folder
 
     reader = StatusReader(read_folder(find_run(folder, runs_dir)))
     if watch and not _watch(reader):
@@ -46,12 +53,8 @@ def status(
     raise typer.Exit(1 if state.has_failed else 0)
 
 
-def _watch(reader: "StatusReader") -> bool:
+def _watch(reader: StatusReader) -> bool:
     """Show the sweep until its driver ends; return False when the person ended it."""
-    from rltune.report.live import make_progress
-    from rltune.report.render_status import bad_lines, status_view
-    from rltune.runner.interrupts import interrupt, stop_on_signal
-
     console = make_console()
     redraws = is_live(console)
     state = reader.read()
@@ -87,11 +90,11 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
     """Prove from the records that what ran is comparable. Exit code 1 if it is not.
 
     An incomplete sweep has not failed: as long as no error is found, the exit code is 0.
-    """
-    from rltune.analysis.audit import Verdict, audit_folder
-    from rltune.report.render_run import audit_view
-    from rltune.store.run_folder import find_run, read_folder, read_records
 
+    Example:
+      rltune audit runs/kl-31966bc3
+
+    """
     found = read_folder(find_run(folder, runs_dir))
     result = audit_folder(found, read_records(found))
     if as_json:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,11 +10,16 @@ from rltune.cli.console import emit_json, warn
 from rltune.cli.lineage_source import Source, open_table, table_path
 from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune.lineage.importing import ForeignTable
-    from rltune.lineage.read import Metric
-    from rltune.lineage.repair import Damage
+from rltune.lineage.autoresearch import VAL_BPB, autoresearch_columns, read_autoresearch
+from rltune.lineage.fieldkit import read_fieldkit, to_fieldkit
+from rltune.lineage.importing import ForeignTable, admit, import_into
+from rltune.lineage.read import Metric, read_metric
+from rltune.lineage.repair import Damage, find_damage
+from rltune.lineage.repair import repair as mend
+from rltune.lineage.table import LineageStore
+from rltune.report.lineage_files import lineage_report_of, write_lineage_report
+from rltune.report.render import short_path
+from rltune.store.files import write_text_atomic
 
 
 class ImportFormat(StrEnum):
@@ -41,10 +46,13 @@ def render(
     ] = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write LEADERBOARD.md and KNOWLEDGE.md, with copies in lineage_snapshots/."""
-    from rltune.report.lineage_files import lineage_report_of, write_lineage_report
-    from rltune.report.render import short_path
+    """Write LEADERBOARD.md and KNOWLEDGE.md, with copies in lineage_snapshots/.
 
+    Example:
+      rltune lineage render
+      rltune lineage render runs/kl-31966bc3
+
+    """
     store = open_table(source, runs_dir)
     if to_stdout:
         report = lineage_report_of(store)
@@ -66,10 +74,13 @@ def export_table(
     ] = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Write the table in another tool's format. Values without a column there are dropped."""
-    from rltune.lineage.fieldkit import to_fieldkit
-    from rltune.store.files import write_text_atomic
+    """Write the table in another tool's format. Values without a column there are dropped.
 
+    Example:
+      rltune lineage export
+      rltune lineage export runs/kl-31966bc3 --format fieldkit --out results.tsv
+
+    """
     store = open_table(source, runs_dir)
     read = store.read()
     for problem in read.problems:
@@ -117,10 +128,13 @@ def import_table(
         bool, typer.Option("--dry-run", help="Print what would be imported; write nothing.")
     ] = False,
 ) -> None:
-    """Append another tool's rows to a lineage table. Exit code 1 if a record was skipped."""
-    from rltune.lineage.importing import admit, import_into
-    from rltune.lineage.table import LineageStore
+    """Append another tool's rows to a lineage table. Exit code 1 if a record was skipped.
 
+    Example:
+      rltune lineage import results.tsv --into nights.tsv --format autoresearch
+      rltune lineage import results.tsv --into nights.tsv --format fieldkit --metric em --mode max
+
+    """
     named, table = _foreign(file, dialect, into, metric, mode)
     store = LineageStore(into, named.name, named.mode)
     if dry_run:
@@ -139,15 +153,8 @@ def import_table(
 
 def _foreign(
     file: Path, dialect: ImportFormat, into: Path, metric: str | None, mode: str | None
-) -> "tuple[Metric, ForeignTable]":
+) -> tuple[Metric, ForeignTable]:
     """Return what a foreign table measures, and what it holds."""
-    from rltune.lineage.autoresearch import (
-        VAL_BPB,
-        autoresearch_columns,
-        read_autoresearch,
-    )
-    from rltune.lineage.fieldkit import read_fieldkit
-
     if dialect is ImportFormat.AUTORESEARCH:
         metric = metric or autoresearch_columns(file)[1]
         mode = mode or (VAL_BPB.mode if metric == VAL_BPB.name else None)
@@ -157,10 +164,8 @@ def _foreign(
     return named, read_fieldkit(file, named)
 
 
-def _metric(into: Path, metric: str | None, mode: str | None) -> "Metric":
+def _metric(into: Path, metric: str | None, mode: str | None) -> Metric:
     """Return the metric that is given; what is left out is that of a table that exists."""
-    from rltune.lineage.read import Metric, read_metric
-
     if into.exists():
         theirs = read_metric(into)
         return Metric(metric or theirs.name, mode or theirs.mode)
@@ -179,10 +184,13 @@ def repair(
     runs_dir: RunsDir = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Move damaged lines to TABLE.torn. Exit code 1 as long as there is damage to repair."""
-    from rltune.lineage.repair import find_damage
-    from rltune.lineage.repair import repair as mend
+    """Move damaged lines to TABLE.torn. Exit code 1 as long as there is damage to repair.
 
+    Example:
+      rltune lineage repair
+      rltune lineage repair runs/kl-31966bc3 --write
+
+    """
     path = table_path(source, runs_dir)
     damage = mend(path) if write else find_damage(path)
     if as_json:
@@ -192,7 +200,7 @@ def repair(
     raise typer.Exit(0 if write or damage.is_clean else 1)
 
 
-def _damage_json(damage: "Damage", *, is_written: bool) -> dict[str, object]:
+def _damage_json(damage: Damage, *, is_written: bool) -> dict[str, object]:
     lines = [{"line": bad.number, "why": bad.why, "bytes": len(bad.content)} for bad in damage.bad]
     return {
         "table": str(damage.path),
@@ -204,7 +212,7 @@ def _damage_json(damage: "Damage", *, is_written: bool) -> dict[str, object]:
     }
 
 
-def _say_damage(damage: "Damage", *, is_written: bool) -> None:
+def _say_damage(damage: Damage, *, is_written: bool) -> None:
     if damage.is_clean:
         typer.echo(f"{damage.path}: {damage.rows} rows, nothing to repair")
         return

@@ -1,14 +1,13 @@
 """Which table a person means: a results.tsv, a run folder, or the newest run folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rltune.errors import Problem, StoreError
-
-if TYPE_CHECKING:
-    from rltune.lineage.table import LineageStore
+from rltune.lineage.table import LineageStore
+from rltune.store.run_folder import find_run
 
 Source = Annotated[
     Path | None,
@@ -27,8 +26,6 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
         StoreError: There is no such run folder, or no table in it yet.
 
     """
-    from rltune.store.run_folder import find_run
-
     if source is not None and (source.is_file() or source.suffix == ".tsv"):
         path, what, action = source, "there is no such file.", ""
     else:
@@ -40,8 +37,6 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
     return path
 
 
-def open_table(source: Path | None, runs_dir: Path) -> "LineageStore":
+def open_table(source: Path | None, runs_dir: Path) -> LineageStore:
     """Open the table; StoreError when there is none."""
-    from rltune.lineage.table import LineageStore
-
     return LineageStore.open(table_path(source, runs_dir))

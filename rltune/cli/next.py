@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +18,13 @@ from rltune.cli.options import (
     parse_seeds,
     require_runs_dir,
 )
+from rltune.cli.sweep import run, show_proof
 from rltune.errors import InputError, Problem, StoreError
-
-if TYPE_CHECKING:
-    from rltune.spec.load import LoadedSweep
+from rltune.runner.sweep import SweepRequest
+from rltune.spec.load import LoadedSweep, load_sweep
+from rltune.store.files import read_json
+from rltune.store.run_folder import confounded_reason, find_run
+from rltune.trainer.preflight.references import require_usable
 
 
 def next_trial(
@@ -38,12 +41,12 @@ def next_trial(
     """Run one trial of a sweep: an interrupted one first, then a new one, then a failed one.
 
     A run folder is run with the profile, seeds and overrides of its last launch.
-    """
-    from rltune.cli.sweep import run, show_proof
-    from rltune.runner.sweep import SweepRequest
-    from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight.references import require_usable
 
+    Example:
+      rltune next sweeps/kl.yaml
+      rltune next runs/kl-31966bc3
+
+    """
     allowed = None
     if sweep.is_dir():
         _require_bare(profile, seeds, overrides or ())
@@ -77,17 +80,13 @@ def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[st
             raise InputError(Problem(option, what, action="Give the sweep file to change it."))
 
 
-def _loaded_again(folder: Path) -> "tuple[LoadedSweep, str | None]":
+def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
     """Return the sweep of a run folder as its last launch had it, and why it may be confounded.
 
     Raises:
         StoreError: It is no run folder, or the sweep's files are no longer what they were.
 
     """
-    from rltune.spec.load import load_sweep
-    from rltune.store.files import read_json
-    from rltune.store.run_folder import confounded_reason, find_run
-
     run = find_run(folder, folder.parent)
     plan: Any = read_json(run.plan)
     try:

@@ -14,6 +14,12 @@ from rltune.cli.options import (
     SweepFile,
     parse_seeds,
 )
+from rltune.forecast.cost import measure
+from rltune.report.plan import cost_json, make_plan, plan_view
+from rltune.spec.expand import expand
+from rltune.spec.load import load_sweep
+from rltune.spec.plan import plan_json
+from rltune.trainer.preflight.references import require_usable
 
 
 def plan(
@@ -29,14 +35,12 @@ def plan(
 
     With --json, print the plan.json that the sweep writes (task digests still null) and each
     trial's cost in bytes and seconds.
-    """
-    from rltune.forecast.cost import measure
-    from rltune.report.plan import cost_json, make_plan, plan_view
-    from rltune.spec.expand import expand
-    from rltune.spec.load import load_sweep
-    from rltune.spec.plan import plan_json
-    from rltune.trainer.preflight.references import require_usable
 
+    Example:
+      rltune plan sweeps/kl.yaml --profile paper
+      rltune plan sweeps/kl.yaml --json
+
+    """
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     specs = expand(loaded)

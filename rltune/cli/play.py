@@ -1,16 +1,20 @@
 """`rltune play`: an environment in the terminal, for a person, its solver, or a policy."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rltune.cli.options import NoCustomCode
+from rltune.cli.play_config import Chosen, choose
+from rltune.cli.play_turns import Person, Player, Solver, closing, play_by_turns
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune.cli.play_config import Chosen
-    from rltune_envs.base import TextEnv
+from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.warmstart_data import TAUGHT_ENVS
+from rltune.trainer.custom_env import naming_custom_env
+from rltune.trainer.tasks import env_maker
+from rltune_envs.base import TextEnv
+from rltune_envs.errors import CustomCodeError, EnvError
 
 
 def play(
@@ -61,11 +65,15 @@ def play(
     ] = None,
     no_custom_code: NoCustomCode = False,
 ) -> None:
-    """Play an environment by hand: type actions such as `Up Left`; q quits."""
-    from rltune.cli.play_config import choose
-    from rltune.trainer.custom_env import naming_custom_env
-    from rltune_envs.errors import EnvError
+    """Play an environment by hand: type actions such as `Up Left`; q quits.
 
+    Example:
+      rltune play sokoban
+      rltune play multihop_qa --solver --seed 7
+      rltune play sokoban --policy tiny --tasks 20
+      rltune play sweeps/frozenlake_slip.yaml --set success_rate=0.8
+
+    """
     if solver and policy is not None:
         raise InputError(Problem("--solver, --policy", "both were given.", action="Give one."))
     if temperature is not None and policy is None:
@@ -87,19 +95,14 @@ def play(
         raise _refused(error) from error
 
 
-def _refuse_custom_code(given: str, chosen: "Chosen") -> None:
-    from rltune.spec.custom_code import import_paths, refuse_paths
-
+def _refuse_custom_code(given: str, chosen: Chosen) -> None:
     reward = chosen.reward.model_dump() if chosen.reward else None
     found = import_paths({"env": chosen.env.model_dump(), "reward": reward})
     refuse_paths((f"{given}: {key}", path) for key, path in found)
 
 
-def _made(chosen: "Chosen") -> "TextEnv":
+def _made(chosen: Chosen) -> TextEnv:
     """Return the environment."""
-    from rltune.trainer.tasks import env_maker
-    from rltune_envs.errors import CustomCodeError, EnvError
-
     try:
         return env_maker(chosen.env, chosen.reward)()
     except CustomCodeError as error:
@@ -115,8 +118,8 @@ def _refused(error: BaseException) -> InputError:
 
 
 def _play_all(
-    chosen: "Chosen",
-    env: "TextEnv",
+    chosen: Chosen,
+    env: TextEnv,
     seeds: range,
     *,
     policy: str | None,
@@ -124,8 +127,6 @@ def _play_all(
     is_solver: bool,
 ) -> None:
     """Play the tasks until the last one, or until the person has had enough."""
-    from rltune.cli.play_turns import Person, Player, Solver, closing, play_by_turns
-
     if policy is not None:
         from rltune.cli.play_policy import Watcher
 
@@ -147,6 +148,5 @@ def _schooling(kind: str, policy: str | None) -> Mapping[str, Any]:
     """Return the keys of the env section that a shipped policy has learnt with."""
     if policy != "tiny":
         return {}
-    from rltune.spec.warmstart_data import TAUGHT_ENVS
 
     return TAUGHT_ENVS.get(kind, {})

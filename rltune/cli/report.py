@@ -4,10 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
+from rltune.report.html.gather import gather
+from rltune.report.html.page import page
+from rltune.report.render import line, short_path, size, verbatim
+from rltune.report.render_run import audit_verdict
+from rltune.store.files import write_text_atomic
+from rltune.store.run_folder import find_run, read_folder
 
 _Out = Annotated[
     Path | None,
@@ -22,16 +29,12 @@ def report(
 
     It opens without a network, a server or an account, and the same files give the same bytes.
     The page of a sweep that is running, failed or confounded says so.
+
+    Example:
+      rltune report runs/kl-31966bc3
+      rltune report runs/kl-31966bc3 --out kl.html
+
     """
-    from rich.console import Group
-
-    from rltune.report.html.gather import gather
-    from rltune.report.html.page import page
-    from rltune.report.render import line, short_path, size, verbatim
-    from rltune.report.render_run import audit_verdict
-    from rltune.store.files import write_text_atomic
-    from rltune.store.run_folder import find_run, read_folder
-
     found = read_folder(find_run(folder, runs_dir))
     path = found.run.path / "figures" / "report.html" if out is None else out
     evidence = gather(found)

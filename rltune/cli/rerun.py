@@ -3,22 +3,30 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.sweep_end import refresh_lineage_report
 from rltune.cli.trials import read_source
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune.runner.child import Child
-    from rltune.runner.rerun import Rerun
-    from rltune.runner.single import Source
-    from rltune.runner.software import Change
-    from rltune.store.rundir import TrialDir
+from rltune.report.render import short_path
+from rltune.runner.child import Child, run_child
+from rltune.runner.machine import socket_folder
+from rltune.runner.process import set_environment
+from rltune.runner.rerun import Rerun, Verdict, rerun_trial, verdict_json
+from rltune.runner.single import Source
+from rltune.runner.software import Change
+from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.schema.trial import TrialConfig
+from rltune.store.files import dumps
+from rltune.store.inputs import base_of
+from rltune.store.origin import read_origin
+from rltune.store.rundir import TrialDir
+from rltune.types import TrialStatus
 
 Seed = Annotated[
     int | None,
@@ -56,7 +64,14 @@ def rerun(
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
 ) -> None:
-    """Run a recorded trial again and compare, or make a new trial from it with --seed or --set."""
+    """Run a recorded trial again and compare, or make a new trial from it with --seed or --set.
+
+    Example:
+      rltune rerun kl_loss_coef=0.01@0 --verify
+      rltune rerun kl_loss_coef=0.01@0 --verify --steps 3
+      rltune rerun kl_loss_coef=0.01@0 --seed 7 --set optim.lr=2e-6
+
+    """
     is_child = seed is not None or bool(overrides) or from_checkpoint is not None
     if is_child and (verify or steps is not None):
         what = "a trial with another seed, key or start is a new one; there is nothing to compare."
@@ -89,20 +104,18 @@ def continue_(
 
     A child has its own steps, optimiser and identity; its parent is not changed. The same command
     shows a finished child, and resumes an interrupted one.
+
+    Example:
+      rltune continue kl_loss_coef=0.01@0
+      rltune continue kl_loss_coef=0.01@0 --set budget.steps=100
+
     """
     source = _open(trial, folder, runs_dir, no_custom_code=no_custom_code)
     raise typer.Exit(_child(source, checkpoint, seed, overrides or (), as_json=as_json))
 
 
-def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> "Source":
+def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> Source:
     """Return the trial, this process set up as its own one was: before torch is imported."""
-    from rltune.analysis.lookup import find_trial
-    from rltune.runner.machine import socket_folder
-    from rltune.runner.process import set_environment
-    from rltune.spec.custom_code import import_paths, refuse_paths
-    from rltune.spec.schema.trial import TrialConfig
-    from rltune.store.files import dumps
-
     source = read_source(find_trial(trial, folder, runs_dir))
     if no_custom_code:
         paths = import_paths(source.recorded)
@@ -112,22 +125,16 @@ def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bo
     return source
 
 
-def _started(trial: "TrialDir", changes: "tuple[Change, ...]") -> None:
+def _started(trial: TrialDir, changes: tuple[Change, ...]) -> None:
     """Say where it runs, and loudly what is not as it was."""
-    from rltune.report.render import short_path
-
     warn(f"Running in {short_path(trial.path)}")
     for change in changes:
         warn(f"WARNING: {change}")
 
 
-def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool) -> int:
-    from rltune.runner.rerun import Verdict, rerun, verdict_json
-    from rltune.store.inputs import base_of
-    from rltune.types import TrialStatus
-
+def _repeat(source: Source, *, steps: int | None, verify: bool, as_json: bool) -> int:
     base = base_of(source.provenance, otherwise=Path.cwd())
-    found = rerun(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
+    found = rerun_trial(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
     refresh_lineage_report(source.run)
     if as_json:
         emit_json(verdict_json(source, found))
@@ -138,11 +145,8 @@ def _repeat(source: "Source", *, steps: int | None, verify: bool, as_json: bool)
     return 1 if verify and found.verdict is not Verdict.REPRODUCED else 0
 
 
-def verdict_text(source: "Source", found: "Rerun") -> str:
+def verdict_text(source: Source, found: Rerun) -> str:
     """Return what a rerun shows, in words."""
-    from rltune.report.render import short_path
-    from rltune.runner.rerun import Verdict
-
     name, comparison = source.trial.trial_id, found.comparison
     folder = f"Kept in {short_path(found.trial.path)}, verdict in {found.trial.verdict.name}."
     if comparison is None:
@@ -169,7 +173,7 @@ def verdict_text(source: "Source", found: "Rerun") -> str:
     return "\n".join([*lines, folder])
 
 
-def _other_inputs(name: str, found: "Rerun", scope: str) -> list[str]:
+def _other_inputs(name: str, found: Rerun, scope: str) -> list[str]:
     """Return what a rerun that read other files shows: nothing of the trial."""
     files = ", ".join(change.name for change in found.changes if change.is_input)
     difference = found.comparison.difference if found.comparison else None
@@ -181,18 +185,13 @@ def _other_inputs(name: str, found: "Rerun", scope: str) -> list[str]:
 
 
 def _child(
-    source: "Source",
+    source: Source,
     checkpoint: str | None,
     seed: int | None,
     overrides: Sequence[str],
     *,
     as_json: bool,
 ) -> int:
-    from rltune.runner.child import run_child
-    from rltune.store.inputs import base_of
-    from rltune.store.origin import read_origin
-    from rltune.types import TrialStatus
-
     child = run_child(
         source,
         checkpoint=checkpoint,
@@ -223,10 +222,8 @@ def _child(
     return 0 if child.status.is_finished and not child.status.is_failure else 1
 
 
-def child_text(source: "Source", child: "Child") -> str:
+def child_text(source: Source, child: Child) -> str:
     """Return how a child ended, in words."""
-    from rltune.report.render import short_path
-
     result, failure = child.trial.read_done(), child.trial.read_failed()
     name = child.trial.trial_id
     if result is None:

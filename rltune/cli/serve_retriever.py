@@ -3,15 +3,19 @@
 import errno
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rltune.cli.console import warn
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.errors import EnvError
+from rltune_envs.multihop_qa.bm25 import Bm25Retriever
+from rltune_envs.multihop_qa.files import load_questions
+from rltune_envs.multihop_qa.files_corpus import load_corpus
+from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.multihop_qa.server import RetrievalServer
+from rltune_envs.multihop_qa.world import World
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,11 +54,13 @@ def serve_retriever(
         int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")
     ] = 8000,
 ) -> None:
-    """Serve passages over the Search-R1 protocol until Ctrl-C; prints the address."""
-    from rltune_envs.errors import EnvError
-    from rltune_envs.multihop_qa.bm25 import Bm25Retriever
-    from rltune_envs.multihop_qa.server import RetrievalServer
+    """Serve passages over the Search-R1 protocol until Ctrl-C; prints the address.
 
+    Example:
+      rltune serve-retriever --port 0
+      rltune serve-retriever --corpus wiki.jsonl --host 0.0.0.0
+
+    """
     try:
         passages, source = _source(corpus, questions, file_format, world_seed, world_passages)
         retriever = Bm25Retriever(passages)
@@ -88,19 +94,15 @@ def _source(
     file_format: str,
     world_seed: int,
     world_passages: int,
-) -> "tuple[tuple[Passage, ...], str]":
+) -> tuple[tuple[Passage, ...], str]:
     """Return the passages to serve, and where they come from in words."""
     if corpus is not None and questions is not None:
         raise InputError(
             Problem("--corpus, --questions", "both were given.", action="Give one of the two.")
         )
     if corpus is not None:
-        from rltune_envs.multihop_qa.files_corpus import load_corpus
-
         return load_corpus(corpus), str(corpus)
     if questions is not None:
-        from rltune_envs.multihop_qa.files import load_questions
-
         loaded = load_questions(questions, file_format=file_format)
         found = tuple(dict.fromkeys(one for question in loaded for one in question.passages))
         if not found:
@@ -108,7 +110,6 @@ def _source(
                 Problem(str(questions), "its questions have no passages.", action="Give --corpus.")
             )
         return found, str(questions)
-    from rltune_envs.multihop_qa.world import World
 
     world = World(seed=world_seed, passages=world_passages)
     return world.passages, f"the closed world {world_seed}"

@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from rltune.analysis.status import StatusReader
 from rltune.cli.console import is_live, make_console, warn
 from rltune.cli.inspect import clock
 from rltune.cli.options import (
@@ -24,19 +26,24 @@ from rltune.cli.options import (
 )
 from rltune.cli.sweep_end import report_end
 from rltune.cli.sync import warn_of_offline
+from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import InputError, Problem
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rltune.analysis.status import StatusReader
-    from rltune.comparability.findings import ComparabilityReport
-    from rltune.report.live import Progress
-    from rltune.runner.budget import Deadline, Declined, Estimate
-    from rltune.runner.sweep import SweepOutcome, SweepRequest
-    from rltune.spec.load import LoadedSweep
-    from rltune.store.rundir import RunDir
-    from rltune.types import TrialSpec
+from rltune.forecast.cost import measure
+from rltune.report.live import Progress, make_progress
+from rltune.report.plan import make_plan, plan_view
+from rltune.report.render import duration, plural, short_path
+from rltune.report.render_check import proof_view
+from rltune.report.render_status import counts
+from rltune.runner.budget import Deadline, Declined, Estimate, estimate
+from rltune.runner.interrupts import interrupt, stop_on_signal
+from rltune.runner.proof import prove, require_comparable
+from rltune.runner.sweep import SweepOutcome, SweepRequest, run_sweep
+from rltune.spec.expand import expand
+from rltune.spec.load import LoadedSweep, load_sweep
+from rltune.store.run_folder import read_folder
+from rltune.store.rundir import RunDir, trial_status
+from rltune.trainer.preflight.references import require_usable
+from rltune.types import TrialSpec
 
 
 def sweep(
@@ -88,12 +95,17 @@ def sweep(
     ] = None,
     no_custom_code: NoCustomCode = False,
 ) -> None:
-    """Run a sweep, or the trials still missing; repeat the command to resume after a stop."""
+    """Run a sweep, or the trials still missing; repeat the command to resume after a stop.
+
+    Example:
+      rltune sweep sweeps/quickstart.yaml
+      rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0
+      rltune sweep sweeps/kl.yaml --budget 8h
+
+    """
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     budget_s = None if budget is None else parse_duration(budget)
-    from rltune.spec.load import load_sweep
-    from rltune.trainer.preflight.references import require_usable
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
@@ -103,7 +115,6 @@ def sweep(
     if dry_run:
         _show_plan(loaded, console, runs_dir)
         return
-    from rltune.runner.sweep import SweepRequest
 
     warn_of_offline(loaded.control.config)
     request = SweepRequest(
@@ -122,17 +133,14 @@ def sweep(
 
 
 def show_proof(
-    loaded: "LoadedSweep", console: "Console", allow_confounded: str | None
-) -> "ComparabilityReport":
+    loaded: LoadedSweep, console: Console, allow_confounded: str | None
+) -> ComparabilityReport:
     """Print the comparability proof and return it.
 
     Raises:
         ConfoundedError: It fails, and no reason was given for running all the same.
 
     """
-    from rltune.report.render_check import proof_view
-    from rltune.runner.proof import prove, require_comparable
-
     report = prove(loaded, Path.cwd())
     console.print(proof_view(loaded, report))
     require_comparable(loaded, report, allow_confounded)
@@ -141,34 +149,22 @@ def show_proof(
     return report
 
 
-def _show_plan(loaded: "LoadedSweep", console: "Console", runs_dir: Path) -> None:
-    from rltune.forecast.cost import measure
-    from rltune.report.plan import make_plan, plan_view
-    from rltune.spec.expand import expand
-
+def _show_plan(loaded: LoadedSweep, console: Console, runs_dir: Path) -> None:
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     console.print()
     console.print(plan_view(make_plan(loaded, expand(loaded), measured)))
     console.print("Nothing was started (--dry-run).")
 
 
-def deadline_of(loaded: "LoadedSweep", runs_dir: Path, budget_s: float) -> "Deadline":
+def deadline_of(loaded: LoadedSweep, runs_dir: Path, budget_s: float) -> Deadline:
     """Return when a launch that begins now should be over, with what an earlier run measured."""
-    from rltune.forecast.cost import measure
-    from rltune.runner.budget import Deadline
-
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     at = time.time() + budget_s
     return Deadline(at) if measured is None else Deadline(at, measured.step_s, measured.source)
 
 
-def run(request: "SweepRequest", console: "Console") -> int:
+def run(request: SweepRequest, console: Console) -> int:
     """Run the trials and report; return the exit code."""
-    from rltune.report.live import make_progress
-    from rltune.report.render import plural
-    from rltune.runner.interrupts import interrupt, stop_on_signal
-    from rltune.runner.sweep import run_sweep
-
     say = _printer(console)
     progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
@@ -194,24 +190,20 @@ def run(request: "SweepRequest", console: "Console") -> int:
     return 0 if is_sound and left <= _asked_to_leave(request, outcome) else 1
 
 
-def _asked_to_leave(request: "SweepRequest", outcome: "SweepOutcome") -> set[str]:
+def _asked_to_leave(request: SweepRequest, outcome: SweepOutcome) -> set[str]:
     """Return the trials that may be left over: not started, as the command's limits said."""
     declined = {late.estimate.trial_id for late in outcome.declined}
     waiting = outcome.statuses.keys() - outcome.begun
     return declined | (waiting if request.max_trials is not None else set())
 
 
-def late_text(late: "Declined") -> str:
+def late_text(late: Declined) -> str:
     """Return why a trial was not started, in numbers."""
-    from rltune.report.render import duration
-
     return f"{estimate_text(late.estimate)}, and {duration(late.left_s)} are left"
 
 
-def estimate_text(found: "Estimate") -> str:
+def estimate_text(found: Estimate) -> str:
     """Return how long a trial takes, and by what."""
-    from rltune.report.render import duration, plural
-
     if found.step_s is None:
         return f"{found.trial_id}: {plural(found.steps, 'step')}, {found.source}"
     return (
@@ -220,7 +212,7 @@ def estimate_text(found: "Estimate") -> str:
     )
 
 
-def _printer(console: "Console") -> Callable[[str], None]:
+def _printer(console: Console) -> Callable[[str], None]:
     """Return a function that prints one event as one line, however long."""
     return lambda text: console.print(text, soft_wrap=True)
 
@@ -236,20 +228,15 @@ class Watcher:
     """
 
     def __init__(
-        self, console: "Console", progress: "Progress", deadline: "Deadline | None" = None
+        self, console: Console, progress: Progress, deadline: Deadline | None = None
     ) -> None:
         self._console = console
         self._progress = progress
         self._deadline = deadline
         self._reader: StatusReader | None = None
 
-    def start(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
+    def start(self, run: RunDir, specs: Sequence[TrialSpec]) -> None:
         """Say what is going to run, once the run folder is written."""
-        from rltune.analysis.status import StatusReader
-        from rltune.report.render import short_path
-        from rltune.report.render_status import counts
-        from rltune.store.run_folder import read_folder
-
         self._reader = StatusReader(read_folder(run))
         self._console.print()
         self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
@@ -257,11 +244,9 @@ class Watcher:
         self._say_budget(run, specs)
         self.tick()
 
-    def _say_budget(self, run: "RunDir", specs: "Sequence[TrialSpec]") -> None:
+    def _say_budget(self, run: RunDir, specs: Sequence[TrialSpec]) -> None:
         if self._deadline is None:
             return
-        from rltune.runner.budget import estimate
-        from rltune.store.rundir import trial_status
 
         end = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._deadline.at))
         self._console.print(f"No trial starts that cannot finish by {end}. What is left:")

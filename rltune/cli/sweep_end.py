@@ -1,17 +1,22 @@
 """The end of `rltune sweep`: failures, closing table, lineage report, paths and audit."""
 
-from typing import TYPE_CHECKING
+from rich.console import Console
 
+from rltune.analysis.audit import audit_folder
+from rltune.analysis.status import read_state
+from rltune.analysis.summary import close_sweep
 from rltune.cli.console import warn
 from rltune.errors import StoreError
+from rltune.lineage.table import LineageStore
+from rltune.report.lineage_files import write_lineage_report
+from rltune.report.render import short_path
+from rltune.report.render_run import audit_view, closing_view, paths_view
+from rltune.report.render_status import bad_lines
+from rltune.store.run_folder import read_folder, read_records
+from rltune.store.rundir import RunDir
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from rltune.store.rundir import RunDir
-
-
-def report_end(run: "RunDir", console: "Console") -> bool:
+def report_end(run: RunDir, console: Console) -> bool:
     """Print the failures, the closing table, the paths and the audit.
 
     Returns:
@@ -19,14 +24,6 @@ def report_end(run: "RunDir", console: "Console") -> bool:
         did what was asked for; `rltune audit` is the command that judges it.
 
     """
-    from rltune.analysis.audit import audit_folder
-    from rltune.analysis.status import read_state
-    from rltune.analysis.summary import close_sweep
-    from rltune.report.render import short_path
-    from rltune.report.render_run import audit_view, closing_view, paths_view
-    from rltune.report.render_status import bad_lines
-    from rltune.store.run_folder import read_folder, read_records
-
     folder = read_folder(run)
     state, read = read_state(folder), read_records(folder)
     audit = audit_folder(folder, read)
@@ -46,11 +43,8 @@ def report_end(run: "RunDir", console: "Console") -> bool:
     return audit.report.ok and not state.has_failed
 
 
-def refresh_lineage_report(run: "RunDir") -> None:
+def refresh_lineage_report(run: RunDir) -> None:
     """Render the lineage into the run folder. What cannot be rendered must not fail a sweep."""
-    from rltune.lineage.table import LineageStore
-    from rltune.report.lineage_files import write_lineage_report
-
     if not run.results.exists():
         return
     try:
@@ -61,7 +55,7 @@ def refresh_lineage_report(run: "RunDir") -> None:
         warn(f"warning: the lineage was not rendered: {error}")
 
 
-def written(run: "RunDir") -> dict[str, str]:
+def written(run: RunDir) -> dict[str, str]:
     """Return what a sweep leaves: name -> path, those that exist."""
     paths = {
         "trials": run.trials,

@@ -3,17 +3,31 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from rltune.analysis.status import read_state
+from rltune.analysis.trial_states import TrialState
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
-
-if TYPE_CHECKING:
-    from rltune.analysis.trial_states import TrialState
-    from rltune.store.rundir import TrialDir
-    from rltune.types import TrialStatus
+from rltune.report.render import line, plural
+from rltune.store.jsonl import read_metrics
+from rltune.store.run_folder import find_run, read_folder
+from rltune.store.rundir import TrialDir
+from rltune.store.secret import masked
+from rltune.track.make import outcome_summary, write_history
+from rltune.track.sync import (
+    OFFLINE,
+    is_empty,
+    is_synced,
+    offline_problem,
+    require_server,
+    sessions,
+    upload,
+    whole_until,
+)
+from rltune.types import TrialStatus
 
 Outcome = Literal["uploaded", "was uploaded", "to upload", "still runs", "no run", "failed"]
 
@@ -44,11 +58,12 @@ def sync(
 
     Running trials are left for the next call. A killed trial first gets a session with all its
     metrics. Needs `wandb login` or WANDB_API_KEY.
-    """
-    from rltune.analysis.status import read_state
-    from rltune.store.run_folder import find_run, read_folder
-    from rltune.track.sync import require_server
 
+    Example:
+      rltune sync runs/kl-31966bc3
+      rltune sync --dry-run
+
+    """
     found = read_folder(find_run(folder, runs_dir))
     if not dry_run:
         require_server()
@@ -67,18 +82,12 @@ def warn_of_offline(config: Mapping[str, Any]) -> None:
     """Say once, before a sweep starts, that its trials cannot reach W&B although they should."""
     if config["tracking"]["wandb"] != "online":
         return
-    from rltune.track.sync import OFFLINE, offline_problem
 
     if (problem := offline_problem()) is not None:
         warn(f"W&B cannot be used online. {problem.where}: {problem.what} {OFFLINE}")
 
 
-def _sync(state: "TrialState", metric: str, *, dry_run: bool, timeout_s: float) -> Synced:
-    from rltune.store.rundir import TrialDir
-    from rltune.store.secret import masked
-    from rltune.track.sync import is_empty, is_synced, sessions, upload
-    from rltune.types import TrialStatus
-
+def _sync(state: TrialState, metric: str, *, dry_run: bool, timeout_s: float) -> Synced:
     trial = TrialDir(Path(state.log).parent)
     found = sessions(trial.path)
     is_cut_off = _is_cut_off(trial, has_sessions=bool(found))
@@ -101,29 +110,23 @@ def _sync(state: "TrialState", metric: str, *, dry_run: bool, timeout_s: float) 
     return Synced(state.trial_id, "failed" if reason else "uploaded", n_left, masked(reason))
 
 
-def _is_cut_off(trial: "TrialDir", *, has_sessions: bool) -> bool:
+def _is_cut_off(trial: TrialDir, *, has_sessions: bool) -> bool:
     """Return whether the last process was killed: no session is known to hold all metrics.
 
     Told by steps, not by the names of sessions: those have the local time of their machine.
     """
-    from rltune.store.jsonl import read_metrics
-    from rltune.track.sync import whole_until
-
     is_offline = has_sessions or _tracking(trial) == "offline"
     last = max((int(row["step"]) for row in read_metrics(trial.metrics).rows), default=-1)
     return is_offline and last > whole_until(trial.path)
 
 
-def _tracking(trial: "TrialDir") -> str:
+def _tracking(trial: TrialDir) -> str:
     has_spec = trial.spec.exists()
     return str(trial.read_spec().config["tracking"]["wandb"]) if has_spec else "disabled"
 
 
-def _write_history(trial: "TrialDir", status: "TrialStatus", metric: str) -> str:
+def _write_history(trial: TrialDir, status: TrialStatus, metric: str) -> str:
     """Write a session with the trial's whole metrics; return why that failed, empty if not."""
-    from rltune.store.jsonl import read_metrics
-    from rltune.track.make import outcome_summary, write_history
-
     rows, result = read_metrics(trial.metrics).rows, trial.read_done()
     said: list[str] = []
     write_history(
@@ -138,8 +141,6 @@ def _write_history(trial: "TrialDir", status: "TrialStatus", metric: str) -> str
 
 
 def _say(one: Synced) -> None:
-    from rltune.report.render import line, plural
-
     many = f" ({plural(one.sessions, 'session')})" if one.sessions else ""
     why = f": {one.reason}" if one.reason else ""
     show(line(f"{one.trial_id}: {one.outcome}{many}{why}", "bold red" if one.reason else ""))

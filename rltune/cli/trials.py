@@ -1,26 +1,22 @@
 """A trial with its records, as `rltune rerun` and `rltune continue` start from it."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from rltune.analysis.lookup import run_of
 from rltune.errors import Problem, StoreError
+from rltune.runner.single import Source, open_source
+from rltune.store.origin import read_origin
+from rltune.store.run_folder import confounded_reason, read_folder
+from rltune.store.rundir import TrialDir
 
-if TYPE_CHECKING:
-    from rltune.runner.single import Source
-    from rltune.store.rundir import TrialDir
 
-
-def read_source(trial: "TrialDir") -> "Source":
+def read_source(trial: TrialDir) -> Source:
     """Return a trial with its records and the metric of its sweep.
 
     Raises:
         StoreError: It has not started, its records were edited, or it is a repetition.
 
     """
-    from rltune.analysis.lookup import run_of
-    from rltune.runner.single import open_source
-    from rltune.store.origin import read_origin
-    from rltune.store.run_folder import confounded_reason, read_folder
-
     run = run_of(trial)
     if run is None:
         raise StoreError(Problem(str(trial.path), "is not a trial folder inside a run folder."))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rltune.errors import InputError, Problem
+from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 
 def warmstart(
@@ -33,9 +34,13 @@ def warmstart(
         bool, typer.Option("--force", help="Write into a folder that is not empty.")
     ] = False,
 ) -> None:
-    """Train a tiny policy on expert demonstrations, up to a deliberately moderate skill."""
-    from rltune.spec.warmstart_data import TAUGHT_ENVS
+    """Train a tiny policy on expert demonstrations, up to a deliberately moderate skill.
 
+    Example:
+      rltune warmstart sokoban --out weights/sokoban
+      rltune sweep sweeps/quickstart.yaml --set policy.model=weights/sokoban
+
+    """
     problems = []
     if env not in TAUGHT_ENVS:
         problems.append(

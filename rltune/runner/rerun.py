@@ -53,7 +53,7 @@ class Rerun:
     comparison: Comparison | None
 
 
-def rerun(
+def rerun_trial(
     source: Source,
     *,
     steps: int | None,

@@ -2,8 +2,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from rltune.cli import diagnosis
-from rltune.cli.diagnosis import Check, State
+from rltune.cli import doctor
+from rltune.cli.doctor import Check, State
 from rltune.runner import machine
 
 
@@ -12,10 +12,10 @@ def test_a_long_temporary_folder_is_passed_over(monkeypatch, tmp_path):
     long.mkdir()
     monkeypatch.setenv("RAY_TMPDIR", str(long))
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    check = diagnosis.temporary_folder()
+    check = doctor.temporary_folder()
     assert (check.state, check.detail) == (State.OK, "/tmp for sockets (at most 23 bytes)")
     monkeypatch.setattr(machine, "_SYSTEM", ())
-    check = diagnosis.temporary_folder()
+    check = doctor.temporary_folder()
     assert check.state is State.MISSING
     assert check.action == "Set RAY_TMPDIR to a writable folder with a shorter path."
 
@@ -23,14 +23,14 @@ def test_a_long_temporary_folder_is_passed_over(monkeypatch, tmp_path):
 def test_variables_that_ray_refuses(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "auto")  # a sweep names its address itself
     monkeypatch.setenv("TUNE_RESULT_DIR", "/x")
-    (check,) = diagnosis.ray_environment()
+    (check,) = doctor.ray_environment()
     assert (check.state, check.action) == (State.MISSING, "unset TUNE_RESULT_DIR")
     monkeypatch.delenv("TUNE_RESULT_DIR")
-    assert list(diagnosis.ray_environment()) == []
+    assert list(doctor.ray_environment()) == []
 
 
 def test_disk_looks_at_the_folder_that_exists(tmp_path):
-    check = diagnosis.disk(tmp_path / "a" / "b")
+    check = doctor.disk(tmp_path / "a" / "b")
     assert str(tmp_path) in check.detail
     assert check.state is not State.MISSING
     assert not list(tmp_path.iterdir())
@@ -45,26 +45,26 @@ def test_disk_that_holds_no_runs_is_missing(tmp_path):
         Path("/proc/x"): nothing,
     }
     for runs_dir, detail in found.items():
-        check = diagnosis.disk(runs_dir)
+        check = doctor.disk(runs_dir)
         assert (check.state, check.detail) == (State.MISSING, detail)
         assert check.action == "Give another folder with --runs-dir or RLTUNE_RUNS_DIR."
 
 
 def test_missing_package_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(diagnosis, "PACKAGES", ("numpy", "no-such-package-here"))
-    check = diagnosis.packages()
+    monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "no-such-package-here"))
+    check = doctor.packages()
     assert check.state is State.MISSING
     assert check.action == "pip install no-such-package-here"
 
 
 def test_cheap_checks_pass_here():
-    for check in (diagnosis.python(), diagnosis.packages(), diagnosis.threads()):
+    for check in (doctor.python(), doctor.packages(), doctor.threads()):
         assert check.state is State.OK
 
 
 def test_exit_code_and_verdict(rltune, monkeypatch):
     checks = [Check("python", State.OK, "3.11"), Check("torch", State.MISSING, "no", "pip install")]
-    monkeypatch.setattr(diagnosis, "diagnose", lambda runs_dir: iter(checks))
+    monkeypatch.setattr(doctor, "diagnose", lambda runs_dir: iter(checks))
     result = rltune("doctor")
     assert result.code == 1
     assert result.out.splitlines() == [
@@ -74,7 +74,7 @@ def test_exit_code_and_verdict(rltune, monkeypatch):
         "Not ready: torch.",
     ]
     assert json.loads(rltune("doctor", "--json").out)["ok"] is False
-    monkeypatch.setattr(diagnosis, "diagnose", lambda runs_dir: iter(checks[:1]))
+    monkeypatch.setattr(doctor, "diagnose", lambda runs_dir: iter(checks[:1]))
     result = rltune("doctor")
     assert result.code == 0
     assert result.out.splitlines()[-1] == "Ready. Next: rltune sweep sweeps/quickstart.yaml"

@@ -8,25 +8,42 @@ import pytest
 from run_folders import write_sweep
 
 import rltune.cli.entry as entry
+from rltune.cli.app import COMMANDS, LINEAGE
 from rltune.spec.load import load_sweep
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (
-    *("sweep", "check", "plan", "status", "audit", "warmstart", "doctor", "init"),
-    *("play", "test", "serve-retriever", "convert"),
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(one.name,) for one in COMMANDS] + [("lineage", one.name) for one in LINEAGE],
 )
-
-
-@pytest.mark.parametrize("words", [(name,) for name in COMMANDS] + [("lineage", "show")])
 def test_help_has_an_example(rltune, words):
     result = rltune(*words, "--help")
     assert result.code == 0
     assert f"\n  Example:\n    rltune {' '.join(words)}" in result.out
 
 
-def test_help_lists_every_command(rltune):
-    out = rltune("--help").out
-    assert all(f"\n  {name} " in out for name in (*COMMANDS, "lineage"))
+@pytest.mark.parametrize(("words", "entries"), [((), COMMANDS), (("lineage",), LINEAGE)])
+def test_help_lists_every_command_with_its_whole_line(rltune, words, entries):
+    listed = rltune(*words, "--help").out.partition("Commands:\n")[2].splitlines()
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in listed}
+    assert {one.name: one.help for one in entries} == {
+        name: text for name, text in lines.items() if name != "lineage"
+    }
+
+
+def test_without_a_command_the_help_is_shown(rltune):
+    result = rltune()
+    assert (result.code, result.err) == (2, rltune("--help").out)
+
+
+def test_the_list_of_commands_imports_none_of_them(tmp_path):
+    code = (
+        "import sys; from rltune.cli.entry import run; run(['--help']);"
+        "print([name for name in sys.modules if name == 'rltune.cli.sweep'])"
+    )
+    assert in_process(code, tmp_path).stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +105,7 @@ def test_a_bug_is_one_line_and_its_traceback_a_file(rltune, tmp_path, monkeypatc
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("seven\ntimes")
 
-    monkeypatch.setattr("rltune.spec.load.load_sweep", broken)
+    monkeypatch.setattr("rltune.cli.plan.load_sweep", broken)
     (tmp_path / "runs").mkdir()
     result = rltune("plan", "sweeps/kl.yaml")
     files = list((tmp_path / "runs").glob("rltune-bug-*.txt"))
@@ -109,7 +126,7 @@ def test_interrupt_is_exit_code_3(rltune, monkeypatch):
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rltune.spec.load.load_sweep", stopped)
+    monkeypatch.setattr("rltune.cli.check.load_sweep", stopped)
     result = rltune("check", "sweeps/kl.yaml")
     assert (result.code, result.err) == (3, "error: interrupted; the same command goes on.\n")
 
@@ -118,7 +135,7 @@ def test_a_file_that_may_not_be_read_is_no_bug(rltune, monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "sweeps/kl.yaml")
 
-    monkeypatch.setattr("rltune.spec.load.load_sweep", refused)
+    monkeypatch.setattr("rltune.cli.check.load_sweep", refused)
     result = rltune("check", "sweeps/kl.yaml")
     assert (result.code, result.err) == (1, "error: sweeps/kl.yaml: Permission denied.\n")
 

@@ -17,7 +17,7 @@ def fake(tmp_path, monkeypatch):
     """A fake runner that finishes the control of seed 0."""
     write_sweep(tmp_path)
     made = FakeRunner(tmp_path, [finish(CONTROL, 0)])
-    monkeypatch.setattr(runner, "run_sweep", made)
+    monkeypatch.setattr("rltune.cli.sweep.run_sweep", made)
     monkeypatch.setattr("rltune.cli.sweep.clock", lambda: "12:00:00")
     return made
 
@@ -65,7 +65,7 @@ def test_a_limited_sweep_says_what_is_left_and_why(rltune, fake, monkeypatch):
             outcome.run, outcome.specs, statuses, frozenset("a"), False, (late,)
         )
 
-    monkeypatch.setattr(runner, "run_sweep", limited)
+    monkeypatch.setattr("rltune.cli.sweep.run_sweep", limited)
     result = rltune(
         "sweep", "sweeps/kl.yaml", "--seeds", "0", "--budget", "1m", "--max-trials", "2"
     )
@@ -87,7 +87,7 @@ def test_nothing_left_is_said_as_before(rltune, tmp_path, monkeypatch):
     writer = FolderWriter(tmp_path)
     for spec in writer.specs:
         writer.finish(spec, GATES)
-    monkeypatch.setattr(runner, "run_sweep", FakeRunner(tmp_path, []))
+    monkeypatch.setattr("rltune.cli.sweep.run_sweep", FakeRunner(tmp_path, []))
     result = rltune("next", "sweeps/kl.yaml")
     assert result.code == 0
     assert "Nothing was left to run" in result.out
@@ -127,7 +127,7 @@ def test_what_is_left_over_is_code_1_unless_a_limit_left_it(
             outcome.run, outcome.specs, statuses, frozenset(begun), is_interrupted=False
         )
 
-    monkeypatch.setattr(runner, "run_sweep", leaving)
+    monkeypatch.setattr("rltune.cli.sweep.run_sweep", leaving)
     result = rltune("sweep", "sweeps/kl.yaml", "--seeds", "0", *options)
     assert result.code == code, result.err
     assert "1 trial left; the same command goes on." in result.out

@@ -64,7 +64,7 @@ def run_with(rltune, tmp_path, monkeypatch):
 
     def call(*acts, arguments=(), interrupted=False, said=()):
         fake = FakeRunner(tmp_path, list(acts), interrupted, said)
-        monkeypatch.setattr(runner, "run_sweep", fake)
+        monkeypatch.setattr("rltune.cli.sweep.run_sweep", fake)
         monkeypatch.setattr("rltune.cli.sweep.clock", lambda: "12:00:00")
         return rltune("sweep", "sweeps/kl.yaml", *arguments), fake
 

@@ -12,7 +12,7 @@ from rltune.errors import StoreError
 from rltune.runner.child import run_child
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
-from rltune.runner.rerun import Verdict, rerun
+from rltune.runner.rerun import Verdict, rerun_trial
 from rltune.runner.single import open_source
 from rltune.runner.trial import TrialPayload, _record_edits, run_trial
 from rltune.spec.expand import expand
@@ -53,7 +53,7 @@ def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: st
 
 
 def again(source, tmp_path, *, steps=None):
-    return rerun(source, steps=steps, argv=("test",), base=tmp_path, on_start=lambda *_: None)
+    return rerun_trial(source, steps=steps, argv=("test",), base=tmp_path, on_start=lambda *_: None)
 
 
 @pytest.mark.parametrize("base", ["sokoban", "frozen_lake", "multihop_qa"])
