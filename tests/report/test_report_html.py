@@ -6,17 +6,17 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from jinja2 import UndefinedError
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
+from rltune.report.html import drawing, replay_cards
 from rltune.report.html import page as page_module
 from rltune.report.html.board import Tile, board_of, in_words
 from rltune.report.html.gather import gather
-from rltune.report.html.markup import el, escape
-from rltune.report.html.page import page
+from rltune.report.html.page import environment, page
 from rltune.report.html.rebuild import rebuilt
 from rltune.report.html.replays import choose, replays_of
-from rltune.report.html.scale import Scale, scale_over, ticks
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -83,20 +83,17 @@ def text(finished):
 
 
 def test_text_cannot_become_markup():
-    assert el("p", "a < b & c", class_="x") == '<p class="x">a &lt; b &amp; c</p>'
-    assert escape(EVIL) == ("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;")
-    assert el("a", href='"><script>') == '<a href="&quot;&gt;&lt;script&gt;"></a>'
-    assert escape("a\x00b\u202ec\ud800\n") == "aU+0000bU+202EcU+D800\n"
-    assert el("input_", is_on=True, off=False, none=None) == "<input_ is-on></input_>"
+    def written(source, **values):
+        return environment().from_string(source).render(values)
 
-
-def test_axes_have_round_numbers():
-    assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert ticks(0.13, 0.62) == [0.2, 0.3, 0.4, 0.5, 0.6]  # 0.49 / 5 = 0.098, so steps of 0.1
-    assert ticks(-3.0, 9.0) == [-2.5, 0.0, 2.5, 5.0, 7.5]
-    assert Scale(0.0, 2.0, 100.0, 0.0).at(0.5) == 75.0
-    rate = scale_over([0.0, 1.0], start=0, end=1, limits=(0.0, 1.0))
-    assert (rate.low, rate.high) == (-0.02, 1.02)
+    assert written("<p>{{ x }}</p>", x="a < b & c") == "<p>a &lt; b &amp; c</p>"
+    assert written("{{ x }}", x=EVIL) == (
+        "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&#34;&#39;&amp;"
+    )
+    assert written('<a href="{{ x }}">', x='"><script>') == '<a href="&#34;&gt;&lt;script&gt;">'
+    assert written("{{ x }}", x="a\x00b\u202ec\ud800\n") == "aU+0000bU+202EcU+D800\n"
+    with pytest.raises(UndefinedError, match="'missing' is undefined"):
+        written("{{ missing }}")
 
 
 def test_boards_are_read_from_what_the_policy_read():
@@ -166,11 +163,40 @@ def test_the_page_says_what_the_tables_say(text):
     assert f"{CONTROL}, seed 2: 0.800" in text
 
 
+def test_figures_of_one_page_do_not_clash_and_keep_to_its_policy(text):
+    charts = re.findall(r'(?s)<svg class="chart.*?</svg>', text)
+    assert len(charts) == 4  # curves, comparison, heat map, budget
+    for chart in charts:
+        assert " style=" not in chart
+        assert "<script" not in chart
+        assert "xmlns" not in chart
+        used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', chart))
+        assert used <= set(re.findall(r' id="([^"]+)"', text))
+    assert [chart.partition('role="')[2].partition('"')[0] for chart in charts] == [
+        "group", "group", "img", "img",
+    ]  # fmt: skip
+    assert 'aria-label="Learning curves. Line chart of held-out success over' in charts[0]
+
+
+def test_without_matplotlib_the_page_is_whole_but_for_the_figures(finished, text, monkeypatch):
+    monkeypatch.setattr(drawing, "has_matplotlib", lambda: False)
+    monkeypatch.setattr(page_module, "has_matplotlib", lambda: False)
+    bare = page_of(finished)
+    assert "pip install 'rltune[figures]'" not in text
+    assert "Install it with <code>pip install 'rltune[figures]'</code>" in bare
+    assert '<svg class="chart' not in bare
+    assert "data-toggle=" not in bare.partition("<script>")[0]
+    tables = re.findall(r"<caption>(.*?)</caption>", text)
+    assert re.findall(r"<caption>(.*?)</caption>", bare) == tables
+    assert f"{CONTROL} 20 0.700 [0.452, 0.948] 3" in words(bare)
+    assert f"{TREATED} 2 0.300 0.800 -0.500" in words(bare)
+
+
 def test_every_mark_of_a_seed_leads_to_its_trial(finished, text):
     places = dict(
         re.findall(r'<tr id="(trial-\d+)" tabindex="-1"><th scope="row"><code>([^<]+)', text)
     )
-    marks = re.findall(r'<a href="#(trial-\d+)" aria-label="([^,"]+), seed (\d)', text)
+    marks = re.findall(r'<a data-c="\d" href="#(trial-\d+)" aria-label="([^,"]+), seed (\d)', text)
     assert len(marks) == 9  # six finals and three differences
     for place, condition, seed in marks:
         assert places[place] == finished.spec(condition, int(seed)).trial_id
@@ -241,7 +267,7 @@ def test_a_confounded_sweep_says_so_first(tmp_path):
         "axis_table": [], "allow_confounded": "a demonstration",
     })  # fmt: skip
     said = words(page_of(writer))
-    banner = "CONFOUNDED: more than the axis differs, nothing follows. It ran anyway"
+    banner = "CONFOUNDED: more than the axis differs, so nothing follows. It ran anyway"
     assert said.index(banner) < said.index("What came out?")
     assert "a demonstration" in said
     assert f"{TREATED} : no verdict (confounded)" in said
@@ -277,9 +303,9 @@ def test_replays_that_do_not_fit_are_counted_and_every_condition_has_its_turn(
     finished, text, monkeypatch
 ):
     one = len(re.search(r"(?s)<article.*?</article>", text)[0].encode())
-    monkeypatch.setattr(page_module, "REPLAY_BYTES", int(3.5 * one))
+    monkeypatch.setattr(replay_cards, "REPLAY_BYTES", int(3.5 * one))
     short = page_of(finished)
-    assert "5 replays more not shown" in short
+    assert "5 more replays not shown" in short
     assert f"{CONTROL} (control): 2 replays" in short
     assert f"{TREATED}: 1 replay<" in short
 

@@ -41,12 +41,16 @@ FLOOR, CEILING, START = "random floor", "ceiling", "start"
 
 def curves_data(tables: Tables) -> Curves | LeftOut:
     """Return the sweep's held-out metric over training, by condition and by seed."""
-    metric = tables.trials[0].metric
+    return measure_data(tables, tables.trials[0].metric, figure=CURVES)
+
+
+def measure_data(tables: Tables, metric: str, *, figure: str) -> Curves | LeftOut:
+    """Return any one measure over training, as the data of a figure of that name."""
     lines = lines_of(tables.trials, tables.history, metric)
     if not lines:
-        return LeftOut(CURVES, f"no trial has a value of {metric} yet")
+        return LeftOut(figure, f"no trial has a value of {metric} yet")
     how = estimation_for(tables.trials, tables.about.estimator)
-    return _curves(tables, CURVES, [_panel(tables, metric, lines, how)], how)
+    return _curves(tables, figure, [_panel(tables, metric, lines, how)], how)
 
 
 def dynamics_data(tables: Tables) -> Curves | LeftOut:

@@ -37,7 +37,7 @@ RC: dict[str, Any] = {
 }
 
 # Okabe and Ito (2008), without the yellow, which white paper swallows. Black is the control's.
-_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">")
 _DASHES: tuple[Any, ...] = ((0, (4, 1.3)), (0, (6, 1.2, 1.2, 1.2)), (0, (2, 0.9)), "-")
 DOTTED = (0, (1, 1.2))
@@ -60,7 +60,7 @@ def looks_of(conditions: tuple[Condition, ...]) -> dict[str, Look]:
             Look(INK, "o", "-")
             if one.is_control
             else Look(
-                _COLOURS[i % len(_COLOURS)],
+                COLOURS[i % len(COLOURS)],
                 _MARKERS[i % len(_MARKERS)],
                 _DASHES[i % len(_DASHES)],
             )

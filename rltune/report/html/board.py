@@ -1,10 +1,10 @@
-"""Boards of the grid games as small drawings; any other observation stays text."""
+"""Boards of the grid games in what the policy read; any other observation stays text."""
 
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
-from rltune.report.html.markup import Html, el
 from rltune_envs.frozen_lake import rules as lake
 from rltune_envs.sokoban.text import SYMBOLS
 
@@ -28,6 +28,16 @@ class Tile(StrEnum):
     PLAYER_IN_HOLE = "player in hole"
     PLAYER_ON_GOAL = "player on goal"
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is drawn on the ground."""
+        return self in (Tile.FLOOR, Tile.ICE)
+
+    @property
+    def symbol(self) -> str:
+        """Its name in templates/tiles.html."""
+        return self.value.replace(" ", "-")
+
 
 _SOKOBAN = (
     Tile.WALL, Tile.FLOOR, Tile.TARGET, Tile.BOX_ON_TARGET, Tile.BOX, Tile.PLAYER,
@@ -37,8 +47,6 @@ _LAKE = {
     lake.FROZEN: Tile.ICE, lake.HOLE: Tile.HOLE, lake.GOAL: Tile.GOAL, lake.PLAYER: Tile.PLAYER,
     lake.PLAYER_IN_HOLE: Tile.PLAYER_IN_HOLE, lake.PLAYER_ON_GOAL: Tile.PLAYER_ON_GOAL,
 }  # fmt: skip
-_EMPTY = frozenset({Tile.FLOOR, Tile.ICE})
-_QUIET = _EMPTY | {Tile.WALL}
 
 Board = tuple[tuple[Tile, ...], ...]
 
@@ -83,37 +91,30 @@ def _rows(lines: list[str], tiles: Mapping[str, Tile]) -> list[str]:
     return run if len(run) > 1 else []
 
 
-def draw_board(board: Board, *, label: str) -> Html:
-    """Return a board as a drawing that says in words where things are.
+def draw_board(board: Board, *, label: str) -> dict[str, Any]:
+    """Return what the macro `board` draws: its size, its cells, and in words where things are.
 
     Args:
         board: Its cells.
         label: Which board it is.
 
     """
-    width, height = len(board[0]) * CELL, len(board) * CELL
-    cells = [
-        el("use", href=f"#tile-{_name(tile)}", x=column * CELL, y=row * CELL)
-        for row, tiles in enumerate(board)
-        for column, tile in enumerate(tiles)
-        if tile not in _EMPTY
-    ]
-    ground = "ice" if any(Tile.ICE in tiles for tiles in board) else "ground"
-    return el(
-        "svg",
-        el("rect", class_=ground, width=width, height=height),
-        el("path", class_="lines", d=_lines(len(board), len(board[0]))),
-        *cells,
-        class_="board",
-        role="img",
-        aria_label=f"{label}. {in_words(board)}",
-        viewBox=f"-1 -1 {width + 2} {height + 2}",
-    )
-
-
-def _lines(rows: int, columns: int) -> str:
+    rows, columns = len(board), len(board[0])
     across = "".join(f"M0 {i * CELL}h{columns * CELL}" for i in range(rows + 1))
-    return across + "".join(f"M{i * CELL} 0v{rows * CELL}" for i in range(columns + 1))
+    down = "".join(f"M{i * CELL} 0v{rows * CELL}" for i in range(columns + 1))
+    return {
+        "width": columns * CELL,
+        "height": rows * CELL,
+        "ground": ground_of(tile for tiles in board for tile in tiles),
+        "lines": across + down,
+        "cells": [
+            (tile.symbol, column * CELL, row * CELL)
+            for row, tiles in enumerate(board)
+            for column, tile in enumerate(tiles)
+            if not tile.is_empty
+        ],
+        "words": f"{label}. {in_words(board)}",
+    }
 
 
 def in_words(board: Board) -> str:
@@ -121,43 +122,12 @@ def in_words(board: Board) -> str:
     places: dict[Tile, list[str]] = {}
     for row, tiles in enumerate(board, start=1):
         for column, tile in enumerate(tiles, start=1):
-            if tile not in _QUIET:
+            if not tile.is_empty and tile is not Tile.WALL:
                 places.setdefault(tile, []).append(f"row {row} column {column}")
-    said = "; ".join(
+    things = "; ".join(
         f"{tile.value} at {', '.join(places[tile])}" for tile in Tile if tile in places
     )
-    return f"{len(board)} rows, {len(board[0])} columns: {said or 'nothing on it'}."
-
-
-def _name(tile: Tile) -> str:
-    return tile.value.replace(" ", "-")
-
-
-def tile_symbols() -> Html:
-    """Return the drawings of the tiles, which boards refer to; once a page."""
-    return el(
-        "svg",
-        el("defs", *(el("symbol", *parts, id=f"tile-{_name(tile)}", viewBox=f"0 0 {CELL} {CELL}",
-                        width=CELL, height=CELL) for tile, parts in _drawings().items())),
-        class_="hidden",
-        aria_hidden="true",
-        width=0,
-        height=0,
-    )  # fmt: skip
-
-
-def tile_key(tiles: Iterable[Tile]) -> Html:
-    """Return what the tiles mean, for readers."""
-    shown, parts = tuple(tiles), []
-    name = "ice" if Tile.ICE in shown else "ground"
-    for tile in shown:
-        ground = el("rect", class_=name, width=CELL, height=CELL)
-        drawn = None if tile in _EMPTY else el("use", href=f"#tile-{_name(tile)}")
-        picture = el(
-            "svg", ground, drawn, class_="tile", viewBox=f"0 0 {CELL} {CELL}", aria_hidden="true"
-        )
-        parts.append(el("li", picture, f" {tile.value}"))
-    return el("ul", *parts, class_="tiles", aria_label="What the tiles mean")
+    return f"{len(board)} rows, {len(board[0])} columns: {things or 'nothing on it'}."
 
 
 def tiles_of(env: Mapping[str, object]) -> tuple[Tile, ...]:
@@ -165,31 +135,6 @@ def tiles_of(env: Mapping[str, object]) -> tuple[Tile, ...]:
     return tuple(_tiles(env).values())
 
 
-def _drawings() -> dict[Tile, tuple[Html, ...]]:
-    target = el("circle", cx=10, cy=10, r=4.5, class_="target")
-    box = el("rect", x=3, y=3, width=14, height=14, rx=1.5, class_="box")
-    planks = el("path", d="M3 7.5h14M3 12.5h14", class_="plank")
-    done = el("rect", x=3, y=3, width=14, height=14, rx=1.5, class_="box done")
-    tick = el("path", d="M6 10.5l3 3 5.5-6.5", class_="tick")
-    player = (
-        el("circle", cx=10, cy=7, r=3.4, class_="player"),
-        el("path", d="M4 17a6 6 0 0 1 12 0z", class_="player"),
-    )
-    hole = el("circle", cx=10, cy=10, r=7.5, class_="hole")
-    flag = (
-        el("path", d="M6 3v14", class_="pole"),
-        el("path", d="M6.7 3.5h8.3l-2.4 3 2.4 3H6.7z", class_="flag"),
-    )
-    ring = el("circle", cx=10, cy=10, r=8.6, class_="target")
-    return {
-        Tile.WALL: (el("rect", width=CELL, height=CELL, class_="wall"),),
-        Tile.TARGET: (target,),
-        Tile.BOX: (box, planks),
-        Tile.BOX_ON_TARGET: (done, tick),
-        Tile.PLAYER: player,
-        Tile.PLAYER_ON_TARGET: (ring, *player),
-        Tile.HOLE: (hole,),
-        Tile.GOAL: flag,
-        Tile.PLAYER_IN_HOLE: (hole, el("path", d="M6 6l8 8M14 6l-8 8", class_="cross")),
-        Tile.PLAYER_ON_GOAL: (*flag, el("circle", cx=13, cy=14, r=3, class_="player")),
-    }
+def ground_of(tiles: Iterable[Tile]) -> str:
+    """Return what lies under the tiles of a game, as a class of report.css."""
+    return "ice" if Tile.ICE in tiles else "ground"

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from math import fsum
+from typing import Any
 
 from rltune.report.figures.data_budget import budget_data, spread_text
 from rltune.report.figures.notes import conditions_of
 from rltune.report.figures.records import LeftOut, Quantity
 from rltune.report.figures.source import Tables
+from rltune.report.html.drawing import svg_of
 from rltune.report.html.gather import TIMINGS
-from rltune.report.html.markup import Html, details, el, join, table
-from rltune.report.html.scale import Scale, plain, ticks
+from rltune.report.html.table import Cell, Table
 
-WIDTH = 460
-LEFT, RIGHT, TOP, BOTTOM = 122, 16, 8, 40
-ROW = 30
 PHASES = ("collect", "score", "credit", "judge", "update", "eval", "sync", "collapse", "checkpoint")
 """Parts of a step in the order of the loop."""
+
+_WIDTH = 1000  # of the longest bar
+
+Seconds = Mapping[str, Mapping[str, float]]  # condition -> part -> seconds a training step
 
 
 def step_seconds(tables: Tables) -> dict[str, dict[str, float]]:
@@ -23,131 +25,81 @@ def step_seconds(tables: Tables) -> dict[str, dict[str, float]]:
 
     Evaluation and checkpoints count with the share of the steps that had one.
     """
-    totals: dict[str, dict[str, float]] = {}
     steps: dict[str, set[tuple[str, int]]] = {}
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for row in tables.history:
         if row.metric.startswith(TIMINGS) and row.step > 0 and row.value is not None:
-            found.setdefault((row.condition, row.metric.removeprefix(TIMINGS)), []).append(
-                row.value
-            )
+            parts = found.setdefault(row.condition, {})
+            parts.setdefault(row.metric.removeprefix(TIMINGS), []).append(row.value)
             steps.setdefault(row.condition, set()).add((row.trial_id, row.step))
-    for (condition, part), values in found.items():
-        totals.setdefault(condition, {})[part] = fsum(values) / len(steps[condition])
-    return totals
+    return {
+        condition: {part: fsum(took) / len(steps[condition]) for part, took in parts.items()}
+        for condition, parts in found.items()
+    }
 
 
-def budget_section(tables: Tables) -> Html:
-    """Return the section on time and budget."""
-    seconds = step_seconds(tables)
-    title = el("h2", "Where did the time and the budget go?")
-    parts: list[Html] = [_time_figure(tables, seconds)] if seconds else []
+def budget_of(tables: Tables) -> dict[str, Any]:
+    """Return the times and what was consumed, as far as they are known."""
+    found = step_seconds(tables)
+    seconds = {c.label: found[c.label] for c in conditions_of(tables.trials) if c.label in found}
     budget = budget_data(tables)
-    if isinstance(budget, LeftOut):
-        parts.append(el("p", f"No budget yet: {budget.reason}."))
-    else:
-        labels = [one.label for one in budget.head.conditions]
-        parts.append(_budget_table(budget.quantities, labels))
-    return el("section", title, *parts, id="budget", aria_label="Time and budget")
+    consumed: dict[str, Any] = {"reason": budget.reason} if isinstance(budget, LeftOut) else {
+        "reason": "",
+        "consumed": _consumed(budget.quantities, [one.label for one in budget.head.conditions]),
+        "figure": {
+            "title": "What each trial consumed",
+            "caption": budget.head.caption,
+            "svg": svg_of(budget, "budget"),
+            "numbers": (),
+        },
+    }  # fmt: skip
+    parts = _parts(seconds)
+    return {
+        "parts": parts,
+        "bars": _bars(seconds, parts),
+        "seconds": _table(seconds, parts) if seconds else None,
+        **consumed,
+    }
 
 
-def _parts(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _parts(seconds: Seconds) -> list[str]:
     seen = {part for own in seconds.values() for part, value in own.items() if value > 0}
     return [*(part for part in PHASES if part in seen), *sorted(seen - set(PHASES))]
 
 
-def _time_figure(tables: Tables, seconds: Mapping[str, Mapping[str, float]]) -> Html:
-    parts = _parts(seconds)
-    key = [
-        el("li", el("span", "", class_=f"chip p{i % 9}"), f" {part}")
-        for i, part in enumerate(parts)
-    ]
-    labels = [one.label for one in conditions_of(tables.trials) if one.label in seconds]
+def _bars(seconds: Seconds, parts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a bar per condition, made of its parts."""
+    longest = max((fsum(own.values()) for own in seconds.values()), default=0.0) or 1.0
+    bars = []
+    for label, own in seconds.items():
+        x, drawn = 0.0, []
+        for place, part in enumerate(parts):
+            width = own.get(part, 0.0) / longest * _WIDTH
+            words = f"{label}, {part}: {own.get(part, 0.0):.3f} s"
+            drawn.append({"x": f"{x:.1f}", "width": f"{width:.1f}", "place": place, "words": words})
+            x += width
+        words = f"Seconds a training step: {label} {fsum(own.values()):.3g} s"
+        bars.append({"condition": label, "parts": drawn, "words": words})
+    return bars
+
+
+def _table(seconds: Seconds, parts: Sequence[str]) -> Table:
     rows = [
-        [
-            label,
-            *(f"{seconds[label].get(part, 0.0):.3f}" for part in parts),
-            f"{fsum(seconds[label].values()):.3f}",
-        ]
-        for label in labels
+        [label, *(f"{v:.3f}" for v in (*(own.get(p, 0.0) for p in parts), fsum(own.values())))]
+        for label, own in seconds.items()
     ]
-    numeric = range(1, len(parts) + 2)
-    return el(
-        "figure",
-        _draw_time(tables, seconds, parts),
-        el("ul", *key, class_="key", aria_label="Parts of a step"),
-        el(
-            "figcaption",
-            el("b", "Seconds a training step"),
-            " by part, over all steps of the trials "
-            "of a condition; evaluation and checkpoints by their share.",
-        ),
-        details(
-            "Numbers of this figure",
-            table(
-                "Seconds a training step", ["condition", *parts, "together"], rows, numeric=numeric
-            ),
-        ),
-    )
+    caption = "Seconds a training step, over all steps of a condition's trials"
+    headers = ["condition", *parts, "together"]
+    return Table(caption, headers, rows, numeric=range(1, len(headers)))
 
 
-def _draw_time(
-    tables: Tables, seconds: Mapping[str, Mapping[str, float]], parts: Sequence[str]
-) -> Html:
-    shown = [one for one in conditions_of(tables.trials) if one.label in seconds]
-    height = TOP + ROW * len(shown) + BOTTOM
-    longest = max(fsum(own.values()) for own in seconds.values()) or 1.0
-    x = Scale(0.0, longest * 1.04, LEFT, WIDTH - RIGHT)
-    bottom = height - BOTTOM
-    drawn = [
-        join(
-            el("path", d=f"M{x.at(tick)} {TOP}V{bottom}", class_="rule"),
-            el("text", plain(tick), x=x.at(tick), y=bottom + 17, class_="mid"),
-        )
-        for tick in ticks(0.0, x.high, most=4)
-    ]
-    for at, one in enumerate(shown):
-        y, start = TOP + ROW * at + 5, 0.0
-        name = one.short if len(one.short) < 16 else f"{one.short[:14]}…"
-        drawn.append(el("text", name, x=LEFT - 10, y=y + 14.5, class_="end"))
-        for i, part in enumerate(parts):
-            took = seconds[one.label].get(part, 0.0)
-            width = round(x.at(start + took) - x.at(start), 1)
-            said = f"{one.label}, {part}: {took:.3f} s"
-            drawn.append(
-                el(
-                    "rect",
-                    el("title", said),
-                    x=x.at(start),
-                    y=y,
-                    width=width,
-                    height=20,
-                    class_=f"p{i % 9}",
-                )
-            )
-            start += took
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    drawn.append(el("text", "seconds a step", x=middle, y=height - 4, class_="mid soft"))
-    said = "; ".join(f"{one.label} {fsum(seconds[one.label].values()):.3g} s" for one in shown)
-    return el(
-        "svg",
-        *drawn,
-        class_="chart narrow",
-        role="img",
-        aria_label=f"Seconds a training step: {said}.",
-        viewBox=f"0 0 {WIDTH} {height}",
-    )
-
-
-def _budget_table(quantities: Sequence[Quantity], labels: Sequence[str]) -> Html:
+def _consumed(quantities: Sequence[Quantity], labels: Sequence[str]) -> Table:
     names = [f"{one.label} ({one.unit})" if one.unit else one.label for one in quantities]
     means = [dict(one.means) for one in quantities]
-    rows: list[list[str]] = [
+    rows: list[list[Cell]] = [
         [label, *(f"{own[label]:,.0f}" if label in own else "–" for own in means)]
         for label in labels
     ]
-    rows.append(
-        ["largest mean over smallest", *(spread_text(one.spread) or "–" for one in quantities)]
-    )
+    rows.append(["largest mean over smallest", *(spread_text(q.spread) or "–" for q in quantities)])
     caption = "Consumed a trial, mean over the trials that finished"
-    return table(caption, ["condition", *names], rows, numeric=range(1, len(names) + 1))
+    return Table(caption, ["condition", *names], rows, numeric=range(1, len(names) + 1))

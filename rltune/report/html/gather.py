@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rltune.analysis.audit import Audit, judge_folder
-from rltune.analysis.rates import RETRIEVAL
 from rltune.analysis.status import read_state
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
@@ -14,6 +13,7 @@ from rltune.analysis.trial_states import SweepState
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.read import ReadResult, read_body
 from rltune.report.export import lineage_ids
+from rltune.report.figures.data_curves import CHANCE, TRIO
 from rltune.report.figures.source import Tables, about_folder
 from rltune.report.html.replays import Replay, replays_of
 from rltune.report.manifest import digests, input_files
@@ -36,8 +36,6 @@ TRAINING = (
     "actor/grad_norm",
     "response_length/mean",
     "rollout/filter_kept_ratio",
-    RETRIEVAL,
-    "collapse/reasoning_entropy",
 )
 """Measures of training that are drawn where trials have them."""
 
@@ -143,7 +141,7 @@ def _tables(folder: SweepFolder, read: RecordsRead, audit: Audit) -> Tables:
 
 
 def _drawn(history: Iterator[HistoryRow], metric: str) -> Iterator[HistoryRow]:
-    wanted = {metric, *TRAINING}
+    wanted = {metric, *TRAINING, *TRIO, CHANCE}
     for row in history:
         if row.metric in wanted or row.metric.startswith(TIMINGS):
             yield row

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rltune.lineage.query import best, chain, recent
 from rltune.lineage.read import ReadResult
 from rltune.lineage.row import LineageRow
-from rltune.report.html.markup import Html, details, el, join, table
-from rltune.report.html.scale import rounded
+from rltune.report.html.table import Cell, Table, marked, rounded, signed
 from rltune.report.markdown import cut
 from rltune.report.render import plural
 
@@ -20,8 +20,8 @@ MOST_LINKS = 12
 _LONGEST = 300  # characters of a hypothesis or a note
 
 
-def lineage_section(read: ReadResult | None, *, mode: str, path: Path) -> Html:
-    """Return the section on lineage.
+def lineage_of(read: ReadResult | None, *, mode: str, path: Path) -> dict[str, Any]:
+    """Return the chain to the best trial and the newest rows.
 
     Args:
         read: The rows of results.tsv; None without one.
@@ -30,93 +30,60 @@ def lineage_section(read: ReadResult | None, *, mode: str, path: Path) -> Html:
 
     """
     rows = read.rows if read is not None else ()
-    parts = [el("h2", "Where does the best trial come from?")]
-    if rows:
-        parts += [*_chain(rows, mode), _table(rows)]
-    else:
-        parts.append(el("p", f"No lineage yet: {path.name} has no rows."))
-    if read is not None and read.problems:
-        parts.append(
-            el(
-                "p",
-                f"Unreadable lines: {len(read.problems)}; `rltune lineage repair` lists them.",
-                class_="warn-text",
-            )
-        )
-    return el("section", *parts, id="lineage", aria_label="Lineage")
+    left = len(rows) - MOST_ROWS
+    older = f"; {plural(left, 'older row')} not shown" if left > 0 else ""
+    caption = f"What was tried, newest first{older}"
+    return {
+        "file": path.name,
+        "rows": rows,
+        "unreadable": len(read.problems) if read is not None else 0,
+        "summary": caption if older else f"All {plural(len(rows), 'row')} of results.tsv",
+        "table": _table(rows, caption),
+        **(_chain(rows, mode) if rows else {}),
+    }
 
 
-def _chain(rows: Sequence[LineageRow], mode: str) -> list[Html]:
+def _chain(rows: Sequence[LineageRow], mode: str) -> dict[str, Any]:
     top = best(rows, mode)
     if top.row is None:
-        return [el("p", "No kept row has a metric yet.")]
+        return {"chain": []}
     found = chain(rows, top.row.exp_id)
-    shown = list(found.rows)
-    left = len(shown) - MOST_LINKS
-    links = [_link(row, is_best=row is found.rows[-1]) for row in shown]
-    if left > 0:
-        between = el("li", f"{plural(left, 'row')} between not shown.", class_="soft")
-        links = [links[0], between, *links[-(MOST_LINKS - 1) :]]
-    said = []
-    if top.ties:
-        names = ", ".join(row.exp_id for row in top.ties[:5])
-        more = f" and {len(top.ties) - 5} more" if len(top.ties) > 5 else ""
-        said.append(el("p", f"Tied with the best: {names}{more}."))
-    if found.skipped:
-        said.append(el("p", f"{plural(len(found.skipped), 'ancestor')} not kept, so left out."))
-    if found.missing:
-        said.append(
-            el(
-                "p",
-                f"The chain is broken: parent {found.missing} is not in the table.",
-                class_="warn-text",
-            )
-        )
-    if found.cycle:
-        said.append(
-            el(
-                "p",
-                f"The chain is circular: {' → '.join(found.cycle[:8])}.",
-                class_="warn-text",
-            )
-        )
-    return [el("ol", *links, class_="chain"), *said]
+    left = max(0, len(found.rows) - MOST_LINKS)
+    shown = [found.rows[0], *found.rows[1 + left :]]
+    more = f" and {len(top.ties) - 5} more" if len(top.ties) > 5 else ""
+    return {
+        "chain": [_link(row) for row in shown],
+        "left": left,
+        "tied": ", ".join(row.exp_id for row in top.ties[:5]) + more,
+        "skipped": len(found.skipped),
+        "missing": found.missing,
+        "cycle": " → ".join(found.cycle[:8]),
+    }
 
 
-def _link(row: LineageRow, *, is_best: bool) -> Html:
-    against = f" ({row.delta_vs_best or 0.0:+.3f} on the best then)"
-    delta = "" if row.delta_vs_best is None else against
-    return el(
-        "li",
-        el("code", row.exp_id),
-        el("span", f" {row.status.value} ", class_="tag"),
-        el("b", rounded(row.core_metric)),
-        delta,
-        el("span", " best", class_="state ok") if is_best else None,
-        el("br"),
-        el("span", cut(row.hypothesis, _LONGEST) or "no hypothesis"),
-        join(el("br"), el("span", cut(row.notes, _LONGEST), class_="soft")) if row.notes else None,
-    )
+def _link(row: LineageRow) -> dict[str, Any]:
+    return {
+        "exp_id": row.exp_id,
+        "status": row.status.value,
+        "metric": rounded(row.core_metric),
+        "delta": "" if row.delta_vs_best is None else signed(row.delta_vs_best),
+        "hypothesis": cut(row.hypothesis, _LONGEST),
+        "notes": cut(row.notes, _LONGEST),
+    }
 
 
-def _table(rows: Sequence[LineageRow]) -> Html:
-    cells = [
+def _table(rows: Sequence[LineageRow], caption: str) -> Table:
+    cells: list[list[Cell]] = [
         [
-            el("code", row.exp_id),
+            marked("code", row.exp_id),
             row.status.value,
             rounded(row.core_metric),
-            "–" if row.delta_vs_best is None else f"{row.delta_vs_best:+.3f}",
+            signed(row.delta_vs_best),
             cut(row.expected_delta, 40) or "–",
             cut(row.hypothesis, _LONGEST) or "–",
             cut(row.notes, _LONGEST) or "–",
         ]
         for row in recent(rows, MOST_ROWS)
     ]
-    left = len(rows) - len(cells)
-    older = f"; {plural(left, 'older row')} not shown" if left > 0 else ""
-    caption = f"What was tried, newest first{older}"
     headers = ["id", "status", "metric", "vs best then", "expected", "hypothesis", "notes"]
-    return details(
-        f"All {plural(len(rows), 'row')} of results.tsv" if left <= 0 else caption,
-        table(caption, headers, cells, numeric=(2, 3)),
-    )
+    return Table(caption, headers, cells, numeric=(2, 3))

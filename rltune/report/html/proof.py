@@ -1,12 +1,12 @@
-"""The proof section: what differs, what is held, what each rule found."""
+"""The comparability section: what differs, what is held, what each rule found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rltune.analysis.audit import Audit, Verdict
-from rltune.comparability.findings import RULES, Finding, Severity
+from rltune.comparability.findings import RULES, Severity
 from rltune.report.html.gather import Evidence
-from rltune.report.html.markup import Child, Html, details, el, items, join, table
+from rltune.report.html.table import Cell, Table, marked
 from rltune.report.render import plural
 from rltune.spec.identity import flatten
 from rltune.spec.problems import show
@@ -16,60 +16,47 @@ from rltune.store.files import to_json
 _VERDICTS = {
     Verdict.PASSED: ("ok", "Comparable: what ran differs in the axis alone."),
     Verdict.INCOMPLETE: ("warn", "Not finished: there is no comparison to judge yet."),
-    Verdict.CONFOUNDED: ("bad", "CONFOUNDED: more than the axis differs, nothing follows."),
+    Verdict.CONFOUNDED: ("bad", "CONFOUNDED: more than the axis differs, so nothing follows."),
     Verdict.FAILED: ("bad", "AUDIT FAILED: this page does not prove a comparison."),
 }
 
-FoundIn = Mapping[str, Any]
+Found = Mapping[str, Any]  # a finding, as comparability.json holds it
 
 
-def verdict_banner(audit: Audit) -> Html:
+def verdict_of(audit: Audit) -> dict[str, str]:
     """Return what the page may claim, in one line."""
     kind, text = _VERDICTS[audit.verdict]
-    said: list[Child] = [el("strong", text)]
-    done = f"{audit.finished} of {plural(audit.trials, 'trial')} finished."
     if audit.verdict is Verdict.PASSED and audit.finished < audit.trials:
-        kind, said = "warn", [el("strong", "INCOMPLETE."), " What ran is comparable."]
-    if audit.confounded:
-        said.append(f" It ran anyway: {audit.confounded}.")
-    return el("p", *said, f" {done}", class_=f"banner {kind}")
+        kind, text = "warn", "INCOMPLETE. What ran is comparable."
+    done = f"{audit.finished} of {plural(audit.trials, 'trial')} finished."
+    return {"kind": kind, "text": text, "done": done, "confounded": audit.confounded}
 
 
-def proof_section(evidence: Evidence) -> Html:
+def proof_of(evidence: Evidence) -> dict[str, Any]:
     """Return the proof: the diff table, the held knobs, the rules before and after the run."""
-    found = [*_static(evidence.proof), *map(_as_found, _audited(evidence.audit))]
-    return el(
-        "section",
-        el("h2", "Can the conditions be compared?"),
-        verdict_banner(evidence.audit),
-        el("h3", "What differs between conditions"),
-        _diff(evidence),
-        *_coupled(evidence.sweep),
-        el("h3", "What is held"),
-        _held(evidence),
-        el("h3", "Rules"),
-        _rules(found, has_proof=bool(evidence.proof), has_protocol="protocol" in evidence.sweep),
-        *_findings(found),
-        id="proof",
-        aria_label="Comparability",
-    )
+    proof, sweep = evidence.proof, evidence.sweep
+    found = [*proof.get("errors", ()), *proof.get("warnings", ()), *_audited(evidence.audit)]
+    axis = sweep.get("axis")
+    axis = axis if isinstance(axis, Mapping) else {}
+    coupled = [item for item in axis.get("coupled") or () if isinstance(item, Mapping)]
+    return {
+        "differences": _differences(evidence),
+        "why": axis.get("why"),
+        "coupled": [{key: item.get(key) for key in ("key", "rule", "why")} for item in coupled],
+        "held": _held(evidence),
+        "rules": _rules(found, has_proof=bool(proof), has_protocol="protocol" in sweep),
+        "findings": [_finding(item) for item in found],
+    }
 
 
-def _static(proof: FoundIn) -> list[FoundIn]:
-    return [*proof.get("errors", ()), *proof.get("warnings", ())]
+def _audited(audit: Audit) -> Iterator[Found]:
+    for finding in (*audit.report.errors, *audit.report.warnings):
+        item = to_json(finding)
+        assert isinstance(item, dict)
+        yield item
 
 
-def _audited(audit: Audit) -> Iterator[Finding]:
-    yield from audit.report.errors
-    yield from audit.report.warnings
-
-
-def _as_found(finding: Finding) -> FoundIn:
-    found = to_json(finding)
-    return found if isinstance(found, dict) else {}
-
-
-def _diff(evidence: Evidence) -> Html:
+def _differences(evidence: Evidence) -> Table:
     """Return one row per condition, one column per key that moves; changed values stand out.
 
     The check before the run recorded it; without its file the axis alone is known.
@@ -83,97 +70,65 @@ def _diff(evidence: Evidence) -> Html:
         for spec in {spec.condition: spec for spec in evidence.folder.specs}.values()
     ]
     keys = list(dict.fromkeys(key for row in rows for key in row["settings"]))
-    control: FoundIn = next((row["settings"] for row in rows if row["is_control"]), {})
+    control: Found = next((row["settings"] for row in rows if row["is_control"]), {})
     cells = [
         [
-            join(
-                row["condition"],
-                el("span", " control", class_="tag") if row["is_control"] else None,
-            ),
+            marked("tag", row["condition"], tag="control")
+            if row["is_control"]
+            else row["condition"],
             *(_setting(row["settings"], control, key) for key in keys),
         ]
         for row in rows
     ]
-    headers: list[Child] = ["condition", *(el("code", key) for key in keys)]
-    return table("Every config key in which the conditions differ", headers, cells)
+    headers: list[Cell] = ["condition", *(marked("code", key) for key in keys)]
+    return Table("Every config key in which the conditions differ", headers, cells)
 
 
-def _setting(settings: FoundIn, control: FoundIn, key: str) -> Html:
+def _setting(settings: Found, control: Found, key: str) -> Cell:
     if key not in settings:
-        return el("span", "–")
+        return "–"
     text = show(settings[key])
-    return el("span", text) if settings[key] == control.get(key) else el("mark", text)
+    return text if settings[key] == control.get(key) else marked("mark", text)
 
 
-def _coupled(sweep: FoundIn) -> Iterator[Html]:
-    """Yield why keys move with the axis."""
-    axis = sweep.get("axis")
-    axis = axis if isinstance(axis, Mapping) else {}
-    if axis.get("why"):
-        yield el("p", f"One intervention of several keys, because {axis['why']}.")
-    coupled = [item for item in axis.get("coupled") or () if isinstance(item, Mapping)]
-    if coupled:
-        yield el("p", "Coupled keys, which are the same switch:")
-        yield items(
-            join(el("code", f"{one.get('key')} = {one.get('rule')}"), f", because {one.get('why')}")
-            for one in coupled
-        )
-
-
-def _held(evidence: Evidence) -> Html:
+def _held(evidence: Evidence) -> Table:
     """Return the knobs that the sweep states, with their values in the control."""
     control = next((s for s in evidence.folder.specs if s.is_control), evidence.folder.specs[0])
     config = flatten(control.config)
     hold = evidence.sweep.get("hold")
     keys = list(flatten(config_tree(hold))) if isinstance(hold, Mapping) else []
-    pairs = [(key, show(config[key])) for key in keys if key in config]
-    if not pairs:
-        return el("p", "The sweep file holds no knobs.")
-    rows = [[el("code", key), el("code", value)] for key, value in pairs]
-    return details(
-        f"{plural(len(pairs), 'knob')} held at one value in every condition",
-        table("Held in every condition", ["key", "value"], rows),
-    )
+    rows = [
+        [marked("code", key), marked("code", show(config[key]))] for key in keys if key in config
+    ]
+    return Table("Held in every condition", ["key", "value"], rows)
 
 
-def _rules(found: Sequence[FoundIn], *, has_proof: bool, has_protocol: bool) -> Html:
-    rows = []
+def _rules(found: Sequence[Found], *, has_proof: bool, has_protocol: bool) -> Table:
+    rows: list[list[Cell]] = []
     for rule, text in RULES.items():
         if rule == "S9" and not has_protocol:
             continue
-        if rule.startswith("S") and not has_proof:
-            rows.append([rule, text, _state("not recorded", "soft")])
-            continue
-        rows.append([rule, text, _outcome([item for item in found if item["rule"] == rule])])
-    return table("S: before the run. A: what really ran.", ["rule", "what holds", "found"], rows)
+        outcome = _outcome([item for item in found if item["rule"] == rule])
+        is_unknown = rule.startswith("S") and not has_proof
+        rows.append([rule, text, marked("soft", "not recorded") if is_unknown else outcome])
+    return Table("S: before the run. A: what really ran.", ["rule", "what holds", "found"], rows)
 
 
-def _outcome(found: Sequence[FoundIn]) -> Html:
+def _outcome(found: Sequence[Found]) -> Cell:
     if any(item["severity"] == Severity.ERROR for item in found):
-        return _state("error", "bad")
+        return marked("bad", "error")
     if any(not item.get("accepted_reason") for item in found):
-        return _state("warning", "warn")
-    return _state("accepted", "ok") if found else _state("ok", "ok")
+        return marked("warn", "warning")
+    return marked("ok", "accepted" if found else "ok")
 
 
-def _state(word: str, kind: str) -> Html:
-    return el("span", word, class_=f"state {kind}")
-
-
-def _findings(found: Sequence[FoundIn]) -> Iterator[Html]:
-    if found:
-        yield el("h3", "Findings")
-        yield items((finding_text(item) for item in found), class_="findings")
-
-
-def finding_text(item: FoundIn) -> Html:
+def _finding(item: Found) -> dict[str, Any]:
     """Return one finding with its remedy and the reason for which it was accepted."""
-    severity = str(item["severity"])
-    accepted = item.get("accepted_reason")
-    kind = "ok" if accepted else "bad" if severity == Severity.ERROR else "warn"
-    return join(
-        _state(f"{item.get('code') or item['rule']} {'accepted' if accepted else severity}", kind),
-        f" {item['message']} ",
-        el("span", f"Remedy: {item['remedy']}", class_="soft"),
-        el("span", f" Accepted: {accepted}") if accepted else None,
-    )
+    severity, accepted = str(item["severity"]), item.get("accepted_reason")
+    return {
+        "kind": "ok" if accepted else "bad" if severity == Severity.ERROR else "warn",
+        "head": f"{item.get('code') or item['rule']} {'accepted' if accepted else severity}",
+        "message": item["message"],
+        "remedy": item["remedy"],
+        "accepted": accepted,
+    }

@@ -1,25 +1,22 @@
-"""The results section: comparison with the control, curves, seeds, training, and the legend."""
+"""The results section: comparison with the control, figures, training."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from markupsafe import Markup
 
 from rltune.analysis.table_summary import verdicts_of
-from rltune.analysis.verdict import Verdict
 from rltune.report.figures.data_comparison import comparison_data
-from rltune.report.figures.data_curves import curves_data
-from rltune.report.figures.notes import (
-    conditions_of,
-    estimate_text,
-    interval_text,
-    label_of,
-    seed_notes,
-)
-from rltune.report.figures.records import Comparison, Comparisons, LeftOut
-from rltune.report.html.colours import ordered, swatch
-from rltune.report.html.curves import curves_figure, training_figure, training_panels
-from rltune.report.html.gather import Evidence
-from rltune.report.html.markup import Child, Html, details, el, items, join, table
-from rltune.report.html.seeds import Level, draw_strips, final_strips, paired_strips
-from rltune.report.render import plural
+from rltune.report.figures.data_curves import curves_data, dynamics_data, measure_data
+from rltune.report.figures.data_heatmap import heatmap_data
+from rltune.report.figures.notes import conditions_of, partial_notes, seed_notes
+from rltune.report.figures.records import Comparisons, Curves, LeftOut, Panel
+from rltune.report.figures.source import Tables
+from rltune.report.figures.style import looks_of
+from rltune.report.html.drawing import Link, svg_of, themed
+from rltune.report.html.gather import TRAINING, Evidence
+from rltune.report.html.table import Cell, Table, rounded, signed
 
 MOST_ANSWERS = 6
 """Conditions that have a sentence each before their table."""
@@ -27,95 +24,84 @@ MOST_ANSWERS = 6
 MOST_OPEN = 3
 """Measures of training that are seen at once; the others open."""
 
-_TRAINING = "On training tasks, which decide nothing. Thick: mean over seeds. Thin: single seeds."
+MOST_POINTS = 120
+"""Steps of a condition in the numbers of a figure; of more, every n-th and the last."""
+
+Item = TypeVar("Item")
 
 
-def legend(evidence: Evidence) -> Html:
-    """Return the conditions as buttons that hide and show them in every figure."""
-    buttons = [
-        el(
-            "button",
-            swatch(index),
-            f" {one.short}",
-            el("span", " control", class_="tag") if one.is_control else None,
-            type="button",
-            data_toggle=index,
-            aria_pressed="true",
-        )
-        for index, one in enumerate(ordered(conditions_of(evidence.tables.trials)))
-    ]
-    axis = evidence.folder.specs[0].axis_key
-    return el(
-        "div",
-        el("span", axis, class_="soft"),
-        *buttons,
-        class_="legend",
-        role="group",
-        aria_label="Conditions, shown or hidden in all figures",
-    )
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure on the page: its drawing (None without matplotlib), caption and numbers."""
+
+    title: str
+    caption: str
+    svg: Markup | None
+    numbers: tuple[Table, ...] = ()
 
 
-def results_section(evidence: Evidence, places: Mapping[str, str]) -> Html:
-    """Return what came out: the comparison to the control, curves, seeds.
+def results_of(evidence: Evidence, places: Mapping[str, str]) -> dict[str, Any]:
+    """Return what came out: the comparison to the control, figures, training.
 
     Args:
         evidence: Of the sweep.
         places: Trial id -> id of its row on the page.
 
     """
-    compared, said = comparison_data(evidence.tables), verdicts_of(evidence.tables.trials)
-    parts: list[Html] = [el("h2", "What came out?"), *_answers(compared, said)]
-    parts += [legend(evidence), el("div", *_figures(evidence, compared, places), class_="figures")]
-    panels = training_panels(evidence.tables)
-    if panels:
-        labels = [one.label for one in ordered(conditions_of(evidence.tables.trials))]
-        drawn = [training_figure(panel, labels) for panel in panels]
-        parts += [el("h3", "What training looked like"), el("p", _TRAINING, class_="soft small")]
-        parts.append(el("div", *drawn[:MOST_OPEN], class_="figures small"))
-        if more := drawn[MOST_OPEN:]:
-            summary = f"{plural(len(more), 'measure')} more of training"
-            parts.append(details(summary, el("div", *more, class_="figures small")))
-    return el("section", *parts, id="results", aria_label="Results")
+    tables = evidence.tables
+    compared, curves = comparison_data(tables), curves_data(tables)
+    return {
+        **_answers(tables, compared),
+        "no_curves": curves.reason if isinstance(curves, LeftOut) else "",
+        "legend": _legend(tables),
+        "figures": list(_figures(tables, curves, compared, places)),
+        "heatmap": _heatmap(tables),
+        "training": list(_training(tables)),
+    }
 
 
-def _answers(compared: Comparisons | LeftOut, said: Sequence[Verdict]) -> Iterator[Html]:
-    """Yield what may be said of each condition, and the table behind it."""
+def _answers(tables: Tables, compared: Comparisons | LeftOut) -> dict[str, Any]:
+    """Return what may be said of each condition, and the table behind it."""
+    verdicts = verdicts_of(tables.trials)
     if isinstance(compared, LeftOut):
-        yield el("p", f"No condition is compared: {compared.reason}.")
-        yield items((_answer(one.condition, one.sentence) for one in said), class_="answers")
-        return
-    for note in seed_notes([len(row.pairs) for row in compared.rows if row.pairs]):
-        yield el("p", note, class_="banner warn")
-    if len(compared.rows) <= MOST_ANSWERS:
-        yield items((_answer(one.condition, one.sentence) for one in said), class_="answers")
-    rows = [_answer_row(row) for row in compared.rows]
-    headers = [
-        "condition",
-        "seeds",
-        "difference",
-        "95 % interval",
-        "p, unadjusted",
-        "p, Holm",
-        "verdict",
-    ]
-    caption = f"{compared.label} at the last gate, minus the control {compared.control}"
-    yield table(caption, headers, rows, numeric=(1, 2, 3, 4, 5))
+        return {"reason": compared.reason, "notes": [], "answers": verdicts, "compared": None}
+    return {
+        "reason": "",
+        "notes": seed_notes([len(row.pairs) for row in compared.rows if row.pairs]),
+        "answers": verdicts if len(compared.rows) <= MOST_ANSWERS else [],
+        "compared": _compared(compared),
+    }
 
 
-def _answer(condition: str, sentence: str) -> Html:
-    return join(el("b", condition), f": {unbroken(sentence)}.")
-
-
-def _answer_row(row: Comparison) -> list[Child]:
+def _legend(tables: Tables) -> list[dict[str, Any]]:
+    conditions = conditions_of(tables.trials)
+    looks = looks_of(conditions)
     return [
-        row.condition,
-        len(row.pairs),
-        "–" if row.delta is None else f"{row.delta:+.3f}",
-        "–" if row.low is None else f"[{row.low:+.3f}, {row.high:+.3f}]",
-        _p(row.p),
-        _p(row.p_holm),
-        row.verdict,
+        {
+            "short": one.short,
+            "is_control": one.is_control,
+            "colour": themed(looks[one.label].colour),
+        }
+        for one in conditions
     ]
+
+
+def _compared(data: Comparisons) -> Table:
+    headers = ["condition", "seeds", "difference", "95 % interval", "p, unadjusted", "p, Holm"]
+    rows: list[list[Cell]] = [
+        [
+            row.condition,
+            len(row.pairs),
+            signed(row.delta),
+            "–" if row.low is None else f"[{row.low:+.3f}, {row.high:+.3f}]",
+            _p(row.p),
+            _p(row.p_holm),
+            row.verdict,
+        ]
+        for row in data.rows
+    ]
+    caption = f"{data.label} at the last gate, minus the control {data.control}"
+    return Table(caption, [*headers, "verdict"], rows, numeric=(1, 2, 3, 4, 5))
 
 
 def _p(value: float | None) -> str:
@@ -123,52 +109,114 @@ def _p(value: float | None) -> str:
 
 
 def _figures(
-    evidence: Evidence, compared: Comparisons | LeftOut, places: Mapping[str, str]
-) -> Iterator[Html]:
-    tables = evidence.tables
-    labels = [one.label for one in ordered(conditions_of(tables.trials))]
-    curves = curves_data(tables)
-    if isinstance(curves, LeftOut):
-        yield el("p", f"No learning curves: {curves.reason}.")
-        return
-    for panel in curves.panels:
-        yield curves_figure(panel, labels, caption=unbroken(curves.head.caption))
-    levels = [Level(one.name, one.value) for one in curves.panels[0].references]
-    yield el("div", *_strips(evidence, compared, places, levels), class_="stack")
-
-
-def _strips(
-    evidence: Evidence,
+    tables: Tables,
+    curves: Curves | LeftOut,
     compared: Comparisons | LeftOut,
     places: Mapping[str, str],
-    levels: Sequence[Level],
-) -> Iterator[Html]:
-    """Yield the seeds of each condition, alone and against their controls."""
-    tables = evidence.tables
-    strips = final_strips(tables)
-    if any(strip.dots for strip in strips):
-        name = f"{label_of(tables.trials[0].metric)} at the last gate"
-        drawn = draw_strips(strips, tables, places, axis=name, levels=levels)
-        words = " Marks: seeds, each leads to its trial."
-        if any(strip.low is not None for strip in strips):
-            words += " Bar: mean, with its 95\u00a0% t interval."
-        yield el("figure", drawn, el("figcaption", el("b", "Where each seed ends."), words))
+) -> Iterator[Drawn]:
+    if isinstance(curves, Curves):
+        words = {
+            row.trial_id: f"{row.condition}, seed {row.seed}: {rounded(row.final)}"
+            for row in tables.trials
+        }
+        yield _curves(curves, "curves", _title(curves.panels[0].label), _links(words, places))
     if isinstance(compared, Comparisons):
-        drawn = draw_strips(
-            paired_strips(compared),
-            tables,
-            places,
-            axis="difference to the control of the seed",
-            levels=[Level("control", 0.0)],
-            is_signed=True,
-        )
-        words = f"Marks: seeds. Bar: {estimate_text(compared.estimator)} of the differences"
-        if any(row.low is not None for row in compared.rows):
-            words += f", with its {interval_text(compared.method, compared.level)}"
-        title = el("b", "Each seed against its control.")
-        yield el("figure", drawn, el("figcaption", title, f" {unbroken(words)}."))
+        yield _comparison(compared, places)
+    dynamics = dynamics_data(tables)
+    if isinstance(dynamics, Curves):
+        yield _curves(dynamics, "dynamics", "Training dynamics", {})
 
 
-def unbroken(text: str) -> str:
-    """Return a text whose numbers stay with their percent sign."""
-    return text.replace(" %", "\u00a0%")
+def _title(label: str) -> str:
+    return label[:1].upper() + label[1:]
+
+
+def _links(words: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Link]:
+    return {trial_id: Link(places[trial_id], text) for trial_id, text in words.items()}
+
+
+def _curves(data: Curves, name: str, title: str, links: Mapping[str, Link]) -> Drawn:
+    means = [mean for panel in data.panels for one in panel.series for mean in one.means]
+    levels = [f"{one.name} {one.value:.3g}" for panel in data.panels for one in panel.references]
+    known = [f"Levels: {', '.join(levels)}."] if levels else []
+    caption = " ".join((data.head.caption, *known, *partial_notes(means)))
+    numbers = tuple(_numbers(panel) for panel in data.panels if panel.series)
+    return Drawn(title, caption, svg_of(data, name, links=links), numbers)
+
+
+def _comparison(data: Comparisons, places: Mapping[str, str]) -> Drawn:
+    words = {
+        pair.trial_id: f"{row.condition}, seed {pair.seed}: {pair.difference:+.3f} "
+        f"({rounded(pair.value)} against {rounded(pair.control_value)})"
+        for row in data.rows
+        for pair in row.pairs
+    }
+    rows: list[list[Cell]] = [
+        [row.condition, p.seed, rounded(p.value), rounded(p.control_value), signed(p.difference)]
+        for row in data.rows
+        for p in row.pairs
+    ]
+    headers = ["condition", "seed", "value", "control", "difference"]
+    caption = f"{data.label} at the last gate, seed by seed"
+    return Drawn(
+        "Each seed against its control",
+        data.head.caption,
+        svg_of(data, "comparison", links=_links(words, places)),
+        (Table(caption, headers, rows, numeric=(1, 2, 3, 4)),),
+    )
+
+
+def _heatmap(tables: Tables) -> Drawn | None:
+    data = heatmap_data(tables)
+    drawn = None if isinstance(data, LeftOut) else svg_of(data, "heatmap")
+    if isinstance(data, LeftOut) or drawn is None:
+        return None
+    return Drawn(_title(data.label), data.head.caption, drawn)
+
+
+def _training(tables: Tables) -> Iterator[Drawn]:
+    """Yield the measures of training that any trial has: no claim is made, so no intervals."""
+    for at, metric in enumerate(TRAINING):
+        data = measure_data(tables, metric, figure="training")
+        if isinstance(data, LeftOut) or not _moves(data.panels[0]):
+            continue
+        data = replace(data, panels=tuple(map(_without_intervals, data.panels)))
+        drawn = svg_of(data, f"training-{at}", has_legend=False)
+        if drawn is not None:
+            yield Drawn(data.panels[0].label, "", drawn)
+
+
+def _moves(panel: Panel) -> bool:
+    """Tell whether a measure has more than one value: a flat line needs no panel."""
+    return len({v for one in panel.series for line in one.seeds for v in line.values}) > 1
+
+
+def _without_intervals(panel: Panel) -> Panel:
+    series = tuple(
+        replace(one, means=tuple(replace(mean, low=None, high=None) for mean in one.means))
+        for one in panel.series
+    )
+    return replace(panel, series=series)
+
+
+def _numbers(panel: Panel) -> Table:
+    """Return the estimates of a panel: one row per condition and step."""
+    rows: list[list[Cell]] = [
+        [
+            one.condition,
+            mean.step,
+            rounded(mean.value),
+            "–" if mean.low is None else f"[{rounded(mean.low)}, {rounded(mean.high)}]",
+            mean.n_seeds,
+        ]
+        for one in panel.series
+        for mean in _thin(one.means)
+    ]
+    headers = ["condition", "step", "mean", "95 % interval", "seeds"]
+    return Table(f"{panel.label} over training", headers, rows, numeric=(1, 2, 3, 4))
+
+
+def _thin(values: Sequence[Item]) -> list[Item]:
+    every = -(-len(values) // MOST_POINTS) or 1
+    kept = list(values[::every])
+    return kept if not values or kept[-1] is values[-1] else [*kept, values[-1]]
