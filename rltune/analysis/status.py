@@ -18,12 +18,12 @@ from rltune.analysis.usage import cost_of, total
 from rltune.comparability.judged import judged_in
 from rltune.errors import InputError
 from rltune.forecast.eta import (
-    Pace,
+    Timing,
     most_at_once,
-    pace_of,
     pooled,
     seconds_left,
     sweep_seconds_left,
+    timing_of,
 )
 from rltune.store.cleaning import size_of
 from rltune.store.derived import child_dirs, rerun_dirs
@@ -57,9 +57,9 @@ class StatusReader:
         now = time.time() if now is None else now
         run = self.folder.run
         driver = read_driver(run.lock)
-        paces = self._paces()
+        timings = self._timings()
         trials = tuple(
-            self._trial(spec, paces[spec.trial_id], is_driven=driver is not None, now=now)
+            self._trial(spec, timings[spec.trial_id], is_driven=driver is not None, now=now)
             for spec in self.folder.specs
         )
         return SweepState(
@@ -69,7 +69,7 @@ class StatusReader:
             metric_name=self.folder.metric_name,
             driver=driver,
             elapsed_s=_elapsed(driver, now),
-            eta_s=self._eta(trials, paces) if driver is not None else None,
+            eta_s=self._eta(trials, timings) if driver is not None else None,
             cost=total(trial.cost for trial in trials),
             scale=_scale(trials),
             size_bytes=size_of(run.path),
@@ -77,10 +77,10 @@ class StatusReader:
             derived=tuple(self._derived(now)),
         )
 
-    def _trial(self, spec: TrialSpec, pace: Pace, *, is_driven: bool, now: float) -> TrialState:
+    def _trial(self, spec: TrialSpec, timing: Timing, *, is_driven: bool, now: float) -> TrialState:
         trial = self.folder.run.trial(spec.trial_id)
         return _state(
-            spec, trial, self._metrics(trial), pace,
+            spec, trial, self._metrics(trial), timing,
             metric=self.folder.metric_name, is_driven=is_driven, now=now,
         )  # fmt: skip
 
@@ -93,29 +93,28 @@ class StatusReader:
             self._rows[name] = cached
         return cached[1]
 
-    def _paces(self) -> dict[str, Pace]:
-        """Return the pace of each trial; what it has not measured is that of others like it."""
-        own: dict[str, Pace] = {}
+    def _timings(self) -> dict[str, Timing]:
+        """Return the timing of each trial; what it has not measured is that of trials like it."""
+        measured: dict[str, Timing] = {}
+        alike: dict[str, list[Timing]] = {}
         for spec in self.folder.specs:
-            trial = self.folder.run.trial(spec.trial_id)
+            trial, name = self.folder.run.trial(spec.trial_id), spec.trial_id
             rows = self._metrics(trial)
-            own[spec.trial_id] = pace_of(rows, started=_first_start(trial)) if rows else Pace()
-            if spec.trial_id not in self._keys:
-                self._keys[spec.trial_id] = speed_key(spec.config)
-        everyone = pooled(own.values())
-        alike: dict[str, list[Pace]] = {}
-        for name, pace in own.items():
-            alike.setdefault(self._keys[name], []).append(pace)
-        like = {key: pooled(paces) for key, paces in alike.items()}
-        return {name: _filled(pace, like[self._keys[name]], everyone) for name, pace in own.items()}
+            measured[name] = timing_of(rows, started=_first_start(trial)) if rows else Timing()
+            if name not in self._keys:
+                self._keys[name] = speed_key(spec.config)
+            alike.setdefault(self._keys[name], []).append(measured[name])
+        everyone = pooled(measured.values())
+        like = {name: pooled(alike[self._keys[name]]) for name in measured}
+        return {name: _filled(one, like[name], everyone) for name, one in measured.items()}
 
-    def _eta(self, trials: Sequence[TrialState], paces: Mapping[str, Pace]) -> float | None:
+    def _eta(self, trials: Sequence[TrialState], timings: Mapping[str, Timing]) -> float | None:
         """Return how long the trials take that have not ended, as many at once as so far."""
         every = {spec.trial_id: int(spec.config["gate"]["every"]) for spec in self.folder.specs}
         left = [
             seconds_left(
                 trial.step,
-                paces[trial.trial_id],
+                timings[trial.trial_id],
                 steps=trial.steps,
                 every=every[trial.trial_id],
                 has_begun=trial.status is TrialStatus.RUNNING,
@@ -139,7 +138,7 @@ class StatusReader:
                 continue
             rows = self._metrics(trial)
             state = _state(
-                spec, trial, rows, pace_of(rows, started=_first_start(trial)),
+                spec, trial, rows, timing_of(rows, started=_first_start(trial)),
                 metric=self.folder.metric_name, now=now,
                 is_driven=read_driver(trial.lock) is not None,
             )  # fmt: skip
@@ -153,7 +152,7 @@ def _state(
     spec: TrialSpec,
     trial: TrialDir,
     rows: tuple[Row, ...],
-    pace: Pace,
+    timing: Timing,
     *,
     metric: str,
     is_driven: bool,
@@ -167,7 +166,7 @@ def _state(
     steps = int(spec.config["budget"]["steps"])
     every = int(spec.config["gate"]["every"])
     runs = status is TrialStatus.RUNNING
-    left = seconds_left(step, pace, steps=steps, every=every, has_begun=True) if runs else None
+    left = seconds_left(step, timing, steps=steps, every=every, has_begun=True) if runs else None
     return TrialState(
         trial_id=spec.trial_id,
         condition=spec.condition,
@@ -183,8 +182,8 @@ def _state(
         last_gate=gates[-1].step if gates else None,
         best_step=result.best_step if result else None,
         tokens_per_s=_newest(rows, "perf/tokens_per_s"),
-        step_s=pace.step_s if rows else None,
-        gate_s=pace.gate_s if rows else None,
+        step_s=timing.step_s if rows else None,
+        gate_s=timing.gate_s if rows else None,
         eta_s=left,
         silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
         cost=cost_of(spec.config, rows, wall_s=result.total_s if result else None),
@@ -201,14 +200,14 @@ def _scored(row: Row, asked: int) -> str:
     return f"{asked - lost}/{asked}" if lost else ""
 
 
-def _filled(pace: Pace, *others: Pace) -> Pace:
-    """Return a pace with what it lacks taken from the first other that has it."""
+def _filled(timing: Timing, *others: Timing) -> Timing:
+    """Return a timing with what it lacks taken from the first other that has it."""
     for other in others:
         lacking = {
-            name: getattr(other, name) for name in Pace.__slots__ if getattr(pace, name) is None
+            name: getattr(other, name) for name in Timing.__slots__ if getattr(timing, name) is None
         }
-        pace = replace(pace, **lacking)
-    return pace
+        timing = replace(timing, **lacking)
+    return timing
 
 
 def _scale(trials: Sequence[TrialState]) -> tuple[float, float] | None:

@@ -11,7 +11,8 @@ from rltune.comparability.knobs import updates_per_step, warmup_steps
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
 from rltune.forecast.gpus import Gpu, gpus_that_hold
-from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens, shape_of
+from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens
+from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested
@@ -60,10 +61,10 @@ class TrialCost:
     policy_updates: int
     gates: int
     heldout_rollouts: int
-    parameters: int | None
-    trained: int | None
-    memory: MemoryPlan | None
-    wall_s: float | None
+    parameters: int | None = None
+    trained: int | None = None
+    memory: MemoryPlan | None = None
+    wall_s: float | None = None
     gpus: tuple[Gpu, ...] = ()
     savings: tuple[tuple[str, int], ...] = ()
 
@@ -113,9 +114,6 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         policy_updates=(steps - warmup_steps(config)) * updates_per_step(config),
         gates=gates,
         heldout_rollouts=gates * int(config["gate"]["tasks"]),
-        parameters=None,
-        trained=None,
-        memory=None,
         wall_s=None if step_s is None else step_s * steps,
     )
     model = model_shape(config["policy"]["model"], config["env"]["kind"])

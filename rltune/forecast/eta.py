@@ -14,7 +14,7 @@ _EVAL = "timing_s/eval"
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Timing:
     """Seconds that the parts of a trial take; None where nothing was measured.
 
     Attributes:
@@ -29,8 +29,8 @@ class Pace:
     gate_s: float | None = None
 
 
-def pace_of(rows: Sequence[Row], *, started: float | None) -> Pace:
-    """Return the pace of a trial.
+def timing_of(rows: Sequence[Row], *, started: float | None) -> Timing:
+    """Return the timing of a trial.
 
     Args:
         rows: Its lines of metrics, oldest first.
@@ -45,20 +45,20 @@ def pace_of(rows: Sequence[Row], *, started: float | None) -> Pace:
     start_s = None
     if started is not None and timed and timed[0]["step"] == 0:
         start_s = float(timed[0]["time"]) - started
-    return Pace(
+    return Timing(
         start_s=start_s if start_s is not None and start_s > 0 else None,
         step_s=_median(gap for gap in gaps if gap > 0),
         gate_s=_median(float(row[_EVAL]) for row in rows if _EVAL in row),
     )
 
 
-def pooled(paces: Iterable[Pace]) -> Pace:
-    """Return the median pace of several trials, each part over those that measured it."""
-    known = list(paces)
-    return Pace(
+def pooled(timings: Iterable[Timing]) -> Timing:
+    """Return the median timing of several trials, each part over those that measured it."""
+    known = list(timings)
+    return Timing(
         *(
             _median(value for one in known if (value := getattr(one, name)) is not None)
-            for name in Pace.__slots__
+            for name in Timing.__slots__
         )
     )
 
@@ -71,24 +71,24 @@ def gates_left(step: int, *, steps: int, every: int) -> int:
 
 
 def seconds_left(
-    step: int | None, pace: Pace, *, steps: int, every: int, has_begun: bool
+    step: int | None, timing: Timing, *, steps: int, every: int, has_begun: bool
 ) -> float | None:
     """Return how long the rest of a trial takes; None when the time of a step is unknown.
 
     Args:
         step: Last training step done; None before the gate at step 0.
-        pace: How fast it goes.
+        timing: How fast it goes.
         steps: Training steps planned.
         every: Training steps between two gates.
         has_begun: Whether its process lives already; else its start is counted, too.
 
     """
-    if pace.step_s is None:
+    if timing.step_s is None:
         return None
     done = step or 0
-    start = (pace.start_s or 0.0) if step is None or not has_begun else 0.0
-    gates = gates_left(done, steps=steps, every=every) * (pace.gate_s or 0.0)
-    return start + (steps - done) * pace.step_s + gates
+    start = (timing.start_s or 0.0) if step is None or not has_begun else 0.0
+    gates = gates_left(done, steps=steps, every=every) * (timing.gate_s or 0.0)
+    return start + (steps - done) * timing.step_s + gates
 
 
 def sweep_seconds_left(left: Sequence[float | None], *, at_once: int) -> float | None:
@@ -111,12 +111,12 @@ def most_at_once(entries: Iterable[Mapping[str, Any]]) -> int:
     """
     moved = [row for row in entries if row.get("event") not in (None, LedgerEvent.PLANNED)]
     launch = max((str(row.get("launch", "")) for row in moved), default="")
-    own = [row for row in moved if row.get("launch") == launch]
+    rows = [row for row in moved if row.get("launch") == launch]
     # A trial that ends and one that starts in the same second did not run together.
-    own.sort(key=lambda row: (str(row.get("time", "")), row["event"] == LedgerEvent.STARTED))
+    rows.sort(key=lambda row: (str(row.get("time", "")), row["event"] == LedgerEvent.STARTED))
     live: set[str] = set()
     most = 1
-    for row in own:
+    for row in rows:
         if row["event"] == LedgerEvent.STARTED:
             live.add(str(row.get("trial_id")))
         else:
@@ -126,5 +126,5 @@ def most_at_once(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _median(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return median(found) if found else None
+    known = list(values)
+    return median(known) if known else None

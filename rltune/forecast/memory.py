@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.forecast.model_shapes import Shape
 from rltune.spec.estimators import CRITIC_KINDS
 
 FLOAT32 = 4
@@ -89,45 +90,6 @@ class MemoryPlan:
         return max(self.peak, self.engine + self.program) if self.is_engine_apart else self.peak
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What of a dense decoder decides its memory.
-
-    Attributes:
-        layers: Their number.
-        hidden: Width D.
-        inner: Width I of the MLP.
-        queries: Width Q of all queries.
-        keys: Width K of all keys, and of all values.
-        vocabulary: Number of tokens.
-        is_tied: Whether the vocabulary head is the embedding's matrix.
-
-    """
-
-    layers: int
-    hidden: int
-    inner: int
-    queries: int
-    keys: int
-    vocabulary: int
-    is_tied: bool = False
-
-
-def shape_of(config: Mapping[str, Any]) -> Shape:
-    """Read a shape from the content of a config.json."""
-    hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
-    head = int(config.get("head_dim") or hidden // heads)
-    return Shape(
-        layers=int(config["num_hidden_layers"]),
-        hidden=hidden,
-        inner=int(config["intermediate_size"]),
-        queries=heads * head,
-        keys=int(config.get("num_key_value_heads") or heads) * head,
-        vocabulary=int(config["vocab_size"]),
-        is_tied=bool(config.get("tie_word_embeddings")),
-    )
-
-
 def body_of(shape: Shape, parameters: int) -> int:
     """Return the parameters of the layers: all but embeddings and head."""
     return parameters - shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
@@ -136,7 +98,7 @@ def body_of(shape: Shape, parameters: int) -> int:
 def sampled_tokens(config: Mapping[str, Any]) -> int:
     """Return the most tokens that a policy samples in one conversation."""
     rollout, turns = config["rollout"], config["env"].get("max_turns")
-    context = int(rollout["max_context"])  # of an env of one's own no more is known
+    context = int(rollout["max_context"])  # a custom env does not say more
     return min(turns * rollout["max_response_tokens"], context) if turns else context
 
 
@@ -283,8 +245,7 @@ def dropped_bytes(
         is_recomputed: As in `activation_bytes`.
 
     """
-    inputs = {"o_proj": shape.queries, "down_proj": shape.inner}
-    inputs |= dict.fromkeys(("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), shape.hidden)
+    inputs = {name: inputs for name, (inputs, _) in shape.linear_layers.items()}
     layer = (width + 1) * sum(inputs.get(name, 0) for name in set(targets))
     return layer if is_recomputed else shape.layers * layer
 
@@ -305,5 +266,5 @@ def heap_bytes(shape: Shape, *, is_lora: bool, is_recomputed: bool) -> int:
     """
     layer = 4 * shape.hidden + 4 * (shape.queries + shape.keys)
     if is_lora:
-        layer += shape.queries + 2 * shape.keys + 2 * shape.hidden + 2 * shape.inner
+        layer += sum(outputs for _, outputs in shape.linear_layers.values())
     return FLOAT32 * layer * (1 if is_recomputed else shape.layers)

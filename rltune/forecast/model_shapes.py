@@ -1,10 +1,63 @@
-"""Shapes of published models, so that a plan can be made where their config.json is not.
+"""The shape of a dense decoder, and those of published models for a plan without a config.json.
 
-Each is what the model's own config.json on the hub says; a local one is always read instead.
+Each of these is what the model's config.json on the hub says; a local one is always read instead.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a dense decoder decides its parameters and its memory.
+
+    Attributes:
+        layers: Their number.
+        hidden: Width D.
+        inner: Width I of the MLP.
+        queries: Width Q of all queries.
+        keys: Width K of all keys, and of all values.
+        vocabulary: Number of tokens.
+        is_tied: Whether the vocabulary head is the embedding's matrix.
+
+    """
+
+    layers: int
+    hidden: int
+    inner: int
+    queries: int
+    keys: int
+    vocabulary: int
+    is_tied: bool = False
+
+    @property
+    def linear_layers(self) -> Mapping[str, tuple[int, int]]:
+        """Name of each linear layer of a block -> its inputs and outputs."""
+        return {
+            "q_proj": (self.hidden, self.queries),
+            "k_proj": (self.hidden, self.keys),
+            "v_proj": (self.hidden, self.keys),
+            "o_proj": (self.queries, self.hidden),
+            "gate_proj": (self.hidden, self.inner),
+            "up_proj": (self.hidden, self.inner),
+            "down_proj": (self.inner, self.hidden),
+        }
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape:
+    """Read a shape from the content of a config.json."""
+    hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
+    head = int(config.get("head_dim") or hidden // heads)
+    return Shape(
+        layers=int(config["num_hidden_layers"]),
+        hidden=hidden,
+        inner=int(config["intermediate_size"]),
+        queries=heads * head,
+        keys=int(config.get("num_key_value_heads") or heads) * head,
+        vocabulary=int(config["vocab_size"]),
+        is_tied=bool(config.get("tie_word_embeddings")),
+    )
 
 
 def _qwen25(

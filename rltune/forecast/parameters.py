@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rltune.forecast.model_shapes import published_shape
+from rltune.forecast.model_shapes import Shape, published_shape, shape_of
 
 _DENSE = {  # model_type -> whether the query, key and value projections have biases
     "llama": False,
@@ -38,9 +38,7 @@ def _hub_cache() -> Path:
 def model_shape(model: str, env_kind: str) -> Mapping[str, Any] | None:
     """Return the config.json of a policy; where it is not on this machine, its published shape."""
     folder = model_folder(model, env_kind)
-    if folder is None:
-        return published_shape(model)
-    return read_shape(folder)
+    return published_shape(model) if folder is None else read_shape(folder)
 
 
 def read_shape(folder: Path) -> Mapping[str, Any] | None:
@@ -53,39 +51,6 @@ def read_shape(folder: Path) -> Mapping[str, Any] | None:
 
 
 def parameter_count(config: Mapping[str, Any]) -> int | None:
-    """Return the number of parameters of a config.json; None when its kind is not known here."""
-    try:
-        return dense_decoder_parameters(config)
-    except (KeyError, TypeError):
-        return None
-
-
-def adapter_parameters(
-    config: Mapping[str, Any], *, rank: int, targets: Collection[str]
-) -> int | None:
-    """Return the parameters of LoRA adapters in a model; None when it is not known here.
-
-    A = L r sum over the target layers of (inputs + outputs)
-    """
-    try:
-        if config.get("model_type") not in _DENSE:
-            return None
-        hidden, inner, heads = (
-            config["hidden_size"], config["intermediate_size"], config["num_attention_heads"],
-        )  # fmt: skip
-        head = config.get("head_dim") or hidden // heads
-        queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
-        sides = {
-            **{"q_proj": hidden + queries, "k_proj": hidden + keys, "v_proj": hidden + keys},
-            **{"o_proj": queries + hidden, "gate_proj": hidden + inner, "up_proj": hidden + inner},
-            "down_proj": inner + hidden,
-        }
-        return int(config["num_hidden_layers"] * rank * sum(sides[name] for name in set(targets)))
-    except (KeyError, TypeError):
-        return None
-
-
-def dense_decoder_parameters(config: Mapping[str, Any]) -> int | None:
     """Return the parameters of a dense decoder with gated MLPs and grouped-query attention.
 
     P = V D (1 or 2) + D + L (2 D Q + 2 D K + bias (Q + 2 K) + 3 D I + 2 D + norms)
@@ -97,18 +62,38 @@ def dense_decoder_parameters(config: Mapping[str, Any]) -> int | None:
         config: Content of a config.json.
 
     Returns:
-        None when `model_type` is another kind of model.
+        None when `model_type` is another kind of model, or a number is missing.
 
     """
-    kind = config.get("model_type")
-    if kind not in _DENSE:
+    shape = _known_shape(config)
+    if shape is None:
         return None
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
-    head = config.get("head_dim") or hidden // heads
-    queries, keys = heads * head, (config.get("num_key_value_heads") or heads) * head
-    bias = queries + 2 * keys if _DENSE[kind] else 0
+    kind, head = config["model_type"], shape.queries // config["num_attention_heads"]
+    bias = shape.queries + 2 * shape.keys if _DENSE[kind] else 0
     norms = 2 * head if kind in _NORMED_HEADS else 0
-    attention = 2 * hidden * queries + 2 * hidden * keys + bias + norms
-    layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
-    embeddings = config["vocab_size"] * hidden * (1 if config.get("tie_word_embeddings") else 2)
-    return int(embeddings + hidden + config["num_hidden_layers"] * layer)
+    linear = sum(inputs * outputs for inputs, outputs in shape.linear_layers.values())
+    embeddings = shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
+    layer = linear + bias + norms + 2 * shape.hidden
+    return embeddings + shape.hidden + shape.layers * layer
+
+
+def adapter_parameters(
+    config: Mapping[str, Any], *, rank: int, targets: Collection[str]
+) -> int | None:
+    """Return the parameters of LoRA adapters in a model; None when it is not known here.
+
+    A = L r sum over the target layers of (inputs + outputs)
+    """
+    shape = _known_shape(config)
+    if shape is None or not set(targets) <= shape.linear_layers.keys():
+        return None
+    return shape.layers * rank * sum(sum(shape.linear_layers[name]) for name in set(targets))
+
+
+def _known_shape(config: Mapping[str, Any]) -> Shape | None:
+    if config.get("model_type") not in _DENSE:
+        return None
+    try:
+        return shape_of(config)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,16 +1,16 @@
 import pytest
 
 from rltune.forecast.eta import (
-    Pace,
+    Timing,
     gates_left,
     most_at_once,
-    pace_of,
     pooled,
     seconds_left,
     sweep_seconds_left,
+    timing_of,
 )
 
-PACE = Pace(start_s=7.0, step_s=2.0, gate_s=4.0)
+TIMING = Timing(start_s=7.0, step_s=2.0, gate_s=4.0)
 
 
 def row(step, time, **extra):
@@ -23,30 +23,32 @@ def test_a_gate_is_no_part_of_a_step():
         row(1, 102.0),
         row(2, 108.0, **{"timing_s/eval": 4.0}),  # 6 s, 4 of them its gate
     ]
-    assert pace_of(rows, started=93.0) == PACE
-    assert pace_of(rows, started=None).start_s is None
-    assert pace_of(rows[1:], started=93.0).start_s is None  # cut: its first line is not the start
+    assert timing_of(rows, started=93.0) == TIMING
+    assert timing_of(rows, started=None).start_s is None
+    assert timing_of(rows[1:], started=93.0).start_s is None  # cut: its first line is not the start
 
 
 def test_a_pause_between_two_attempts_does_not_slow_a_trial():
     rows = [row(step, 2.0 * step + 1000.0 * (step > 3)) for step in range(8)]
-    assert pace_of(rows, started=None).step_s == 2.0
+    assert timing_of(rows, started=None).step_s == 2.0
 
 
 def test_only_the_newest_twenty_steps_count():
     slow = [row(step, 10.0 * step) for step in range(30)]
     fast = [row(30 + i, 290.0 + 1.0 * (i + 1)) for i in range(20)]
-    assert pace_of([*slow, *fast], started=None).step_s == 1.0
+    assert timing_of([*slow, *fast], started=None).step_s == 1.0
 
 
-def test_pace_of_nothing():
-    assert pace_of([], started=1.0) == Pace()
-    assert pooled([]) == Pace()
+def test_timing_of_nothing():
+    assert timing_of([], started=1.0) == Timing()
+    assert pooled([]) == Timing()
 
 
 def test_the_pool_is_the_median_of_those_that_measured():
-    found = pooled([Pace(step_s=1.0), Pace(step_s=2.0, gate_s=8.0), Pace(step_s=9.0), Pace()])
-    assert found == Pace(step_s=2.0, gate_s=8.0)
+    found = pooled(
+        [Timing(step_s=1.0), Timing(step_s=2.0, gate_s=8.0), Timing(step_s=9.0), Timing()]
+    )
+    assert found == Timing(step_s=2.0, gate_s=8.0)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +78,13 @@ def test_gates_left(step, steps, every, left):
     ],
 )
 def test_seconds_left(step, has_begun, seconds):
-    found = seconds_left(step, PACE, steps=20, every=10, has_begun=has_begun)
+    found = seconds_left(step, TIMING, steps=20, every=10, has_begun=has_begun)
     assert found == seconds
 
 
 def test_nothing_is_said_before_a_step_was_measured():
-    pace = Pace(start_s=7.0, gate_s=4.0)
-    assert seconds_left(0, pace, steps=20, every=10, has_begun=True) is None
+    timing = Timing(start_s=7.0, gate_s=4.0)
+    assert seconds_left(0, timing, steps=20, every=10, has_begun=True) is None
 
 
 @pytest.mark.parametrize(

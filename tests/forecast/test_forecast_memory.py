@@ -9,14 +9,13 @@ from rltune.analysis.memory_use import memory_uses
 from rltune.comparability.records import TrialRecord
 from rltune.forecast.memory import (
     MemoryPlan,
-    Shape,
     activation_bytes,
     dropped_bytes,
     heap_bytes,
     memory_plan,
-    shape_of,
 )
-from rltune.forecast.parameters import dense_decoder_parameters, model_shape, parameter_count
+from rltune.forecast.model_shapes import Shape, shape_of
+from rltune.forecast.parameters import model_shape, parameter_count
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, chunk_of
 from rltune.policy.lora import add_adapter, trained_parameters
@@ -180,7 +179,7 @@ def test_weights_are_those_of_a_learner(configs, small_policy, dtype, rank, adva
         critic={"backbone": "own"},
     ) | {"advantage": {"kind": advantage}}
     shape = policy.model.config.to_dict()
-    count = dense_decoder_parameters(shape)
+    count = parameter_count(shape)
     lora = LoraConfig(rank=rank)
     add_adapter(policy.model, lora, seed=0)
     set_compute_dtype(policy.model, dtype)
@@ -292,7 +291,7 @@ def test_a_published_shape_stands_in_for_a_config_that_is_not_here(monkeypatch, 
     for name, count in counts.items():
         for variant in ("", "-Instruct"):
             shape = model_shape(f"Qwen/Qwen2.5-{name}{variant}", "sokoban")
-            assert dense_decoder_parameters(shape) == count
+            assert parameter_count(shape) == count
     assert model_shape("nobody/nothing", "sokoban") is None
     assert parameter_count({"model_type": "qwen2"}) is None
 

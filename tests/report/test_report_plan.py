@@ -38,10 +38,10 @@ def test_parameters_of_published_models():
     # embeddings 151936 x 2048; a layer: 2 x 2048^2 + 2 x 2048 x 256 + (2048 + 512)
     # + 3 x 2048 x 11008 + 2 x 2048 = 77_076_992; 36 of them, and 2048: 3_085_938_688
     # (the model card says 3.09 B)
-    assert parameters.dense_decoder_parameters(QWEN_3B) == 3_085_938_688
+    assert parameters.parameter_count(QWEN_3B) == 3_085_938_688
     half_b = {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14}
     half_b |= {"num_key_value_heads": 2, "intermediate_size": 4864}
-    assert parameters.dense_decoder_parameters({**QWEN_3B, **half_b}) == 494_032_768
+    assert parameters.parameter_count({**QWEN_3B, **half_b}) == 494_032_768
 
 
 def test_unknown_kind_of_model_is_not_guessed(tmp_path):
