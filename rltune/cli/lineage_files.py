@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rltune.cli.console import emit_json, warn
-from rltune.cli.lineage_source import Source, open_table, table_path
+from rltune.cli.lineage import Source, open_table, table_path
 from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import InputError, Problem
 from rltune.lineage.autoresearch import VAL_BPB, autoresearch_columns, read_autoresearch

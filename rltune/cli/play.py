@@ -1,20 +1,67 @@
 """`rltune play`: an environment in the terminal, for a person, its solver, or a policy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from rltune.cli.options import NoCustomCode
-from rltune.cli.play_config import Chosen, choose
-from rltune.cli.play_turns import Person, Player, Solver, closing, play_by_turns
+from rltune.cli.play_turns import Outcome, Person, Player, PolicyPlayer, Solver, play_by_turns
 from rltune.errors import InputError, Problem
 from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.keys import did_you_mean
+from rltune.spec.load import load_sweep
+from rltune.spec.problems import problems_from
+from rltune.spec.resolve import Layer
+from rltune.spec.schema.env import (
+    CustomEnvConfig,
+    Env,
+    FrozenLakeConfig,
+    MultihopQaConfig,
+    SokobanConfig,
+)
+from rltune.spec.schema.reward import RewardConfig
+from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.unread import without_unread
 from rltune.spec.warmstart_data import TAUGHT_ENVS
+from rltune.spec.yamlfile import parse_value
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
-from rltune_envs.base import TextEnv
+from rltune_envs.base import FailureClass, TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError
+
+_MODELS: dict[str, type[Env]] = {
+    "sokoban": SokobanConfig,
+    "frozen_lake": FrozenLakeConfig,
+    "multihop_qa": MultihopQaConfig,
+    "custom": CustomEnvConfig,
+}
+KINDS = tuple(kind for kind in _MODELS if kind != "custom")
+_NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is played.
+
+    Attributes:
+        env: The env section.
+        reward: The reward section; None leaves reward and success to the environment.
+        sections: The other sections of a sweep's control, as plain values; empty without a sweep.
+
+    """
+
+    env: Env
+    reward: RewardConfig | None = None
+    sections: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether a sweep said what is played."""
+        return bool(self.sections)
 
 
 def play(
@@ -78,7 +125,8 @@ def play(
         raise InputError(Problem("--solver, --policy", "both were given.", action="Give one."))
     if temperature is not None and policy is None:
         raise InputError(Problem("--temperature", "only a policy samples.", action="Add --policy."))
-    chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=_schooling(env, policy))
+    taught = TAUGHT_ENVS.get(env, {}) if policy == "tiny" else {}
+    chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=taught)
     if no_custom_code:
         _refuse_custom_code(env, chosen)
     try:
@@ -113,6 +161,22 @@ def _made(chosen: Chosen) -> TextEnv:
         raise _refused(error) from error
 
 
+def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
+    """Return the share of several tasks that was solved, between its floor and its ceiling."""
+    counted = [one for one in outcomes if one.failure_class != FailureClass.FAULT]
+    faults = len(outcomes) - len(counted)
+    left_out = f" {faults} more had a fault and do not count." if faults else ""
+    if not counted:
+        return f"No task was played to its end.{left_out}"
+    n, solved = len(counted), sum(one.success for one in counted)
+    floor = sum(env.random_success_probability(one.seed) for one in counted) / n
+    ceiling = sum(env.optimal_success_probability(one.seed) for one in counted) / n
+    return (
+        f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}. On these a random "
+        f"player solves {floor:.3f}, a perfect one {ceiling:.3f}.{left_out}"
+    )
+
+
 def _refused(error: BaseException) -> InputError:
     return InputError(f"ENV: {' '.join(str(error).split())}")
 
@@ -128,10 +192,9 @@ def _play_all(
 ) -> None:
     """Play the tasks until the last one, or until the person has had enough."""
     if policy is not None:
-        from rltune.cli.play_policy import Watcher
-
-        watcher = Watcher(chosen, policy, temperature=temperature, env=env)
-        outcomes = [watcher.play(seed) for seed in seeds]
+        config = _config(chosen, policy)
+        watched = PolicyPlayer(config, env, temperature=temperature, is_sweep=chosen.is_sweep)
+        outcomes = [watched.play(seed) for seed in seeds]
     else:
         player: Player = Solver() if is_solver else Person()
         outcomes = []
@@ -144,9 +207,86 @@ def _play_all(
         typer.echo(closing(env, outcomes))
 
 
-def _schooling(kind: str, policy: str | None) -> Mapping[str, Any]:
-    """Return the keys of the env section that a shipped policy has learnt with."""
-    if policy != "tiny":
-        return {}
+def choose(
+    given: str, *, prompt: str | None, overrides: Sequence[str], defaults: Mapping[str, Any]
+) -> Chosen:
+    """Return what a person wants to play.
 
-    return TAUGHT_ENVS.get(kind, {})
+    Args:
+        given: A kind of env, a sweep file (its control is played), or an import path.
+        prompt: Replaces the sweep's; `compact` for a kind when None.
+        overrides: `key=value` texts over the env section.
+        defaults: Keys of the section of a kind that replace the schema's.
+
+    Raises:
+        InputError: There is no such env, key or value; all such are named.
+
+    """
+    sections: dict[str, Any] = {}
+    if given in KINDS:
+        section = {"kind": given, "prompt": "compact", **defaults}
+    elif given.endswith((".yaml", ".yml")):
+        sections = dict(load_sweep(Path(given)).control.config)
+        section = dict(sections.pop("env"))
+    elif ":" in given:
+        section = {"kind": "custom", "factory": given}
+    else:
+        what = f"{given!r} is not an environment."
+        allowed = f"Choose one of {', '.join(KINDS)}, a sweep file, or my_pkg.my_mod:MyEnv."
+        raise InputError(Problem("ENV", what, allowed, did_you_mean(given, KINDS)))
+    asked = {} if prompt is None else {"prompt": prompt}
+    section = _laid_over(section, asked | _values(section["kind"], overrides))
+    reward = TypeAdapter(RewardConfig | None).validate_python(sections.pop("reward", None))
+    return Chosen(_validated(section), reward, sections)
+
+
+def _laid_over(section: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a section with what was asked for, without what that leaves unread."""
+    (kept,) = without_unread([Layer({"env": section}, "")], [Layer({"env": asked}, "--set")])
+    return {**kept.data["env"], **asked}
+
+
+def _values(kind: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the keys that were set."""
+    keys = [name for name in _MODELS[kind].model_fields if name not in _NOT_SET]
+    values: dict[str, Any] = {}
+    problems = []
+    for text in overrides:
+        given, equals, value = text.partition("=")
+        key, where = given.removeprefix("env."), f"--set {text}"
+        if not equals or key not in keys:
+            what = f"{kind} has no such key." if equals else "is not of the form KEY=VALUE."
+            allowed = f"Its keys are {', '.join(keys)}."
+            problems.append(Problem(where, what, allowed, did_you_mean(key, keys)))
+            continue
+        try:
+            values[key] = parse_value(value)
+        except Exception:  # whatever the YAML reader says
+            problems.append(Problem(where, f"{value!r} is not a YAML value."))
+    if problems:
+        raise InputError(problems)
+    return values
+
+
+def _validated(section: Mapping[str, Any]) -> Env:
+    model = _MODELS[section["kind"]]
+    try:
+        return model.model_validate(section)
+    except ValidationError as error:
+        found = problems_from(error, model, lambda path: ".".join(("env", *map(str, path))))
+        raise InputError(list(found)) from error
+
+
+def _config(chosen: Chosen, model: str) -> TrialConfig:
+    """Return the config of a policy on an env: a sweep's own, or one with a response's length."""
+    from rltune.trainer.warmstart import RECIPES  # torch
+
+    env, sections = chosen.env, dict(chosen.sections)
+    if not chosen.is_sweep and env.prompt == "compact" and env.kind in RECIPES:
+        sections["rollout"] = {"max_response_tokens": RECIPES[env.kind].max_tokens}
+    policy = {**sections.get("policy", {}), "model": model}
+    try:
+        return TrialConfig.model_validate({**sections, "env": env.model_dump(), "policy": policy})
+    except ValidationError as error:
+        found = problems_from(error, TrialConfig, lambda path: ".".join(map(str, path)))
+        raise InputError(list(found)) from error

@@ -1,13 +1,18 @@
-"""`rltune play` turn by turn: who chooses (a person or the env's solver), and what is printed."""
+"""`rltune play` turn by turn: the players, and what is printed."""
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import typer
 
+from rltune.maths.streams import stream_seed
+from rltune.rollout.engine import SamplingParams
+from rltune.rollout.episode import Slot, play
+from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import FailureClass, Step, TextEnv
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
@@ -16,6 +21,7 @@ from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.verified import VerifiedEnv
 
 _QUIT = ("q", "quit")
+_MAX_CONTEXT = 8192  # tokens; a model may claim more than there is memory for
 _SEPARATORS = re.compile(r"[\s,;|]+")
 LEGENDS = {
     SokobanEnv: "# wall, _ floor, O target, X box, √ box on target, P you, S you on target",
@@ -33,14 +39,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one task ended.
-
-    Attributes:
-        seed: Of the task.
-        success: It was solved.
-        failure_class: Why it was not.
-
-    """
+    """How the task of a seed ended: solved, or why not."""
 
     seed: int
     success: bool
@@ -54,20 +53,12 @@ def inner(env: TextEnv) -> TextEnv:
 
 def drawn(env: TextEnv, observation: str) -> str:
     """Return an observation for people: a compact board is one line to a policy, rows to them."""
-    width = _width(inner(env))
-    if not width:
+    game = inner(env)
+    if not (isinstance(game, SokobanEnv | FrozenLakeEnv) and game.is_compact):
         return observation.strip()
+    width = game.size if isinstance(game, FrozenLakeEnv) else game.level.width - 2
     rows = [observation[start : start + width] for start in range(0, len(observation), width)]
     return "\n".join(rows)
-
-
-def _width(env: TextEnv) -> int:
-    """Return the length of a compact board's rows; 0 where there is no such board."""
-    if isinstance(env, SokobanEnv) and env.is_compact:
-        return env.level.width - 2
-    if isinstance(env, FrozenLakeEnv) and env.is_compact:
-        return env.size
-    return 0
 
 
 def opening(env: TextEnv, seed: int, observation: str) -> str:
@@ -83,7 +74,7 @@ def opening(env: TextEnv, seed: int, observation: str) -> str:
 
 
 def turn(env: TextEnv, step: Step) -> str:
-    """Return what one turn did, and what is seen after it."""
+    """Return what one turn did, and the observation after it."""
     return f"{turn_line(step)}\n{drawn(env, step.observation)}".rstrip() + "\n"
 
 
@@ -96,13 +87,13 @@ def turn_line(step: Step) -> str:
     return f"-> {done}{odd}{over}{failed}, reward {step.reward:+.4g}"
 
 
-def ending(
-    env: TextEnv, outcome: Outcome, *, reward: float, turns: int, auxiliary: Mapping[str, float]
-) -> str:
+def _ending(env: TextEnv, outcome: Outcome, steps: Sequence[Step]) -> str:
     """Return how an episode ended, and why."""
+    reward, turns = sum(step.reward for step in steps), len(steps)
     text = f"{_why(outcome)}; reward {reward:.4g} in {turns} turn{'' if turns == 1 else 's'}."
-    if auxiliary:
-        text += "\n" + ", ".join(f"{name} {value:.3g}" for name, value in auxiliary.items())
+    if steps and steps[-1].auxiliary:
+        measures = steps[-1].auxiliary.items()
+        text += "\n" + ", ".join(f"{name} {value:.3g}" for name, value in measures)
     if isinstance(inner(env), MultihopQaEnv) and not outcome.success:
         text += f"\nThe answer: {' | '.join(env.gold(outcome.seed)['answers'])}"
     return f"{text}\n"
@@ -116,22 +107,6 @@ def _why(outcome: Outcome) -> str:
         return "Solved"
     named = "" if failure is FailureClass.NONE else f"{failure}, "
     return f"Not solved: {named}{_WHY[failure]}"
-
-
-def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
-    """Return the share of several tasks that was solved, between its floor and its ceiling."""
-    counted = [one for one in outcomes if one.failure_class != FailureClass.FAULT]
-    faults = len(outcomes) - len(counted)
-    left_out = f" {faults} more had a fault and do not count." if faults else ""
-    if not counted:
-        return f"No task was played to its end.{left_out}"
-    n, solved = len(counted), sum(one.success for one in counted)
-    floor = sum(env.random_success_probability(one.seed) for one in counted) / n
-    ceiling = sum(env.optimal_success_probability(one.seed) for one in counted) / n
-    return (
-        f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}. On these a random "
-        f"player solves {floor:.3f}, a perfect one {ceiling:.3f}.{left_out}"
-    )
 
 
 class Player(Protocol):
@@ -181,28 +156,26 @@ class Person:
 
     def _line(self) -> str | None:
         """Return the next line that is not blank; piped ones are shown, as typed ones are."""
-        is_typed = sys.stdin.isatty()
-        while True:
+        is_typed, text = sys.stdin.isatty(), ""
+        while not text:
             if is_typed:
                 typer.echo("> ", nl=False)
             line = sys.stdin.readline()
             if not line:
                 typer.echo("")
                 return None
-            if line.strip():
-                if not is_typed:
-                    typer.echo(f"> {line.strip()}")
-                return line.strip()
+            text = line.strip()
+        if not is_typed:
+            typer.echo(f"> {text}")
+        return text
 
 
 def response_of(env: TextEnv, line: str) -> str | None:
     """Return a typed line as a response of the protocol; None where it says nothing.
 
-    A line that begins with a tag is a response already and stays as it is.
-
     Args:
         env: Knows its actions.
-        line: Action words (`Up Left`, `search: words`).
+        line: Action words (`Up Left`, `search: words`), or a response, which begins with a tag.
 
     """
     if line.startswith("<"):
@@ -219,7 +192,7 @@ def _actions(env: TextEnv, line: str) -> list[str]:
     if isinstance(env, MultihopQaEnv):
         kind, _, text = line.partition(":")
         return [f"{kind.strip().lower()}: {text.strip()}"]
-    names = _names(env)
+    names = getattr(env, "action_names", None)
     if names is None:
         return [part.strip() for part in line.split(SEPARATOR) if part.strip()]
     known = {name.lower(): name for name in names}
@@ -227,17 +200,12 @@ def _actions(env: TextEnv, line: str) -> list[str]:
     return [known[word] for word in words] if known.keys() >= set(words) else []
 
 
-def _names(env: TextEnv) -> Sequence[str] | None:
-    """Return the names of an env's actions; None where it has no list of them."""
-    return getattr(env, "action_names", None)
-
-
 def hint(env: TextEnv) -> str:
     """Return what may be typed."""
     game = inner(env)
     if isinstance(game, MultihopQaEnv):
         return "Type `search: words`, `answer: words`, or q to stop."
-    names = _names(game)
+    names = getattr(game, "action_names", None)
     if names is None:
         return f"Type an action, several with {SEPARATOR} between, or q to stop."
     return f"Type one or more of {', '.join(names)}, or q to stop."
@@ -252,18 +220,13 @@ def play_by_turns(env: TextEnv, seed: int, player: Player) -> Outcome | None:
     if isinstance(player, Person):
         typer.echo(hint(env))
     steps: list[Step] = []
-    while not is_over(steps):
+    while not (steps and steps[-1].has_ended):
         response = player.respond(env)
         if response is None:
             break
         steps.append(env.step(response))
         typer.echo(turn(env, steps[-1]))
     return None if player.has_left else finish(env, seed, steps)
-
-
-def is_over(steps: Sequence[Step]) -> bool:
-    """Tell whether the last step ended the episode."""
-    return bool(steps) and (steps[-1].terminated or steps[-1].truncated)
 
 
 def finish(
@@ -275,7 +238,7 @@ def finish(
         env: What was played.
         seed: Of the task.
         steps: All of the episode.
-        failure_class: Why it is no success; None where the steps alone tell.
+        failure_class: Why it is no success; None: as the last step says.
 
     """
     last = steps[-1] if steps else None
@@ -284,6 +247,73 @@ def finish(
     if any(step.fault for step in steps):
         failure_class = FailureClass.FAULT
     outcome = Outcome(seed, last is not None and last.success, FailureClass(failure_class).value)
-    reward, auxiliary = sum(step.reward for step in steps), last.auxiliary if last else {}
-    typer.echo(ending(env, outcome, reward=reward, turns=len(steps), auxiliary=auxiliary))
+    typer.echo(_ending(env, outcome, steps))
     return outcome
+
+
+class PolicyPlayer:
+    """A policy that plays one task after the other, through the rollout path of training.
+
+    Args:
+        config: Names the policy and its limits.
+        env: What is played.
+        temperature: Of the sampling; 0 is greedy, None the config's.
+        is_sweep: Whether the context limit is the config's; else it is the model's own.
+
+    Raises:
+        InputError: The policy cannot be loaded, or cannot read what the env shows.
+
+    """
+
+    def __init__(
+        self, config: TrialConfig, env: TextEnv, *, temperature: float | None, is_sweep: bool
+    ) -> None:
+        from rltune.policy.load import policy_of  # torch
+        from rltune.rollout.torch_engine import TorchEngine
+
+        self._env = env
+        self._policy = policy_of(config, Path.cwd(), device="cpu")
+        self._engine = TorchEngine(self._policy.decoder())
+        limit = getattr(self._policy.model.config, "max_position_embeddings", None)
+        room = min(limit or _MAX_CONTEXT, _MAX_CONTEXT)
+        rollout = config.rollout
+        self._params = SamplingParams(
+            temperature=rollout.temperature if temperature is None else temperature,
+            max_tokens=rollout.max_response_tokens,
+            max_context=rollout.max_context if is_sweep else room,
+        )
+
+    def play(self, seed: int) -> Outcome:
+        """Play one task, and print each turn as it happens."""
+        shown = _Shown(self._env)
+        (episode,) = play(
+            [Slot(self._env.task(seed), 0, 0, stream_seed(seed, "play"))],
+            make_env=lambda: cast(TextEnv, shown),
+            renderer=self._policy.renderer,
+            engine=self._engine,
+            params=self._params,
+        )
+        if not (shown.steps and shown.steps[-1].has_ended):
+            typer.echo("The context has no room left for another response.")
+        return finish(self._env, seed, shown.steps, failure_class=episode.failure_class)
+
+
+class _Shown:
+    """An environment that prints what is done to it, and remembers its steps."""
+
+    def __init__(self, env: TextEnv) -> None:
+        self._env = env
+        self.steps: list[Step] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def reset(self, *, seed: int) -> str:
+        observation = self._env.reset(seed=seed)
+        typer.echo(f"{opening(self._env, seed, observation)}\n")
+        return observation
+
+    def step(self, response: str) -> Step:
+        self.steps.append(self._env.step(response))
+        typer.echo(f"> {response}\n{turn(self._env, self.steps[-1])}")
+        return self.steps[-1]

@@ -3,28 +3,28 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from rltune.analysis.lookup import find_trial
+from rltune.analysis.lookup import find_trial, run_of
 from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.sweep_end import refresh_lineage_report
-from rltune.cli.trials import read_source
-from rltune.errors import InputError, Problem
+from rltune.errors import InputError, Problem, StoreError
 from rltune.report.render import short_path
 from rltune.runner.child import Child, run_child
 from rltune.runner.machine import socket_folder
 from rltune.runner.process import set_environment
 from rltune.runner.rerun import Rerun, Verdict, rerun_trial, verdict_json
-from rltune.runner.single import Source
+from rltune.runner.single import Source, open_source
 from rltune.runner.software import Change
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.inputs import base_of
 from rltune.store.origin import read_origin
+from rltune.store.run_folder import confounded_reason, read_folder
 from rltune.store.rundir import TrialDir
 from rltune.types import TrialStatus
 
@@ -116,13 +116,38 @@ def continue_(
 
 def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> Source:
     """Return the trial, this process set up as its own one was: before torch is imported."""
-    source = read_source(find_trial(trial, folder, runs_dir))
+    source = _read_source(find_trial(trial, folder, runs_dir))
     if no_custom_code:
         paths = import_paths(source.recorded)
         refuse_paths((f"{source.trial.config}: {key}", path) for key, path in paths)
     socket_folder()  # refuses before anything is written
     set_environment(TrialConfig.model_validate_json(dumps(source.recorded)))
     return source
+
+
+def _read_source(trial: TrialDir) -> Source:
+    """Return a trial with its records and the metric of its sweep.
+
+    Raises:
+        StoreError: It has not started, its records were edited, or it is a repetition.
+
+    """
+    run = run_of(trial)
+    if run is None:
+        raise StoreError(Problem(str(trial.path), "is not a trial folder inside a run folder."))
+    origin = read_origin(trial)
+    if origin is not None and origin.kind == "rerun":
+        what = f"is a repetition of {origin.parent}."
+        raise StoreError(Problem(str(trial.path), what, action="Give the original."))
+    sweep = read_folder(run)
+    reason = confounded_reason(run)
+    mode: Literal["max", "min"] = "min" if sweep.metric_mode == "min" else "max"
+    return open_source(
+        run,
+        trial,
+        metric=(sweep.metric_name, mode),
+        disqualified=f"confounded, run anyway: {reason}" if reason else "",
+    )
 
 
 def _started(trial: TrialDir, changes: tuple[Change, ...]) -> None:

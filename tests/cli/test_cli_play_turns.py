@@ -5,12 +5,12 @@ import io
 import pytest
 
 from examples.my_env import MyEnv
+from rltune.cli.play import closing
 from rltune.cli.play_turns import (
     LEGENDS,
     Outcome,
     Person,
     Solver,
-    closing,
     drawn,
     finish,
     hint,
