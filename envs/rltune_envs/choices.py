@@ -1,7 +1,9 @@
-"""Values out of a fixed set, and what a misspelt one may have meant."""
+"""What arguments of the environments may be, and what a misspelt one may have meant."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
+
+PROMPTS = ("natural", "compact")
 
 
 def did_you_mean(given: str, choices: Collection[str]) -> str:
@@ -20,6 +22,18 @@ def require_choice(key: str, given: str, choices: Collection[str]) -> None:
     if given not in choices:
         hint = did_you_mean(given, choices)
         raise ValueError(f"{key} is {given!r}; choose one of {', '.join(choices)}.{hint}")
+
+
+def require_at_least(least: int, **numbers: int) -> None:
+    """Refuse numbers, by their names, that are below the least one.
+
+    Raises:
+        ValueError: It names the first.
+
+    """
+    for name, number in numbers.items():
+        if number < least:
+            raise ValueError(f"{name}: {number!r} is too small; give {least} or more")
 
 
 def require_penalty(format_penalty: float) -> None:

@@ -1,4 +1,4 @@
-"""The part of the contract about episodes: what may, and what may not, change one."""
+"""The part of the contract about episodes: what may change one, and what may not."""
 
 import random
 import sys
@@ -34,7 +34,7 @@ def check_threads(player: Player, seeds: Sequence[int], threads: int) -> None:
 
 
 def check_records(player: Player, seed: int, other: int) -> None:
-    """Look at everything that one episode and its task consist of."""
+    """Check all records of one episode and its task."""
     env = player.make_env()
     require_texts(env, env.reset(seed=seed), seed)
     require_task(env.task(seed), seed)
@@ -97,7 +97,7 @@ def check_noise(player: Player, seeds: Sequence[int]) -> None:
 def _play_with_noise(
     player: Player, seed: int, noise_seed: int
 ) -> tuple[tuple[object, ...], Transcript]:
-    """Return all that is known of a task, and an episode of it."""
+    """Return all facts about a task, and an episode of it."""
     env = player.make_env()
     env.noise_seed = noise_seed
     return _all_about(env, seed), player.play(env, seed)
@@ -186,7 +186,7 @@ def _outcome(step: Step) -> tuple[object, ...]:
 
 
 def check_names(env: TextEnv, seeds: Sequence[int]) -> None:
-    """Check that two tasks share a name exactly when they share the content, and all it implies."""
+    """Check that tasks share a name, `near_hash` and difficulty where they share the content."""
     hash_of: dict[str, str] = {}
     first: dict[str, tuple[str, str, int]] = {}
     for task in map(env.task, seeds):

@@ -5,11 +5,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, TextEnv
-from rltune_envs.choices import require_choice
+from rltune_envs.choices import PROMPTS, require_choice
 from rltune_envs.grid_text import OBSERVATIONS, turn_text
 from rltune_envs.parse import SEPARATOR, ParsedActions, parse_actions
-
-PROMPTS = ("natural", "compact")
 
 
 class GridGame(TextEnv):
@@ -21,7 +19,7 @@ class GridGame(TextEnv):
         max_actions_per_turn: Actions executed from one response.
         max_actions: Actions per episode.
         format_penalty: Added once to the reward of a turn whose response is bad.
-        prompt: One of `PROMPTS`; `compact` asks for the answer alone, without thoughts.
+        prompt: One of `choices.PROMPTS`; `compact` asks for the answer alone, without thoughts.
         observation: One of `OBSERVATIONS`: what a natural prompt shows.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the natural prompts of all grid games have in common."""
+"""The common part of the natural prompts of grid games."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def legend_text(legend: str) -> str:
 
 
 def actions_text(names: Sequence[str], *, limit: int) -> str:
-    """Return the end of the instruction: which actions there are, and how many a turn allows."""
+    """Return the end of the instruction: the actions, and how many a turn allows."""
     return (
         f"Your available actions are:\n {', '.join(names)}\n"
         f'You can make up to {limit} actions, separated by the action separator " {SEPARATOR} "'
@@ -35,10 +35,10 @@ def turn_text(
 
     Args:
         shown: The state.
-        turn: Number of the turn that comes now, from 1.
-        actions_left: Actions that the episode still allows.
-        reward: What the last turn earned; None before the first.
-        valid: Whether the last response was good.
+        turn: Number of the next turn, from 1.
+        actions_left: Actions left in the episode.
+        reward: Reward of the last turn; None before the first.
+        valid: Whether the last response was valid.
 
     """
     feedback = "" if reward is None else f"Reward:\n{reward:g}\n\n"

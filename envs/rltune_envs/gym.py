@@ -1,4 +1,4 @@
-"""The environments as Gymnasium ones: `rltune/Sokoban-v0`, `FrozenLake-v0`, `MultihopQA-v0`.
+"""The environments for Gymnasium: `rltune/Sokoban-v0`, `FrozenLake-v0`, `MultihopQA-v0`.
 
 Importing this module registers them. Gymnasium imports it by itself when a name says so:
 `gymnasium.make("rltune_envs.gym:rltune/Sokoban-v0", size=7)`. An action is a whole response.
@@ -29,7 +29,7 @@ MAX_LENGTH = 1 << 20
 """Longest text of an observation or a response, in characters."""
 
 SYMBOLS = "√"
-"""What boards show beyond ASCII."""
+"""Symbols of boards beyond ASCII."""
 
 _TASK_SEEDS = 1 << 62
 
@@ -37,7 +37,7 @@ _TASK_SEEDS = 1 << 62
 class AnyText(gymnasium.spaces.Text):  # type: ignore[misc]
     """Every text up to a length; samples are short and of printable ASCII.
 
-    `gymnasium.spaces.Text` with a list of all characters of Unicode would sample rubbish, slowly.
+    `gymnasium.spaces.Text` over all of Unicode would sample rubbish, slowly.
     """
 
     def __init__(self, max_length: int = MAX_LENGTH) -> None:
@@ -50,7 +50,7 @@ class AnyText(gymnasium.spaces.Text):  # type: ignore[misc]
         return str(super().sample(mask, probability))
 
     def contains(self, x: Any) -> bool:
-        """Tell whether `x` is a text that is not too long; any character may be in it."""
+        """Return whether `x` is a text that is not too long, of any characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
 
@@ -90,20 +90,20 @@ class GymEnv(gymnasium.Env):  # type: ignore[misc]
         self.text_env.noise_seed = int((options or {}).get("noise_seed", 0))
         self._shown = self.text_env.reset(seed=task_seed)
         self._task_id = self.text_env.task(task_seed).task_id
-        return self._shown, self._told()
+        return self._shown, self._task_info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Apply one response, its prefix included."""
         step = self.text_env.step(action)
         self._shown = step.observation
-        info = {**self._told(), **_of(step)}
+        info = {**self._task_info(), **_step_info(step)}
         return step.observation, float(step.reward), step.terminated, step.truncated, info
 
     def render(self) -> str | None:
         """Return the observation when `render_mode` is `ansi`."""
         return self._shown if self.render_mode == "ansi" else None
 
-    def _told(self) -> dict[str, Any]:
+    def _task_info(self) -> dict[str, Any]:
         return {
             "task_id": self._task_id,
             "system_prompt": self.text_env.system_prompt,
@@ -111,7 +111,7 @@ class GymEnv(gymnasium.Env):  # type: ignore[misc]
         }
 
 
-def _of(step: Step) -> dict[str, Any]:
+def _step_info(step: Step) -> dict[str, Any]:
     return {
         "success": step.success,
         "failure_class": step.failure_class.value,

@@ -1,8 +1,8 @@
 """From the text of a response to the actions it names.
 
-The rule for bad actions: names are compared whole and without case; execution stops at the first
-name that is not an action, because what follows was planned for a state that was never reached.
-(The published system drops unknown names and executes the rest.)
+Names are compared whole and without case. Execution stops at the first name that is not an action:
+the rest was planned for a state that was never reached. (The published system drops unknown names
+and executes the rest.)
 """
 
 import re
@@ -70,7 +70,7 @@ def _answer(response: str, *, needs_think: bool) -> str | None:
 
     The first thought may hold anything, tags included, up to the first `</think>` that an answer
     follows. Plain searches keep the time linear: a lazy regular expression over the whole block
-    needs half a minute for 16 kB of repeated tags, and a policy may well write that.
+    takes half a minute for 16 kB of repeated tags, which a policy may write.
     """
     if needs_think:
         think = response.find(_THINK)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 def hash_of_pictures(rows: tuple[str, ...]) -> str:
     """Return the sha256 of a drawn board, equal for all eight turned and mirrored pictures of it.
 
-    They are the same puzzle under renamed actions, so a split that is disjoint by this hash holds
-    no board of the other part in any orientation.
+    They are the same puzzle under renamed actions, so splits that are disjoint by this hash share
+    no board in any orientation.
     """
     return hashlib.sha256(min(_pictures(rows)).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""The part of the contract that records can break: types, and fields that must agree."""
+"""The part of the contract about records: types, and fields that must agree."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def require_step(step: Step, seed: int) -> None:
 
 
 def require_episode(env: TextEnv, steps: Sequence[Step], seed: int) -> None:
-    """Check every step of a whole episode, and what its last one says about all of them.
+    """Check every step of a whole episode, and what the last one says about all.
 
     Before the end `failure_class` is `none` and `auxiliary` is empty. On the last step `auxiliary`
     has exactly the keys `auxiliary_names`, and `failure_class` is `none` on a success and `fault`
@@ -77,7 +77,7 @@ def _require_failure_class(last: Step, seed: int, *, has_fault: bool) -> None:
 
 
 def require_task(task: Task, seed: int) -> None:
-    """Check the types of a task, its seed and hashes, and that there is something to do."""
+    """Check the types of a task, its seed and hashes, and that it is not solved already."""
     _require_types(task, Task, seed)
     if task.seed != seed:
         raise broken("task(seed) describes that seed", seed, f"it gave {task}")
@@ -95,7 +95,7 @@ def require_task(task: Task, seed: int) -> None:
 
 
 def require_texts(env: TextEnv, observation: str, seed: int) -> None:
-    """Check the types of what a freshly reset environment says about itself and its task."""
+    """Check the types of the texts and names of a freshly reset environment."""
     actions = env.random_actions(random.Random(seed))
     for name, names in (
         ("random_actions()", actions),
@@ -133,7 +133,7 @@ def require_probabilities(env: TextEnv, seed: int) -> None:
 
 
 def require_gold(gold: Mapping[str, Any], seed: int) -> None:
-    """Check that what a verifier may know survives a file: plain dicts, lists, strings, numbers."""
+    """Check that `gold` survives a file: plain dicts, lists, strings, numbers."""
     try:
         is_plain = json.loads(json.dumps(gold, allow_nan=False)) == gold
     except (TypeError, ValueError):
@@ -145,7 +145,7 @@ def require_gold(gold: Mapping[str, Any], seed: int) -> None:
 
 def _require_types(record: Step | Task, kind: type[Step | Task], seed: int) -> None:
     if type(record) is not kind:
-        detail = f"a {type(record).__name__} came back where a {kind.__name__} is due"
+        detail = f"it returned a {type(record).__name__}, not a {kind.__name__}"
         raise broken(_TYPES, seed, detail)
     hints = get_type_hints(kind)
     for field in fields(kind):

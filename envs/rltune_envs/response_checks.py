@@ -1,4 +1,4 @@
-"""The part of the contract about responses: bad ones do no harm, well-formed ones come back."""
+"""The part of the contract about responses: bad ones do no harm, good ones are understood."""
 
 import random
 
@@ -6,13 +6,13 @@ from rltune_envs.base import Step, TextEnv
 from rltune_envs.check_player import Player
 from rltune_envs.record_checks import broken, require_step
 
-NONSENSE = (  # holds no complete answer or search, so nothing may be executed
+NONSENSE = (  # without a complete answer or search: nothing may be executed
     "", " \n\t", "\x00", "<answer>", "</answer>", "<search>", "</search>", "<think>",
     "</think><answer>", "</answer><answer>", "</search><search>", "<search>x</answer>",
     "<think></think><search>", "｜｜", "🙂" * 500, "\ud800", "İ\u202eمرحبا", "||" * 500,
     "x" * 100_000, "<think>" * 14_000, "<search>" * 12_000, "<think></think> " * 6_000,
 )  # fmt: skip
-FUZZ = (  # holds an answer or a search that is empty, strange or only partly closed
+FUZZ = (  # with an answer or search that is empty, strange or only partly closed
     "<answer></answer>", "<answer>||</answer>", "<answer>\x00</answer>", "<answer>No such</answer>",
     "<think></think><answer>｜｜</answer>", "<think></think><answer>||||</answer><answer>",
     "<answer>" + "||" * 30_000 + "</answer>",
@@ -55,10 +55,10 @@ def check_bad_responses(player: Player, seed: int, other: int) -> None:
 
 
 def _is_idle(env: TextEnv, step: Step, expert: tuple[str, ...] | None) -> bool:
-    """Whether nothing happened but that a turn is gone.
+    """Return whether nothing happened, except that a turn has passed.
 
-    The expert sees a state that no field of a step shows. It may give up, because a turn less can
-    be one too few, and where luck matters it may play safer.
+    The expert shows state that no field of a step does. With a turn less it may give up, and where
+    luck matters it may play safer.
     """
     if step.is_valid or step.actions or step.terminated:
         return False
@@ -66,7 +66,7 @@ def _is_idle(env: TextEnv, step: Step, expert: tuple[str, ...] | None) -> bool:
 
 
 def check_format(player: Player, seed: int, other: int) -> None:
-    """Play the random player: what it says must be understood whole, by the rng given alone."""
+    """Play the random player: its responses must be understood whole, and follow from its rng."""
     env = player.make_env()
     env.reset(seed=seed)
     for index in range(4):

@@ -18,7 +18,7 @@ from rltune_envs.faults import TRIES, retry
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
-MAX_DUPLICATES = 10_000  # in a row; then the environment has no more different tasks to give
+MAX_DUPLICATES = 10_000  # in a row, after which the environment counts as exhausted
 PARTS = ("train", "heldout", "test")
 
 
@@ -31,7 +31,7 @@ class Manifest:
         heldout: Tasks that only the gate sees.
         heldout_floor: Exact expected held-out success rate of the random player.
         heldout_ceiling: Exact expected held-out success rate of a perfect player.
-        n_duplicates: Generated tasks that were skipped because their content had been drawn before.
+        n_duplicates: Generated tasks that were skipped as duplicates.
         test: Tasks that only the final measurement sees.
         test_floor: As `heldout_floor`, over the test tasks; 0 without any.
         test_ceiling: As `heldout_ceiling`, over the test tasks; 0 without any.
@@ -59,8 +59,8 @@ class Manifest:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: The content does not match its sha256, has other fields than a manifest, or
-                a task is in two splits, or twice in one.
+            ValueError: The content does not match its sha256, its fields are not a manifest's, or a
+                task is in two splits, or twice in one.
 
         """
         body = {key: value for key, value in data.items() if key != "sha256"}
@@ -118,7 +118,7 @@ def build_manifest(
     if not 0 <= split_seed <= MAX_SPLIT_SEED:
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
     tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
-    retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # what never starts is refused here
+    retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # refuse one that never starts
     validate(env, (*tasks["heldout"], *tasks["test"]))
     every = [task for part in tasks.values() for task in part]
     n_drawn = every[-1].seed - split_seed * _STREAM + 1
@@ -136,17 +136,17 @@ def build_manifest(
 
 
 def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
-    """Let each task prove itself: the gold solution, which the expert plays, earns full marks.
+    """Check that the gold solution of each task, played by the expert, earns full marks.
 
-    Tasks that a perfect player solves only with luck cannot be proved by one episode and are left
-    out, and so are tasks that no episode is long enough for.
+    Left out are tasks that a perfect player solves only with luck, which one episode cannot prove,
+    and tasks that no episode is long enough for.
 
     Args:
-        env: Plays the tasks, with the verifier that is to be trained on.
+        env: Plays the tasks, with the verifier of the training.
         tasks: Tasks to prove.
 
     Raises:
-        TaskError: One failed; it is named, with what became of it.
+        TaskError: One failed; it is named, with its outcome.
 
     """
     if not env.is_deterministic:
@@ -165,8 +165,8 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
 def report(manifest: Manifest) -> dict[str, dict[str, Any]]:
     """Return per split its size, its difficulties, and how many tasks are near a training task.
 
-    Tasks with the same `near_hash` are no duplicates, but whoever learned one has a head start on
-    the other. `example` names one such pair, the training task second.
+    Tasks with the same `near_hash` are not duplicates, but who learned one has a head start on the
+    other. `example` names one such pair, the training task second.
     """
     near = {task.near_hash: task.task_id for task in reversed(manifest.train)}
     out: dict[str, dict[str, Any]] = {}
@@ -238,7 +238,7 @@ def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
 
 
 def _prove(env: TextEnv, task: Task) -> list[Step]:
-    """Return the steps of the expert's episode, played again where it had a fault."""
+    """Return the steps of the expert's episode, repeated after a fault."""
     steps: list[Step] = []
     for _ in range(TRIES):
         steps = retry(partial(_play_expert, env, task))
@@ -248,12 +248,12 @@ def _prove(env: TextEnv, task: Task) -> list[Step]:
 
 
 def _play_expert(env: TextEnv, task: Task) -> list[Step]:
-    """Return the steps of the expert's episode, which has no end when the expert gives up."""
+    """Return the steps of the expert's episode, unfinished where the expert gives up."""
     env.reset(seed=task.seed)
     steps: list[Step] = []
     while actions := env.expert_actions():
         steps.append(env.step(env.format_response(actions)))
-        if steps[-1].terminated or steps[-1].truncated:
+        if steps[-1].has_ended:
             break
     return steps
 
@@ -261,7 +261,7 @@ def _play_expert(env: TextEnv, task: Task) -> list[Step]:
 def _failure(steps: Sequence[Step]) -> str:
     if faults := [step.fault for step in steps if step.fault]:
         return faults[0]
-    if not steps or not (steps[-1].terminated or steps[-1].truncated):
+    if not steps or not steps[-1].has_ended:
         return "the expert gave up"
     last = steps[-1]
     measures = "".join(f", {name} {value:g}" for name, value in sorted(last.auxiliary.items()))

@@ -1,14 +1,14 @@
-"""Random numbers by name: a key is all that decides a stream, in every process and thread."""
+"""Random numbers by name: a key alone decides a stream, in every process and thread."""
 
 import hashlib
 import random
 
 
 def stream(key: str, *, n_bytes: int = 32) -> random.Random:
-    """Return the generator of random numbers that a key names.
+    """Return the random number generator of a key.
 
     Args:
-        key: Says what the numbers are for.
+        key: Names the purpose of the numbers.
         n_bytes: Leading bytes of the key's sha256 that seed it.
 
     """

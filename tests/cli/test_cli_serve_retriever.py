@@ -115,7 +115,7 @@ def test_a_host_of_another_machine_is_refused(rltune, tmp_path):
         (("--corpus", "a", "--questions", "b"),
          "--corpus, --questions: both were given. Give one of the two."),
         (("--questions", "q.json", "--file-format", "x"),
-         "file_format: 'x' is not a format. Choose one of auto, hotpotqa, musique, 2wiki, "
+         "file_format is 'x'; choose one of auto, hotpotqa, musique, 2wiki, "
          "bamboogle."),
         (("--questions", "bamboogle.json"),
          "bamboogle.json: its questions have no passages. Give --corpus."),

@@ -45,8 +45,8 @@ def paragraph(row, **changes):
         ({**ORIGINAL, "supporting_facts": [["Bonn", 0], ["Ulm", 1]]},
          "the supporting title 'Bonn' is not among its passages"),
         ({**ORIGINAL, "context": [*ORIGINAL["context"], ["Ada Bell", ["Another one."]]]},
-         "the supporting title 'Ada Bell' stands over 2 different passages, so that its evidence "
-         "is not known; give them different titles"),
+         "the supporting title 'Ada Bell' is that of 2 different passages, so that the evidence "
+         "is ambiguous; give them different titles"),
         ({**ORIGINAL, "supporting_facts": []}, "it names no supporting passage"),
         ({**ORIGINAL, "supporting_facts": ["Ulm"]},
          "supporting_facts must hold pairs that begin with a title, it holds text"),
@@ -110,10 +110,10 @@ def test_a_later_row_of_another_kind_names_the_missing_key(tmp_path):
 def test_unknown_keys_name_all_formats(tmp_path):
     path = write(tmp_path, {"q": "?", "a": "!"})
     assert refused(path) == (
-        f"{path}:1: its keys a, q are those of no format. Each is known by its keys: hotpotqa "
+        f"{path}:1: its keys a, q are those of no format. The formats and their keys: hotpotqa "
         "(context, supporting_facts); musique (paragraphs, question_decomposition); 2wiki "
         "(context, evidences, supporting_facts or kind, paragraphs); bamboogle (Question). Give "
-        "file_format for an error that names the key which is missing."
+        "file_format for an error that names the missing key."
     )
 
 
@@ -123,10 +123,10 @@ def test_a_named_format_says_which_key_is_missing(tmp_path):
 
 
 def test_an_unknown_format_name_lists_the_choices(tmp_path):
-    with pytest.raises(ValueError, match="file_format: 'hotpot' is not a format") as caught:
+    with pytest.raises(ValueError, match="file_format is 'hotpot'; choose one of") as caught:
         load_questions(tmp_path / "none.json", file_format="hotpot")
     assert str(caught.value) == (
-        "file_format: 'hotpot' is not a format. Choose one of auto, hotpotqa, musique, 2wiki, "
+        "file_format is 'hotpot'; choose one of auto, hotpotqa, musique, 2wiki, "
         "bamboogle. Did you mean 'hotpotqa'?"
     )
 
@@ -136,11 +136,11 @@ def test_an_unknown_format_name_lists_the_choices(tmp_path):
     [
         (b"", "{path}: holds no row; it must be a JSON list, or one JSON object a line"),
         (b"[]", "{path}: holds no row; it must be a JSON list, or one JSON object a line"),
-        (b"[1, ", "{path}: begins as a JSON list and is none: Expecting value: line 1 column 5"),
-        (b"[" * 200_000, "{path}: begins as a JSON list and is none: "),
-        (b"# METADATA: x", "{path}:1: this line is no JSON: Expecting value"),
-        (b'{"a": 1}\n\n{"a"', "{path}:3: this line is no JSON: "),
-        (b'{\n "data": []\n}', "{path}:1: this line is no JSON: "),
+        (b"[1, ", "{path}: begins as a JSON list but is not one: Expecting value: line 1 column 5"),
+        (b"[" * 200_000, "{path}: begins as a JSON list but is not one: "),
+        (b"# METADATA: x", "{path}:1: this line is not JSON: Expecting value"),
+        (b'{"a": 1}\n\n{"a"', "{path}:3: this line is not JSON: "),
+        (b'{\n "data": []\n}', "{path}:1: this line is not JSON: "),
         (b"[3]", "{path}:1: a row must be a JSON object, this is a number"),
         (
             b'{"a": 1}\n{"a": ["x\\uD83D"]}',

@@ -76,5 +76,5 @@ def test_yes_and_no_questions_offer_both():
 
 @pytest.mark.parametrize("name", ["ircot_2wiki_gold3distr.txt", "ircot_2wiki_annotations.jsonnet"])
 def test_prompt_files_are_refused(name):
-    with pytest.raises(TaskError, match=r"no JSON|is none"):
+    with pytest.raises(TaskError, match=r"not JSON|is not one"):
         load_questions(DATA / name)

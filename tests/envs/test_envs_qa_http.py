@@ -112,10 +112,10 @@ TOPK = "topk must be null or a whole number up to 1000; null and 0 mean 3"
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b"", "the body is no JSON: "),
-        (b"{", "the body is no JSON: "),
-        (b"\xff", "the body is no JSON: "),
-        (b"[" * 100_000, "the body is no JSON: "),
+        (b"", "the body is not JSON: "),
+        (b"{", "the body is not JSON: "),
+        (b"\xff", "the body is not JSON: "),
+        (b"[" * 100_000, "the body is not JSON: "),
         (b'["ulm"]', "the body must be a JSON object, it is a list"),
         (b"{}", "queries must be a list of texts"),
         (b'{"queries": "ulm"}', "queries must be a list of texts"),
@@ -161,8 +161,8 @@ def raw(server, request):
     ("length", "status", "error"),
     [
         (b"", 411, "Content-Length is missing"),
-        (b"Content-Length: x\r\n", 400, "Content-Length 'x' is no number of bytes"),
-        (b"Content-Length: -1\r\n", 400, "Content-Length '-1' is no number of bytes"),
+        (b"Content-Length: x\r\n", 400, "Content-Length 'x' is not a number of bytes"),
+        (b"Content-Length: -1\r\n", 400, "Content-Length '-1' is not a number of bytes"),
         (b"Content-Length: %d\r\n" % (MAX_BODY + 1), 413,
          f"the body has {MAX_BODY + 1} bytes; allowed are {MAX_BODY}"),
         (b"Content-Length: 9\r\n", 400, "the body ended after 2 of 9 bytes"),
@@ -240,7 +240,9 @@ def test_an_address_without_a_path_gets_the_usual_one(url, full):
 
 @pytest.mark.parametrize("url", ["", "bm25", "127.0.0.1:8000", "ftp://h", "http://", "http://h:x"])
 def test_what_is_no_address_is_refused(url):
-    with pytest.raises(ValueError, match=r"^retriever: .* is no address; write it as http://127"):
+    with pytest.raises(
+        ValueError, match=r"^retriever: .* is not an address; write it as http://127"
+    ):
         HttpRetriever(url)
 
 

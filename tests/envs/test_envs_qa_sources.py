@@ -213,14 +213,14 @@ def test_a_guess_without_candidates_is_wrong(file_of):
 
 
 REFUSED = {
-    "prompt='short'": "prompt: 'short' is not a prompt. Choose one of natural, compact",
+    "prompt='short'": "prompt is 'short'; choose one of natural, compact.",
     "k=0": "k: 0 is too small; give 1 or more",
     "max_turns=0": "max_turns: 0 is too small; give 1 or more",
     "max_searches=-1": "max_searches: -1 is too small; give 0 or more",
     "max_information_words=0": "max_information_words: 0 is too small; give 1 or more",
-    "format_penalty=0.1": "format_penalty: 0.1; give 0 or a finite negative number",
-    "format_penalty=float('nan')": "format_penalty: nan; give 0 or a finite negative number",
-    "format_penalty=float('-inf')": "format_penalty: -inf; give 0 or a finite negative number",
+    "format_penalty=0.1": "format_penalty is 0.1; give 0 or a negative number",
+    "format_penalty=float('nan')": "format_penalty is nan; give 0 or a negative number",
+    "format_penalty=float('-inf')": "format_penalty is -inf; give 0 or a negative number",
     "hops=(2, 5)": "hops: [2, 5]; give one or more of 2, 3, 4",
     "hops=()": "hops: []; give one or more of 2, 3, 4",
     "kinds=('bridge', 'chain')": "kinds: ['bridge', 'chain']; give one or more of bridge, "
@@ -232,9 +232,9 @@ REFUSED = {
     "leave it at 'own', or give questions a file",
     "retriever='bm52'": "retriever: 'bm52' is not a retriever. Give bm25, or a URL such as "
     "http://127.0.0.1:8000/retrieve. Did you mean 'bm25'?",
-    "retriever='http://'": "retriever: 'http://' is no address; write it as "
+    "retriever='http://'": "retriever: 'http://' is not an address; write it as "
     "http://127.0.0.1:8000/retrieve",
-    "questions='x', file_format='hotpot'": "file_format: 'hotpot' is not a format. Choose one of "
+    "questions='x', file_format='hotpot'": "file_format is 'hotpot'; choose one of "
     "auto, hotpotqa, musique, 2wiki, bamboogle. Did you mean 'hotpotqa'?",
 }
 

@@ -11,7 +11,7 @@ from rltune_envs.frozen_lake.rules import Lake, move
 
 @dataclass(frozen=True, slots=True)
 class BatchStep:
-    """What one action led to, in each of B lakes.
+    """The result of one action in each of B lakes.
 
     Attributes:
         cells_B: Where the players are, after a finished episode started again.
@@ -66,8 +66,8 @@ class LakeBatch:
         s = self._success_rate
         turn_B = (luck_B >= s).astype(np.int64) - 2 * (luck_B >= (1 + s) / 2)
         reached_B = self._neighbours[self.cells_B * 4 + (actions_B + turn_B) % 4]
-        places_B = self._offsets_B + reached_B
-        terminated_B = self._is_end[places_B]
-        rewards_B = self._is_goal[places_B].astype(np.float64)
+        indices_B = self._offsets_B + reached_B
+        terminated_B = self._is_end[indices_B]
+        rewards_B = self._is_goal[indices_B].astype(np.float64)
         self.cells_B = np.where(terminated_B, self._starts_B, reached_B)
         return BatchStep(self.cells_B, rewards_B, terminated_B)

@@ -36,9 +36,9 @@ GOAL_REWARD = 1.0
 class FrozenLakeEnv(GridGame):
     """A way over ice to a goal; see the module for the reward.
 
-    Slips follow from the task's seed, `noise_seed` and the number of the executed action: whatever
-    episodes of one noise seed choose, their k-th steps share their luck, and another noise seed has
-    other luck. The tasks do not depend on `success_rate`.
+    Slips follow from the task's seed, `noise_seed` and the number of the executed action: the k-th
+    steps of all episodes of one noise seed share their luck, whatever the players choose. Tasks do
+    not depend on `success_rate`.
 
     Args:
         size: Rows, and columns.
@@ -107,7 +107,7 @@ class FrozenLakeEnv(GridGame):
         return _describe(self._lake_of(seed), seed)
 
     def expert_actions(self) -> tuple[str, ...] | None:
-        """Return the plan of this turn with the best odds; None in a hole or without turns left."""
+        """Return the best plan for this turn; None in a hole or without turns left."""
         if self._is_lost:
             return None
         if self._is_solved:
@@ -128,14 +128,14 @@ class FrozenLakeEnv(GridGame):
         return None if way is None else len(way)
 
     def random_success_probability(self, seed: int) -> float:
-        """Return the exact success probability of random actions; the same at any slip."""
+        """Return the exact success probability of random actions, equal for any success rate."""
         return random_success_probability(self._lake_of(seed), max_actions=self.max_actions)
 
     def optimal_success_probability(self, seed: int) -> float:
         """Return the exact success probability of the best player, who sees slips between turns."""
         lake = self._lake_of(seed)
         if self.is_deterministic:
-            return 1.0  # the generator takes no lake with a longer way
+            return 1.0  # the generator accepts no longer way
         return self._player(lake).success_probability(
             lake.start, turns=self.max_turns, actions=self.max_actions
         )
@@ -193,7 +193,7 @@ class FrozenLakeEnv(GridGame):
 def _generate(
     size: int, frozen_probability: float, min_difficulty: int, max_difficulty: int, seed: int
 ) -> Lake:
-    """Cache: the members of a group, and every gate, play the same lakes."""
+    """Cached: the members of a group, and all gates, play the same lakes."""
     return generate(
         seed,
         size=size,

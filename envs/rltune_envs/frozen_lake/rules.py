@@ -44,7 +44,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One thing that a step may lead to."""
+    """A possible result of a step."""
 
     probability: float
     cell: int
@@ -103,8 +103,8 @@ def check_success_rate(value: object) -> float:
     """Return a success rate that can only be a probability.
 
     Raises:
-        ValueError: It is no number from 0.0 to 1.0, looks like percent, or is the integer 1, which
-            may mean 1 % or always.
+        ValueError: It is not a number from 0.0 to 1.0, looks like percent, or is the integer 1,
+            which may mean 1 % or always.
 
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -126,7 +126,8 @@ def parse_lake(rows: Sequence[str]) -> Lake:
     """Read a lake drawn with the symbols of `render`.
 
     Raises:
-        LevelError: It is no square, a symbol is unknown, or there is not one player and one goal.
+        LevelError: It is not a square, a symbol is unknown, or there is not exactly one player and
+            one goal.
 
     """
     text = "".join(rows)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from rltune_envs.frozen_lake.rules import ACTIONS, Lake, move, transition_table
 
 Values = NDArray[np.float64]
-MAX_PLAN = 6  # 4**6 plans are weighed a turn; more are not worth the memory
-_TIE = 1e-12  # plans whose values differ by less are equally good; the earliest is taken
+MAX_PLAN = 6  # actions: 4**6 plans a turn; more would take too much memory
+_TIE = 1e-12  # plans whose values differ by less are tied; the first wins
 
 
 def shortest_way(lake: Lake, cell: int) -> tuple[int, ...] | None:
@@ -65,7 +65,7 @@ def _random_walk(lake: Lake) -> tuple[Values, Values]:
 
 
 class PerfectPlayer:
-    """The best that can be done when a turn commits to a plan before its slips are seen.
+    """The best player when a turn commits to a plan before its slips are seen.
 
     Exact dynamic programming over turns and actions left. A turn's plan has one to
     `max_actions_per_turn` actions; the episode ends inside it at a hole or the goal.
@@ -91,7 +91,7 @@ class PerfectPlayer:
         self._solved: dict[tuple[int, int], tuple[Values, list[tuple[int, ...]]]] = {}
 
     def success_probability(self, cell: int, *, turns: int, actions: int) -> float:
-        """Return the probability to reach the goal with so many turns and actions left."""
+        """Return the probability of reaching the goal with so many turns and actions left."""
         return float(self._solve(turns, actions)[0][cell])
 
     def plan(self, cell: int, *, turns: int, actions: int) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class PerfectPlayer:
 
     def _solve(self, turns: int, actions: int) -> tuple[Values, list[tuple[int, ...]]]:
         """Return for each cell the value and the best plan."""
-        actions = min(actions, turns * self._longest)  # more can not be used, and is no other state
+        actions = min(actions, turns * self._longest)  # more cannot be used
         if (turns, actions) not in self._solved:
             self._solved[turns, actions] = self._improve(turns, actions)
         return self._solved[turns, actions]
@@ -114,7 +114,7 @@ class PerfectPlayer:
             for _ in range(length):  # the last action first: plan p is action p // 4**(length - 1)
                 spread = np.einsum("acd,pd->apc", self._matrices, values)
                 values = (self._to_goal[:, None] + spread).reshape(-1, self._n)
-            # Rounding must not choose between plans that are equally good.
+            # Rounding must not choose between tied plans.
             choice = (values >= values.max(axis=0) - _TIE).argmax(axis=0)
             for cell in np.flatnonzero(values.max(axis=0) > best + _TIE):
                 best[cell] = values[choice[cell], cell]
@@ -124,11 +124,11 @@ class PerfectPlayer:
 
 @lru_cache(maxsize=8192)
 def perfect_player(lake: Lake, success_rate: float, max_actions_per_turn: int) -> PerfectPlayer:
-    """Return the perfect player of a lake; what it has worked out is kept."""
+    """Return the perfect player of a lake, which keeps its results."""
     return PerfectPlayer(lake, success_rate=success_rate, max_actions_per_turn=max_actions_per_turn)
 
 
 def _digits(number: int, length: int) -> tuple[int, ...]:
-    """Return a plan from its number: base 4, first action first."""
+    """Return the plan of a number: base 4, first action first."""
     n = len(ACTIONS)
     return tuple(number // n**place % n for place in reversed(range(length)))

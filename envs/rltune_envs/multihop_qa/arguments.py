@@ -1,51 +1,14 @@
-"""What the arguments of `MultihopQaEnv` may be; each error names the key."""
+"""From the arguments of `MultihopQaEnv` to the source of its questions."""
 
-import math
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TypeVar
 
+from rltune_envs.choices import did_you_mean, require_choice
 from rltune_envs.multihop_qa.questions import HOPS, KINDS
 from rltune_envs.multihop_qa.sources import BM25, OWN, ClosedWorld, QuestionFile, Server, Source
 from rltune_envs.multihop_qa.world import MAX_PASSAGES, MIN_PASSAGES
 
 _T = TypeVar("_T", int, str)
-
-PROMPTS = ("natural", "compact")
-
-
-def require_prompt(prompt: str) -> None:
-    """Refuse an unknown prompt.
-
-    Raises:
-        ValueError: It is not one of `PROMPTS`.
-
-    """
-    if prompt not in PROMPTS:
-        raise ValueError(f"prompt: {prompt!r} is not a prompt. Choose one of {', '.join(PROMPTS)}")
-
-
-def require_limits(
-    *,
-    k: int,
-    max_turns: int,
-    max_searches: int,
-    max_information_words: int,
-    format_penalty: float,
-) -> None:
-    """Check the numbers that bound an episode.
-
-    Raises:
-        ValueError: One is out of its range; it is named.
-
-    """
-    least = {"k": 1, "max_turns": 1, "max_searches": 0, "max_information_words": 1}
-    values = (k, max_turns, max_searches, max_information_words)
-    for (name, low), value in zip(least.items(), values, strict=True):
-        if value < low:
-            raise ValueError(f"{name}: {value!r} is too small; give {low} or more")
-    if not -math.inf < format_penalty <= 0:
-        raise ValueError(f"format_penalty: {format_penalty!r}; give 0 or a finite negative number")
 
 
 def require_source(
@@ -59,7 +22,7 @@ def require_source(
     corpus: str,
     retriever: str,
 ) -> Source:
-    """Return where questions come from and what is searched. No file is opened yet.
+    """Return where questions come from, and what is searched. No file is opened yet.
 
     Raises:
         ValueError: An argument is out of its range; it is named.
@@ -67,9 +30,9 @@ def require_source(
     """
     server = None if retriever == BM25 else _server(retriever)
     if questions is not None:
-        from rltune_envs.multihop_qa.files import require_file_format
+        from rltune_envs.multihop_qa.files import FILE_FORMATS
 
-        require_file_format(file_format)
+        require_choice("file_format", file_format, FILE_FORMATS)
         return QuestionFile(str(questions), file_format, str(corpus), server)
     if corpus != OWN:
         raise ValueError(
@@ -90,7 +53,7 @@ def require_source(
 
 
 def _chosen(name: str, given: Sequence[_T], allowed: Sequence[_T]) -> set[_T]:
-    """Return what was given, if it is some of what is allowed."""
+    """Return the chosen values if they are some of the allowed ones."""
     chosen = set(given)
     if chosen and chosen <= set(allowed):
         return chosen
@@ -103,11 +66,9 @@ def _server(retriever: str) -> Server:
     if retriever.startswith(("http://", "https://")):
         from rltune_envs.multihop_qa.http_retriever import HttpRetriever
 
-        HttpRetriever(retriever)  # raises where it is none
+        HttpRetriever(retriever)  # refuses a bad address
         return Server(retriever)
-    near = get_close_matches(retriever, [BM25], n=1)
-    hint = f". Did you mean {near[0]!r}?" if near else ""
     raise ValueError(
         f"retriever: {retriever!r} is not a retriever. Give {BM25}, or a URL such as "
-        f"http://127.0.0.1:8000/retrieve{hint}"
+        f"http://127.0.0.1:8000/retrieve.{did_you_mean(retriever, [BM25])}"
     )

@@ -1,15 +1,15 @@
 """BM25 over passages held in memory.
 
 Variant: Lucene's, exact (no rounded lengths), with k1 = 1.5 and b = 0.75. For a passage of `l`
-words in a corpus of `N` with mean length `m`, a query word that stands `tf` times in it and in
+words in a corpus of `N` with mean length `m`, a query word that occurs `tf` times in it and in
 `df` passages adds
 
     ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * l / m))
 
-and does so once for each time it stands in the query.
+once for each time it occurs in the query.
 
 Words are runs of letters, digits and underscores of any script, in Unicode form NFKC with case
-folded. Nothing is stemmed and no word is left out: "Arthur's" is the two words `arthur` and `s`.
+folded. There is no stemming and there are no stop words: "Arthur's" is the words `arthur` and `s`.
 """
 
 import re
@@ -36,7 +36,7 @@ class Bm25Retriever:
     It is immutable and may be shared by threads.
 
     Args:
-        passages: What can be found; the index is built at once.
+        passages: What is searched; the index is built at once.
 
     Raises:
         ValueError: There is no passage with a word in it.
@@ -64,7 +64,7 @@ class Bm25Retriever:
         return tuple(self.passages[number] for number, _ in self.rank(query, k=k))
 
     def rank(self, query: str, *, k: int) -> list[tuple[int, float]]:
-        """Return the places (from 0) and scores of what `search` finds.
+        """Return the indices and scores of what `search` finds.
 
         Raises:
             ValueError: `k` is below 1.
@@ -72,14 +72,14 @@ class Bm25Retriever:
         """
         if k < 1:
             raise ValueError(f"k: {k} is below 1; ask for at least one passage")
-        # Sorted, so that the order of the words cannot change a last bit, and with it a tie.
+        # Sorted: the order of the words must not change a last bit, and with it a tie.
         ids = sorted(self._ids[word] for word in words(query) if word in self._ids)
         if not ids:
             return []
         scores = self._index.get_scores_from_ids(ids)
-        found = np.flatnonzero(scores)
-        if len(found) > k:
-            least = np.partition(scores[found], -k)[-k]
-            found = found[scores[found] >= least]
-        best = found[np.argsort(-scores[found], kind="stable")][:k]
+        matches = np.flatnonzero(scores)
+        if len(matches) > k:
+            least = np.partition(scores[matches], -k)[-k]
+            matches = matches[scores[matches] >= least]
+        best = matches[np.argsort(-scores[matches], kind="stable")][:k]
         return [(int(number), float(scores[number])) for number in best]

@@ -1,7 +1,7 @@
-"""Comparisons: are two subjects alike in something, or which of them came first?
+"""Comparisons: do two subjects have something in common, or which of them came first?
 
 With two hops the question names both subjects; with three one of them, with four both, through a
-relation ("the author of Silent Bell"). Each fact stands in a passage of its own.
+relation ("the author of Silent Bell"). Each fact is in a different passage.
 """
 
 import random
@@ -42,7 +42,7 @@ class Comparison:
         hops: Facts to combine, 2 to 4.
         kind: Kind of the subjects.
         attribute: What is compared.
-        is_yes: The answer to come, where the question is answered by yes or no.
+        is_yes: The answer, where the question is answered by yes or no.
 
     """
 
@@ -86,9 +86,9 @@ def plan_comparison(rng: random.Random, hops: int) -> Comparison:
 def compare(
     world: World, rng: random.Random, plan: Comparison, *, question_id: str
 ) -> Question | None:
-    """Put a comparison to two random subjects; None when they do not fit, or one passage would do.
+    """Compare two random subjects; None when they do not fit, or one passage would suffice.
 
-    It would if it held facts about both, or named both: the search could then stop at one.
+    One would if it held facts about both, or named both: the search could then stop there.
     """
     sides = _sides(world, rng, plan)
     if sides is None:

@@ -1,8 +1,8 @@
 """Multi-hop question answering as a text environment.
 
-Reward: 1 for an answer that matches a gold answer exactly (once both are normalised), 0 for any
-other, and `format_penalty` for each turn whose response cannot be read. Only the policy's own
-answer is scored, never what it was shown.
+Reward: 1 for an answer that equals a gold answer (both normalised), 0 for any other, and
+`format_penalty` for each turn whose response cannot be read. Only the policy's own answer is
+scored, never what it was shown.
 """
 
 import random
@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.choices import PROMPTS, require_at_least, require_choice, require_penalty
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa import protocol, verifiers
-from rltune_envs.multihop_qa.arguments import require_limits, require_prompt, require_source
+from rltune_envs.multihop_qa.arguments import require_source
 from rltune_envs.multihop_qa.evidence import missing, queries, supporting_recall
 from rltune_envs.multihop_qa.gold import gold_answer
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
@@ -25,19 +26,19 @@ from rltune_envs.multihop_qa.sources import BM25, OWN, question_of, search
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one response led to, before the limits are looked at."""
+    """What one response led to, limits aside."""
 
     observation: str = ""
-    action: Action | None = None  # that was carried out
+    action: Action | None = None  # None: nothing was carried out
     fault: str = ""
 
 
 class MultihopQaEnv(TextEnv):
-    """A question whose facts stand in several passages, to be found by searching.
+    """A question whose facts are in several passages, to be found by searching.
 
     Args:
         questions: File of questions; None for the closed world.
-        file_format: Layout of that file; `auto` looks.
+        file_format: Layout of that file; `auto` looks at its keys.
         world_seed: Names the closed world.
         passages: Size of the closed world.
         hops: Numbers of facts that closed-world questions combine, out of 2, 3, 4.
@@ -51,7 +52,7 @@ class MultihopQaEnv(TextEnv):
         max_information_words: Words shown after a search.
         format_penalty: Added to the reward of a turn whose response cannot be read.
         prompt: `natural` explains the protocol and asks for thoughts; `compact` shows the question
-            and the texts that were found, and asks for the action alone.
+            and the retrieved texts, and asks for the action alone.
 
     Raises:
         ValueError: An argument is out of its range; it is named.
@@ -81,14 +82,10 @@ class MultihopQaEnv(TextEnv):
         format_penalty: float = -0.1,
         prompt: str = "natural",
     ) -> None:
-        require_limits(
-            k=k,
-            max_turns=max_turns,
-            max_searches=max_searches,
-            max_information_words=max_information_words,
-            format_penalty=format_penalty,
-        )
-        require_prompt(prompt)
+        require_at_least(1, k=k, max_turns=max_turns, max_information_words=max_information_words)
+        require_at_least(0, max_searches=max_searches)
+        require_penalty(format_penalty)
+        require_choice("prompt", prompt, PROMPTS)
         self._source = require_source(
             questions=questions,
             file_format=file_format,
@@ -112,7 +109,7 @@ class MultihopQaEnv(TextEnv):
     def _begin(self) -> None:
         self._turns = self._searches = self._inventions = 0
         self._retrieved: set[Passage] = set()
-        self._tried: set[str] = set()  # queries, so that the expert repeats none
+        self._tried: set[str] = set()  # queries; the expert repeats none
         self._has_fault = False
         self._last: Step | None = None
 
@@ -125,7 +122,7 @@ class MultihopQaEnv(TextEnv):
 
     @property
     def response_prefix(self) -> str:
-        """The opening of the thoughts; nothing in the compact prompt, where the policy chooses."""
+        """The opening tag of the thoughts; empty in the compact prompt: the policy chooses."""
         return "" if self.is_compact else protocol.THINK
 
     @property
@@ -145,26 +142,26 @@ class MultihopQaEnv(TextEnv):
     def step(self, response: str) -> Step:
         """Carry out the first action of a response."""
         question = self.question
-        if self._last is not None and self._has_ended:
-            return replace(self._last, reward=0.0, actions=())
+        if self._last is not None and self._last.has_ended:
+            return self._last.repeated()
         self._turns += 1
         self._inventions += protocol.invents_information(response)
         outcome = self._act(protocol.parse_response(response, needs_think=not self.is_compact))
         self._has_fault |= bool(outcome.fault)
-        done = outcome.action
-        said = done.text if done is not None and done.kind == ANSWER else None
-        is_last = said is not None or self._turns >= self.max_turns
-        measures = self._measures(question, said) if is_last else {}
+        action = outcome.action
+        answer = action.text if action is not None and action.kind == ANSWER else None
+        is_last = answer is not None or self._turns >= self.max_turns
+        measures = self._measures(question, answer) if is_last else {}
         success = bool(measures.get("em")) and not self._has_fault
         self._last = Step(
             outcome.observation,
-            reward=float(success) + (0.0 if done else self.format_penalty),
-            terminated=said is not None,
-            truncated=is_last and said is None,
+            reward=float(success) + (0.0 if action else self.format_penalty),
+            terminated=answer is not None,
+            truncated=is_last and answer is None,
             success=success,
-            actions=(done.name,) if done else (),
-            is_valid=done is not None,
-            n_invalid=int(done is None),
+            actions=(action.name,) if action else (),
+            is_valid=action is not None,
+            n_invalid=int(action is None),
             failure_class=self._failure_class(outcome, success) if is_last else FailureClass.NONE,
             auxiliary=measures,
             fault=outcome.fault,
@@ -187,10 +184,10 @@ class MultihopQaEnv(TextEnv):
     def format_response(self, actions: Sequence[str]) -> str:
         """Write actions as a response, after an empty thought where the prompt asks for one.
 
-        A turn has one action: `search: QUERY` or `answer: TEXT`. Further ones will be ignored.
+        A turn has one action, `search: QUERY` or `answer: TEXT`; further ones are ignored.
 
         Raises:
-            ValueError: A name is of neither form.
+            ValueError: A name has neither form.
 
         """
         blocks = [
@@ -215,17 +212,17 @@ class MultihopQaEnv(TextEnv):
         return (_answer(self.question.answers[0]),)
 
     def distance_to_go(self) -> int | None:
-        """Return how many supporting passages are still to be found, and the answer to be given.
+        """Return the number of supporting passages still to be found, and 1 for the answer.
 
-        0 after a right answer, None after a wrong one. A question whose evidence is not known
-        misses the answer alone.
+        0 after a right answer, None after a wrong one. Where the evidence is unknown only the
+        answer counts.
         """
         if self._last is not None and self._last.terminated:
             return 0 if self._last.success else None
         return len(self._missing()) + 1
 
     def gold_response(self) -> GoldResponse | None:
-        """Return the gold answer and its aliases, to be given now; None after the end."""
+        """Return a response for each gold answer; None after the end."""
         if self._has_ended:
             return None
         return gold_answer(self.question.answers, is_compact=self.is_compact)
@@ -235,7 +232,7 @@ class MultihopQaEnv(TextEnv):
         return (_answer(rng.choice(guesses(self.question))),)
 
     def random_success_probability(self, seed: int) -> float:
-        """Return the share of the candidates that score; 0 where none are known."""
+        """Return the share of the candidates that are right; 0 where none are known."""
         return guess_probability(question_of(self._source, seed))
 
     def optimal_success_probability(self, seed: int) -> float:
@@ -254,12 +251,12 @@ class MultihopQaEnv(TextEnv):
         }
 
     def _missing(self) -> list[Passage]:
-        """Return the evidence that was not read yet."""
+        """Return the evidence that has not been retrieved yet."""
         return missing(self._retrieved, self.question, is_exact=self._source.is_own_corpus)
 
     @property
     def _has_ended(self) -> bool:
-        return self._last is not None and (self._last.terminated or self._last.truncated)
+        return self._last is not None and self._last.has_ended
 
     def _act(self, action: Action | None) -> _Outcome:
         if action is None:
@@ -297,9 +294,9 @@ class MultihopQaEnv(TextEnv):
             turns_left=self.max_turns - self._turns,
         )
 
-    def _measures(self, question: Question, said: str | None) -> dict[str, float]:
-        """Score the episode; an answer that was not given scores as an empty one."""
-        text, answers = said or "", question.answers
+    def _measures(self, question: Question, answer: str | None) -> dict[str, float]:
+        """Score the episode; a missing answer scores as an empty one."""
+        text, answers = answer or "", question.answers
         return {
             "em": verifiers.exact_match(text, answers),
             "f1": verifiers.f1(text, answers),

@@ -1,6 +1,6 @@
-"""Which evidence of a question was read. Evidence is a passage, not a title.
+"""Which evidence of a question has been retrieved. Evidence is a passage, not a title.
 
-A quarter of MuSiQue's questions come with several paragraphs of one title, of which one holds the
+A quarter of MuSiQue's questions have several paragraphs of one title, only one of which holds the
 fact (HippoRAG issue 57).
 """
 
@@ -15,35 +15,35 @@ _QUERY_WORDS = 40
 
 
 def missing(retrieved: Collection[Passage], question: Question, *, is_exact: bool) -> list[Passage]:
-    """Return the evidence that is not among what was retrieved.
+    """Return the evidence that has not been retrieved.
 
-    A passage is known by its title and its text, whatever case the title and whatever white space
-    the text has. A corpus of other origin may hold another edition of it, or cut it elsewhere:
-    there a passage that is none of the question's own counts as the evidence of its title if at
-    least half of the shorter text's triples of words stand in the longer text.
+    Passages are equal if titles (case aside) and texts (white space aside) are. A corpus of another
+    origin may hold another edition of a passage, or cut it elsewhere: a passage of such a corpus
+    counts as the evidence of its title if at least half of the shorter text's triples of words
+    occur in the longer text.
 
     Args:
-        retrieved: What was read.
-        question: Whose evidence.
-        is_exact: What is searched holds the question's own passages, so that none is alike.
+        retrieved: Passages that were retrieved.
+        question: The question.
+        is_exact: The corpus holds the question's own passages, so only equal ones count.
 
     """
-    own = {_key(passage) for passage in (*question.passages, *question.evidence)}
+    known = {_key(passage) for passage in (*question.passages, *question.evidence)}
     read = set(map(_key, retrieved))
-    strangers = [] if is_exact else [one for one in retrieved if _key(one) not in own]
+    editions = [] if is_exact else [one for one in retrieved if _key(one) not in known]
     return [
         passage
         for passage in question.evidence
-        if _key(passage) not in read and not any(_is_edition(one, passage) for one in strangers)
+        if _key(passage) not in read and not any(_is_edition(one, passage) for one in editions)
     ]
 
 
 def queries(passages: Sequence[Passage], *, by_text: bool) -> Iterator[str]:
-    """Yield what to search for to find passages: the title of each, then the start of its text.
+    """Yield queries that find passages: the title of each, then the start of its text.
 
     Args:
-        passages: Wanted.
-        by_text: Yield the text, too: a title may lead to another passage.
+        passages: What is to be found.
+        by_text: Yield the text as well: a title may lead to another passage.
 
     """
     for passage in passages:

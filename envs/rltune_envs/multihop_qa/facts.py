@@ -19,7 +19,7 @@ YEAR, PROFESSION, PRODUCT, WORK_KIND = "year", "profession", "product", "kind of
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Which kind of thing it tells about, and which kind of value it gives."""
+    """The kind of its subjects, and the kind of its values."""
 
     of: str
     to: str
@@ -49,7 +49,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     PRODUCT: names.PRODUCTS,
     WORK_KIND: names.WORK_KINDS,
 }
-"""What there is of the kinds that are no entities."""
+"""All values of the kinds that are not entities."""
 
 _FIRST_BIRTH, _LAST_BIRTH = 1800, 1859
 _LAST_FOUNDER_BIRTH = 1825  # all organisations exist when the youngest person seeks work
@@ -79,7 +79,7 @@ class Sizes:
 
 
 def sizes(passages: int) -> Sizes:
-    """Share a number of passages out: half of what places leave to persons, a third to works."""
+    """Divide the passages: of what places leave, half to persons and a third to works."""
     towns = min(len(names.TOWNS), max(12, passages // 20))
     regions = max(4, towns // 6)
     rest = passages - towns - regions

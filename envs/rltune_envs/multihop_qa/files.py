@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
+from rltune_envs.choices import require_choice
 from rltune_envs.errors import TaskError
 from rltune_envs.multihop_qa.files_formats import (
     ReadRow,
@@ -19,7 +19,7 @@ from rltune_envs.multihop_qa.records import Question
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How a format is read, and the sets of keys by which it is known."""
+    """How a format is read, and the sets of keys that it is recognised by."""
 
     read: ReadRow
     marks: tuple[frozenset[str], ...]
@@ -54,7 +54,7 @@ def load_questions(path: str | Path, *, file_format: str = "auto") -> tuple[Ques
             used; the first five are named with their reasons, and all are counted.
 
     """
-    require_file_format(file_format)
+    require_choice("file_format", file_format, FILE_FORMATS)
     rows = read_rows(path)
     name = _detect(path, *rows[0]) if file_format == "auto" else file_format
     read, stem = _FORMATS[name].read, Path(path).stem
@@ -74,24 +74,8 @@ def load_questions(path: str | Path, *, file_format: str = "auto") -> tuple[Ques
     return tuple(question for _, question in questions.values())
 
 
-def require_file_format(file_format: str) -> None:
-    """Refuse an unknown format.
-
-    Raises:
-        ValueError: It is not one of `FILE_FORMATS`.
-
-    """
-    if file_format not in FILE_FORMATS:
-        near = get_close_matches(file_format, FILE_FORMATS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"file_format: {file_format!r} is not a format. Choose one of "
-            f"{', '.join(FILE_FORMATS)}.{hint}"
-        )
-
-
 def _detect(path: str | Path, number: int, value: object) -> str:
-    """Return the format whose marks the first row has; of several, the one with most marks."""
+    """Return the format whose marks the first row has; of several, the one with the most."""
     try:
         keys = set(as_row(value))
     except RowError as error:
@@ -107,6 +91,6 @@ def _detect(path: str | Path, number: int, value: object) -> str:
     )
     raise TaskError(
         f"{path}:{number}: its keys {', '.join(sorted(keys)) or '(none)'} are "
-        f"those of no format. Each is known by its keys: {allowed}. Give file_format for an error "
-        "that names the key which is missing."
+        f"those of no format. The formats and their keys: {allowed}. Give file_format for an error "
+        "that names the missing key."
     )

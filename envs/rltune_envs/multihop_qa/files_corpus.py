@@ -4,16 +4,10 @@ A document is `{"contents": "\"Title\"\ntext"}` (the title in the first line, qu
 `{"title": ..., "text": ...}`; an `id` and other keys beside them are not read.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
-from rltune_envs.multihop_qa.files_rows import (
-    Row,
-    RowError,
-    as_row,
-    read_rows,
-    text_of,
-    unusable,
-)
+from rltune_envs.multihop_qa.files_rows import Row, RowError, as_row, read_rows, text_of, unusable
 from rltune_envs.multihop_qa.records import Passage
 
 
@@ -21,7 +15,7 @@ def passage_from_document(document: Row) -> Passage:
     """Return the passage of a document.
 
     Raises:
-        RowError: It has neither `contents` nor `title` and `text`, or they hold no text.
+        RowError: It has neither `contents` nor `title` and `text`, or these hold no text.
 
     """
     title, text = document.get("title"), document.get("text")
@@ -31,8 +25,8 @@ def passage_from_document(document: Row) -> Passage:
         first, _, rest = text_of(document, "contents").partition("\n")
         passage = Passage(_unquoted(first.strip()), rest.strip())
     else:
-        found = ", ".join(document) or "no key"
-        raise RowError(f"a document needs contents, or title and text, as texts; found {found}")
+        keys = ", ".join(document) or "no key"
+        raise RowError(f"a document needs contents, or title and text, as texts; found {keys}")
     if not passage.title and not passage.text:
         raise RowError("title and text are both empty")
     return passage
@@ -42,18 +36,13 @@ def document_from_passage(passage: Passage, *, number: int) -> dict[str, str]:
     """Return a passage as a document that every client of the protocol can read.
 
     Args:
-        passage: What to write.
-        number: Its place in the corpus, from 0; the document's id.
+        passage: The passage.
+        number: Its index in the corpus, the document's id.
 
     """
     title = " ".join(passage.title.split())  # the first line of contents ends it
     contents = f'"{title}"\n{passage.text}'
-    return {
-        "id": str(number),
-        "contents": contents,
-        "title": passage.title,
-        "text": passage.text,
-    }
+    return {"id": str(number), "contents": contents, **asdict(passage)}
 
 
 def load_corpus(path: str | Path) -> tuple[Passage, ...]:

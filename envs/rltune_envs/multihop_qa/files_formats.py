@@ -1,7 +1,7 @@
 """One row of each file format as a `Question`.
 
-An alias that the normaliser of the verifiers leaves empty is dropped, since an empty answer would
-match it. Answers of two choices name them as `candidates`: what a guess can do without reading.
+An alias that is empty once normalised is dropped, since an empty answer would match it. Questions
+that offer choices have them as `candidates`: what a guess without reading draws from.
 """
 
 import re
@@ -24,7 +24,7 @@ from rltune_envs.multihop_qa.records import Hop, Passage, Question
 from rltune_envs.multihop_qa.verifiers import contains_words, normalize_answer
 
 ReadRow = Callable[[Row, str], Question]
-"""Makes a question of a row; the text is its id where the row has none."""
+"""Makes a question of a row; the text is its id where the row has no id."""
 
 _Item = TypeVar("_Item", str, Passage)
 _HOPS_IN_ID = re.compile(r"((\d)hop\d?)__")
@@ -38,7 +38,7 @@ def read_hotpotqa(row: Row, place: str) -> Question:
 
     """
     passages = _context(row)
-    evidence = _unique([_titled_so(title, passages) for title in _supporting(row)])
+    evidence = _unique([_with_title(title, passages) for title in _supporting(row)])
     return _question(
         row,
         place,
@@ -53,8 +53,8 @@ def read_hotpotqa(row: Row, place: str) -> Question:
 def read_2wiki(row: Row, place: str) -> Question:
     """Read 2WikiMultihopQA: as first published, or rows with `paragraphs` that say which support.
 
-    The aliases are a file of their own there and are not read. The evidence triples become the
-    decomposition where each of their subjects is the title of a supporting passage.
+    Its aliases are in a separate file and are not read. The evidence triples become the
+    decomposition if all of their subjects are titles of supporting passages.
 
     Raises:
         RowError: The row cannot be used.
@@ -87,7 +87,7 @@ def read_musique(row: Row, place: str) -> Question:
     """Read MuSiQue; its kind is the shape in its id (`2hop`, `3hop1`), `#1` becomes the answer.
 
     Raises:
-        RowError: The row cannot be used; one that is not answerable is none.
+        RowError: The row cannot be used, or is not answerable.
 
     """
     if row.get("answerable") is False:
@@ -143,7 +143,7 @@ def _question(
     passages: tuple[Passage, ...] | None = None,
     decomposition: tuple[Hop, ...] = (),
 ) -> Question:
-    """Check what all formats must hold, and make the question; None: its source has no passages."""
+    """Make the question after the checks of all formats; `passages` None: the format has none."""
     text = text_of(row, "question")
     if not normalize_answer(answers[0]):
         raise RowError(
@@ -169,15 +169,15 @@ def _id(row: Row, place: str) -> str:
     """Return the row's own id, else its place."""
     for key in ("_id", "id"):
         if key in row:
-            found = row[key]
-            if isinstance(found, bool) or not isinstance(found, str | int):
-                raise RowError(f"{key} must be text or a number, it is {kind_of(found)}")
-            return str(found)
+            value = row[key]
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise RowError(f"{key} must be text or a number, it is {kind_of(value)}")
+            return str(value)
     return place
 
 
 def _candidates(text: str, kind: str, gold: str, supporting: Sequence[str]) -> tuple[str, ...]:
-    """Return what the question offers to choose from, if the answer is one of at least two."""
+    """Return the choices that the question offers, if the answer is one of at least two."""
     if normalize_answer(gold) in ("yes", "no"):
         return ("yes", "no")
     if "comparison" not in kind:
@@ -191,31 +191,31 @@ def _candidates(text: str, kind: str, gold: str, supporting: Sequence[str]) -> t
 
 def _supporting(row: Row) -> tuple[str, ...]:
     """Return the titles of `supporting_facts`, once each, in order."""
-    found = value_of(row, "supporting_facts")
-    if isinstance(found, dict):
-        return _unique([title.strip() for title in texts_of(found, "title")])
+    value = value_of(row, "supporting_facts")
+    if isinstance(value, dict):
+        return _unique([title.strip() for title in texts_of(value, "title")])
     facts = list_of(row, "supporting_facts")
     return _unique([_titled(fact, "supporting_facts")[0] for fact in facts])
 
 
-def _titled_so(title: str, passages: Sequence[Passage]) -> Passage:
-    """Return the one passage with a title."""
-    found = _unique([passage for passage in passages if passage.title == title])
-    if not found:
+def _with_title(title: str, passages: Sequence[Passage]) -> Passage:
+    """Return the only passage with a title."""
+    titled = _unique([passage for passage in passages if passage.title == title])
+    if not titled:
         raise RowError(f"the supporting title {title!r} is not among its passages")
-    if len(found) > 1:
+    if len(titled) > 1:
         raise RowError(
-            f"the supporting title {title!r} stands over {len(found)} different passages, so that "
-            "its evidence is not known; give them different titles"
+            f"the supporting title {title!r} is that of {len(titled)} different passages, so that "
+            "the evidence is ambiguous; give them different titles"
         )
-    return found[0]
+    return titled[0]
 
 
 def _context(row: Row) -> tuple[Passage, ...]:
     """Return the passages of `context`, their sentences joined by one blank."""
-    found = value_of(row, "context")
-    if isinstance(found, dict):
-        titles, sentences = texts_of(found, "title"), list_of(found, "sentences")
+    value = value_of(row, "context")
+    if isinstance(value, dict):
+        titles, sentences = texts_of(value, "title"), list_of(value, "sentences")
         if len(titles) != len(sentences):
             raise RowError(f"context has {len(titles)} titles and {len(sentences)} sentence lists")
         pairs = [(title.strip(), part) for title, part in zip(titles, sentences, strict=True)]
@@ -251,7 +251,7 @@ def _triples(row: Row, supporting: Sequence[str]) -> tuple[Hop, ...]:
 
 
 def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[tuple[Hop, Passage], ...]:
-    """Return MuSiQue's steps and their passages; earlier answers stand for `#1`, `#2`."""
+    """Return MuSiQue's steps and their passages; earlier answers replace `#1`, `#2`."""
     steps: list[tuple[Hop, Passage]] = []
     for step in map(as_row, list_of(row, "question_decomposition")):
         place = number_of(step, "paragraph_support_idx")
@@ -266,9 +266,9 @@ def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[tuple[Hop, Passag
 
 
 def _filled(text: str, answers: Sequence[str]) -> str:
-    """Put answers in the places of `#1`, `#2`; a number beyond them is the text's own."""
+    """Replace `#1`, `#2` by the answers; a number beyond them is text."""
     known = {f"#{number}": answer for number, answer in enumerate(answers, start=1)}
-    return re.sub(r"#\d+", lambda found: known.get(found[0], found[0]), text)
+    return re.sub(r"#\d+", lambda match: known.get(match[0], match[0]), text)
 
 
 def _words(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Rows of a JSON file, numbered, and typed access to their keys.
+"""Rows of a JSON file with their numbers, and typed access to their keys.
 
-A file is one JSON list or one JSON object a line, whatever its name ends in.
+A file is one JSON list, or one JSON object a line, whatever its suffix.
 """
 
 import json
@@ -16,11 +16,11 @@ _SHOWN = 5
 
 
 class RowError(Exception):
-    """One row cannot be used; the message says why, and `unusable` says where."""
+    """A row cannot be used; the message says why, `unusable` says where."""
 
 
 def read_rows(path: str | Path) -> list[tuple[int, object]]:
-    """Return the values of a file with their numbers: places in the list, or lines; both from 1.
+    """Return the values of a file with their numbers: items of the list, or lines; both from 1.
 
     Raises:
         TaskError: The file cannot be read, is neither a JSON list nor JSON lines, is empty, or
@@ -55,7 +55,7 @@ def _list_items(path: str | Path, text: str) -> list[tuple[int, object]]:
     try:
         return list(enumerate(json.loads(text), start=1))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise TaskError(f"{path}: begins as a JSON list and is none: {error}") from error
+        raise TaskError(f"{path}: begins as a JSON list but is not one: {error}") from error
 
 
 def _lines(path: str | Path, text: str) -> Iterator[tuple[int, object]]:
@@ -67,8 +67,8 @@ def _lines(path: str | Path, text: str) -> Iterator[tuple[int, object]]:
             yield number, json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise TaskError(
-                f"{path}:{number}: this line is no JSON: {error}. A file must be one JSON list, or "
-                "one JSON object a line"
+                f"{path}:{number}: this line is not JSON: {error}. A file must be one JSON list, "
+                "or one JSON object a line"
             ) from error
 
 
@@ -76,7 +76,7 @@ def as_row(value: object) -> Row:
     """Return a value as a row.
 
     Raises:
-        RowError: It is no JSON object.
+        RowError: It is not a JSON object.
 
     """
     if not isinstance(value, dict):
@@ -93,7 +93,7 @@ def kind_of(value: object) -> str:
 
 
 def value_of(row: Row, key: str) -> Any:
-    """Return what stands under a key.
+    """Return the value of a key.
 
     Raises:
         RowError: The key is missing.
@@ -105,10 +105,10 @@ def value_of(row: Row, key: str) -> Any:
 
 
 def text_of(row: Row, key: str) -> str:
-    """Return the text under a key, without blanks around it.
+    """Return the text of a key, stripped.
 
     Raises:
-        RowError: The key is missing, or no text stands there.
+        RowError: The key is missing, or its value is not text.
 
     """
     value = value_of(row, key)
@@ -120,10 +120,10 @@ def text_of(row: Row, key: str) -> str:
 
 
 def list_of(row: Row, key: str) -> list[Any]:
-    """Return the list under a key.
+    """Return the list of a key.
 
     Raises:
-        RowError: The key is missing, or no list stands there.
+        RowError: The key is missing, or its value is not a list.
 
     """
     value = value_of(row, key)
@@ -133,10 +133,10 @@ def list_of(row: Row, key: str) -> list[Any]:
 
 
 def texts_of(row: Row, key: str) -> list[str]:
-    """Return the list of texts under a key, as they stand.
+    """Return the list of texts of a key, unchanged.
 
     Raises:
-        RowError: The key is missing, or no list of texts stands there.
+        RowError: The key is missing, or its value is not a list of texts.
 
     """
     values = list_of(row, key)
@@ -147,10 +147,10 @@ def texts_of(row: Row, key: str) -> list[str]:
 
 
 def number_of(row: Row, key: str) -> int:
-    """Return the whole number under a key.
+    """Return the whole number of a key.
 
     Raises:
-        RowError: The key is missing, or no whole number stands there.
+        RowError: The key is missing, or its value is not a whole number.
 
     """
     value = value_of(row, key)
@@ -160,7 +160,7 @@ def number_of(row: Row, key: str) -> int:
 
 
 def unusable(path: str | Path, reasons: Mapping[int, str], *, total: int, kind: str) -> TaskError:
-    """Return the error that names the first few rows that cannot be used, and counts all."""
+    """Return the error that names the first unusable rows and counts all."""
     lines = [
         f"{path}: {len(reasons)} of {total} rows cannot be used as {kind}; remove or repair them:",
         *(f"{path}:{number}: {reason}" for number, reason in list(reasons.items())[:_SHOWN]),

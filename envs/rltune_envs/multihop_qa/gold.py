@@ -1,4 +1,4 @@
-"""What a perfect player could answer, in each form that scores."""
+"""The gold answers as responses, in each form that scores."""
 
 from functools import lru_cache
 
@@ -11,8 +11,8 @@ from rltune_envs.multihop_qa.verifiers import exact_match
 def gold_answer(answers: tuple[str, ...], *, is_compact: bool) -> GoldResponse | None:
     """Return the answer block around each gold answer; None where no answer can score.
 
-    An answer that would not come back from the block (it holds a tag), or of which nothing is left
-    once it is normalised, is left out.
+    Left out is an answer that the block would not give back (it holds a tag), or that is empty once
+    normalised.
 
     Args:
         answers: The gold answer first, then its aliases.

@@ -1,4 +1,4 @@
-"""Answering without reading: what there is to guess from, and how often a guess is right."""
+"""Answering without reading: the candidates of a guess, and how often it is right."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,10 +10,7 @@ from rltune_envs.multihop_qa.verifiers import exact_match, normalize_answer
 
 
 def guesses(question: Question) -> tuple[str, ...]:
-    """Return the answers that a guess draws from, each as likely.
-
-    Where the question has no candidates it is one wrong word.
-    """
+    """Return what a guess draws from with equal odds; without candidates a wrong word."""
     return question.candidates or (_wrong_answer(question.answers),)
 
 
@@ -25,7 +22,7 @@ def guess_probability(question: Question) -> float:
 
 
 def _wrong_answer(answers: Sequence[str]) -> str:
-    """Return a fixed word, repeated as often as it takes not to be a gold answer."""
+    """Return a fixed word, repeated until it is not a gold answer."""
     texts = (" ".join(["nothing"] * n) for n in count(1))
     return next(text for text in texts if not exact_match(text, answers))
 

@@ -27,26 +27,26 @@ _CHECK = "check that this address serves the Search-R1 /retrieve protocol"
 
 
 class _Retry(Exception):
-    """A failure that may pass: no connection, a time limit, an answer 429 or 5xx."""
+    """A failure that may pass: no connection, a time limit, status 429 or 5xx."""
 
 
 class _Useless(Exception):
-    """A failure that another try would repeat: an answer that is not of the protocol."""
+    """A failure that another try would repeat: an answer outside the protocol."""
 
 
 class HttpRetriever:
     """Asks a retrieval server.
 
-    It may be shared by threads and pickled; every process opens connections of its own, also after
-    a fork, and closes them with this object, or when it ends. Proxies of the environment are not
-    used: a retriever stands close by.
+    Threads may share it, and it can be pickled. Every process opens its own connections, also after
+    a fork, and closes them with this object, or when the process ends. Proxies set in the
+    environment are not used: a retriever is close by.
 
     Args:
         url: Address of the server; `/retrieve` is added where it has no path.
         timeout_s: Seconds until a try is given up, from connecting to the last byte.
         retries: Further tries after a failure that may pass.
-        backoff_s: Longest wait before the second try; it doubles with each. The wait is drawn from
-            its upper half, by a key of what is asked and the number of the try.
+        backoff_s: Longest wait before the second try, doubled with each. The wait is drawn from its
+            upper half, by the request and the number of the try.
 
     Raises:
         ValueError: The address is not `http://` or `https://`, or a number is out of its range.
@@ -69,16 +69,16 @@ class HttpRetriever:
         self._hold_none()
 
     def _hold_none(self) -> None:
-        """Begin without connections; those to come are closed when nothing needs them any more."""
+        """Start without connections; later ones close when nothing needs them any more."""
         self._clients: dict[int, httpx.Client] = {}  # by process: a fork must not share sockets
         weakref.finalize(self, _close_own, self._clients)
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave the connections behind."""
+        """Leave out the connections."""
         return {key: value for key, value in self.__dict__.items() if key != "_clients"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Take the settings of another one."""
+        """Take over the settings."""
         self.__dict__.update(state)
         self._hold_none()
 
@@ -99,8 +99,8 @@ class HttpRetriever:
 
         Raises:
             ValueError: `k` is below 1.
-            RetrieverError: No answer could be had, or it is not of the protocol. The message is
-                one line.
+            RetrieverError: There is no answer, or it is outside the protocol. The message is one
+                line.
 
         """
         if k < 1:
@@ -137,21 +137,21 @@ class HttpRetriever:
             with self._client().stream("POST", self.url, content=body) as response:
                 for part in response.iter_bytes():
                     answer += part
-                    if time.monotonic() > deadline:  # the library bounds the gap between parts
+                    if time.monotonic() > deadline:  # httpx limits the gap between parts
                         raise _Retry(self._too_slow())
                     if len(answer) > _MAX_ANSWER:
                         raise _Useless(f"it answered more than {_MAX_ANSWER} bytes")
         except httpx.TimeoutException as error:
             raise _Retry(self._too_slow()) from error
         except httpx.InvalidURL as error:
-            raise _Useless(f"no address: {error}") from error
+            raise _Useless(f"not an address: {error}") from error
         except httpx.RequestError as error:
             raise _Retry(f"{type(error).__name__}: {error}") from error
         status = response.status_code
         if status == 429 or status >= 500:
-            raise _Retry(f"it answered HTTP {status}{_said(answer)}")
+            raise _Retry(f"it answered HTTP {status}{_excerpt(answer)}")
         if status != 200:
-            raise _Useless(f"it answered HTTP {status}{_said(answer)}")
+            raise _Useless(f"it answered HTTP {status}{_excerpt(answer)}")
         return bytes(answer)
 
     def _client(self) -> "httpx.Client":
@@ -166,12 +166,12 @@ class HttpRetriever:
                 limits=httpx.Limits(max_connections=None),
                 headers={"content-type": "application/json", "accept": "application/json"},
             )
-            # Of two threads that get here at once, one drops a client that never connected.
+            # Of two threads here at once, one drops a client that never connected.
             client = self._clients.setdefault(os.getpid(), client)
         return client
 
     def _wait(self, body: bytes, number: int) -> float:
-        """Return the seconds to wait after a try: half of it sure, half drawn."""
+        """Return the seconds to wait after a try: half of them fixed, half drawn."""
         rng = stream(f"rltune/http_retriever/{self.url}/{number}/{body.decode()}")
         return self._backoff_s * 2.0 ** (number - 1) * rng.uniform(0.5, 1.0)
 
@@ -183,7 +183,7 @@ class HttpRetriever:
 
 
 def _close_own(clients: "dict[int, httpx.Client]") -> None:
-    """Close the client of this process; one of a process that it was forked from stays alone."""
+    """Close the client of this process, not that of a process that it was forked from."""
     client = clients.pop(os.getpid(), None)
     if client is not None:
         client.close()
@@ -194,12 +194,12 @@ def _endpoint(url: str) -> str:
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises where it is not a number
     except ValueError:
         is_address = False
     if not is_address:
         raise ValueError(
-            f"retriever: {url!r} is no address; write it as http://127.0.0.1:8000/retrieve"
+            f"retriever: {url!r} is not an address; write it as http://127.0.0.1:8000/retrieve"
         )
     return parts._replace(path=parts.path.rstrip("/") or "/retrieve").geturl()
 
@@ -215,16 +215,16 @@ def _passages(answer: bytes) -> tuple[Passage, ...]:
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError):
-        raise _Useless(f"its answer is no JSON{_said(answer)}") from None
+        raise _Useless(f"its answer is not JSON{_excerpt(answer)}") from None
     if b"\\ud" in answer.lower() and (half := half_of_json(data)):
         raise _Useless(f"its answer holds {half}, half of a character")
     results = data.get("result") if isinstance(data, dict) else None
     if not isinstance(results, list):
-        raise _Useless(f"its answer has no list under 'result'{_said(answer)}")
+        raise _Useless(f"its answer has no list under 'result'{_excerpt(answer)}")
     if len(results) != 1:
-        raise _Useless(f"it answered 1 query with {len(results)} results{_said(answer)}")
+        raise _Useless(f"it answered 1 query with {len(results)} results{_excerpt(answer)}")
     if not isinstance(results[0], list):
-        raise _Useless(f"its result is no list of documents{_said(answer)}")
+        raise _Useless(f"its result is not a list of documents{_excerpt(answer)}")
     return tuple(_passage(item) for item in results[0])
 
 
@@ -236,8 +236,8 @@ def _passage(item: object) -> Passage:
     return passage_from_document(document)
 
 
-def _said(answer: bytes | bytearray) -> str:
-    """Return the beginning of an answer for a message; its `error`, where it names one."""
+def _excerpt(answer: bytes | bytearray) -> str:
+    """Return the start of an answer for a message; its `error` where it has one."""
     text = bytes(answer[: 10 * _SHOWN]).decode("utf-8", errors="replace")
     with suppress(ValueError, RecursionError, KeyError, TypeError):
         text = json.loads(answer)["error"]

@@ -1,7 +1,7 @@
-"""The parts that names of the closed world are made of, and the values that are no entities.
+"""The parts of the names in the closed world, and the values that are not entities.
 
-Everything here is fixed: a world chooses among the names, it invents no word. No word stands in two
-lists, so a name tells what kind of thing it names.
+All of it is fixed: a world chooses among the names and invents no word. No word is in two lists,
+so a name shows the kind of what it names.
 """
 
 

@@ -1,9 +1,9 @@
-"""The turn protocol, Search-R1's: what a response asks for, and what the policy reads after it.
+"""Search-R1's turn protocol: what a response asks for, and what the policy reads next.
 
 A response is `<think>..</think>` (in the natural prompt only) and then one action,
-`<search> query </search>` or `<answer> text </answer>`. The first complete one counts; what follows
-it is ignored. Nothing in an `<information>` block that the policy wrote itself is an action, and no
-such block is evidence; it stays in the conversation as it was sampled, and is counted.
+`<search> query </search>` or `<answer> text </answer>`. The first complete one counts; the rest is
+ignored. An `<information>` block that the policy wrote itself holds no action and is no evidence;
+it stays in the conversation as it was sampled, and is counted.
 """
 
 import re
@@ -77,8 +77,8 @@ def parse_response(response: str, *, needs_think: bool) -> Action | None:
         _, end, response = response.partition(_THINK_END)
         if not end:
             return None
-    found = [_first_block(response, kind) for kind in (SEARCH, ANSWER)]
-    complete = [block for block in found if block is not None]
+    blocks = [_first_block(response, kind) for kind in (SEARCH, ANSWER)]
+    complete = [block for block in blocks if block is not None]
     if not complete:
         return None
     start, action = min(complete, key=lambda block: block[0])
@@ -91,7 +91,7 @@ def invents_information(response: str) -> bool:
 
 
 def _first_block(text: str, kind: str) -> tuple[int, Action] | None:
-    """Return the place and the content of the first complete block of a kind."""
+    """Return the start and the content of the first complete block of a kind."""
     start = text.find(f"<{kind}>")
     if start < 0:
         return None
@@ -104,7 +104,7 @@ def parse_name(name: str) -> Action:
     """Return the action that a name such as `search: query` stands for.
 
     Raises:
-        ValueError: It is no such name.
+        ValueError: It is not such a name.
 
     """
     kind, _, text = name.partition(": ")
@@ -120,7 +120,7 @@ def format_action(action: Action, *, is_compact: bool) -> str:
 
 
 def around_action(kind: str, *, is_compact: bool) -> tuple[str, str]:
-    """Return what stands before and after the text of an action."""
+    """Return the tags around the text of an action."""
     blank = "" if is_compact else " "
     return f"<{kind}>{blank}", f"{blank}</{kind}>"
 
@@ -136,25 +136,25 @@ def instruction(*, max_turns: int, max_searches: int) -> str:
 
 
 def notice(text: str, *, is_compact: bool) -> str:
-    """Return one of the notices of this module as the prompt puts it."""
+    """Return a notice of this module in the words of the prompt."""
     return f" {text}" if is_compact else _EXPLAINED[text]
 
 
 def with_limits(text: str, *, searches_left: int, turns_left: int) -> str:
-    """Return an observation of the natural prompt with what is left of the episode."""
+    """Return an observation of the natural prompt with the searches and responses left."""
     return f"{text}\nSearches left: {searches_left}. Responses left: {turns_left}."
 
 
 def information(
     passages: Sequence[Passage], *, max_words: int, is_compact: bool
 ) -> tuple[str, tuple[Passage, ...]]:
-    """Return the block that shows passages, and those of which it shows some text.
+    """Return the block that shows passages, and the passages of which it shows some text.
 
     Tags inside the passages lose their angle brackets, so that the block ends where it seems to.
 
     Args:
         passages: What was found, best first.
-        max_words: Words that are shown at most, titles included; the block is closed in any case.
+        max_words: Most words shown, titles included; the block is always closed.
         is_compact: Show the texts alone.
 
     """

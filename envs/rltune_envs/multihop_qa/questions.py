@@ -1,8 +1,8 @@
 """Questions about a closed world, each certified: one passage is never enough to answer it.
 
 The number of hops is the number of facts that must be combined, each from another passage. A bridge
-question follows a chain of relations from the one entity that it names; comparisons are in a file
-of their own.
+question follows a chain of relations from the one entity that it names; comparisons are in
+`comparison`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from rltune_envs.streams import stream
 
 HOPS = (2, 3, 4)
 KINDS = ("bridge", "comparison")
-_PLANS, _ATTEMPTS = 20, 100  # a plan that a small world cannot fill is given up
+_PLANS, _ATTEMPTS = 20, 100  # a small world cannot fill every plan
 
 
 def make_question(
@@ -68,8 +68,8 @@ def _planned(
 def content_hash(question: Question) -> str:
     """Return the sha256 of what is asked: words in any order, the answer, the facts if known.
 
-    "A or B" and "B or A" are one task. The facts tell apart what shares all words: the teacher of
-    the founder, and the founder of the teacher.
+    "A or B" and "B or A" are one task. The facts distinguish questions of the same words: the
+    teacher of the founder, and the founder of the teacher.
     """
     facts = sorted(
         (normalize_answer(hop.title), normalize_answer(hop.answer))
@@ -80,9 +80,9 @@ def content_hash(question: Question) -> str:
 
 
 def near_hash(question: Question) -> str:
-    """Return the sha256 of the evidence: one for all questions that rest on the same passages.
+    """Return the sha256 of the evidence: equal for all questions about the same passages.
 
-    A question whose evidence is not known is near to itself alone.
+    A question of unknown evidence is near only to itself.
     """
     if not question.evidence:
         return content_hash(question)
@@ -105,8 +105,8 @@ def chains(kind: str, length: int) -> tuple[tuple[str, ...], ...]:
 def _bridge(world: World, rng: random.Random, n_hops: int, *, question_id: str) -> Question | None:
     """Walk a random chain from a random entity.
 
-    None where it breaks off, comes back, or where a passage that names the start holds a later
-    value: that passage alone could give the answer away, or let the reader skip a hop.
+    None where it breaks off or comes back, or where a passage that names the start holds a later
+    value: that passage could give the answer away, or let the reader skip a hop.
     """
     start = rng.choice(world.passages).title
     options = chains(world.entities[start].kind, n_hops)

@@ -1,4 +1,4 @@
-"""What a multi-hop question is made of, whatever file or generator it came from."""
+"""The records of a multi-hop question, from whatever file or generator."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of a decomposition: what must be found out, the answer, and where it stands."""
+    """One step of a decomposition: a question, its answer, and the title of its passage."""
 
     question: str
     answer: str
@@ -26,15 +26,15 @@ class Question:
     """A question with its gold evidence.
 
     Attributes:
-        question_id: The source's own id, or one made from its place.
+        question_id: The source's own id, or one made from its position.
         text: The question.
         answers: The gold answer first, then its aliases; at least one.
         kind: `bridge`, `comparison`, or the source's own word.
         hops: Facts that must be combined; 0 where the source does not say.
         evidence: The passages that hold them, without repetition.
         decomposition: The hops in order; empty where the source has none.
-        passages: The question's own passages, distractors included; empty where there are none.
-        candidates: What a guess without reading chooses from; empty where that is unknown.
+        passages: The question's own passages, distractors included; may be empty.
+        candidates: What a guess without reading chooses from; empty where unknown.
 
     """
 
@@ -50,7 +50,7 @@ class Question:
 
     @property
     def supporting(self) -> tuple[str, ...]:
-        """Titles of the evidence, without repetition; a title may stand over several passages."""
+        """Titles of the evidence, without repetition; several passages may share one."""
         return tuple(dict.fromkeys(passage.title for passage in self.evidence))
 
 
@@ -61,6 +61,6 @@ class Retriever(Protocol):
         """Return at most `k` passages, best first; a query without a match returns none.
 
         Raises:
-            RetrieverError: No answer could be had (`rltune_envs.errors`).
+            RetrieverError: There is no answer (`rltune_envs.errors`).
 
         """

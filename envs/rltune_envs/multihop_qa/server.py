@@ -5,8 +5,8 @@
            {"document": document, "score": number} with scores, else the document alone
     GET /health -> {"status": "ok", "passages": number}
 
-A document has `id`, `contents`, `title` and `text`. A query without a match has an empty list.
-Anything else is answered by `{"error": text}` and a status of 400 or more.
+A document has `id`, `contents`, `title` and `text`. A query without a match gets an empty list.
+Any other request gets `{"error": text}` and a status of 400 or more.
 """
 
 import json
@@ -42,16 +42,16 @@ class RetrievalServer(ThreadingTCPServer):
 
     Args:
         retriever: What it searches.
-        host: Address to listen at.
-        port: Port to listen at; 0 takes a free one.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
 
     Raises:
-        OSError: The port is taken, or the host is not of this machine.
+        OSError: The port is taken, or the host is not an address of this machine.
 
     """
 
-    allow_reuse_address = True  # a port whose last connections still wait to close is free
-    daemon_threads = False  # leaving the block lets answers that are under way end
+    allow_reuse_address = True  # also while old connections still wait to close
+    daemon_threads = False  # leaving the block lets running answers end
     request_queue_size = 128
 
     def __init__(self, retriever: Bm25Retriever, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -64,7 +64,7 @@ class RetrievalServer(ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """Return the address that a client is given."""
+        """Return the address for a client."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}/retrieve"
 
@@ -74,11 +74,11 @@ class RetrievalServer(ThreadingTCPServer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the answers that are under way end, and close all connections and the port."""
+        """Let running answers end, then close all connections and the port."""
         self.shutdown()
         self._loop.join()
         for connection in list(self._open):
-            with suppress(OSError):  # the other side has gone already
+            with suppress(OSError):  # the other side is gone already
                 connection.shutdown(socket.SHUT_RD)
         self.server_close()
 
@@ -93,7 +93,7 @@ class RetrievalServer(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report a bug; a client that has gone is none."""
+        """Report a bug; a client that left is not one."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -102,7 +102,7 @@ def answer(retriever: Bm25Retriever, body: bytes) -> dict[str, Any]:
     """Return the answer to the body of one `POST /retrieve`.
 
     Raises:
-        RequestError: The body is not of the protocol.
+        RequestError: The body is outside the protocol.
 
     """
     queries, k, has_scores = _parsed(body)
@@ -110,13 +110,13 @@ def answer(retriever: Bm25Retriever, body: bytes) -> dict[str, Any]:
 
 
 def _items(retriever: Bm25Retriever, query: str, k: int, has_scores: bool) -> list[dict[str, Any]]:
-    found = [
+    ranked = [
         (document_from_passage(retriever.passages[number], number=number), score)
         for number, score in retriever.rank(query, k=k)
     ]
     if has_scores:
-        return [{"document": document, "score": score} for document, score in found]
-    return [document for document, _ in found]
+        return [{"document": document, "score": score} for document, score in ranked]
+    return [document for document, _ in ranked]
 
 
 def _parsed(body: bytes) -> tuple[list[str], int, bool]:
@@ -124,7 +124,7 @@ def _parsed(body: bytes) -> tuple[list[str], int, bool]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RequestError(400, f"the body is no JSON: {error}") from None
+        raise RequestError(400, f"the body is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise RequestError(400, f"the body must be a JSON object, it is {kind_of(data)}")
     queries, k, has_scores = data.get("queries"), data.get("topk"), data.get("return_scores", False)
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(error.status, {"error": error.text})
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what the library refuses as JSON too, and close: its body was not read."""
+        """Answer a request that the library refuses in JSON, and close: its body was not read."""
         self.close_connection = True
         self._send(code, {"error": message or self.responses[code][0]})
 
@@ -173,19 +173,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length")
+        self.close_connection, keeps = True, not self.close_connection  # unless it is read whole
         if length is None:
-            self.close_connection = True
             raise RequestError(411, "Content-Length is missing")
         if not (length.isascii() and length.isdigit()):
-            self.close_connection = True
-            raise RequestError(400, f"Content-Length {length!r} is no number of bytes")
+            raise RequestError(400, f"Content-Length {length!r} is not a number of bytes")
         if int(length) > MAX_BODY:
-            self.close_connection = True
             raise RequestError(413, f"the body has {length} bytes; allowed are {MAX_BODY}")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            self.close_connection = True
             raise RequestError(400, f"the body ended after {len(body)} of {length} bytes")
+        self.close_connection = not keeps
         return body
 
     def _refuse(self, status: int) -> None:

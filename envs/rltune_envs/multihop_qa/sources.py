@@ -1,7 +1,6 @@
-"""Where questions come from and what is searched; both are named by small values that can be keys.
+"""Where questions come from, and what is searched; both as small values that can be keys.
 
-Worlds, files and indices are made when they are first needed and then shared by all environments of
-the process.
+Worlds, files and indices are made when first needed and shared by all environments of the process.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,18 +18,18 @@ from rltune_envs.streams import stream
 
 OWN, ALL = "own", "all"
 BM25 = "bm25"
-_LONGEST_KEPT_QUERY = 300  # characters; longer ones would fill the memory
+_MAX_CACHED_QUERY = 300  # characters; longer ones would fill the memory
 
 
 class Corpus(Hashable, Protocol):
-    """Something to search, as a value: equal ones share one retriever."""
+    """A corpus as a value: equal ones share one retriever."""
 
     def open(self) -> Retriever:
-        """Return what searches it."""
+        """Return its retriever."""
 
 
 class Source(Hashable, Protocol):
-    """Something that has a question for each seed, as a value."""
+    """A question for each seed, as a value."""
 
     def question(self, seed: int) -> Question:
         """Return the question of a seed."""
@@ -40,12 +39,12 @@ class Source(Hashable, Protocol):
 
     @property
     def is_own_corpus(self) -> bool:
-        """Whether what is searched is known to hold the questions' own passages."""
+        """Whether the corpus is known to hold the questions' own passages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A retrieval server; it searches whatever it was given."""
+    """A retrieval server, with a corpus of its own."""
 
     url: str
 
@@ -91,7 +90,7 @@ class QuestionFile:
         file_format: Its layout, `auto` to look.
         searched: `own` (the passages of the question), `all` (of all its questions), or the path of
             a file of passages.
-        server: What is searched instead.
+        server: Searched instead.
 
     """
 
@@ -170,7 +169,7 @@ class _PassageFile:
 
 @lru_cache(maxsize=16384)
 def question_of(source: Source, seed: int) -> Question:
-    """Return the question of a seed, once it has proved itself.
+    """Return the question of a seed; its gold answer has been checked.
 
     Raises:
         TaskError: Its own gold answer would not score.
@@ -178,8 +177,9 @@ def question_of(source: Source, seed: int) -> Question:
     """
     question = source.question(seed)
     gold = question.answers[0]
-    said = parse_response(format_action(Action(ANSWER, gold), is_compact=False), needs_think=False)
-    if said is None or not exact_match(said.text, question.answers):
+    block = format_action(Action(ANSWER, gold), is_compact=False)
+    parsed = parse_response(block, needs_think=False)
+    if parsed is None or not exact_match(parsed.text, question.answers):
         raise TaskError(
             f"question {question.question_id}: its own gold answer {gold!r} does not score; it "
             "must hold a word or a number besides articles, and no tag. Repair or remove the row"
@@ -188,21 +188,21 @@ def question_of(source: Source, seed: int) -> Question:
 
 
 @lru_cache(maxsize=65536)
-def _kept_search(corpus: Corpus, query: str, k: int) -> tuple[Passage, ...]:
+def _cached_search(corpus: Corpus, query: str, k: int) -> tuple[Passage, ...]:
     return _retriever(corpus).search(query, k=k)
 
 
 def search(corpus: Corpus, query: str, *, k: int) -> tuple[Passage, ...]:
-    """Return what a corpus has for a query; equal searches are made once.
+    """Return the passages of a corpus for a query; equal searches are made once.
 
     Raises:
-        RetrieverError: No answer could be had; the next time it is tried again.
+        RetrieverError: There is no answer; the next call tries again.
         TaskError: A file of passages cannot be read.
 
     """
-    if len(query) > _LONGEST_KEPT_QUERY:
+    if len(query) > _MAX_CACHED_QUERY:
         return _retriever(corpus).search(query, k=k)
-    return _kept_search(corpus, query, k)
+    return _cached_search(corpus, query, k)
 
 
 @lru_cache(maxsize=512)

@@ -1,4 +1,4 @@
-"""The closed world: invented facts, told in one short passage for each entity."""
+"""The closed world: invented facts, in one short passage for each entity."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,11 +38,11 @@ _GRAMMAR = names.split(
     "Invalid No Nothing Search failed found left search"  # questions, answers, notices
 )
 WORDS: tuple[str, ...] = (*_PUNCTUATION, *_GRAMMAR, *names.ALL)
-"""Every word and every mark of every world, its questions, answers and compact notices."""
+"""All words and marks of all worlds, their questions, answers and compact notices."""
 
 
 class World:
-    """A world of one seed; it never changes and may be shared by threads.
+    """The world of a seed; it never changes, and threads may share it.
 
     Args:
         seed: Names the world.
@@ -54,7 +54,7 @@ class World:
         entities: Name -> what it is, in the order of the passages.
 
     Raises:
-        ValueError: It would be too small to ask about, or there are not enough names.
+        ValueError: It is too small for questions, or there are not enough names.
 
     """
 
@@ -80,15 +80,15 @@ class World:
         self._families = Counter(name.split()[1] for name in self._names[PERSON])
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return all there is of a kind: names of entities, or years, professions and the like."""
+        """Return everything of a kind: names of entities, or years, professions and so on."""
         return VALUES[kind] if kind in VALUES else self._names[kind]
 
     def value(self, name: str, relation: str) -> str | None:
-        """Return what a relation gives for an entity; None where the world does not say."""
+        """Return the value of a relation for an entity; None where the world has none."""
         return self.entities[name].facts.get(relation)
 
     def subjects(self, relation: str, value: str) -> list[str]:
-        """Return the entities for which a relation gives a value."""
+        """Return the entities for which a relation has a value."""
         return self._subjects.get((relation, value), [])
 
     def passages_of(self, entities: Sequence[str]) -> tuple[Passage, ...]:
@@ -100,7 +100,7 @@ class World:
         return not set(self._holders[name]).isdisjoint(self._holders[value])
 
     def answers(self, value: str, kind: str) -> tuple[str, ...]:
-        """Return a value as a gold answer, with the other forms that mean it and nothing else."""
+        """Return a value as a gold answer, with all other unambiguous forms."""
         if kind == PERSON:
             family = value.split()[1]
             profession = self.entities[value].facts["profession"]

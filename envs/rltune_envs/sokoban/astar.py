@@ -1,8 +1,8 @@
 """Shortest solutions of levels that are too large for breadth-first search: A* over pushes.
 
-A node is a position after a push; an edge walks to a box and pushes it once, and costs its moves.
-So lengths count all actions, as everywhere in this package, while the many places where the player
-can stand between two pushes are never stored.
+A node is a position after a push; an edge is a walk to a box and one push, and costs its moves. So
+lengths count all actions, as everywhere in this package, but the many positions of the player
+between two pushes are never stored.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from rltune_envs.errors import SearchLimitError
 from rltune_envs.sokoban.deadlock import frozen_boxes, live_cells
 from rltune_envs.sokoban.rules import Level
 
-_NEVER = 1 << 20  # stands for "no way there" in tables; longer than any solution
+_NEVER = 1 << 20  # "no way" in tables; longer than any solution
 _Node = tuple[int, int]  # player cell, box cells
 
 
@@ -44,7 +44,7 @@ def shortest_by_pushes(
         estimate, node = entry
         so_far = length[node]
         if so_far + guide.estimate(node) < estimate:
-            continue  # a shorter way here was found and expanded since
+            continue  # a shorter way here has been expanded since
         if node[1] == level.targets:
             return _actions(level, came_from, node)
         n_expanded += 1
@@ -86,7 +86,7 @@ class _Buckets:
 
 @dataclass(slots=True)
 class Guide:
-    """The level, and lower bounds on the moves that are left."""
+    """The level, and lower bounds on the remaining moves."""
 
     level: Level
     alive: int
@@ -100,7 +100,7 @@ class Guide:
         return Guide(level, live_cells(level), _home_distances(level), _lone_lengths(level))
 
     def estimate(self, node: _Node) -> int:
-        """Return a number of moves that no solution from `node` undercuts; `_NEVER` if lost.
+        """Return a lower bound on the moves of a solution from `node`; `_NEVER` if lost.
 
         The larger of two bounds: the pushes of all boxes under the best assignment to targets, and
         the moves (walks included) that the worst single box needs in the empty room.

@@ -14,7 +14,7 @@ _FREE, _WALL, _BOX = range(3)
 
 @dataclass(frozen=True, slots=True)
 class BatchStep:
-    """What one action led to, in each of B rooms.
+    """The result of one action in each of B rooms.
 
     Attributes:
         rewards_B: By the protocol of `env`, format penalties aside.
@@ -46,25 +46,25 @@ class SokobanBatch:
         self._deltas = np.array(levels[0].deltas)
         self._offsets_B = np.arange(len(levels), dtype=np.int64) * n
         self._starts_Bn = np.array([_contents(level, n) for level in levels], dtype=np.int8)
-        # One long row of cells, as the rooms follow each other. Behind a wall lies a cell of the
-        # neighbouring room; the value there is read and not used, hence the row more at the end.
+        # The cells of all rooms in one long row. Behind a wall is a cell of the neighbouring room,
+        # whose value is read but not used; hence one more row at the end.
         self._contents = np.append(self._starts_Bn.ravel(), np.zeros(width, dtype=np.int8))
         self._contents_Bn: NDArray[np.int8] = self._contents[:-width].reshape(-1, n)
         targets = [level.targets >> cell & 1 for level in levels for cell in range(n)]
         self._is_target = np.array(targets + [0] * width, dtype=np.int8)
         players = [level.start.player for level in levels]
-        self._start_places_B = self._offsets_B + np.array(players, dtype=np.int64)
+        self._start_cells_B = self._offsets_B + np.array(players, dtype=np.int64)
         self._start_away_B = np.array(
             [(level.start.boxes & ~level.targets).bit_count() for level in levels]
         )
-        self._places_B = self._start_places_B.copy()
+        self._cells_B = self._start_cells_B.copy()
         self._away_B = self._start_away_B.copy()  # boxes that are not on a target
         self._actions_B = np.zeros(len(levels), dtype=np.int64)
 
     @property
     def players_B(self) -> NDArray[np.int64]:
         """Cells of the players, after a finished episode started again."""
-        return self._places_B - self._offsets_B
+        return self._cells_B - self._offsets_B
 
     @property
     def boxes_Bn(self) -> NDArray[np.bool_]:
@@ -80,11 +80,11 @@ class SokobanBatch:
 
         """
         deltas_B = self._deltas[actions_B]
-        ahead_B = self._places_B + deltas_B
+        ahead_B = self._cells_B + deltas_B
         behind_B = ahead_B + deltas_B
         content_B = self._contents[ahead_B]
         pushes_B = (content_B == _BOX) & (self._contents[behind_B] == _FREE)
-        self._places_B = np.where(pushes_B | (content_B == _FREE), ahead_B, self._places_B)
+        self._cells_B = np.where(pushes_B | (content_B == _FREE), ahead_B, self._cells_B)
         left_B, came_B = ahead_B[pushes_B], behind_B[pushes_B]
         self._contents[left_B] = _FREE
         self._contents[came_B] = _BOX
@@ -101,7 +101,7 @@ class SokobanBatch:
     def _restart(self, done_B: NDArray[np.bool_]) -> None:
         (rooms,) = done_B.nonzero()
         self._contents_Bn[rooms] = self._starts_Bn[rooms]
-        self._places_B[rooms] = self._start_places_B[rooms]
+        self._cells_B[rooms] = self._start_cells_B[rooms]
         self._away_B[rooms] = self._start_away_B[rooms]
         self._actions_B[rooms] = 0
 

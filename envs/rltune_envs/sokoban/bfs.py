@@ -1,4 +1,4 @@
-"""Shortest solutions by breadth-first search: the fastest way in small rooms."""
+"""Shortest solutions by breadth-first search, the fastest method in small rooms."""
 
 from rltune_envs.errors import SearchLimitError
 from rltune_envs.sokoban.deadlock import live_cells
@@ -12,9 +12,9 @@ def shortest_by_steps(
 ) -> tuple[int, ...] | None:
     """Return the actions of one shortest solution, or None when there is none.
 
-    Breadth-first over (player, boxes); a box pushed to a cell from which no target can be reached
-    ends that branch. Ties go to the earlier action in the order Up, Down, Left, Right, so the
-    result is a function of the level alone.
+    Breadth-first over (player, boxes), without boxes on cells from which no target can be reached.
+    Ties go to the earlier action in the order Up, Down, Left, Right, so the level alone decides the
+    result.
 
     Args:
         level: Room and start.

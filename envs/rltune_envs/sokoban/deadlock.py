@@ -1,6 +1,6 @@
-"""Dead-locks that can be seen without a search: dead cells and frozen boxes.
+"""Deadlocks that need no search: dead cells and frozen boxes.
 
-What is found here is lost for certain. Not every lost position is found: that takes a search
+A position found here is certainly lost. To find every lost position takes a search
 (`solve.shortest_solution`).
 """
 
@@ -10,11 +10,11 @@ from rltune_envs.sokoban.rules import Level, State
 
 
 def is_deadlocked(level: Level, state: State) -> bool:
-    """Whether a box off the targets can never come to one, as far as cells and freezes tell.
+    """Return whether a box off the targets is on a dead cell or frozen.
 
-    True is a proof that no solution is left. False proves nothing.
+    True proves that no solution is left. False proves nothing.
     """
-    # A box on a dead cell is frozen too: none of its pushes leads to a live cell.
+    # A box on a dead cell is also frozen: none of its pushes leads to a live cell.
     frozen = frozen_boxes(level.walls, live_cells(level), level.width, state.boxes)
     return bool(frozen & ~level.targets)
 
@@ -23,8 +23,8 @@ def is_deadlocked(level: Level, state: State) -> bool:
 def live_cells(level: Level) -> int:
     """Return the cells from which a lone box can be pushed to some target.
 
-    The player may stand on any free cell before each push, so the set is never too small: a box
-    outside it can not be saved, one inside it perhaps.
+    The player may be on any free cell before each push, so the set is never too small: a box
+    outside it is lost, one inside it perhaps not.
     """
     alive = level.targets
     frontier = [cell for cell in range(level.height * level.width) if alive >> cell & 1]
@@ -43,12 +43,12 @@ def live_cells(level: Level) -> int:
 
 
 def dead_cells(level: Level) -> int:
-    """Return the cells that the player can stand on but where a box is lost."""
+    """Return the cells that the player can reach but where a box is lost."""
     return reachable_cells(level) & ~live_cells(level)
 
 
 def reachable_cells(level: Level) -> int:
-    """Return the cells that are joined to the player's when boxes are no obstacle."""
+    """Return the cells that the player can reach if boxes are no obstacle."""
     reached = frontier = 1 << level.start.player
     width = level.width
     while frontier:
@@ -61,10 +61,9 @@ def reachable_cells(level: Level) -> int:
 def frozen_boxes(walls: int, alive: int, width: int, boxes: int) -> int:
     """Return the boxes that no sequence of pushes can move without losing one.
 
-    Starting from all boxes, those are taken away that could move along a row or column if the rest
-    stood still: both neighbours there are free, and at least one of them is a live cell. What is
-    left blocks itself, whatever the others do. Four boxes in a square, or two along a wall, are
-    the smallest such sets.
+    From all boxes, remove those that could move along a row or column if the others stood still:
+    both neighbours there are free, and at least one is a live cell. The rest block each other,
+    whatever the others do. The smallest such sets are four in a square, or two along a wall.
 
     Args:
         walls: Wall cells; they enclose the room.

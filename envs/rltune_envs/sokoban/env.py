@@ -169,7 +169,7 @@ class SokobanEnv(GridGame):
 
     @property
     def _is_over(self) -> bool:
-        return self._is_solved  # the game goes on in a dead-lock
+        return self._is_solved  # the game goes on in a deadlock
 
     @property
     def _is_lost(self) -> bool:

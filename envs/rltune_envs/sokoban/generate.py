@@ -1,8 +1,8 @@
 """Levels from a seed: carve a room, play backwards from the solved position, certify.
 
 The recipe follows gym-sokoban (random walk with small stamps, reverse play). It differs where that
-one breaks experiments: the seed alone decides, retries are derived from a sha256 and are bounded,
-and every level carries the exact length of its shortest solution.
+one breaks experiments: the seed alone decides, retries are bounded and derived from a sha256, and
+every level carries a shortest solution.
 """
 
 import random
@@ -19,10 +19,10 @@ from rltune_envs.streams import stream
 _T = TypeVar("_T")
 
 MAX_ATTEMPTS = 10_000
-MAX_NODES = 50_000  # positions of one certificate; a level that takes more is not used
-MAX_UNPROVEN = 20  # such levels, before the asked-for kind counts as too hard
-_TURN_PROBABILITY = 0.35  # the walk changes direction this often, as in gym-sokoban
-_PULL_PROBABILITY = 0.7  # a backward step that could drag a box along does so this often
+MAX_NODES = 50_000  # positions searched for a certificate; a harder level is not used
+MAX_UNPROVEN = 20  # such levels, after which the requested kind counts as too hard
+_TURN_PROBABILITY = 0.35  # of the walk at each step, as in gym-sokoban
+_PULL_PROBABILITY = 0.7  # of a backward step that can drag a box along
 _DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 _STAMPS = (  # (row, column) offsets that one step of the walk opens
     ((0, -1), (0, 0), (0, 1)),
@@ -67,14 +67,14 @@ def generate(
         width: Columns, walls included; at least 4. A box needs three cells in line to be pulled, so
             4x4 has no level.
         boxes: Number of boxes and targets.
-        search_depth: Backward steps from the solved position. More steps make harder levels, and
-            many boxes need many to leave home at all.
-        max_moves: Longest shortest solution that is accepted, in actions.
-        min_moves: Shortest one. The first attempt inside the band counts, so a level stays the
-            same under a wider band unless that lets an earlier attempt in.
+        search_depth: Backward steps from the solved position. More steps make harder levels; many
+            boxes need many steps to leave home.
+        max_moves: Greatest accepted length of a shortest solution, in actions.
+        min_moves: Least one. The first attempt inside the band counts, so a wider band changes a
+            level only where it admits an earlier attempt.
 
     Raises:
-        GenerationError: No attempt gave an acceptable level, or too many were too hard to certify.
+        GenerationError: No attempt was acceptable, or too many were too hard to certify.
 
     """
     n_unproven = 0
@@ -112,7 +112,7 @@ def _attempt(
     *target_cells, player = rng.sample(floor, boxes + 1)
     targets = sum(1 << cell for cell in target_cells)
     start = _play_backwards(rng, walls, width, State(player, targets), search_depth)
-    # As in the published generator, no box starts at home.
+    # As in the published generator, no box starts on a target.
     return None if start.boxes & targets else Level(height, width, walls, targets, start)
 
 
@@ -163,7 +163,7 @@ def _play_backwards(rng: random.Random, walls: int, width: int, solved: State, s
 
 
 def _pick(rng: random.Random, options: Sequence[_T]) -> _T:
-    """Draw one option; `random.choice` is slower and may change with Python's version."""
+    """Draw one option; `random.choice` is slower, and may change with the Python version."""
     n = len(options)
     n_bits = n.bit_length()
     while (index := rng.getrandbits(n_bits)) >= n:

@@ -43,7 +43,7 @@ class LevelFile:
 
     Attributes:
         rows: The levels, in the order of the file.
-        order: The row that each seed modulo the number of rows stands for.
+        order: Index of a row for each seed modulo the number of rows.
 
     """
 
@@ -51,16 +51,16 @@ class LevelFile:
     order: tuple[int, ...]
 
     def row(self, seed: int) -> LevelRow:
-        """Return the level of a seed; as many seeds in a row as there are rows visit each once."""
+        """Return the level of a seed; `n` consecutive seeds visit each of `n` rows once."""
         return self.rows[self.order[seed % len(self.order)]]
 
 
 @lru_cache(maxsize=32)
 def load_levels(path: str) -> LevelFile:
-    """Read a level file whole; it is kept in memory.
+    """Read a level file; it is kept in memory.
 
-    Cells outside the wall, and rooms that the player cannot enter, become wall. So does a box on a
-    target there: it is home for ever.
+    Cells outside the wall, and rooms that the player cannot enter, become wall; so does a box on a
+    target there.
 
     Raises:
         LevelError: The file cannot be read, holds no level, or one of its levels is bad; the
@@ -106,7 +106,7 @@ def _blocks(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _level(drawing: Sequence[str]) -> Level:
-    """Read one drawing and turn all that the player cannot reach into wall."""
+    """Read one drawing; what the player cannot reach becomes wall."""
     if strange := sorted(set("".join(drawing)) - set(_SYMBOLS)):
         raise LevelError(f"{strange[0]!r} is not a level symbol; allowed: {_NAMED}")
     width = max(map(len, drawing))

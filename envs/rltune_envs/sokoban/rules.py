@@ -13,7 +13,7 @@ from rltune_envs.pictures import hash_of_pictures
 ACTIONS = ("Up", "Down", "Left", "Right")
 
 WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = "#_OX√PS"
-_NOWHERE = -1  # a player that is not drawn
+_NOWHERE = -1  # of a player that is not drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,10 @@ def render(level: Level, state: State) -> tuple[str, ...]:
 
 
 def canonical_hash(level: Level) -> str:
-    """Return the sha256 of the start position, equal for all eight symmetric pictures of it.
-
-    Mirrored and turned levels are the same puzzle under renamed actions, so a split that is
-    disjoint by this hash holds no level of the other part in any orientation.
-    """
+    """Return the sha256 of the start position, equal for all eight symmetric pictures of it."""
     return hash_of_pictures(render(level, level.start))
 
 
 def room_hash(level: Level) -> str:
-    """Return `canonical_hash` without the player's place: one for all starts in the same room."""
+    """Return `canonical_hash` without the player: equal for all starts in the same room."""
     return hash_of_pictures(render(level, State(_NOWHERE, level.start.boxes)))

@@ -19,7 +19,7 @@ def shortest_solution(
 ) -> tuple[int, ...] | None:
     """Return the actions of one shortest solution, or None when there is none.
 
-    The result is a function of the level alone: which search answers depends on its size.
+    The level alone decides the result; its size decides which search is used.
 
     Args:
         level: Room and start.
@@ -54,16 +54,16 @@ def random_success_probability(
 ) -> float:
     """Return the exact probability that uniform random actions solve the level in `max_actions`.
 
-    The distribution over positions is pushed forward one action at a time; solved ones absorb, and
-    those from which the actions that are left can not suffice are dropped.
+    The distribution over positions is advanced one action at a time; solved positions absorb, and
+    those that need more than the remaining actions are dropped.
 
     Args:
         level: Room and start.
-        max_actions: Actions that the random player has.
+        max_actions: Actions of the random player.
         max_states: Give up after this many positions, counted once per action.
 
     Raises:
-        SearchLimitError: More than `max_states` positions hold a part of the probability.
+        SearchLimitError: More than `max_states` positions have a share of the probability.
 
     """
     guide = Guide.of(level)

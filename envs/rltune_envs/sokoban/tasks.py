@@ -1,4 +1,4 @@
-"""From a seed to a certified level: generated, or a row of a file; with what is known about it."""
+"""From a seed to a certified level, generated or from a file, with the facts about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,11 +49,11 @@ class TaskSource:
     def get(self, seed: int) -> LevelTask:
         """Return the level of a seed.
 
-        A row of a file that lies outside the band of difficulty, or that cannot be certified, is
-        passed over: its seeds play the next row that can be used.
+        A row of a file that is outside the band of difficulty, or that cannot be certified, is
+        skipped: its seeds play the next usable row.
 
         Raises:
-            GenerationError: No level has the asked-for properties.
+            GenerationError: No level has the requested properties.
             LevelError: The file is bad.
 
         """
@@ -62,7 +62,7 @@ class TaskSource:
 
 @lru_cache(maxsize=65536)
 def _generated(source: TaskSource, seed: int) -> LevelTask:
-    """Cache: the members of a group, and every gate, play the same levels."""
+    """Cached: the members of a group, and all gates, play the same levels."""
     return _describe(
         generate(
             seed,
@@ -91,7 +91,7 @@ def _from_file(source: TaskSource, seed: int) -> LevelTask:
 
 @lru_cache(maxsize=65536)
 def _certified(row: LevelRow, max_moves: int) -> LevelTask | None:
-    """Return the level with its certificate; None when it is too long, or too hard to prove."""
+    """Return the level with its certificate; None if too long, or too hard to prove."""
     try:
         solution = shortest_solution(row.level, max_moves=max_moves, max_nodes=MAX_NODES)
     except SearchLimitError:

@@ -83,11 +83,11 @@ def _coordinates(rows: tuple[str, ...]) -> str:
     """List where things are; `none` stands for an empty list."""
     lines = [f"Board size: {len(rows)} rows, {len(rows[0])} columns"]
     for name, symbol in _LISTED.items():
-        places = [
+        cells = [
             f"({row}, {column})"
             for row, line in enumerate(rows)
             for column, drawn in enumerate(line)
             if drawn == symbol
         ]
-        lines.append(f"{name}: {', '.join(places) or 'none'}")
+        lines.append(f"{name}: {', '.join(cells) or 'none'}")
     return "\n".join(lines)
