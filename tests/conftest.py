@@ -1,6 +1,11 @@
 """Small policies that several packages' tests share. Torch is imported only where it is used."""
 
 import os
+import signal
+
+# A shell lets what it starts in the background ignore Ctrl-C; the programs of tests must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two torch processes with two threads each spin against each other, many times slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -13,7 +18,17 @@ settings.register_profile("any", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("any")
 
 
-def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "float32"):
+@pytest.fixture(autouse=True, scope="session")
+def _nobody_pulls_the_plug():
+    """Make fsync cost nothing: what a test wrote need not outlive the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield
+
+
+def make_small_policy(
+    *, seed: int = 0, hidden_size: int = 32, layers: int = 2, dtype: str = "float32"
+):
     """Make an untrained policy; `dtype` as in the config, or float64 weights for exact tests."""
     import torch
 
@@ -23,7 +38,7 @@ def make_small_policy(*, seed: int = 0, hidden_size: int = 32, dtype: str = "flo
 
     tokenizer = tiny_tokenizer("sokoban")
     torch.manual_seed(seed)
-    model = tiny_model("sokoban", hidden_size=hidden_size, layers=2, heads=2)
+    model = tiny_model("sokoban", hidden_size=hidden_size, layers=layers, heads=2)
     # Initial weights give all tokens nearly the same probability; larger ones tell them apart.
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,9 +1,11 @@
 """`rltune export` on a run folder."""
 
 import csv
+import io
 import json
 import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ PLAIN = {f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
 PLAIN |= {"curves.csv", "manifest.json"}
 FIGURES = ("learning_curves", "comparison", "dynamics", "heatmap", "budget")
 DATA = {f"{name}.json" for name in FIGURES}
-ALL = PLAIN | DATA | {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf")}
+KINDS = ("png", "svg", "pdf")
+ALL = PLAIN | DATA | {f"{name}.{kind}" for name in FIGURES for kind in KINDS}
 
 
 def rows(path):
@@ -54,31 +57,46 @@ def measured(tmp_path):
     return measure(tmp_path)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def svg_only(monkeypatch):
-    """Draw one kind of file: most tests look at no other."""
+    """Draw one kind of file: few tests look at the others."""
     monkeypatch.setattr("rltune.report.figures.files.KINDS", ("svg",))
+
+
+@pytest.fixture
+def all_kinds(svg_only, monkeypatch):
+    """Draw them all the same."""
+    monkeypatch.setattr("rltune.report.figures.files.KINDS", KINDS)
 
 
 @pytest.fixture(scope="module")
 def exported_once(tmp_path_factory):
-    """Return the run folder of `measured`, exported."""
+    """Return the run folder of `measured`, exported in all kinds, and what the command wrote."""
     from rltune.cli.entry import run
 
     folder = measure(tmp_path_factory.mktemp("exported"))
-    assert run(("export", str(folder))) == 0
-    return folder
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+    ):
+        patch.chdir(folder.parent.parent)
+        patch.setenv("COLUMNS", "80")
+        patch.setattr("rltune.report.figures.files.KINDS", KINDS)
+        code = run(("export", str(folder)))
+    assert (code, err.getvalue()) == (0, "")
+    return folder, out.getvalue().splitlines()
 
 
 @pytest.fixture
 def exported(exported_once, tmp_path):
     """Return a copy of it, under the folder that commands look in by themselves."""
-    return Path(shutil.copytree(exported_once, tmp_path / "runs" / exported_once.name))
+    folder, _ = exported_once
+    return Path(shutil.copytree(folder, tmp_path / "runs" / folder.name))
 
 
-def test_every_number_and_the_figure_are_written(rltune, measured):
-    result = rltune("export", str(measured))
-    assert (result.code, result.err) == (0, "")
+def test_every_number_and_the_figure_are_written(exported_once):
+    measured, _ = exported_once
     assert names(measured) == ALL
     points = rows(measured / "figures" / "curves.csv")
     assert {(row["sweep"], row["condition"]) for row in points} == {
@@ -100,8 +118,8 @@ def test_every_number_and_the_figure_are_written(rltune, measured):
     assert (end["n_seeds"], end["low"]) == (3, pytest.approx(0.45159, abs=1e-5))
 
 
-def test_it_says_what_it_found_and_wrote(rltune, measured):
-    said = rltune("export", str(measured)).out.splitlines()
+def test_it_says_what_it_found_and_wrote(exported_once):
+    measured, said = exported_once
     assert said[0] == "Audit passed (6 of 6 trials finished)."
     # 6 trials x (21 steps x 3 signals + 20 x 5 of budget + 3 gates) = 6 x 166
     folder = measured.relative_to(measured.parent.parent)
@@ -128,7 +146,8 @@ def test_the_newest_run_folder_is_the_default_and_json_tells_the_same(rltune, me
     assert (said["audit"], said["values"], said["notes"]) == ("passed", 996, [])
     assert (said["mark"], said["rows"]["evals"]) == ("ok", 360)
     assert said["left_out"] == {}
-    assert {path.rsplit("/")[-1] for path in said["wrote"]} == names(measured) == ALL
+    wrote = {path.rsplit("/")[-1] for path in said["wrote"]}
+    assert wrote == names(measured) == PLAIN | DATA | {f"{name}.svg" for name in FIGURES}
 
 
 def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
@@ -148,7 +167,7 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
     assert wrote == {name: sha256_file(exported / "figures" / name) for name in wrote}
 
 
-def test_exporting_again_gives_the_same_bytes(rltune, exported):
+def test_exporting_again_gives_the_same_bytes(rltune, all_kinds, exported):
     before = files(exported)
     rltune("export", str(exported))
     assert files(exported) == before
@@ -167,7 +186,7 @@ def test_figures_are_made_again_from_the_tables_alone(rltune, exported, tmp_path
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines()[-1] == f"made from the {kind} tables alone"
     made = {path.name: path.read_bytes() for path in copy.iterdir()}
-    drawn = {f"{name}.{end}" for name in FIGURES for end in ("json", "png", "svg", "pdf")}
+    drawn = {f"{name}.{end}" for name in FIGURES for end in ("json", "svg")}
     assert {name: made[name] for name in drawn} == {name: before[name] for name in drawn}
 
 
@@ -180,7 +199,7 @@ def test_tables_that_were_edited_make_no_figures(rltune, exported):
     assert "Export the run folder again." in result.err
 
 
-def test_figures_that_differ_from_the_manifest_are_named(rltune, svg_only, exported):
+def test_figures_that_differ_from_the_manifest_are_named(rltune, exported):
     path = exported / "figures" / "manifest.json"
     manifest = read_json(path)
     for entry in manifest["outputs"]:
@@ -215,7 +234,7 @@ def test_what_is_no_export_is_refused_with_the_next_action(rltune, tmp_path, mak
     assert "xport" in result.err.partition(said)[2]  # what to do: give an export, or export again
 
 
-def test_the_estimator_is_that_of_the_export(rltune, svg_only, measured):
+def test_the_estimator_is_that_of_the_export(rltune, measured):
     rltune("export", str(measured), "--estimator", "iqm")
     assert read_json(measured / "figures" / "heatmap.json")["estimator"] == "iqm"
     assert read_json(measured / "figures" / "learning_curves.json")["method"] == "bootstrap"
@@ -227,7 +246,7 @@ def test_the_estimator_is_that_of_the_export(rltune, svg_only, measured):
     assert "figures from tables keep the estimator of their export" in result.err
 
 
-def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, svg_only, measured):
+def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*"))
     (victim / "DONE").unlink()
     said = rltune("export", str(measured)).out
@@ -239,9 +258,7 @@ def test_trials_without_a_result_are_named_and_every_row_is_marked(rltune, svg_o
     }
 
 
-def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(
-    rltune, svg_only, measured, monkeypatch
-):
+def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(rltune, measured, monkeypatch):
     rltune("export", str(measured))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -253,7 +270,7 @@ def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(
     assert not [name for name in names(measured) if name.endswith(".parquet")]
 
 
-def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, svg_only, tmp_path):
+def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, tmp_path):
     run = finished_sweep(tmp_path).run.path
     (run / "figures").mkdir()
     (run / "figures" / "dynamics.svg").write_bytes(b"of another export")
@@ -265,7 +282,7 @@ def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, 
     assert not [name for name in names(run) if name.startswith("dynamics")]
 
 
-def test_it_says_on_the_figure_that_the_audit_failed(rltune, svg_only, measured):
+def test_it_says_on_the_figure_that_the_audit_failed(rltune, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "provenance.json"
     victim.write_text(victim.read_text().replace("c0ffee", "other0"))
     result = rltune("export", str(measured))
@@ -276,7 +293,7 @@ def test_it_says_on_the_figure_that_the_audit_failed(rltune, svg_only, measured)
         assert "AUDIT FAILED (A1)" in (measured / "figures" / f"{name}.svg").read_text()
 
 
-def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, svg_only, measured):
+def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, measured):
     warned = {"rule": "S8", "message": "the filter is a second axis", "accepted_reason": None}
     proof = {"ok": True, "warnings": [warned]}
     write_json_atomic(measured / "comparability.json", proof)
@@ -285,7 +302,7 @@ def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, svg_only, measure
         assert "a second axis" in (measured / "figures" / f"{name}.svg").read_text()
 
 
-def test_without_matplotlib_the_tables_and_the_data_stand(rltune, exported, monkeypatch):
+def test_without_matplotlib_the_tables_and_the_data_stand(rltune, all_kinds, exported, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = rltune("export", str(exported))
     assert result.code == 0
@@ -294,7 +311,7 @@ def test_without_matplotlib_the_tables_and_the_data_stand(rltune, exported, monk
     assert names(exported) == PLAIN | DATA
 
 
-def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, svg_only, tmp_path):
+def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, tmp_path):
     run = measure(tmp_path, **{"collapse/reasoning_entropy": float("nan")})
     assert rltune("export", str(run)).code == 0
     panels = read_json(run / "figures" / "dynamics.json")["panels"]
@@ -309,7 +326,7 @@ def test_a_point_leads_back_to_its_trial(rltune, exported):
     assert line["trial_id"].startswith("kl_loss_coef=0.1-s2-")
 
 
-def test_a_torn_line_is_named(rltune, svg_only, measured):
+def test_a_torn_line_is_named(rltune, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "metrics.jsonl"
     victim.write_bytes(victim.read_bytes() + b'{"step": 21, "he')
     result = rltune("export", str(measured))

@@ -1,12 +1,10 @@
 """An engine in a process of its own: what crosses over, and how each side's end ends the other."""
 
-import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -14,8 +12,9 @@ import pytest
 import torch
 from engine_makers import END, NoModel, process_engine, scripted_engine
 from patience import HANG_S, wait_until
+from process_engines import STUCK, Reader, Stuck, digest, refusing
 
-from rltune.errors import EngineDiedError, InputError, Problem
+from rltune.errors import EngineDiedError, InputError
 from rltune.policy.lora import add_adapter
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Request, SamplingParams
@@ -24,57 +23,6 @@ from rltune.spec.schema.trial import LoraConfig
 ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 LORA = LoraConfig(rank=2)
-STUCK = 99
-
-
-class Stuck:
-    """An engine that does not end, or not well."""
-
-    def __init__(self, model):
-        self._is_stuck = model.adapter_rank == STUCK
-
-    def close(self):
-        if not self._is_stuck:
-            raise KeyError("it cannot end")
-        time.sleep(600)
-
-
-class Reader:
-    """An engine that tells what it was given of a policy, and fails on request."""
-
-    def __init__(self, model):
-        self._model = model
-        self._folder = Path(os.environ["TMPDIR"]) / "read"
-        self._folder.mkdir()
-
-    def generate(self, requests, params):
-        if params == "value":
-            raise ValueError("a value of 7 is too large")
-        if params == "unknown":
-            raise KeyError("no such thing")
-        if params == "environment":
-            return dict(os.environ) | {"threads": torch.get_num_threads()}
-        return {name: digest(tensor) for name, tensor in self._model.weights()}
-
-    def sync(self):
-        self._model.write_config(self._folder, max_context=99)
-        self._model.write_adapter(self._folder)
-
-    def release(self):
-        """Read one weight of all: the next reading must begin anew."""
-        next(iter(self._model.weights()))
-
-    def close(self):
-        """Nothing is held."""
-
-
-def refusing(model):
-    raise InputError(Problem("rollout.engine", "it is too warm today.", action="Wait."))
-
-
-def digest(tensor):
-    data = tensor.contiguous().view(torch.uint8).numpy().tobytes()
-    return [str(tensor.dtype), list(tensor.shape), hashlib.sha256(data).hexdigest()]
 
 
 def is_gone(pid):
@@ -103,19 +51,27 @@ def reader(small_policy):
     engine.close()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_arrive_bit_by_bit_in_the_format_of_the_engine(policy, dtype):
-    served = ServedPolicy(policy, LORA)
-    engine = process_engine(Reader, served, dtype=dtype)
-    want = {name: digest(tensor.to(dtype)) for name, tensor in served.weights()}
+def digests(served, dtype):
+    return {name: digest(tensor.to(dtype)) for name, tensor in served.weights()}
+
+
+def test_weights_arrive_bit_by_bit(reader, policy):
+    want = digests(ServedPolicy(policy, LORA), torch.float32)
     assert len(want) > 20
+    assert reader.generate([], PARAMS) == want
+
+
+def test_changed_weights_arrive_in_the_format_of_the_engine(policy):
+    served = ServedPolicy(policy, LORA)
+    engine = process_engine(Reader, served, dtype=torch.bfloat16)
+    want = digests(served, torch.bfloat16)
     assert engine.generate([], PARAMS) == want
     with torch.no_grad():
         policy.model.get_input_embeddings().weight.add_(1.0)
     engine.release()
     got = engine.generate([], PARAMS)
     engine.close()
-    assert got == {name: digest(tensor.to(dtype)) for name, tensor in served.weights()} != want
+    assert got == digests(served, torch.bfloat16) != want
 
 
 def test_the_trial_writes_what_the_engine_wants_in_files(reader, policy, tmp_path):
@@ -179,10 +135,15 @@ def test_a_killed_engine_is_an_error_of_the_trial_with_its_last_words():
     assert not folder.exists()
 
 
-def test_an_orderly_end_is_one():
+def test_scripted_answers_are_those_of_the_script_and_the_end_is_orderly():
+    """4 + 5 + 2 = 11; 2 + (121 + 5 p) % 14 = 11, 2: the sequence for p = 0, 1, ..."""
     engine = process_engine(scripted_engine, NoModel())
     process, folder = engine._process, engine._folder
+    (completion,) = engine.generate([Request(0, [4, 5], 0)], PARAMS)
     engine.close()
+    assert completion.token_ids == (11, 2, 7, 12, 3)
+    assert completion.token_ids[-1] == END
+    assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"
     assert process.returncode == 0
     assert not folder.exists()
 
@@ -251,13 +212,3 @@ def test_a_trial_that_forgets_its_engine_takes_it_along(tmp_path):
     pid, folder = trial.stdout.split()
     wait_until(lambda: is_gone(int(pid)))
     assert not Path(folder).exists()
-
-
-def test_scripted_answers_are_those_of_the_script():
-    """4 + 5 + 2 = 11; 2 + (121 + 5 p) % 14 = 11, 2: the sequence for p = 0, 1, ..."""
-    engine = process_engine(scripted_engine, NoModel())
-    (completion,) = engine.generate([Request(0, [4, 5], 0)], PARAMS)
-    engine.close()
-    assert completion.token_ids == (11, 2, 7, 12, 3)
-    assert completion.token_ids[-1] == END
-    assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"

@@ -212,7 +212,7 @@ def make_trial_in(small_policy):
     def make(folder, *, is_constant=False, is_faulty=lambda seed: False, **changes):
         made = TrialDir(folder).create()
         flags = {"is_constant": is_constant, "is_faulty": is_faulty}
-        return Trial(made, config_of(**changes), small_policy, **flags)
+        return Trial(made, config_of(**changes), partial(small_policy, layers=1), **flags)
 
     return make
 

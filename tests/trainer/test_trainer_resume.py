@@ -252,14 +252,15 @@ def other_end(policy):
     ],
 )
 def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
-    make_trial, small_policy, changed, name
+    make_trial, changed, name
 ):
     """The folder of policy.model holds something else now; the KL would be to that."""
     trial = make_trial(**STEPS)
     with pytest.raises(InterruptedRun):
         trial.run(stop_at=4)
     before = files(trial)
-    trial.make_policy = lambda: changed(small_policy)
+    as_it_began = trial.make_policy
+    trial.make_policy = lambda: changed(as_it_began)
     with pytest.raises(
         CheckpointError,
         match=rf"step-000003 began with other {name} \(\w{{10}}\) than policy\.model now holds "
@@ -267,7 +268,7 @@ def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
     ):
         trial.run()
     assert files(trial) == before
-    trial.make_policy = small_policy
+    trial.make_policy = as_it_began
     assert trial.run().final_step == 6
 
 
