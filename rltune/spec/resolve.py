@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -146,16 +147,17 @@ def merge_layers(
 
     A layer that chooses another `kind` replaces the section, but for the keys that every variant
     has: the other variant's own keys mean nothing.
-    A layer that cannot be merged is left out, and why is added to problems.
+    A layer that cannot be merged is named in problems.
     """
-    merged = base if base is not None else OmegaConf.create({})
+    # Merged into a copy: OmegaConf.merge would copy everything once a layer.
+    merged = deepcopy(base) if base is not None else OmegaConf.create({})
     for given in layers:
         layer = _without_lost(given, problems)
         problems.extend(_placeholders(layer))
         problems.extend(_refused_interpolations(layer))
         try:
             data = OmegaConf.create(dict(layer.data))
-            merged = OmegaConf.merge(_without_replaced_variants(merged, layer.data), data)
+            merged = OmegaConf.unsafe_merge(_without_replaced_variants(merged, layer.data), data)
         except OmegaConfBaseException as error:
             problems.append(_unresolved(error, [layer]))
     return merged
