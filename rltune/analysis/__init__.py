@@ -1,1 +1,1 @@
-"""What a sweep's records come to: means over seeds, and the one verdict about each condition."""
+"""Read a run folder: tables, means over seeds, and the one verdict about each condition."""

@@ -1,1 +1,1 @@
-"""Pure tensor arithmetic that the advantages and the losses share: masks and groups."""
+"""Pure functions that other rooms share: masks, groups, random streams, statistics."""

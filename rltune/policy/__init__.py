@@ -1,1 +1,1 @@
-"""The only room that knows transformers: loading, prompting, decoding, scoring."""
+"""Load, prompt, decode and score a model. The only room that imports transformers and peft."""

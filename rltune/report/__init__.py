@@ -1,1 +1,1 @@
-"""Draw what analysis says: in the terminal, as figures, as HTML. No torch."""
+"""Show what analysis says: in the terminal, as tables, figures and HTML. No torch."""

@@ -1,1 +1,1 @@
-"""Sweeps on Ray Tune: trials, recorder and signals. Only this room imports Ray."""
+"""Run a sweep on Ray Tune: trials, folder, records, signals. Only this room imports Ray."""

@@ -1,1 +1,1 @@
-"""Sweep files: schema, loading, resolution, identity, comparability, audit. No torch, no Ray."""
+"""Sweep files: schema, loading, resolution to full configs, identity. No torch, no Ray."""

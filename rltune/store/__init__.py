@@ -1,1 +1,1 @@
-"""Plain files of a sweep: run folders, markers, ledger, driver lock, lineage. No server."""
+"""The plain files of a sweep: run folders, markers, JSON lines, ledger, locks. No server."""

@@ -1,1 +1,1 @@
-"""One trial, from its config to its records. No Ray."""
+"""Train one trial, from its config to its records. No Ray."""

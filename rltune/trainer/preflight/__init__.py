@@ -1,1 +1,1 @@
-"""What is asked before step 1: memory, models, whether anything can be learned."""
+"""Checks before step 1: models, references, room for an answer, whether a step can teach."""

@@ -1,1 +1,1 @@
-"""Gradients of two conditions on fixed batches: whether they are one run (S6)."""
+"""Compare the gradients of two conditions on fixed batches: are they one run (S6)?"""
