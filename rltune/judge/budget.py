@@ -14,8 +14,8 @@ _PER_MESSAGE = 16  # tokens of chat markup around a message, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What a trial has spent on its judge; the log of its calls tells it.
+class Usage:
+    """What a trial used of its judge's budget, as the log of its calls tells.
 
     Attributes:
         calls: Requests that reached the service, further tries and those that it answered with an
@@ -28,19 +28,19 @@ class Spent:
     calls: int = 0
     tokens: int = 0
 
-    def plus(self, *, calls: int, tokens: int) -> "Spent":
+    def __add__(self, other: "Usage") -> "Usage":
         """Return the sum."""
-        return Spent(self.calls + calls, self.tokens + tokens)
+        return Usage(self.calls + other.calls, self.tokens + other.tokens)
 
 
-def spent_in(records: Iterable[Mapping[str, Json]]) -> Spent:
-    """Return what the calls of a log of `LlmJudge` cost, one record per call.
+def usage_in(records: Iterable[Mapping[str, Json]]) -> Usage:
+    """Return the usage of the calls in a log of `LlmJudge`, one record per call.
 
-    A trial that was killed has spent more than its checkpoint knows; its log knows all but the
+    A trial that was killed has used more than its checkpoint knows; its log knows all but the
     calls that were under way.
     """
     costs = [(record.get("calls", 1), record.get("tokens", 0)) for record in records]
-    return Spent(sum(_count(calls) for calls, _ in costs), sum(_count(n) for _, n in costs))
+    return Usage(sum(_count(calls) for calls, _ in costs), sum(_count(n) for _, n in costs))
 
 
 def _count(value: Json) -> int:
@@ -61,14 +61,14 @@ class Meter:
     """Counts the calls of one `LlmJudge.judge`; all of its methods run in one event loop.
 
     Args:
-        spent: What was spent before.
+        usage: Of earlier steps.
         max_calls: Most calls of the whole trial.
         max_tokens: Most tokens of the whole trial.
 
     """
 
-    def __init__(self, spent: Spent, *, max_calls: int, max_tokens: int) -> None:
-        self.spent = spent
+    def __init__(self, usage: Usage, *, max_calls: int, max_tokens: int) -> None:
+        self.usage = usage
         self._max_calls = max_calls
         self._max_tokens = max_tokens
         self._reserved: list[int] = []
@@ -82,17 +82,17 @@ class Meter:
 
         """
         while True:
-            has_call = self.spent.calls + len(self._reserved) < self._max_calls
-            if has_call and self.spent.tokens + sum(self._reserved) + tokens <= self._max_tokens:
+            has_call = self.usage.calls + len(self._reserved) < self._max_calls
+            if has_call and self.usage.tokens + sum(self._reserved) + tokens <= self._max_tokens:
                 self._reserved.append(tokens)
                 return
-            if not has_call and self.spent.calls >= self._max_calls:
+            if not has_call and self.usage.calls >= self._max_calls:
                 raise BudgetExhaustedError(
                     f"{self._max_calls} calls are used up; raise attribution.llm.max_calls"
                 )
             if not self._reserved:
                 raise BudgetExhaustedError(
-                    f"{self.spent.tokens} tokens are used and the next call may take {tokens} "
+                    f"{self.usage.tokens} tokens are used and the next call may take {tokens} "
                     f"of {self._max_tokens}; raise attribution.llm.max_tokens"
                 )
             await self._changed.wait()
@@ -100,6 +100,6 @@ class Meter:
     def settle(self, reserved: int, *, calls: int, tokens: int) -> None:
         """Count a call that was reserved, 0 if it reached nobody; give back what it did not use."""
         self._reserved.remove(reserved)
-        self.spent = self.spent.plus(calls=calls, tokens=tokens)
+        self.usage += Usage(calls, tokens)
         self._changed.set()
         self._changed = asyncio.Event()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rltune.errors import InputError, Problem
-from rltune.judge.budget import Meter, Spent
+from rltune.judge.budget import Meter, Usage
 from rltune.judge.prompt import JudgeRequest
 from rltune.judge.replay import Replay
 from rltune.judge.session import Log, Session
@@ -25,17 +25,16 @@ class JudgeResult:
 
     Attributes:
         verdicts: One per request, in their order.
-        spent: What the trial has spent by now; the next call takes it.
+        usage: Of the whole trial so far; the next call takes it.
         metrics: `adca/judge_*`, and `timing_s/judge_call`, the mean seconds of a call.
 
     """
 
     verdicts: tuple[Verdict, ...]
-    spent: Spent
+    usage: Usage
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LlmJudge(JudgeSettings):
     """Asks an OpenAI-compatible endpoint to call each step of a trajectory GOOD or BAD.
 
@@ -62,7 +61,7 @@ class LlmJudge(JudgeSettings):
         self,
         requests: Sequence[JudgeRequest],
         *,
-        spent: Spent | None = None,
+        usage: Usage | None = None,
         log: Log | None = None,
         logged: Iterable[Mapping[str, Json]] = (),
     ) -> JudgeResult:
@@ -73,7 +72,7 @@ class LlmJudge(JudgeSettings):
 
         Args:
             requests: The trajectories. One without turns is judged without a call.
-            spent: What the trial has spent before, `logged` included; None is nothing.
+            usage: Of the trial before, `logged` included; None is nothing.
             log: Takes one record per call, as JSON values: `request` (index of the first equal
                 one), `ask` (0, or 1 for the second request after an unreadable reply), `try` (from
                 1), `digest` (of what was asked), `outcome`, `latency_s`, `calls` (0 if it reached
@@ -85,24 +84,24 @@ class LlmJudge(JudgeSettings):
             InputError: As in `require_ready`.
 
         """
-        before = spent or Spent()
+        before = usage or Usage()
         if not any(request.turns for request in requests):
             judged = Verdict(VerdictStatus.JUDGED, ())
-            return _result((judged,) * len(requests), before, Spent(), [])
+            return _result((judged,) * len(requests), before, Usage(), [])
         self.require_ready()
         return _run(self._judge(requests, before, log, Replay(logged)))
 
     async def _judge(
-        self, requests: Sequence[JudgeRequest], before: Spent, log: Log | None, replay: Replay
+        self, requests: Sequence[JudgeRequest], before: Usage, log: Log | None, replay: Replay
     ) -> JudgeResult:
         meter = Meter(before, max_calls=self.max_calls, max_tokens=self.max_tokens)
         session = Session(self, meter, key=self._key(), log=log, replay=replay)
         verdicts = await session.judge_all(requests)
-        cost = Spent(
-            meter.spent.calls - before.calls + replay.spent.calls,
-            meter.spent.tokens - before.tokens + replay.spent.tokens,
+        cost = Usage(
+            meter.usage.calls - before.calls + replay.usage.calls,
+            meter.usage.tokens - before.tokens + replay.usage.tokens,
         )
-        return _result(verdicts, meter.spent, cost, session.latencies_s)
+        return _result(verdicts, meter.usage, cost, session.latencies_s)
 
     def _key(self) -> str:
         """Return the key.
@@ -125,13 +124,13 @@ class LlmJudge(JudgeSettings):
 
 
 def _result(
-    verdicts: tuple[Verdict, ...], spent: Spent, cost: Spent, latencies_s: Sequence[float]
+    verdicts: tuple[Verdict, ...], usage: Usage, cost: Usage, latencies_s: Sequence[float]
 ) -> JudgeResult:
     metrics = verdict_rates(verdicts)
     metrics["adca/judge_calls"] = float(cost.calls)
     metrics["adca/judge_tokens"] = float(cost.tokens)
     metrics["timing_s/judge_call"] = sum(latencies_s) / max(1, len(latencies_s))
-    return JudgeResult(verdicts, spent, metrics)
+    return JudgeResult(verdicts, usage, metrics)
 
 
 def _run(coroutine: Coroutine[None, None, JudgeResult]) -> JudgeResult:

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from rltune.judge.budget import Spent, spent_in
+from rltune.judge.budget import Usage, usage_in
 from rltune.judge.completion import Reply
 from rltune.judge.prompt import Message
 from rltune.types import Json
@@ -39,12 +39,12 @@ class Replay:
         records: Of the calls, as `LlmJudge.judge` logs them, in order.
 
     Attributes:
-        spent: What the calls cost that were used so far, failed tries before a reply included.
+        usage: Of the calls that were taken so far, failed tries before a reply included.
 
     """
 
     def __init__(self, records: Iterable[Mapping[str, Json]] = ()) -> None:
-        self.spent = Spent()
+        self.usage = Usage()
         self._calls: dict[str, deque[Mapping[str, Json]]] = {}
         for record in records:
             self._calls.setdefault(str(record.get("digest")), deque()).append(record)
@@ -57,8 +57,8 @@ class Replay:
         calls = self._calls.get(digest, deque())
         while calls:
             record = calls.popleft()
-            cost = spent_in([record])
-            self.spent = self.spent.plus(calls=cost.calls, tokens=cost.tokens)
+            cost = usage_in([record])
+            self.usage += cost
             if record.get("outcome") == REPLY:
                 return Reply(str(record["reply"]), cost.tokens, record.get("is_cut") is True)
         return None

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from rltune.judge.budget import BudgetExhaustedError, Meter, most_tokens
@@ -79,9 +79,9 @@ class Session:
         """
         messages = [first_messages(one, max_chars=self._settings.max_chars) for one in requests]
         first: dict[str, int] = {}
-        firsts = [first.setdefault(own[-1]["content"], i) for i, own in enumerate(messages)]
-        deadline = asyncio.get_running_loop().time() + self._settings.deadline_s
+        firsts = [first.setdefault(one[-1]["content"], i) for i, one in enumerate(messages)]
         settings = self._settings
+        deadline = asyncio.get_running_loop().time() + settings.deadline_s
         try:
             opened = open_client(
                 base_url=settings.base_url, key=self._key, timeout_s=settings.timeout_s
@@ -95,8 +95,8 @@ class Session:
                     for i in first.values()
                 )
             )
-        found = dict(zip(first.values(), verdicts, strict=True))
-        return tuple(found[i] for i in firsts)
+        verdict_of = dict(zip(first.values(), verdicts, strict=True))
+        return tuple(verdict_of[i] for i in firsts)
 
     async def _judge(
         self,
@@ -228,21 +228,13 @@ class Session:
     def _record(self, where: _Where, number: int, latency_s: float, entry: _Entry) -> None:
         if self._log is None:
             return
-        self._log(
-            {
-                "request": where.request,
-                "ask": where.ask,
-                "try": number,
-                "digest": where.digest,
-                "outcome": entry.outcome,
-                "latency_s": latency_s,
-                "calls": entry.calls,
-                "tokens": entry.tokens,
-                "is_cut": entry.is_cut,
-                "reply": entry.reply,
-                "detail": entry.detail,
-            }
-        )
+        call: dict[str, Json] = {
+            "request": where.request,
+            "ask": where.ask,
+            "try": number,
+            "digest": where.digest,
+        }
+        self._log({**call, "latency_s": latency_s, **asdict(entry)})
 
     def _line(self, text: str) -> str:
         """Return the beginning of a text in one line; the key goes before anything is cut."""

@@ -65,14 +65,9 @@ def checked_address(url: object) -> object:
     return url
 
 
-def is_variable(name: object) -> bool:
-    """Return whether a name can be that of the environment variable with the key."""
-    return isinstance(name, str) and _VARIABLE.fullmatch(name) is not None
-
-
 def checked_variable(name: object) -> object:
     """Return the name of an environment variable as it is; refuse what is none."""
-    if not is_variable(name):
+    if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
         what = "this is no name of an environment variable."
         refuse([Violation("", what, _VARIABLE_ACTION)])
     return name

@@ -51,13 +51,13 @@ def serve(key):
 def ask(serve):
     """Judge requests against a server with these faults; return the result, log and server."""
 
-    def judge(faults="", *, requests=None, spent=None, delay_s=0.0, **settings):
+    def judge(faults="", *, requests=None, usage=None, delay_s=0.0, **settings):
         server = serve(faults, delay_s=delay_s)
         log = []
         settings = {"backoff_s": 0.01, "timeout_s": 10.0, **settings}
         client = LlmJudge(base_url=server.url, api_key_env="JUDGE_KEY", **settings)
         requests = [make_request()] if requests is None else requests
-        result = client.judge(requests, spent=spent, log=log.append)
+        result = client.judge(requests, usage=usage, log=log.append)
         sent = [record["request"] for record in log]
         log.sort(key=lambda record: (record["request"], record["ask"], record["try"]))
         return SimpleNamespace(result=result, log=log, sent=sent, server=server)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from judge_requests import GOOD, make_request
 
-from rltune.judge.budget import Spent, spent_in
+from rltune.judge.budget import Usage, usage_in
 from rltune.judge.client import LlmJudge
 from rltune.judge.prompt import JudgeRequest
 from rltune.judge.verdicts import Verdict, VerdictStatus
@@ -23,11 +23,11 @@ def test_one_call_per_trajectory_and_results_in_order(ask):
     asked = ask(requests=requests, delay_s=0.05)
     assert asked.result.verdicts == (JUDGED, Verdict(VerdictStatus.JUDGED, (True, False)), JUDGED)
     assert asked.server.stats()["requests"] == 3
-    assert asked.result.spent == spent_in(asked.log)
-    assert asked.result.spent.calls == 3
+    assert asked.result.usage == usage_in(asked.log)
+    assert asked.result.usage.calls == 3
     assert asked.result.metrics["adca/judge_judged_rate"] == 1
     assert asked.result.metrics["adca/judge_calls"] == 3
-    assert asked.result.metrics["adca/judge_tokens"] == asked.result.spent.tokens > 0
+    assert asked.result.metrics["adca/judge_tokens"] == asked.result.usage.tokens > 0
     assert asked.result.metrics["timing_s/judge_call"] >= 0.05
 
 
@@ -59,9 +59,9 @@ def test_equal_trajectories_are_asked_once(ask):
 def test_without_turns_nothing_is_asked(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     empty = JudgeRequest("t", (), 0.0, False)
-    result = LlmJudge().judge([empty, empty], spent=Spent(3, 4))
+    result = LlmJudge().judge([empty, empty], usage=Usage(3, 4))
     assert result.verdicts == (Verdict(VerdictStatus.JUDGED, ()),) * 2
-    assert result.spent == Spent(3, 4)
+    assert result.usage == Usage(3, 4)
     assert LlmJudge().judge([]).verdicts == ()
 
 
@@ -127,7 +127,7 @@ def test_everything_at_once(ask):
     assert statuses <= {VerdictStatus.JUDGED, VerdictStatus.PARSE_FAILURE}
     flags = {verdict.flags for verdict in asked.result.verdicts}
     assert flags <= {GOOD, None}
-    assert asked.server.stats()["requests"] == asked.result.spent.calls == len(asked.log)
+    assert asked.server.stats()["requests"] == asked.result.usage.calls == len(asked.log)
 
 
 def test_tries_come_to_an_end(ask):
@@ -150,7 +150,7 @@ def test_nobody_listens_and_that_costs_nothing(key):
     result = judge.judge([make_request()])
     detail = "after 2 tries: ConnectError: All connection attempts failed"
     assert result.verdicts == (Verdict(VerdictStatus.NO_ANSWER, None, detail),)
-    assert result.spent == Spent(calls=0, tokens=0)
+    assert result.usage == Usage(calls=0, tokens=0)
     assert result.metrics["adca/judge_calls"] == 0
 
 
@@ -167,7 +167,7 @@ def test_a_refused_request_leaves_the_others_alone(ask):
     asked = ask("400", requests=requests, max_concurrency=1)
     statuses = [verdict.status.value for verdict in asked.result.verdicts]
     assert statuses == ["rejected", "judged", "judged"]
-    assert asked.result.spent.calls == 3  # what was answered counts, whatever the answer
+    assert asked.result.usage.calls == 3  # what was answered counts, whatever the answer
 
 
 def test_text_that_no_request_can_hold_is_judged_all_the_same(ask):
@@ -195,7 +195,7 @@ def test_what_the_client_library_raises_is_a_status(key, monkeypatch):
     judge = LlmJudge(api_key_env="JUDGE_KEY", base_url="http://127.0.0.1:9/v1")
     result = judge.judge([make_request()], log=log.append)
     assert result.verdicts[0].status is VerdictStatus.UNSENDABLE
-    assert result.spent == Spent()
+    assert result.usage == Usage()
     assert [(one["outcome"], one["calls"]) for one in log] == [("unsendable", 0)]
 
 
@@ -214,14 +214,14 @@ def test_logged_replies_are_used_without_a_call(ask):
     again = LlmJudge(base_url=first.server.url, api_key_env="JUDGE_KEY", max_concurrency=1)
     before = first.server.stats()["requests"]
     log = []
-    result = again.judge(requests, spent=first.result.spent, log=log.append, logged=first.log)
+    result = again.judge(requests, usage=first.result.usage, log=log.append, logged=first.log)
     unjudged = [i for i, one in enumerate(first.result.verdicts) if one.status == "no_answer"]
     replayed = [i for i in range(4) if i not in unjudged]
     assert [result.verdicts[i] for i in replayed] == [first.result.verdicts[i] for i in replayed]
     assert first.server.stats()["requests"] == before + len(unjudged)
     assert {record["request"] for record in log} == set(unjudged)
-    assert result.spent == spent_in([*first.log, *log])
-    assert result.metrics["adca/judge_calls"] == result.spent.calls
+    assert result.usage == usage_in([*first.log, *log])
+    assert result.metrics["adca/judge_calls"] == result.usage.calls
 
 
 def test_a_reply_of_other_settings_is_no_reply(ask):
@@ -262,14 +262,14 @@ def test_the_deadline_holds_for_all(ask):
     assert asked.result.verdicts == (JUDGED, late, late)
     assert outcomes(asked) == ["reply", "cut_off"]
     assert asked.log[1]["tokens"] > 1024  # the most it could have cost
-    assert asked.result.spent == spent_in(asked.log)
+    assert asked.result.usage == usage_in(asked.log)
 
 
 def test_the_limit_of_calls_is_hard(ask):
     requests = [make_request(name) for name in "abcdef"]
-    asked = ask("429", requests=requests, spent=Spent(calls=1), max_calls=4, max_concurrency=2)
+    asked = ask("429", requests=requests, usage=Usage(calls=1), max_calls=4, max_concurrency=2)
     assert asked.server.stats()["requests"] == 3
-    assert asked.result.spent.calls == 4
+    assert asked.result.usage.calls == 4
     statuses = [verdict.status for verdict in asked.result.verdicts]
     assert statuses.count(VerdictStatus.JUDGED) == 2
     assert statuses.count(VerdictStatus.BUDGET) == 4
@@ -280,7 +280,7 @@ def test_the_limit_of_calls_is_hard(ask):
 def test_the_limit_of_tokens_is_hard(ask):
     requests = [make_request(name) for name in "abcdef"]
     asked = ask(requests=requests, max_tokens=3000, max_concurrency=4, delay_s=0.05)
-    assert asked.result.spent.tokens <= 3000
+    assert asked.result.usage.tokens <= 3000
     statuses = [verdict.status for verdict in asked.result.verdicts]
     assert 0 < statuses.count(VerdictStatus.JUDGED) < 6
     assert set(statuses) == {VerdictStatus.JUDGED, VerdictStatus.BUDGET}

@@ -68,28 +68,26 @@ def test_no_possible_key_is_not_repeated(monkeypatch, value):
 
 
 def test_the_key_in_the_place_of_its_name_is_not_repeated():
-    with pytest.raises(
-        ValueError, match=r"^api_key_env is not the name of an environment variable; g"
-    ):
+    with pytest.raises(ValueError, match="api_key_env") as caught:
         LlmJudge(api_key_env=KEY)
+    assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", [f"https://me:{KEY}@h/v1", f"https://h/v1?api_key={KEY}"])
 def test_the_key_in_the_address_is_not_repeated(url):
-    with pytest.raises(
-        ValueError, match=r"^base_url is not the address of a service: it holds"
-    ) as e:
+    with pytest.raises(ValueError, match="base_url") as caught:
         LlmJudge(base_url=url)
-    assert KEY not in str(e.value)
+    assert KEY not in str(caught.value)
 
 
 REFUSED = [
-    ({"max_calls": 0}, r"^max_calls is 0; it must be 1 or more\.$"),
-    ({"max_concurrency": -1}, r"^max_concurrency is -1; it must be 1 or more\.$"),
-    ({"timeout_s": 0.0}, r"^timeout_s is 0\.0; it must be above 0 seconds\.$"),
-    ({"deadline_s": float("inf")}, r"^deadline_s is inf; it must be above 0 seconds\.$"),
-    ({"max_retries": -1}, r"^max_retries is -1; it must be 0 or more\.$"),
-    ({"temperature": float("nan")}, r"^temperature is nan; it must be 0 or more\.$"),
+    ({"max_calls": 0}, r"max_calls\n  Input should be greater than or equal to 1"),
+    ({"max_concurrency": -1}, r"max_concurrency\n  Input should be greater than or equal to 1"),
+    ({"timeout_s": 0.0}, r"timeout_s\n  Input should be greater than 0"),
+    ({"deadline_s": float("inf")}, r"deadline_s\n  Input should be a finite number"),
+    ({"max_retries": -1}, r"max_retries\n  Input should be greater than or equal to 0"),
+    ({"temperature": float("nan")}, r"temperature\n  Input should be a finite number"),
+    ({"max_chars": 0}, r"max_chars\n  Input should be greater than or equal to 1"),
 ]
 
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from rltune.judge.budget import BudgetExhaustedError, Meter, Spent, most_tokens, spent_in
+from rltune.judge.budget import BudgetExhaustedError, Meter, Usage, most_tokens, usage_in
 from rltune.judge.prompt import JudgeRequest, ask_again, encodable, first_messages, shorten
 
 
@@ -61,13 +61,13 @@ def test_most_tokens_counts_bytes():
     assert most_tokens(["\ud800"], max_reply_tokens=1) == 3 + 16 + 1
 
 
-def test_spent_adds_up_and_is_read_from_a_log():
-    assert Spent(1, 10).plus(calls=2, tokens=5) == Spent(3, 15)
-    assert spent_in([{"tokens": 4, "try": 1}, {"tokens": 0, "try": 2}]) == Spent(2, 4)
+def test_usage_adds_up_and_is_read_from_a_log():
+    assert Usage(1, 10) + Usage(2, 5) == Usage(3, 15)
+    assert usage_in([{"tokens": 4, "try": 1}, {"tokens": 0, "try": 2}]) == Usage(2, 4)
 
 
 def test_a_call_that_reached_nobody_is_none():
-    assert spent_in([{"calls": 0, "tokens": 0}, {"calls": 1, "tokens": 9}]) == Spent(1, 9)
+    assert usage_in([{"calls": 0, "tokens": 0}, {"calls": 1, "tokens": 9}]) == Usage(1, 9)
 
 
 def test_what_utf8_cannot_hold_is_replaced():
@@ -79,8 +79,8 @@ def test_what_utf8_cannot_hold_is_replaced():
 
 def run(meter_use, **limits):
     async def use():
-        spent = limits.pop("spent", Spent())
-        return await meter_use(Meter(spent, **{"max_calls": 100, "max_tokens": 100, **limits}))
+        usage = limits.pop("usage", Usage())
+        return await meter_use(Meter(usage, **{"max_calls": 100, "max_tokens": 100, **limits}))
 
     return asyncio.run(use())
 
@@ -94,9 +94,9 @@ def test_a_call_that_does_not_fit_waits_for_those_under_way():
         meter.settle(60, calls=1, tokens=40)
         await asyncio.wait_for(waiting, 10)  # 40 + 60 fit exactly
         meter.settle(60, calls=1, tokens=10)
-        return meter.spent
+        return meter.usage
 
-    assert run(use) == Spent(2, 50)
+    assert run(use) == Usage(2, 50)
 
 
 def test_what_is_under_way_counts():
@@ -132,7 +132,7 @@ def test_what_was_spent_before_counts():
         await meter.reserve(1)
 
     with pytest.raises(BudgetExhaustedError):
-        run(use, spent=Spent(calls=7), max_calls=7)
+        run(use, usage=Usage(calls=7), max_calls=7)
     with pytest.raises(BudgetExhaustedError):
-        run(use, spent=Spent(tokens=100))
-    run(use, spent=Spent(calls=6, tokens=99), max_calls=7)
+        run(use, usage=Usage(tokens=100))
+    run(use, usage=Usage(calls=6, tokens=99), max_calls=7)

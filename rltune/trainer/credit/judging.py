@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rltune.errors import TrialError
-from rltune.judge.budget import Spent, spent_in
+from rltune.judge.budget import usage_in
 from rltune.judge.client import LlmJudge
 from rltune.judge.prompt import JudgeRequest
 from rltune.judge.replay import REPLY
@@ -43,8 +43,8 @@ was a verdict an outage may last: its episodes keep their outcome, and a warning
 class TrialJudge:
     """Asks the judge of one trial, within the trial's budget of calls and tokens.
 
-    What was spent is read off the log, which is never cut: a trial that was killed has spent what
-    its checkpoint does not know. The replies that it was given are in the log, too: a step that is
+    Usage is read off the log, which is never cut: a trial that was killed has used what its
+    checkpoint does not know. The replies that it was given are in the log, too: a step that is
     made again takes them from there, and pays for none of them twice.
 
     Args:
@@ -52,7 +52,7 @@ class TrialJudge:
         trial: Holds the log.
         system_prompt: The task in words, shown before the first observation.
         seed: Of the draws of the waits.
-        warn: Gets one line when judging first fails, and one when the budget is spent.
+        warn: Gets one line when judging first fails, and one when the budget is used up.
 
     """
 
@@ -73,7 +73,7 @@ class TrialJudge:
         self._fruitless: list[int] | None = []
         records = read_jsonl(self._log).rows if self._log.exists() else ()
         self._was_answered = any(record.get("outcome") == REPLY for record in records)
-        self._spent: Spent = spent_in(records)
+        self._usage = usage_in(records)
         self._logged: dict[int, list[Mapping[str, Json]]] = {}
         for record in records:
             self._logged.setdefault(record.get("step", 0), []).append(record)
@@ -94,8 +94,8 @@ class TrialJudge:
 
         requests = [_request(episode, self._system_prompt) for episode in episodes]
         logged = self._logged.pop(step, ())
-        result = self._judge.judge(requests, spent=self._spent, log=log, logged=logged)
-        self._spent = result.spent
+        result = self._judge.judge(requests, usage=self._usage, log=log, logged=logged)
+        self._usage = result.usage
         asked = [v for v, r in zip(result.verdicts, requests, strict=True) if r.turns]
         self._look_at(asked, step=step)
         return Judged([verdict.flags for verdict in result.verdicts], result.metrics)
@@ -120,7 +120,7 @@ class TrialJudge:
         elif refused:
             raise TrialError(f"the judge refused every request: {refused[0].detail}")
         elif self._was_answered and all(v.status is VerdictStatus.BUDGET for v in failed):
-            return  # an earlier attempt spent the budget, and was not ended by that
+            return  # an earlier attempt used the budget up, and was not ended by that
         elif asked and self._fruitless is not None:
             self._fruitless.append(step)
             if len(self._fruitless) == FRUITLESS_STEPS:
