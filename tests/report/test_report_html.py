@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from figure_tables import tables
 from jinja2 import UndefinedError
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
@@ -17,6 +18,7 @@ from rltune.report.html.gather import gather
 from rltune.report.html.page import environment, page
 from rltune.report.html.rebuild import rebuilt
 from rltune.report.html.replays import choose, replays_of
+from rltune.report.html.results import training_of
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -190,6 +192,21 @@ def test_without_matplotlib_the_page_is_whole_but_for_the_figures(finished, text
     assert re.findall(r"<caption>(.*?)</caption>", bare) == tables
     assert f"{CONTROL} 20 0.700 [0.452, 0.948] 3" in words(bare)
     assert f"{TREATED} 2 0.300 0.800 -0.500" in words(bare)
+
+
+@pytest.mark.parametrize(("n", "thin_lines"), [(2, 4), (5, 0)])
+def test_training_is_drawn_without_intervals_and_with_seeds_while_they_are_few(n, thin_lines):
+    keys = [(f"k={i}", seed) for i in range(n) for seed in range(2)]
+    steps = range(1, 501)
+    curves = {key: {step: step / 500 for step in steps} for key in keys}
+    flat = {key: dict.fromkeys(steps, 1.0) for key in keys}
+    measures = [("actor/entropy", curves), ("actor/kl_loss", flat)]
+    (drawn,) = training_of(tables(curves, extra=measures))
+    assert drawn.title == "actor/entropy"
+    assert drawn.svg is not None
+    assert drawn.svg.count("<title>") == thin_lines
+    assert 'fill-opacity="0.14"' not in drawn.svg
+    assert 'role="img"' in drawn.svg
 
 
 def test_every_mark_of_a_seed_leads_to_its_trial(finished, text):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TOGETHER = 4
-"""Conditions that one panel can hold; more get a cell each, with the control behind."""
+"""Conditions whose seeds one panel can hold; more get a cell each, with the control behind."""
 
 _LEAST_SHARE = 0.35  # of the height that the values keep; a level farther off is named at the edge
 _LEAST_SPAN = 0.1  # of the axis of a rate: noise is not blown up
@@ -25,7 +25,8 @@ _SMALL = TEXT - 0.5
 
 def draw_curves(sheet: Sheet, data: Curves) -> None:
     """Draw learning curves or training dynamics."""
-    if len(data.head.conditions) > TOGETHER:
+    has_seeds = any(one.seeds for panel in data.panels for one in panel.series)
+    if has_seeds and len(data.head.conditions) > TOGETHER:
         _draw_apart(sheet, data)
     else:
         _draw_together(sheet, data)

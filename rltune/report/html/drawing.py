@@ -15,6 +15,7 @@ from rltune.report.figures.style import ALARM, COLOURS, GRID, INK, QUIET
 from rltune.report.html.text import shown
 
 _LONG = re.compile(r"-?\d+\.\d{3,}")
+_GAP = re.compile(r"\s*([A-Za-z]|\s)\s*")
 _USED = re.compile(r'#([\w-]+)["\')]')  # url(#id), href="#id"
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _THEME = {
@@ -94,7 +95,7 @@ def _clean(one: ET.Element, name: str, used: set[str]) -> None:
         attributes[key.strip()] = value.strip()
     for key in _GEOMETRY:
         if key in attributes:
-            attributes[key] = _LONG.sub(_short, " ".join(attributes[key].split()))
+            attributes[key] = _LONG.sub(_short, _GAP.sub(r"\1", attributes[key].strip()))
     for key, value in attributes.items():
         if value.startswith(("#", "url(#")) and key in ("href", "clip-path", "fill"):
             is_colour = key == "fill" and value.startswith("#")

@@ -1,8 +1,8 @@
 """Replay an episode from its seeds and responses to recover its observations.
 
 Folders without replays.jsonl keep no observations. The shipped environments are a function of the
-task's seed, the noise seed and the responses, so the same ones come out again; code of one's own
-and servers are not run.
+task's seed, the noise seed and the responses, so the same ones come out again; custom code and
+servers are not run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,9 @@ from rltune.analysis.table_summary import verdicts_of
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data, dynamics_data, measure_data
 from rltune.report.figures.data_heatmap import heatmap_data
+from rltune.report.figures.draw_curves import TOGETHER
 from rltune.report.figures.notes import conditions_of, partial_notes, seed_notes
-from rltune.report.figures.records import Comparisons, Curves, LeftOut, Panel
+from rltune.report.figures.records import Comparisons, Curves, LeftOut, Panel, SeedLine
 from rltune.report.figures.source import Tables
 from rltune.report.figures.style import looks_of
 from rltune.report.html.drawing import Link, svg_of, themed
@@ -25,7 +26,7 @@ MOST_OPEN = 3
 """Measures of training that are seen at once; the others open."""
 
 MOST_POINTS = 120
-"""Steps of a condition in the numbers of a figure; of more, every n-th and the last."""
+"""Steps of a line of training, and in the numbers; of more, every n-th and the last."""
 
 Item = TypeVar("Item")
 
@@ -56,7 +57,8 @@ def results_of(evidence: Evidence, places: Mapping[str, str]) -> dict[str, Any]:
         "legend": _legend(tables),
         "figures": list(_figures(tables, curves, compared, places)),
         "heatmap": _heatmap(tables),
-        "training": list(_training(tables)),
+        "training": list(training_of(tables)),
+        "has_seeds": len(conditions_of(tables.trials)) <= TOGETHER,
     }
 
 
@@ -174,13 +176,14 @@ def _heatmap(tables: Tables) -> Drawn | None:
     return Drawn(_title(data.label), data.head.caption, drawn)
 
 
-def _training(tables: Tables) -> Iterator[Drawn]:
+def training_of(tables: Tables) -> Iterator[Drawn]:
     """Yield the measures of training that any trial has: no claim is made, so no intervals."""
     for at, metric in enumerate(TRAINING):
         data = measure_data(tables, metric, figure="training")
         if isinstance(data, LeftOut) or not _moves(data.panels[0]):
             continue
-        data = replace(data, panels=tuple(map(_without_intervals, data.panels)))
+        has_seeds = len(data.head.conditions) <= TOGETHER
+        data = replace(data, panels=(_plain(data.panels[0], has_seeds=has_seeds),))
         drawn = svg_of(data, f"training-{at}", has_legend=False)
         if drawn is not None:
             yield Drawn(data.panels[0].label, "", drawn)
@@ -191,12 +194,21 @@ def _moves(panel: Panel) -> bool:
     return len({v for one in panel.series for line in one.seeds for v in line.values}) > 1
 
 
-def _without_intervals(panel: Panel) -> Panel:
+def _plain(panel: Panel, *, has_seeds: bool) -> Panel:
+    """Return a panel without intervals, with fewer points, and with or without its seeds."""
     series = tuple(
-        replace(one, means=tuple(replace(mean, low=None, high=None) for mean in one.means))
+        replace(
+            one,
+            means=tuple(replace(mean, low=None, high=None) for mean in _thin(one.means)),
+            seeds=tuple(map(_thin_line, one.seeds)) if has_seeds else (),
+        )
         for one in panel.series
     )
     return replace(panel, series=series)
+
+
+def _thin_line(line: SeedLine) -> SeedLine:
+    return replace(line, steps=tuple(_thin(line.steps)), values=tuple(_thin(line.values)))
 
 
 def _numbers(panel: Panel) -> Table:
@@ -219,4 +231,4 @@ def _numbers(panel: Panel) -> Table:
 def _thin(values: Sequence[Item]) -> list[Item]:
     every = -(-len(values) // MOST_POINTS) or 1
     kept = list(values[::every])
-    return kept if not values or kept[-1] is values[-1] else [*kept, values[-1]]
+    return kept if not values or (len(values) - 1) % every == 0 else [*kept, values[-1]]
