@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import CoroutineType
 from typing import NoReturn, TextIO
 
@@ -84,6 +85,8 @@ def supervised(
 ) -> Iterator[None]:
     """Report calls that take longer than `SLOW_S` to `on_slow`; what it raises ends this context.
 
+    A call of `os._exit` is an error of the custom code here: it would end the process silently.
+
     Args:
         on_slow: Called each second during such a call, in the thread that waits.
         last_words: A real file. No thread can end code that never releases the interpreter (a
@@ -93,12 +96,21 @@ def supervised(
     """
     before = _supervision.on_slow, _supervision.last_words
     _supervise(on_slow, last_words)
+    exit_process = os._exit
+    os._exit = partial(_exit, exit_process)
     try:
         yield
     except _SupervisorError as raised:
         raise raised.error from None
     finally:
+        os._exit = exit_process
         _supervise(*before)
+
+
+def _exit(exit_process: Callable[[int], NoReturn], status: int) -> NoReturn:
+    if this_thread.is_worker:
+        raise SystemExit(f"os._exit({status})")
+    exit_process(status)
 
 
 def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | None) -> None:
@@ -129,6 +141,7 @@ def new_batch() -> None:
 def _forget_worker() -> None:
     """Start afresh in a forked process, which does not have its parent's threads."""
     _local.worker, _local.n_hung = None, 0
+    this_thread.is_worker = False
 
 
 os.register_at_fork(after_in_child=_forget_worker)

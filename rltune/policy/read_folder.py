@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rltune.errors import InputError, Problem
+from rltune.interpreter import module_command, module_environment
 from rltune.policy.model_folder import FolderFault, fault_problem
 from rltune.spec.schema.trial import LoraConfig
 
@@ -46,7 +47,8 @@ def require_readable(readings: Sequence[Reading]) -> None:
     if not readings:
         return
     done = subprocess.run(
-        [sys.executable, "-m", "rltune.policy.read_folder"],
+        module_command("rltune.policy.read_folder"),
+        env=module_environment(),
         input=json.dumps([asdict(one) for one in readings]),
         capture_output=True,
         text=True,

@@ -4,11 +4,9 @@ The process lives as long as its trial: it ends when the trial closes it, and wh
 any way. Both are on one machine and see the same folders.
 """
 
-import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rltune.errors import EngineDiedError
+from rltune.interpreter import module_command, module_environment
 from rltune.rollout.engine import Completion, Request, SamplingParams
 from rltune.rollout.engine_child import ASK, ERROR, EngineMaker
 from rltune.rollout.vllm_start import ServableModel
@@ -94,7 +93,7 @@ class ProcessEngine:
         ours, theirs = socket.socketpair()
         with theirs, (self._folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), str(self._folder)],
+                module_command(_CHILD, str(theirs.fileno()), str(self._folder)),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -111,13 +110,11 @@ class ProcessEngine:
             raise
 
     def _environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": self._gpu,
-            "OMP_NUM_THREADS": str(torch.get_num_threads()),
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "TMPDIR": str(self._folder),
-        }
+        return module_environment(
+            CUDA_VISIBLE_DEVICES=self._gpu,
+            OMP_NUM_THREADS=str(torch.get_num_threads()),
+            TMPDIR=str(self._folder),
+        )
 
     def _call(self, name: str, *arguments: Any) -> Any:
         if self._process is None:  # it was interrupted

@@ -5,11 +5,9 @@ process of its own (`rltune.trainer.probe.run`), so that a check of keys alone i
 """
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from rltune.comparability.distinct import moves_selection, pairs_to_probe
 from rltune.comparability.findings import ComparabilityReport, Finding
 from rltune.comparability.functional import findings_of, probe_failed
 from rltune.errors import ConfoundedError, Problem
+from rltune.interpreter import module_command, module_environment
 from rltune.spec.load import LoadedSweep
 
 PROBE = "rltune.trainer.probe.run"
@@ -59,9 +58,17 @@ def probe_conditions(configs: Mapping[str, Mapping[str, Any]], base: Path) -> tu
 def _ask(request: Mapping[str, Any], folder: Path) -> tuple[Finding, ...]:
     asked, answered = folder / "request.json", folder / "answer.json"
     asked.write_text(json.dumps(request), encoding="utf-8")
-    command = [sys.executable, "-P", "-m", PROBE, str(asked), str(answered)]
     try:
-        ended = _run(command, request["base"])
+        ended = subprocess.run(
+            module_command(PROBE, str(asked), str(answered)),
+            cwd=request["base"],
+            env=module_environment(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1"),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=HANGS_AFTER_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return (probe_failed(f"it did not end within {HANGS_AFTER_S:g} s."),)
     if not answered.is_file():
@@ -69,26 +76,6 @@ def _ask(request: Mapping[str, Any], folder: Path) -> tuple[Finding, ...]:
         last = said[-1].strip() if said else f"its process ended with code {ended.returncode}"
         return (probe_failed(f"{last.rstrip('.')}."),)
     return findings_of(json.loads(answered.read_text(encoding="utf-8")))
-
-
-def _run(command: Sequence[str], base: str) -> "subprocess.CompletedProcess[str]":
-    """Run the probe without a GPU, on one core, with what this process imports from."""
-    environment = {
-        **os.environ,
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    }
-    return subprocess.run(
-        command,
-        cwd=base,
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=HANGS_AFTER_S,
-        check=False,
-    )
 
 
 def require_comparable(

@@ -110,27 +110,25 @@ def describe_failure(error: BaseException, *, step: int | None, attempt: int) ->
     """Return the FAILED marker of an attempt: kind, one line with the place, traceback, step."""
     if isinstance(error, InterruptedRun):
         return TrialFailure(failure_kind(error, step=step), str(error), "", step, attempt)
+    text = " ".join(str(error).split()) or "no message"
     if isinstance(error, CustomCodeError):  # it names its own line
-        action = "Repair it; the same command goes on"
-        reason = masked(f"{' '.join(str(error).split())}. {action}")
-        trace = masked("".join(traceback.format_exception(error)))
-        return TrialFailure(failure_kind(error, step=step), reason, trace, step, attempt)
+        text += ". Repair it; the same command goes on"
+    elif not isinstance(error, InputError):  # a refusal names what it refuses
+        text = f"{type(error).__name__}: {text}{_place(error)}"
+    trace = masked("".join(traceback.format_exception(error)))
+    return TrialFailure(failure_kind(error, step=step), masked(text), trace, step, attempt)
+
+
+def _place(error: BaseException) -> str:
+    """Return the deepest line of rltune that an exception passed, else its deepest line."""
     frames = traceback.extract_tb(error.__traceback__)
     root = str(Path(rltune.__file__).parent)
     ours = [frame for frame in frames if frame.filename.startswith(root)] or frames
-    place = ""
-    if ours:
-        path = Path(ours[-1].filename)
-        name = path.relative_to(Path(root).parent) if path.is_relative_to(root) else path.name
-        place = f" ({name}:{ours[-1].lineno})"
-    text = " ".join(str(error).split()) or "no message"
-    return TrialFailure(
-        kind=failure_kind(error, step=step),
-        reason=masked(f"{type(error).__name__}: {text}{place}"),
-        traceback=masked("".join(traceback.format_exception(error))),
-        step=step,
-        attempt=attempt,
-    )
+    if not ours:
+        return ""
+    path = Path(ours[-1].filename)
+    name = path.relative_to(Path(root).parent) if path.is_relative_to(root) else path.name
+    return f" ({name}:{ours[-1].lineno})"
 
 
 def steps_done(trial: TrialDir) -> int | None:

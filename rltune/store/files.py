@@ -109,6 +109,17 @@ def fsync_dir(folder: Path) -> None:
 
 
 @contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Give an error of the system its path: a write to a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a file whose content takes the place of `path` at the end, or not at all.
 
@@ -117,7 +128,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     temp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        with temp.open("xb") as file:
+        with _naming(path), temp.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -177,7 +188,8 @@ def write_line(fd: int, line: bytes, path: Path) -> None:
 
     """
     before = os.fstat(fd).st_size
-    written = os.write(fd, line)
+    with _naming(path):
+        written = os.write(fd, line)
     if written != len(line):
         os.ftruncate(fd, before)
         raise OSError(

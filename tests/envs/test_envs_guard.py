@@ -1,5 +1,6 @@
 """Custom code: what it raises, returns or never returns is one error with its line."""
 
+import os
 import random
 import signal
 import sys
@@ -55,6 +56,27 @@ def test_what_would_end_the_process_is_an_error_of_the_call(error):
     with pytest.raises(CustomCodeError, match=f"it raised {type(error).__name__}"):
         ask(leave)
     assert ask(lambda: 1) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_os_exit_is_an_error_of_the_call_and_still_ends_a_forked_child():
+    def leave():
+        os._exit(7)
+
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(7)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    before, line = os._exit, leave.__code__.co_firstlineno + 1
+    with supervised(lambda waiting: None):
+        with pytest.raises(CustomCodeError) as caught:
+            ask(leave)
+        assert ask(fork) == 7
+    said = f"f(): it raised SystemExit: os._exit(7) ({__file__}:{line}, in leave)"
+    assert str(caught.value) == said
+    assert os._exit is before
 
 
 def test_an_exception_that_cannot_say_what_it_is():

@@ -14,7 +14,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 import rltune
-from rltune.errors import DivergedError, InterruptedRun
+from rltune.errors import DivergedError, InputError, InterruptedRun, Problem
 from rltune.runner.trial import describe_failure, run_trial, steps_done
 from rltune.spec.load import load_sweep
 from rltune.store.digest import metrics_digest
@@ -262,6 +262,12 @@ def test_each_error_has_its_kind(error, step, kind):
 def test_a_reason_is_one_line():
     failure = describe_failure(ValueError("two\nlines"), step=1, attempt=1)
     assert failure.reason == "ValueError: two lines"
+
+
+def test_a_refusal_is_shown_plainly():
+    problem = Problem("rollout.max_context", "9000 tokens do not fit.", action="Give at most 4096.")
+    failure = describe_failure(InputError(problem), step=None, attempt=1)
+    assert failure.reason == str(problem)
 
 
 def test_steps_done_reads_what_is_there(tmp_path: Path):

@@ -144,6 +144,21 @@ def test_the_torn_tail_is_what_follows_the_last_newline(tmp_path, body):
         os.close(fd)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_names_the_file(tmp_path):
+    path = tmp_path / "f"
+    fd = os.open("/dev/full", os.O_RDWR)
+    try:
+        with pytest.raises(OSError, match="No space left") as caught:
+            write_line(fd, b"line\n", path)
+    finally:
+        os.close(fd)
+    assert caught.value.filename == str(path)
+    with pytest.raises(OSError, match="No space left") as caught, replacing(path):
+        raise OSError(28, "No space left on device")
+    assert caught.value.filename == str(path)
+
+
 def test_a_partial_write_is_taken_back(tmp_path, monkeypatch):
     path = tmp_path / "f"
     path.write_bytes(b"whole\n")
