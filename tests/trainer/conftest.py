@@ -208,11 +208,17 @@ def make_config():
 
 
 @pytest.fixture(scope="session")
+def small_policy(small_policy):
+    """Return a maker of policies of one layer: nothing here depends on how many there are."""
+    return partial(small_policy, layers=1)
+
+
+@pytest.fixture(scope="session")
 def make_trial_in(small_policy):
     def make(folder, *, is_constant=False, is_faulty=lambda seed: False, **changes):
         made = TrialDir(folder).create()
         flags = {"is_constant": is_constant, "is_faulty": is_faulty}
-        return Trial(made, config_of(**changes), partial(small_policy, layers=1), **flags)
+        return Trial(made, config_of(**changes), small_policy, **flags)
 
     return make
 
