@@ -57,12 +57,12 @@ def sweep_table() -> str:
     """Return a row for each shipped sweep: its question, its axis, and how many trials it takes."""
     loaded = [load_sweep(path) for path in sorted((ROOT / "sweeps").glob("*.yaml"))]
     rows = "\n".join(map(_sweep_row, loaded))
-    head = "| sweep | question | axis | trials |\n|---|---|---|---|"
-    return f'<div class="cards" markdown>\n\n{head}\n{rows}\n\n</div>'
+    head = "| sweep | question | axis | conditions x seeds |\n|---|---|---|---|"
+    return f'<div class="cards sweeps" markdown>\n\n{head}\n{rows}\n\n</div>'
 
 
 def _sweep_row(loaded: LoadedSweep) -> str:
     spec, n_conditions = loaded.spec, len(loaded.conditions)
-    trials = f"{n_conditions} conditions x {len(loaded.seeds)} seeds"
+    trials = f"{n_conditions} x {len(loaded.seeds)}"
     name = f"[{spec.name}](../sweeps/{spec.name}.yaml)"
     return f"| {name} | {spec.question} | `{spec.axis.key}` | {trials} |"
