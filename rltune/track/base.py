@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from rltune.types import TrialStatus
 
@@ -61,12 +61,13 @@ class Artifact:
     aliases: tuple[str, ...] = ()
 
 
-class Tracker(Protocol):
-    """Where the metrics of one trial go. Used by one process, from one thread."""
+class Tracker:
+    """Where the metrics of one trial go; this one drops them. Used by one process in one thread."""
 
     @property
     def shows_media(self) -> bool:
         """Whether tables and histograms are worth making."""
+        return False
 
     def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Take what earlier attempts logged, up to the step from which the trial goes on.
@@ -90,14 +91,14 @@ class Tracker(Protocol):
         """Record what the whole trial comes to."""
 
     def close(self, status: TrialStatus) -> None:
-        """Say how the trial ended and finish. A second call does nothing."""
+        """Record how the trial ended and finish. A second call does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class MultiTracker:
-    """Several trackers as one, in order."""
+class MultiTracker(Tracker):
+    """Several trackers as one, in order; each call goes to all of them."""
 
-    trackers: Sequence[Tracker]
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self.trackers = tuple(trackers)
 
     @property
     def shows_media(self) -> bool:
@@ -105,32 +106,32 @@ class MultiTracker:
         return any(tracker.shows_media for tracker in self.trackers)
 
     def resume(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Give each what earlier attempts logged."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.resume(rows)
 
     def media(self, step: int, items: Media) -> None:
-        """Show in each."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.media(step, items)
 
     def use(self, artifact: Artifact) -> None:
-        """Record in each."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.use(artifact)
 
     def make(self, artifact: Artifact) -> None:
-        """Record in each."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.make(artifact)
 
     def log(self, step: int, metrics: Metrics) -> None:
-        """Record in each."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.log(step, metrics)
 
     def summary(self, values: Metrics) -> None:
-        """Record in each."""
+        """Pass it on."""
         for tracker in self.trackers:
             tracker.summary(values)
 

@@ -121,5 +121,5 @@ def upload(found: Sequence[Path], *, timeout_s: float) -> str:
     left = [session.name for session in found if not is_synced(session)]
     if done.returncode == 0 and not left:
         return ""
-    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    return said[-1] if said else f"`wandb sync` ended with {done.returncode}"
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[-1] if lines else f"`wandb sync` ended with {done.returncode}"

@@ -1,4 +1,4 @@
-r"""Weights & Biases, offline or online. A failure here is said once and never ends the trial.
+r"""Weights & Biases, offline or online. A failure warns once and never ends the trial.
 
 Facts behind the choices (wandb 0.31): run ids may not contain `:;,#?/'` and projects not
 `/\#?%:`; a step given to `log` that goes backwards is dropped silently, so `step` is logged
@@ -18,7 +18,16 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
-from rltune.track.base import Artifact, Histogram, Media, Metrics, Table, Warn, require_step
+from rltune.track.base import (
+    Artifact,
+    Histogram,
+    Media,
+    Metrics,
+    Table,
+    Tracker,
+    Warn,
+    require_step,
+)
 from rltune.track.inherited import forget_caller
 from rltune.track.sync import OFFLINE, mark_whole, offline_problem
 from rltune.types import TrialStatus
@@ -69,7 +78,7 @@ class WandbRun:
     finish_timeout_s: float = 120.0
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Mirror the numbers of a trial to W&B.
 
     The first failure, at whatever call, is passed to `warn` and ends the mirroring.
