@@ -20,18 +20,11 @@ from rltune.store.rundir import RunDir
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table that was written.
+    """One table that was written."""
 
-    Attributes:
-        name: Of the table.
-        rows: Its rows.
-        files: As CSV, then as Parquet where pyarrow is installed.
-
-    """
-
-    name: str
-    rows: int
-    files: tuple[Path, ...]
+    name: str  # of the table
+    rows: int  # its rows
+    files: tuple[Path, ...]  # as CSV, then as Parquet where pyarrow is installed
 
 
 def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path) -> list[Table]:

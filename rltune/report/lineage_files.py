@@ -18,18 +18,11 @@ SNAPSHOTS = "lineage_snapshots"
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        leaderboard: LEADERBOARD.md.
-        knowledge: KNOWLEDGE.md.
-        snapshot: Both in one file, which later renderings leave as it is.
-
-    """
-
-    leaderboard: Path
-    knowledge: Path
-    snapshot: Path
+    leaderboard: Path  # LEADERBOARD.md
+    knowledge: Path  # KNOWLEDGE.md
+    snapshot: Path  # both in one file, which later renderings leave as it is
 
 
 def outcomes_beside(table: Path) -> OutcomesOf:

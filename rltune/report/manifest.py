@@ -23,20 +23,12 @@ _PACKAGES = ("numpy", "scipy", "pyarrow", "matplotlib")
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What exports.
+    """What exports."""
 
-    Attributes:
-        command: Its arguments, secrets masked.
-        versions: Of Python and the packages that trials depend on.
-        commit: Of rltune; `-dirty` where it differs from it.
-        source_sha256: Digest of rltune's Python files.
-
-    """
-
-    command: Sequence[str]
-    versions: Mapping[str, str]
-    commit: str
-    source_sha256: str
+    command: Sequence[str]  # its arguments, secrets masked
+    versions: Mapping[str, str]  # of Python and the packages that trials depend on
+    commit: str  # of rltune; `-dirty` where it differs from it
+    source_sha256: str  # digest of rltune's Python files
 
 
 def input_files(folder: SweepFolder) -> list[Path]:

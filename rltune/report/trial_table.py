@@ -23,20 +23,12 @@ _STATUSES = {str(status): STATUS_STYLE[status] for status in TrialStatus}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """One column."""
 
-    Attributes:
-        header: Its head.
-        cells: One a trial.
-        is_number: Whether it is set to the right.
-        rank: Columns of the highest rank are left out first; 0 never.
-
-    """
-
-    header: str
-    cells: tuple[str, ...]
-    is_number: bool
-    rank: int
+    header: str  # its head
+    cells: tuple[str, ...]  # one a trial
+    is_number: bool  # whether it is set to the right
+    rank: int  # columns of the highest rank are left out first; 0 never
 
     @property
     def width(self) -> int:
@@ -49,14 +41,10 @@ class TrialTable:
     """Trials, drawn for the console that they are printed on.
 
     Off a terminal no column is left out and no line wrapped, however long it is.
-
-    Attributes:
-        trials: One a line.
-        scale: Metric of the lowest and the highest character of the spark lines; None: no gate yet.
-
     """
 
-    trials: Sequence[TrialState]
+    trials: Sequence[TrialState]  # one a line
+    # metric of the lowest and the highest character of the spark lines; None: no gate yet
     scale: tuple[float, float] | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -13,20 +13,12 @@ from rltune.store.files import replacing, write_json_atomic
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of the figures.
+    """What became of the figures."""
 
-    Attributes:
-        files: Written, figure by figure: data first.
-        left_out: Those that the tables cannot give.
-        notes: What a reader must know, of all figures, each once.
-        is_drawn: Whether matplotlib is installed; else only the data are written.
-
-    """
-
-    files: tuple[Path, ...]
-    left_out: tuple[LeftOut, ...]
-    notes: tuple[str, ...]
-    is_drawn: bool
+    files: tuple[Path, ...]  # written, figure by figure: data first
+    left_out: tuple[LeftOut, ...]  # those that the tables cannot give
+    notes: tuple[str, ...]  # what a reader must know, of all figures, each once
+    is_drawn: bool  # whether matplotlib is installed; else only the data are written
 
 
 def write_figures(tables: Tables, out: Path) -> Written:

@@ -12,22 +12,13 @@ from rltune.store.files import read_json, sha256_file
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Redrawn figures.
+    """Redrawn figures."""
 
-    Attributes:
-        folder: The export.
-        kind: Of the tables that they came from: `csv` or `parquet`.
-        written: What became of them.
-        other_data: Names of data files that are not what manifest.json lists.
-        other_drawings: Names of drawings likewise.
-
-    """
-
-    folder: Path
-    kind: str
-    written: Written
-    other_data: tuple[str, ...]
-    other_drawings: tuple[str, ...]
+    folder: Path  # the export
+    kind: str  # of the tables that they came from: `csv` or `parquet`
+    written: Written  # what became of them
+    other_data: tuple[str, ...]  # names of data files that are not what manifest.json lists
+    other_drawings: tuple[str, ...]  # names of drawings likewise
 
 
 def find_export(given: Path) -> Path:

@@ -11,94 +11,52 @@ T, BOOTSTRAP = "t", "bootstrap"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of the sweep.
+    """One condition of the sweep."""
 
-    Attributes:
-        label: As in the tables.
-        short: Without the name of the axis.
-        is_control: Whether the others are compared with it.
-        n_planned: Seeds planned.
-        n_finished: Seeds with a result.
-
-    """
-
-    label: str
-    short: str
-    is_control: bool
-    n_planned: int
-    n_finished: int
+    label: str  # as in the tables
+    short: str  # without the name of the axis
+    is_control: bool  # whether the others are compared with it
+    n_planned: int  # seeds planned
+    n_finished: int  # seeds with a result
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What every figure says of its sweep.
-
-    Attributes:
-        figure: Name of the figure.
-        sweep: Name of the sweep.
-        run: Name of its run folder.
-        title: Title of the sweep.
-        axis: Key of the axis.
-        mark: As in the tables: `ok`, or what stands against the sweep.
-        notes: What a reader must know before comparing, one sentence each.
-        caption: What the marks of the figure mean.
-        alt: The figure in words.
-        conditions: In the order of the plan.
-
-    """
+    """What every figure says of its sweep."""
 
     figure: str
     sweep: str
-    run: str
-    title: str
-    axis: str
-    mark: str
-    notes: tuple[str, ...]
-    caption: str
-    alt: str
-    conditions: tuple[Condition, ...]
+    run: str  # name of its run folder
+    title: str  # of the sweep
+    axis: str  # key of the axis
+    mark: str  # as in the tables: `ok`, or what stands against the sweep
+    notes: tuple[str, ...]  # what a reader must know before comparing, one sentence each
+    caption: str  # what the marks of the figure mean
+    alt: str  # the figure in words
+    conditions: tuple[Condition, ...]  # in the order of the plan
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """An estimate over seeds at one step.
+    """An estimate over seeds at one step."""
 
-    Attributes:
-        step: Training steps done.
-        n_seeds: Seeds in it.
-        value: The estimate.
-        low: End of its interval; None where none may be drawn.
-        high: The other end; None likewise.
-        is_partial: Whether a seed that began is missing: the others are a selection.
-
-    """
-
-    step: int
-    n_seeds: int
+    step: int  # training steps done
+    n_seeds: int  # seeds in it
     value: float
-    low: float | None
-    high: float | None
-    is_partial: bool
+    low: float | None  # end of its interval; None where none may be drawn
+    high: float | None  # the other end; None likewise
+    is_partial: bool  # whether a seed that began is missing: the others are a selection
 
 
 @dataclass(frozen=True, slots=True)
 class SeedLine:
-    """The values of one trial.
+    """The values of one trial."""
 
-    Attributes:
-        trial_id: Whose.
-        seed: Its seed.
-        status: How it ended, or where it is.
-        steps: Training steps done at each value.
-        values: One a step.
-
-    """
-
-    trial_id: str
+    trial_id: str  # whose
     seed: int
-    status: str
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
+    status: str  # how it ended, or where it is
+    steps: tuple[int, ...]  # training steps done at each value
+    values: tuple[float, ...]  # one a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,42 +78,24 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One measure over training.
+    """One measure over training."""
 
-    Attributes:
-        metric: Its name in the tables.
-        label: Its name for readers, with its unit.
-        is_rate: Whether it lies in [0, 1].
-        references: Levels that all conditions share.
-        series: One a condition that has any value.
-
-    """
-
-    metric: str
-    label: str
-    is_rate: bool
-    references: tuple[Reference, ...]
-    series: tuple[Series, ...]
+    metric: str  # its name in the tables
+    label: str  # its name for readers, with its unit
+    is_rate: bool  # whether it lies in [0, 1]
+    references: tuple[Reference, ...]  # levels that all conditions share
+    series: tuple[Series, ...]  # one a condition that has any value
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Measures over training steps: the learning curves, and the training dynamics.
+    """Measures over training steps: the learning curves, and the training dynamics."""
 
-    Attributes:
-        head: Of the sweep.
-        estimator: `mean` or `iqm`.
-        method: Of the intervals: `t` or `bootstrap`.
-        level: Of the intervals.
-        panels: One a measure.
-
-    """
-
-    head: Head
-    estimator: str
-    method: str
-    level: float
-    panels: tuple[Panel, ...]
+    head: Head  # of the sweep
+    estimator: str  # `mean` or `iqm`
+    method: str  # of the intervals: `t` or `bootstrap`
+    level: float  # of the intervals
+    panels: tuple[Panel, ...]  # one a measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,62 +112,35 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One condition against the control at the last gate.
+    """One condition against the control at the last gate."""
 
-    Attributes:
-        condition: Its label.
-        pairs: Seeds that both have, ended at the same step.
-        delta: The estimator of the differences; None without any.
-        low: End of its interval; None where none may be drawn.
-        high: The other end.
-        p: Of the paired t test, unadjusted; None with fewer than two pairs.
-        p_holm: The same, adjusted over the conditions of the sweep; None without a ranking.
-        p_sign_flip: Of the exact sign-flip test, adjusted likewise.
-        seeds_for_80: Paired seeds that would see `delta` with 80 % power.
-        verdict: `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`.
-        sentence: The same for readers, with n and p.
-
-    """
-
-    condition: str
-    pairs: tuple[Pair, ...]
-    delta: float | None
-    low: float | None
-    high: float | None
-    p: float | None
+    condition: str  # its label
+    pairs: tuple[Pair, ...]  # seeds that both have, ended at the same step
+    delta: float | None  # the estimator of the differences; None without any
+    low: float | None  # end of its interval; None where none may be drawn
+    high: float | None  # the other end
+    p: float | None  # of the paired t test, unadjusted; None with fewer than two pairs
+    # the same, adjusted over the conditions of the sweep; None without a ranking
     p_holm: float | None
-    p_sign_flip: float | None
-    seeds_for_80: int | None
-    verdict: str
-    sentence: str
+    p_sign_flip: float | None  # of the exact sign-flip test, adjusted likewise
+    seeds_for_80: int | None  # paired seeds that would see `delta` with 80 % power
+    verdict: str  # `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`
+    sentence: str  # the same for readers, with n and p
 
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """Every condition against the control.
+    """Every condition against the control."""
 
-    Attributes:
-        head: Of the sweep.
-        metric: What is compared.
-        label: Its name for readers.
-        is_less_better: Whether a difference below zero is an improvement.
-        control: Label of the control.
-        estimator: `mean` or `iqm`.
-        method: Of the intervals.
-        level: Of the intervals.
-        rows: One a condition but the control.
-
-    """
-
-    head: Head
-    metric: str
-    label: str
-    is_less_better: bool
-    control: str
-    estimator: str
-    method: str
-    level: float
-    rows: tuple[Comparison, ...]
+    head: Head  # of the sweep
+    metric: str  # what is compared
+    label: str  # its name for readers
+    is_less_better: bool  # whether a difference below zero is an improvement
+    control: str  # label of the control
+    estimator: str  # `mean` or `iqm`
+    method: str  # of the intervals
+    level: float  # of the intervals
+    rows: tuple[Comparison, ...]  # one a condition but the control
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,26 +157,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The metric by value of the axis and step.
+    """The metric by value of the axis and step."""
 
-    Attributes:
-        head: Of the sweep; its conditions are the rows.
-        metric: What is shown.
-        label: Its name for readers.
-        is_rate: Whether it lies in [0, 1].
-        estimator: `mean` or `iqm`.
-        steps: The columns.
-        cells: Row by row.
-
-    """
-
-    head: Head
-    metric: str
-    label: str
-    is_rate: bool
-    estimator: str
-    steps: tuple[int, ...]
-    cells: tuple[Cell, ...]
+    head: Head  # of the sweep; its conditions are the rows
+    metric: str  # what is shown
+    label: str  # its name for readers
+    is_rate: bool  # whether it lies in [0, 1]
+    estimator: str  # `mean` or `iqm`
+    steps: tuple[int, ...]  # the columns
+    cells: tuple[Cell, ...]  # row by row
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,24 +181,15 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One part of the budget.
+    """One part of the budget."""
 
-    Attributes:
-        name: Its column in `trials`.
-        label: Its name for readers.
-        unit: Of its values; empty for counts.
-        uses: One a trial that has begun.
-        means: Condition and mean over its finished trials; conditions without one are left out.
-        spread: Largest of the means over the smallest; None where that is unknown.
-
-    """
-
-    name: str
-    label: str
-    unit: str
-    uses: tuple[Use, ...]
+    name: str  # its column in `trials`
+    label: str  # its name for readers
+    unit: str  # of its values; empty for counts
+    uses: tuple[Use, ...]  # one a trial that has begun
+    # condition and mean over its finished trials; conditions without one are left out
     means: tuple[tuple[str, float], ...]
-    spread: float | None
+    spread: float | None  # largest of the means over the smallest; None where that is unknown
 
 
 @dataclass(frozen=True, slots=True)

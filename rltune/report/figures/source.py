@@ -23,48 +23,28 @@ R = TypeVar("R", bound=Row)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What manifest.json says of a sweep.
+    """What manifest.json says of a sweep."""
 
-    Attributes:
-        title: Of the sweep.
-        verdict: Of the audit.
-        failed_rules: Rules in which the audit found an error.
-        confounded: Why it ran although more than the axis differs; empty when only that does.
-        warnings: Of the audit, each with its rule.
-        open_warnings: Hidden second axes that the sweep neither remedied nor accepted.
-        planned: Trials of the sweep.
-        finished: Those with a result.
-        estimator: Over seeds, in the figures: `mean` or `iqm`.
-
-    """
-
-    title: str
-    verdict: str
-    failed_rules: tuple[str, ...]
-    confounded: str
-    warnings: tuple[str, ...]
+    title: str  # of the sweep
+    verdict: str  # of the audit
+    failed_rules: tuple[str, ...]  # rules in which the audit found an error
+    confounded: str  # why it ran although more than the axis differs; empty when only that does
+    warnings: tuple[str, ...]  # of the audit, each with its rule
+    # hidden second axes that the sweep neither remedied nor accepted
     open_warnings: tuple[str, ...]
-    planned: int
-    finished: int
-    estimator: str
+    planned: int  # trials of the sweep
+    finished: int  # those with a result
+    estimator: str  # over seeds, in the figures: `mean` or `iqm`
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """One export, read back.
+    """One export, read back."""
 
-    Attributes:
-        about: Of the sweep.
-        trials: One row a planned trial, in the order of the plan.
-        history: Every number of every trial.
-        summary: Estimates, differences and tests over seeds.
-
-    """
-
-    about: About
-    trials: tuple[TrialRow, ...]
-    history: tuple[HistoryRow, ...]
-    summary: tuple[SummaryRow, ...]
+    about: About  # of the sweep
+    trials: tuple[TrialRow, ...]  # one row a planned trial, in the order of the plan
+    history: tuple[HistoryRow, ...]  # every number of every trial
+    summary: tuple[SummaryRow, ...]  # estimates, differences and tests over seeds
 
 
 def about_of(manifest: Mapping[str, Any]) -> About:

@@ -42,36 +42,20 @@ TRAINING = (
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a page is made from.
+    """What a page is made from."""
 
-    Attributes:
-        folder: The run folder.
-        sweep: Its sweep file.
-        proof: What the check before the run found; empty without one.
-        plan: What was planned, without the trials.
-        read: The records of its trials.
-        audit: What the records prove.
-        tables: The exported tables, as far as the page needs them.
-        state: Where every trial is.
-        replays: Episodes to look at.
-        lineage: Rows of results.tsv; None without one.
-        inputs: How many files all this was read from.
-        inputs_sha256: Digest over their names and digests.
-
-    """
-
-    folder: SweepFolder
-    sweep: Mapping[str, Any]
-    proof: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    read: RecordsRead
-    audit: Audit
-    tables: Tables
-    state: SweepState
-    replays: tuple[Replay, ...]
-    lineage: ReadResult | None
-    inputs: int
-    inputs_sha256: str
+    folder: SweepFolder  # the run folder
+    sweep: Mapping[str, Any]  # its sweep file
+    proof: Mapping[str, Any]  # what the check before the run found; empty without one
+    plan: Mapping[str, Any]  # what was planned, without the trials
+    read: RecordsRead  # the records of its trials
+    audit: Audit  # what the records prove
+    tables: Tables  # the exported tables, as far as the page needs them
+    state: SweepState  # where every trial is
+    replays: tuple[Replay, ...]  # episodes to look at
+    lineage: ReadResult | None  # rows of results.tsv; None without one
+    inputs: int  # how many files all this was read from
+    inputs_sha256: str  # digest over their names and digests
 
 
 def gather(folder: SweepFolder) -> Evidence:

@@ -14,64 +14,36 @@ from rltune.types import TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class ReplayTurn:
-    """One turn of a replay.
+    """One turn of a replay."""
 
-    Attributes:
-        observation: What the policy read; empty where it is not known.
-        given: What its response was given to begin with.
-        tokens: What it sampled, token by token; one text where tokens are not known.
-        credit: Advantage of each token; None where it was not trained on, or is not known.
-        n_tokens: Tokens sampled, those that are not shown included; 0 where it is not known.
-        actions: What was executed.
-        reward: Of the turn.
-        is_valid: Whether all of the response could be read.
-        n_over_limit: Actions that were not executed because of a limit.
-
-    """
-
-    observation: str
-    given: str
-    tokens: tuple[str, ...]
+    observation: str  # what the policy read; empty where it is not known
+    given: str  # what its response was given to begin with
+    tokens: tuple[str, ...]  # what it sampled, token by token; one text where tokens are not known
+    # advantage of each token; None where it was not trained on, or is not known
     credit: tuple[float, ...] | None
-    n_tokens: int
-    actions: tuple[str, ...]
-    reward: float
-    is_valid: bool
-    n_over_limit: int
+    n_tokens: int  # tokens sampled, those that are not shown included; 0 where it is not known
+    actions: tuple[str, ...]  # what was executed
+    reward: float  # of the turn
+    is_valid: bool  # whether all of the response could be read
+    n_over_limit: int  # actions that were not executed because of a limit
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One training episode.
+    """One training episode."""
 
-    Attributes:
-        spec: The trial.
-        step: Its training step.
-        task_id: What was played.
-        group: Index of its prompt in the step.
-        member: Index in its group.
-        kept: Whether the rollout filter kept it.
-        success: Whether it is one.
-        reward: Of the episode.
-        failure_class: Why it is no success.
-        turns: Its turns.
-        closing: What the environment showed at the end; empty where it is not known.
-        is_recorded: Whether replays.jsonl holds it; else it was played again from its responses.
-
-    """
-
-    spec: TrialSpec
-    step: int
-    task_id: str
-    group: int
-    member: int
-    kept: bool
-    success: bool
-    reward: float
-    failure_class: str
-    turns: tuple[ReplayTurn, ...]
-    closing: str
-    is_recorded: bool
+    spec: TrialSpec  # the trial
+    step: int  # its training step
+    task_id: str  # what was played
+    group: int  # index of its prompt in the step
+    member: int  # index in its group
+    kept: bool  # whether the rollout filter kept it
+    success: bool  # whether it is one
+    reward: float  # of the episode
+    failure_class: str  # why it is no success
+    turns: tuple[ReplayTurn, ...]  # its turns
+    closing: str  # what the environment showed at the end; empty where it is not known
+    is_recorded: bool  # whether replays.jsonl holds it; else it was played again from its responses
 
 
 def replays_of(folder: SweepFolder) -> tuple[Replay, ...]:

@@ -8,22 +8,13 @@ Cell = str | int | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table; its first column heads the rows.
+    """One table; its first column heads the rows."""
 
-    Attributes:
-        caption: What it shows.
-        headers: One a column.
-        rows: Cells, one a column.
-        numeric: Columns that hold numbers.
-        ids: Ids of the rows; none without.
-
-    """
-
-    caption: str
-    headers: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
-    numeric: Collection[int] = ()
-    ids: Sequence[str] = ()
+    caption: str  # what it shows
+    headers: Sequence[Cell]  # one a column
+    rows: Sequence[Sequence[Cell]]  # cells, one a column
+    numeric: Collection[int] = ()  # columns that hold numbers
+    ids: Sequence[str] = ()  # ids of the rows; none without
 
 
 def marked(kind: str, text: str, **more: str) -> Cell:
