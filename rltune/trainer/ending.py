@@ -1,7 +1,7 @@
 """How a trial ends: early-stop rules, wall limits, and the result that its DONE marker holds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rltune.errors import EvalOverrunError, TrainOverrunError, TrialError
 from rltune.gate import GateResult, Mode, choose_best, fault_warnings
@@ -28,80 +28,62 @@ def early_stop(progress: Progress, config: TrialConfig) -> str:
     heldout_collapse: the held-out success rate was below `heldout_success` at `heldout_gates` gates
     in a row.
 
-    The second and the third are one switch, `reward_std_share`. RAGEN-2's rules, under its names
-    but the second and the last. A function of the progress alone: a trial that was killed after
-    such a step stops there again.
+    The second and the third are one switch, `reward_std_share`. The first and the third are
+    RAGEN-2's rules, under its names. A function of the progress alone: a trial that was killed
+    after such a step stops there again.
     """
-    if progress.step >= config.budget.steps:
-        return ""
-    rules = (_empty, _no_spread, _low_spread, _lost)
-    return next((said for rule in rules if (said := rule(progress, config))), "")
+    is_last = progress.step >= config.budget.steps
+    return "" if is_last else next(_stop_reasons(progress, config), "")
 
 
-def _empty(progress: Progress, config: TrialConfig) -> str:
-    if progress.consecutive_empty < config.rollout_filter.empty_stop_steps:
-        return ""
-    return (
-        f"empty_filtered_steps: the rollout filter kept nothing in {progress.consecutive_empty} "
-        "steps in a row (rollout_filter.empty_stop_steps)"
-    )
-
-
-def _no_spread(progress: Progress, config: TrialConfig) -> str:
-    n_flat, rule = progress.controllers.spread.n_flat, config.early_stop
-    if rule.reward_std_share is None or n_flat < rule.reward_std_steps:
-        return ""
-    return (
-        f"no_spread_since_start: rewards in every group were equal in all {n_flat} steps since the "
-        "start, so no response was better than another (early_stop.reward_std_share)"
-    )
-
-
-def _low_spread(progress: Progress, config: TrialConfig) -> str:
-    n_low, rule = progress.controllers.spread.n_low, config.early_stop
-    if rule.reward_std_share is None or n_low < rule.reward_std_steps:
-        return ""
-    return (
-        f"reward_variance_collapse: rewards in a group spread less than {rule.reward_std_share:g} "
-        f"of the start in {n_low} steps in a row (early_stop.reward_std_share)"
-    )
-
-
-def _lost(progress: Progress, config: TrialConfig) -> str:
-    rule = config.early_stop
-    recent = progress.gates[-rule.heldout_gates :]
-    if rule.heldout_success is None or len(recent) < rule.heldout_gates:
-        return ""
-    if any(gate.is_lost or gate.successes >= rule.heldout_success * gate.n for gate in recent):
-        return ""
-    return (
-        f"heldout_collapse: held-out success was below {rule.heldout_success:g} at "
-        f"{len(recent)} gates in a row (early_stop.heldout_success)"
-    )
+def _stop_reasons(progress: Progress, config: TrialConfig) -> Iterator[str]:
+    rule, spread = config.early_stop, progress.controllers.spread
+    n_empty = progress.consecutive_empty
+    if n_empty >= config.rollout_filter.empty_stop_steps:
+        yield (
+            f"empty_filtered_steps: the rollout filter kept nothing in {n_empty} steps in a row "
+            "(rollout_filter.empty_stop_steps)"
+        )
+    share = rule.reward_std_share
+    if share is not None and spread.n_flat >= rule.reward_std_steps:
+        yield (
+            f"no_spread_since_start: rewards in every group were equal in all {spread.n_flat} "
+            "steps since the start, so no response was better than another "
+            "(early_stop.reward_std_share)"
+        )
+    if share is not None and spread.n_low >= rule.reward_std_steps:
+        yield (
+            f"reward_variance_collapse: rewards in a group spread less than {share:g} of the start "
+            f"in {spread.n_low} steps in a row (early_stop.reward_std_share)"
+        )
+    success, recent = rule.heldout_success, progress.gates[-rule.heldout_gates :]
+    if success is None or len(recent) < rule.heldout_gates:
+        return
+    if all(not gate.is_lost and gate.successes < success * gate.n for gate in recent):
+        yield (
+            f"heldout_collapse: held-out success was below {success:g} at {len(recent)} gates in a "
+            "row (early_stop.heldout_success)"
+        )
 
 
 def overrun(progress: Progress, config: TrialConfig, *, eval_s: float) -> TrialError | None:
     """Return the error of a trial that exceeded a wall limit; None when it did not.
 
-    Args:
-        progress: Holds the seconds of training in all attempts.
-        config: Holds the limits.
-        eval_s: Seconds of the last gate of this attempt; 0 before the first.
-
+    `eval_s` are the seconds of the last gate of this attempt; 0 before the first.
     """
-    budget = config.budget
-    place = (
+    budget, train_s = config.budget, progress.train_s
+    where = (
         f"at step {progress.step} of {budget.steps}. The checkpoint is kept: with a higher limit "
         "the same command goes on"
     )
-    if budget.train_wall_s is not None and progress.train_s > budget.train_wall_s:
-        spent, limit = progress.train_s, budget.train_wall_s
-        said = f"training took {spent:.1f} s, more than budget.train_wall_s ({limit:g}), {place}"
-        return TrainOverrunError(said)
-    if budget.eval_wall_s is not None and eval_s > budget.eval_wall_s:
-        limit = budget.eval_wall_s
-        said = f"a gate took {eval_s:.1f} s, more than budget.eval_wall_s ({limit:g}), {place}"
-        return EvalOverrunError(said)
+    limit = budget.train_wall_s
+    if limit is not None and train_s > limit:
+        what = f"training took {train_s:.1f} s, more than budget.train_wall_s ({limit:g})"
+        return TrainOverrunError(f"{what}, {where}")
+    limit = budget.eval_wall_s
+    if limit is not None and eval_s > limit:
+        what = f"a gate took {eval_s:.1f} s, more than budget.eval_wall_s ({limit:g})"
+        return EvalOverrunError(f"{what}, {where}")
     return None
 
 
@@ -115,13 +97,7 @@ def trial_result(
 ) -> TrialResult:
     """Return the result of a trial whose last gate is in its progress.
 
-    Args:
-        trial: Holds the metrics.
-        config: Its config.
-        progress: At the end.
-        mode: Direction of the gate's metric.
-        reason: Why it stopped early; empty when it reached its last step.
-
+    `reason` says why it stopped early; empty when it reached its last step.
     """
     best = choose_best(progress.gates, mode=mode)
     rows = read_metrics(trial.metrics).rows
@@ -156,13 +132,9 @@ def _counted(gate: GateResult) -> float:
 
 
 def _receipts(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the mean over all steps of what is to be remembered of the credit: `ig/*`."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            if name.startswith("ig/"):
-                found.setdefault(name, []).append(float(value))
-    return {name: sum(values) / len(values) for name, values in sorted(found.items())}
+    """Return the mean over all steps of each metric of the information gain, `ig/*`."""
+    names = sorted({name for row in rows for name in row if name.startswith("ig/")})
+    return {name: mean(float(row[name]) for row in rows if name in row) for name in names}
 
 
 def _pool_metric(rows: Sequence[Row]) -> float:

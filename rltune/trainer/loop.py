@@ -43,7 +43,7 @@ def train(job: Job) -> TrialResult:
     language model that judges is asked again only what its log has no reply to.
 
     Raises:
-        InterruptedRun: `should_stop` said so; a checkpoint was written.
+        InterruptedRun: `should_stop` returned true; a checkpoint was written.
         DivergedError: A loss or gradient is not finite; the last checkpoint is kept.
         StaleEngineError: The engine does not serve the trainer's weights.
         CheckpointError: There is a checkpoint of another config, or that began with another model.
@@ -85,20 +85,20 @@ class _Run:
 
     def restore(self) -> None:
         """Go back to the newest readable checkpoint and cut the records to it."""
-        found, problems = newest_checkpoint(
+        restored, problems = newest_checkpoint(
             self.job.trial, self.train_state, config_hash=self.job.config_hash
         )
         for problem in problems:
             self.job.warn(problem)
-        if found is not None:
-            self.progress, self._saved_step = found, found.step
-            self._earlier_s = found.total_s
+        if restored is not None:
+            self.progress, self._saved_step = restored, restored.step
+            self._earlier_s = restored.total_s
             self._tidy_checkpoints()  # the last attempt may have died before it did
-        forget_after(self.job.trial, self.progress.step if found is not None else -1)
+        forget_after(self.job.trial, self.progress.step if restored is not None else -1)
         self.job.tracker.resume(read_metrics(self.job.trial.metrics).rows)
         self.job.say(
             f"policy {self.job.policy.weights_sha256[:12]}, tasks {self.job.manifest.sha256[:12]}, "
-            + ("from the start" if found is None else f"resumed from step {found.step}")
+            + ("from the start" if restored is None else f"resumed from step {restored.step}")
         )
         self._sync()
 
@@ -199,8 +199,10 @@ class _Run:
         warn_of_faults(job, result.episodes, where=f"gate at step {step}")
         counted = valid(result.episodes)
         if not (counted or self.progress.gates):
-            said = fault_line(result.episodes, where="the first gate")
-            raise TrialError(f"{said}. There is nothing to choose a checkpoint by; repair it first")
+            faults = fault_line(result.episodes, where="the first gate")
+            raise TrialError(
+                f"{faults}. There is nothing to choose a checkpoint by; repair it first"
+            )
         gate = GateResult(
             step,
             metrics[job.metric_name],

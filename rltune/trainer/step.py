@@ -35,7 +35,7 @@ class Trained:
     """What a step leaves, besides the weights.
 
     Attributes:
-        metrics: Of its rollouts, and of what was learned from them.
+        metrics: Of its rollouts, and of the update on them.
         episodes: All that were played.
         controllers: State of everything that adapts, after the step.
 
@@ -67,10 +67,6 @@ class TrainingStep:
     def make(self, step: int, controllers: Controllers) -> Trained:
         """Play the tasks of a step and learn from them.
 
-        Args:
-            step: Training step, from 1.
-            controllers: State before it.
-
         Raises:
             FaultsError: Faults took too many episodes of several steps in a row.
 
@@ -86,7 +82,7 @@ class TrainingStep:
         write_episodes(job.trial, played, chosen, step=step)
         metrics = self._measure(tasks, episodes, chosen, step)
         metrics["rollout/fault_count"] = float(sum(bool(episode.fault) for episode in played))
-        keep = partial(
+        record_replays = partial(
             write_replays,
             job.trial,
             job.policy,
@@ -96,12 +92,12 @@ class TrainingStep:
             steps=config.budget.steps,
         )
         if chosen.is_empty and on_drop == "drop":
-            keep(None)
+            record_replays(None)
             after = without_batch(controllers, metrics, config)
             return Trained(metrics | {"budget/optimizer_steps": 0.0}, episodes, after)
         batch = apply_filter(whole, chosen, on_drop=on_drop).to(job.policy.model.device)
         updated = self._update(batch, episodes, chosen, controllers, metrics, step)
-        keep((batch, updated.credit.advantages_NT))
+        record_replays((batch, updated.credit.advantages_NT))
         return Trained(metrics | updated.metrics, episodes, updated.controllers)
 
     def _collect(self, tasks: Sequence[Task], step: int) -> list[Episode]:
@@ -122,7 +118,7 @@ class TrainingStep:
     def _measure(
         self, tasks: Sequence[Task], episodes: Sequence[Episode], chosen: FilterResult, step: int
     ) -> Metrics:
-        """Return what can be said of the rollouts before anything is learned from them."""
+        """Return the metrics of the rollouts, before anything is learned from them."""
         return {
             **rollout_metrics(
                 episodes,
@@ -196,5 +192,5 @@ class TrainingStep:
 
 def warn_of_faults(job: Job, episodes: Sequence[Episode], *, where: str) -> None:
     """Warn of the episodes that something outside the policy spoiled, in one line."""
-    if said := fault_line(episodes, where=where):
-        job.warn(said)
+    if line := fault_line(episodes, where=where):
+        job.warn(line)

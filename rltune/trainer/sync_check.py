@@ -26,16 +26,13 @@ def probe_prompt(policy: Policy, task: Task, env: TextEnv) -> list[int]:
 
 @torch.no_grad()
 def prove_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
-    """Sample a few tokens after a prompt and compare their logprobs with the trainer's.
+    """Sample a few tokens after a prompt; return their logprobs' largest gap to the trainer's.
 
     What passes can still be slightly stale: see the module.
 
-    Returns:
-        The largest absolute difference.
-
     Raises:
         DivergedError: The trainer's own logprobs are not finite.
-        StaleEngineError: It is above the tolerance of the policy's number format.
+        StaleEngineError: The gap is above the tolerance of the policy's number format.
 
     """
     params = SamplingParams(1.0, _PROBE_TOKENS, len(prompt) + _PROBE_TOKENS)

@@ -1,4 +1,4 @@
-"""What a step learns from its batch: score, credit, update, and let what adapts see it."""
+"""The update of a step: score, credit, update; then what adapts sees the step."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ def update_step(
         scale: Factor on the advantages, from the filter.
         ask: Asks the judge `llm`.
         timed: Counts the time of a part.
-        on_entropy: Gets the entropy of each micro-batch's tokens, in nats.
+        on_entropy: Called with the entropy of each micro-batch's tokens, in nats.
 
     """
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)

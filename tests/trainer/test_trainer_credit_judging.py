@@ -262,7 +262,7 @@ def test_a_judge_that_is_down_from_the_start_ends_the_trial(folder, serve):
     )
     assert warned == [
         "step 1: 2 of 2 episodes asked about were not judged: no_answer 2; the last: after 1 try: "
-        "ConnectError: All connection attempts failed (said once: adca/judge_* counts these and "
+        "ConnectError: All connection attempts failed (warned once: adca/judge_* counts these and "
         "later ones, which keep their outcome)"
     ]
     assert {record["calls"] for record in logged(folder)} == {0}

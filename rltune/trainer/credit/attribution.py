@@ -67,7 +67,7 @@ def verdict_weight(config: AdcaConfig, step: int) -> float:
 def gold_reader(
     policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], attribution: Attribution
 ) -> GoldReader | None:
-    """Return what scores the gold answers of a batch; None where no information gain is asked."""
+    """Return what scores the gold answers of a batch; None without information gain."""
     if not isinstance(attribution, InfoGainConfig) or attribution.mode == "none":
         return None
     return GoldReader(policy, batch, episodes, ig_type=attribution.ig_type)
@@ -87,7 +87,7 @@ def by_information_gain(
         batch: Rows of the step.
         gains: Information gain of their turns.
         outcome_N: What the episodes are compared by.
-        attribution: With a mode.
+        attribution: Its mode is not `none`.
         turn_clip_beta: How far a gain widens the clip bounds of its turn.
 
     Raises:
@@ -137,16 +137,8 @@ def by_verdicts(
 ) -> TurnCredit:
     """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
 
-    Args:
-        policy: Scores gold answers for the judge `gold`.
-        batch: Rows of the step.
-        advantages_N: The estimator's advantage of each row: the outcome.
-        episodes: All episodes of the step.
-        attribution: Of the config.
-        step: Training step, from 1.
-        micro_batch_size: Rows per forward pass.
-        ask: Asks the judge `llm`.
-
+    `advantages_N` is the estimator's advantage of each row: the outcome. `policy` scores gold
+    answers for the judge `gold`, and `ask` asks the judge `llm`.
     """
     device, n_turns = advantages_N.device, batch.n_turns
     asked_N = rows_to_judge(advantages_N, batch.success_N, skip=attribution.skip)
@@ -206,13 +198,15 @@ def _judge(
         return ask(played)
     distances = [[turn.distance for turn in episode.turns] for episode in played]
     if judge == "solver":
-        return Judged([solver_flags(own) for own in distances], {})
+        return Judged([solver_flags(of_turns) for of_turns in distances], {})
     gains = information_gain(
         policy, asked, episodes, ig_type="prob_diff", micro_batch_size=micro_batch_size
     )
     flags = [
-        gold_flags(gained, own, is_success=episode.success)
-        for gained, own, episode in zip(_gain_lists(gains, played), distances, played, strict=True)
+        gold_flags(gained, of_turns, is_success=episode.success)
+        for gained, of_turns, episode in zip(
+            _gain_lists(gains, played), distances, played, strict=True
+        )
     ]
     return Judged(flags, {})
 

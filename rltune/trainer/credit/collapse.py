@@ -16,8 +16,8 @@ def collapse_metrics(
 ) -> dict[str, float]:
     """Cross-score the first responses of up to `prompts` groups; empty below two.
 
-    The first valid episode of each group stands for it. Costs one forward pass a prompt over as
-    many rows; nothing is drawn at random, so that a trial stays what it is.
+    The first valid episode of each group stands for it. Costs one forward pass per prompt over as
+    many rows. Nothing is drawn at random, so measuring does not change a trial.
     """
     first: dict[int, Episode] = {}
     for episode in episodes:
@@ -31,13 +31,13 @@ def collapse_metrics(
     columns = [
         _logprobs(policy, context, responses, temperature=temperature) for context in contexts
     ]
-    found = collapse_signals(torch.stack(columns, dim=1))
+    signals = collapse_signals(torch.stack(columns, dim=1))
     return {
-        "collapse/retrieval_accuracy": found.retrieval_accuracy,
-        "collapse/retrieval_chance": found.chance,
-        "collapse/mutual_information": found.mutual_information,
-        "collapse/conditional_entropy": found.conditional_entropy,
-        "collapse/reasoning_entropy": found.reasoning_entropy,
+        "collapse/retrieval_accuracy": signals.retrieval_accuracy,
+        "collapse/retrieval_chance": signals.chance,
+        "collapse/mutual_information": signals.mutual_information,
+        "collapse/conditional_entropy": signals.conditional_entropy,
+        "collapse/reasoning_entropy": signals.reasoning_entropy,
     }
 
 

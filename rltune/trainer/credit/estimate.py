@@ -5,6 +5,7 @@ file holds the first stage; the others are `attribution` and `shaping`, and `sta
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from rltune.advantages.gae import gae
 from rltune.advantages.gae_bilevel import gae_bilevel
 from rltune.advantages.grpo import broadcast
 from rltune.advantages.reinforce import reinforce_pp
+from rltune.errors import TrialError
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import WHITENED_KINDS
@@ -26,8 +28,10 @@ from rltune.spec.schema.advantage import (
     GaeConfig,
     ReinforcePpConfig,
 )
-from rltune.trainer.credit.custom_estimator import custom_advantages
 from rltune.trainer.train_state import Signals
+from rltune_envs.errors import CustomCodeError
+from rltune_envs.guard import call, limit_of
+from rltune_envs.imports import load_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,8 @@ def episode_advantages(batch: TokenBatch, config: Advantage) -> Tensor:
 
     Raises:
         ValueError: The estimator is none of an episode, or refuses the outcomes.
-        TrialError: One of a user's own fails, or returns something else than one finite number per
-            episode.
+        TrialError: A custom estimator raises something, does not return in time, or returns
+            something else than one finite number per episode.
 
     """
     outcome_N, valid_N = outcome_of(batch, config), batch.is_valid_N
@@ -80,11 +84,47 @@ def episode_advantages(batch: TokenBatch, config: Advantage) -> Tensor:
     outcome_M = outcome_N[valid_N]
     group_M = batch.group_N[valid_N]
     if isinstance(config, CustomAdvantageConfig):
-        advantages_N[valid_N] = custom_advantages(config, outcome_M, group_M)
+        advantages_N[valid_N] = _custom_advantages(config, outcome_M, group_M)
     else:
         keywords = config.model_dump(exclude={"kind", "outcome", "shaping"})
         advantages_N[valid_N] = ESTIMATORS[config.kind](outcome_M, group_M, **keywords).detach()
     return advantages_N
+
+
+def _custom_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N: Tensor) -> Tensor:
+    """Return the advantages, (N,) cast to float32, that a user's estimator gives to episodes."""
+    estimator = load_object(config.estimator)
+    try:
+        returned = call(
+            f"advantage.estimator {config.estimator!r}",
+            lambda: estimator(outcome_N, group_N, **deepcopy(config.arguments)),
+            limit_s=limit_of(estimator),
+            module=config.estimator.partition(":")[0],
+        )
+    except (CustomCodeError, NotImplementedError) as error:
+        raise TrialError(f"{error}") from error
+    complaint = _complaint(returned, len(outcome_N))
+    if complaint or not isinstance(returned, Tensor):
+        raise TrialError(
+            f"advantage.estimator {config.estimator!r} returned {complaint}. It must return a "
+            f"torch tensor of shape ({len(outcome_N)},): one finite number per episode that it was "
+            "given."
+        )
+    return returned.detach().to(outcome_N.device, torch.float32)
+
+
+def _complaint(returned: object, n: int) -> str:
+    """Return what is wrong with the result of an estimator; empty when nothing is."""
+    if not isinstance(returned, Tensor):
+        return f"a {type(returned).__name__}, {returned!r:.80}"
+    if returned.is_complex() or returned.dtype is torch.bool:
+        return f"numbers of type {returned.dtype}"
+    if returned.shape != (n,):
+        return f"a tensor of shape {tuple(returned.shape)}"
+    bad = (~returned.detach().to(torch.float32).isfinite()).nonzero()[:, 0].tolist()
+    if bad:
+        return f"{returned[bad[0]].item()} for episode {bad[0]} ({len(bad)} of {n} are not finite)"
+    return ""
 
 
 def outcome_of(batch: TokenBatch, config: Advantage) -> Tensor:

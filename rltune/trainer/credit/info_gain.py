@@ -20,14 +20,7 @@ class GoldReader:
     """Scores the gold answers of a batch, some of its rows at a time.
 
     A row that is not trained on has no gain, nor has a turn whose environment knows no gold answer;
-    a dead end is probability 0.
-
-    Args:
-        policy: Scores the gold answers.
-        batch: Rows of the step.
-        episodes: All episodes of the step, played with the gold probe.
-        ig_type: `prob_diff` or `log_prob_diff`.
-
+    a dead end is probability 0. The episodes were played with the gold probe.
     """
 
     def __init__(
@@ -61,12 +54,12 @@ class GoldReader:
             _copies(self._policy, self._played[row]) if is_on else []
             for row, is_on in zip(index.tolist(), on_B.tolist(), strict=True)
         ]
-        copies = [[copy for _, copy in own] for own in answers]
+        copies = [[copy for _, copy in of_row] for of_row in answers]
         model = self._policy.model
         scores_BJ = gold_logprobs(model, ids_BT, copies, prefix=prefix, chunk=head_chunk(model))
         contexts_BJ = torch.full(scores_BJ.shape, -1, dtype=torch.int64, device=device)
-        for row, own in enumerate(answers):
-            contexts_BJ[row, : len(own)] = torch.tensor([context for context, _ in own])
+        for row, of_row in enumerate(answers):
+            contexts_BJ[row, : len(of_row)] = torch.tensor([context for context, _ in of_row])
         best_BC = best_alias(scores_BJ, contexts_BJ, n_contexts=self._n_turns)
         rows = index[on_B]
         played = [self._played[row] for row in rows.tolist()]
@@ -92,14 +85,6 @@ def information_gain(
 
     Costs a forward pass over the rows and their gold answers. `GoldReader` costs the answers alone
     where the rows are read anyway.
-
-    Args:
-        policy: Scores the gold answers.
-        batch: Rows of the step.
-        episodes: All episodes of the step, played with the gold probe.
-        ig_type: `prob_diff` or `log_prob_diff`.
-        micro_batch_size: Rows per forward pass.
-
     """
     reader = GoldReader(policy, batch, episodes, ig_type=ig_type)
     for index in by_length(batch, micro_batch_size):

@@ -23,7 +23,7 @@ Flags = tuple[bool, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge said.
+    """The verdicts of a judge on a batch of episodes.
 
     Attributes:
         flags: One entry per episode, in order.
@@ -43,16 +43,16 @@ was a verdict an outage may last: its episodes keep their outcome, and a warning
 class TrialJudge:
     """Asks the judge of one trial, within the trial's budget of calls and tokens.
 
-    Usage is read off the log, which is never cut: a trial that was killed has used what its
-    checkpoint does not know. The replies that it was given are in the log, too: a step that is
-    made again takes them from there, and pays for none of them twice.
+    The log, which is never cut, holds the usage: a killed trial has used more than its checkpoint
+    knows. A step that is made again takes its replies from the log and pays for none
+    of them twice.
 
     Args:
         config: The service and the limits.
         trial: Holds the log.
         system_prompt: The task in words, shown before the first observation.
-        seed: Of the draws of the waits.
-        warn: Gets one line when judging first fails, and one when the budget is used up.
+        seed: Of the random waits between retries.
+        warn: Called when judging first fails, and when the budget is used up.
 
     """
 
@@ -97,24 +97,18 @@ class TrialJudge:
         result = self._judge.judge(requests, usage=self._usage, log=log, logged=logged)
         self._usage = result.usage
         asked = [v for v, r in zip(result.verdicts, requests, strict=True) if r.turns]
-        self._look_at(asked, step=step)
+        self._warn_or_end(asked, step=step)
         return Judged([verdict.flags for verdict in result.verdicts], result.metrics)
 
-    def _look_at(self, asked: Sequence[Verdict], *, step: int) -> None:
-        """Warn of what failed for the first time; end a trial that has no judge.
-
-        Args:
-            asked: Verdicts on episodes with turns.
-            step: Training step, from 1.
-
-        """
+    def _warn_or_end(self, asked: Sequence[Verdict], *, step: int) -> None:
+        """Warn of what failed for the first time; end a trial that has no judge."""
         failed = [verdict for verdict in asked if verdict.status is not VerdictStatus.JUDGED]
         refused = [verdict for verdict in failed if verdict.status is VerdictStatus.REFUSED]
         for is_budget in (False, True):
-            own = [v for v in failed if (v.status is VerdictStatus.BUDGET) == is_budget]
-            if own and is_budget not in self._warned:
+            part = [v for v in failed if (v.status is VerdictStatus.BUDGET) == is_budget]
+            if part and is_budget not in self._warned:
                 self._warned.add(is_budget)
-                self._warn(_warning(own, len(asked), step=step, is_budget=is_budget))
+                self._warn(_warning(part, len(asked), step=step, is_budget=is_budget))
         if len(failed) < len(asked):
             self._fruitless = None
         elif refused:
@@ -137,19 +131,19 @@ def _warning(failed: Sequence[Verdict], n_asked: int, *, step: int, is_budget: b
     head = f"step {step}: {len(failed)} of {n_asked} episodes asked about were not judged"
     if is_budget:
         return f"{head}, and few or none will be from here on: {failed[0].detail}"
-    tail = "said once: adca/judge_* counts these and later ones, which keep their outcome"
+    tail = "warned once: adca/judge_* counts these and later ones, which keep their outcome"
     return f"{head}: {_reasons(failed)} ({tail})"
 
 
 def _reasons(failed: Sequence[Verdict]) -> str:
-    """Return how often each status came, and what the last one said."""
+    """Return how often each status came, and the detail of the last one."""
     counts = Counter(verdict.status.value for verdict in failed)
     shown = ", ".join(f"{name} {count}" for name, count in counts.items())
     return f"{shown}; the last: {failed[-1].detail}"
 
 
 def make_judge(job: Job) -> TrialJudge | None:
-    """Return the judge of a job that asks one; None for any other, also if no verdict has weight.
+    """Return the judge of a job whose verdicts have weight; None for any other job.
 
     Raises:
         InputError: The client is not installed, or its key is not set.

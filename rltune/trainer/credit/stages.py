@@ -58,7 +58,7 @@ def assign_credit(
         sepa_lambda: Strength of SEPA's pooling in this step.
         scale: Factor on all advantages, from the filter.
         ask: Asks the judge `llm`.
-        gains: Information gain of the turns; None where no attribution is by it.
+        gains: Information gain of the turns; None where no attribution uses it.
 
     """
     credit, metrics = _attribute(

@@ -60,7 +60,7 @@ def _spread_in_groups(episodes: Sequence[Episode], groups: int) -> float:
         return 0.0
     played = (valid(episodes[start : start + size]) for start in range(0, len(episodes), size))
     rewards = [[episode.reward for episode in group] for group in played]
-    return mean(float(np.std(own, ddof=1)) for own in rewards if len(own) > 1)
+    return mean(float(np.std(values, ddof=1)) for values in rewards if len(values) > 1)
 
 
 def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
@@ -69,14 +69,14 @@ def gate_line(metrics: Metrics, gate: GateResult, *, name: str) -> str:
     A success rate comes with its number of tasks and its 95 % Wilson interval over them; faults
     are told with any metric.
     """
-    said = f"step {gate.step}: {name} {metrics[name]:.4g}"
+    line = f"step {gate.step}: {name} {metrics[name]:.4g}"
     if name == "heldout/success_rate":
         low, high = wilson_interval(gate.successes, gate.n)
-        said += f" [{low:.3g}, {high:.3g}] of {gate.n} tasks"
+        line += f" [{low:.3g}, {high:.3g}] of {gate.n} tasks"
     if gate.lost:
-        said += f" ({gate.n} of {gate.asked} scored, {gate.lost} had a fault)"
+        line += f" ({gate.n} of {gate.asked} scored, {gate.lost} had a fault)"
     speed = metrics.get("perf/tokens_per_s")
-    return said if speed is None else f"{said}, {speed:.0f} tokens/s"
+    return line if speed is None else f"{line}, {speed:.0f} tokens/s"
 
 
 def training_metrics(batch: TokenBatch, signals: Signals, credit: Credit) -> Metrics:

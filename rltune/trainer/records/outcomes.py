@@ -29,16 +29,12 @@ def outcome_metrics(
 ) -> dict[str, float]:
     """Return success, reward, turns, faults and the env's own measures of a set of episodes.
 
-    Args:
-        episodes: With and without fault; all but `fault_count` is over those without.
-        prefix: `rollout` or `heldout`.
-        auxiliary_names: The env's measures. An episode that the context cut short has none: each
-            is 0 there, as its success is.
-
+    All but `fault_count` is over the episodes without a fault. An episode that the context cut
+    short has none of the env's measures: each is 0 there, as its success is.
     """
     counted = valid(episodes)
     turns = [turn for episode in counted for turn in episode.turns]
-    found = {
+    measures = {
         "success_rate": mean(episode.success for episode in counted),
         "reward_mean": mean(episode.reward for episode in counted),
         "turns": mean(len(episode.turns) for episode in counted),
@@ -49,11 +45,11 @@ def outcome_metrics(
             for name in auxiliary_names
         },
     }
-    return {f"{prefix}/{name}": value for name, value in found.items()}
+    return {f"{prefix}/{name}": value for name, value in measures.items()}
 
 
 def cut_shares(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return the shares of what the token limits cut, of all episodes; 0 where nothing was said.
+    """Return the shares of what the token limits cut, of all episodes; 0 where there was no turn.
 
     `clip_ratio`: responses cut by `rollout.max_response_tokens`. `context_clip_ratio`: responses
     cut by `rollout.max_context` before that. `out_of_context_ratio`: episodes that ended because
@@ -78,13 +74,7 @@ def failure_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
 
 
 def fault_line(episodes: Sequence[Episode], *, where: str) -> str:
-    """Return the faults of a set of episodes in one line; empty without any.
-
-    Args:
-        episodes: Some of which may have a fault.
-        where: Names the set: `step 3`.
-
-    """
+    """Return the faults of a set of episodes in one line; empty without any. `where`: `step 3`."""
     kinds = Counter(episode.fault.partition(":")[0] for episode in episodes if episode.fault)
     if not kinds:
         return ""

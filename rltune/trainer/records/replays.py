@@ -1,7 +1,7 @@
 """A few training episodes in full, with the credit of every sampled token, for people to look at.
 
-Bounded: at most `len(MOMENTS)` steps of a trial, two episodes of each. Nothing reads them back into
-training, and no metric and no digest depends on them.
+At most `len(MOMENTS)` steps of a trial are kept, two episodes of each. Training never reads them,
+and no metric and no digest depends on them.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,7 @@ MOST_CHARACTERS = 6000
 
 
 def replay_steps(steps: int) -> frozenset[int]:
-    """Return the training steps of which episodes are kept.
-
-    Example: 20 -> {1, 5, 10, 15, 20}.
-
-    Args:
-        steps: Training steps of the budget.
-
-    """
+    """Return the training steps of which episodes are kept; of 20 these are 1, 5, 10, 15, 20."""
     return frozenset(max(1, round(share * steps)) for share in MOMENTS)
 
 
@@ -45,27 +38,20 @@ def write_replays(
     policy: Policy,
     episodes: Sequence[Episode],
     chosen: FilterResult,
-    learned: tuple[TokenBatch, Tensor] | None,
+    trained: tuple[TokenBatch, Tensor] | None,
     *,
     step: int,
     steps: int,
 ) -> None:
     """Append one success and one failure of a step, if it is one of which episodes are kept.
 
-    Args:
-        trial: Where to.
-        policy: Its tokenizer tells which text a token is.
-        episodes: All episodes of the step.
-        chosen: Which of them the filter kept.
-        learned: The batch and its advantages, (N, T); None when nothing was trained on.
-        step: Training step.
-        steps: Training steps of the budget.
-
+    `trained` is the batch and its advantages, (N, T); None when nothing was trained on. `steps` are
+    those of the budget.
     """
     if step not in replay_steps(steps):
         return
     rows = [
-        _row(policy, episodes[index], _credit(index, episodes[index], learned), step)
+        _row(policy, episodes[index], _credit(index, episodes[index], trained), step)
         | {"kept": bool(chosen.keep_N[index])}
         for index in pick(episodes, chosen.keep_N)
     ]
@@ -83,10 +69,10 @@ def pick(episodes: Sequence[Episode], keep_N: np.ndarray) -> list[int]:
     kept = [i for i in valid if keep_N[i]]
     mixed = _mixed_group(episodes, kept)
     for pool in ([i for i in kept if episodes[i].group == mixed], kept, valid):
-        found = [_first(episodes, pool, success=success) for success in (True, False)]
-        if None not in found:
+        picked = [_first(episodes, pool, success=success) for success in (True, False)]
+        if None not in picked:
             break
-    return [index for index in found if index is not None]
+    return [index for index in picked if index is not None]
 
 
 def _mixed_group(episodes: Sequence[Episode], among: Sequence[int]) -> int | None:
@@ -102,12 +88,12 @@ def _first(episodes: Sequence[Episode], among: Sequence[int], *, success: bool) 
 
 
 def _credit(
-    index: int, episode: Episode, learned: tuple[TokenBatch, Tensor] | None
+    index: int, episode: Episode, trained: tuple[TokenBatch, Tensor] | None
 ) -> list[float] | None:
     """Return the advantage of each sampled token of an episode; None when it was not trained on."""
-    if learned is None:
+    if trained is None:
         return None
-    batch, advantages_NT = learned
+    batch, advantages_NT = trained
     rows = (batch.episode_N == index).nonzero()[:, 0].tolist()
     if len(rows) != 1 or batch.action_mask_NT[rows[0]].sum() != episode.n_sampled:
         return None
