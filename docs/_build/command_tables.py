@@ -19,7 +19,7 @@ def command_tables() -> str:
 
 def _sections(group: Any, context: Any, path: str) -> Iterator[str]:
     for name in group.list_commands(context):
-        found, full = group.get_command(context, name), f"{path} {name}"
+        found, full = group.resolve_command(context, [name])[1], f"{path} {name}"
         yield f"### {full}\n\n{_first_paragraph(found.help)}"
         if hasattr(found, "list_commands"):
             yield from _sections(found, context, full)

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from literals import ROOT
 
+from rltune.cli.app import COMMANDS, LINEAGE
 from rltune.spec.keys import config_keys
 from rltune.spec.schema.trial import TrialConfig
 
@@ -138,6 +139,14 @@ def test_a_sweep_file_key_has_its_default_and_its_sentence(site):
     row = re.search(r'<td><code id="metric.mode">metric.mode</code></td>.*?</tr>', text, re.DOTALL)
     said = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row[0])).strip()
     assert said == 'metric.mode max , min "max" Whether more or less is better.'
+
+
+def test_every_command_is_on_its_page_with_its_options(pages):
+    words = pages["commands.html"].words
+    names = {entry.name for entry in COMMANDS} | {f"lineage {entry.name}" for entry in LINEAGE}
+    assert {f"rltune {name}" for name in names} <= set(words)
+    assert {"--max-concurrent N", "--set KEY=VALUE", "TRIAL", "--again"} <= set(words)
+    assert "rltune sweep sweeps/quickstart.yaml" in "".join(words)
 
 
 def test_files_beside_the_docs_are_there(site):
