@@ -47,8 +47,8 @@ def main() -> None:
     shares = [covered(rates, wilson_of_all, n, args.studies) for n in SEEDS]
     print(f"{'rates: tasks apart (Wilson)':34}" + "".join(f"{share:>10.1%}" for share in shares))
     for what, test in (("t test", paired_t_p), ("sign flip", sign_flip_p)):
-        found = [false_alarms(test, n, min(args.studies, 1000)) for n in SEEDS]
-        print(f"{f'false alarms: {what}':34}" + "".join(f"{share:>10.1%}" for share in found))
+        shares = [false_alarms(test, n, min(args.studies, 1000)) for n in SEEDS]
+        print(f"{f'false alarms: {what}':34}" + "".join(f"{share:>10.1%}" for share in shares))
 
 
 def intervals(reps: int) -> dict[str, Interval]:

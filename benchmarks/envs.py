@@ -54,9 +54,9 @@ class Row:
 def per_second(work: Callable[[], int]) -> float:
     """Repeat `work`, which returns how much it did, for `SECONDS` of the processor."""
     n, began = 0, time.process_time()
-    while (spent := time.process_time() - began) < SECONDS:
+    while (used := time.process_time() - began) < SECONDS:
         n += work()
-    return n / spent
+    return n / used
 
 
 def sokoban_batch() -> Rate:

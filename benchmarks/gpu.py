@@ -1,4 +1,4 @@
-"""Where a step on one GPU spends its time, and how near it is to what the card can do at most.
+"""Where a step on one GPU spends its time, and how near it is to what the GPU can do at most.
 
     python benchmarks/gpu.py                         # 0.5 B parameters, 128 rollouts x 5 turns
     python benchmarks/gpu.py --engines torch,growing --json gpu.json
@@ -7,7 +7,7 @@
 
 A Qwen2.5-architecture model with random weights plays turns of random tokens with the engine of a
 trial, and trains on them as a trial does. The first step warms up and is not counted. Engines:
-`torch` as a trial uses it (on CUDA one graph a token over a cache of fixed places), `growing` the
+`torch` as a trial uses it (on CUDA one graph a token over a static cache), `growing` the
 same without graphs, `vllm` where it is installed (`--graphs`: compiled, minutes to start). One that
 fails does not lose the others. `gpu_session.sh` runs this on a machine that is lent for minutes.
 """
@@ -56,7 +56,7 @@ def main() -> None:
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     ceilings = ceilings_of(device)
-    report = {"card": ceilings["card"], "torch": torch.__version__, "ceilings": ceilings}
+    report = {"gpu": ceilings["gpu"], "torch": torch.__version__, "ceilings": ceilings}
     report |= {"asked": vars(args) | {"json": str(args.json)}, "engines": {}}
     for engine in args.engines.split(","):
         try:
@@ -71,7 +71,7 @@ def main() -> None:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
     print_report(report)
-    sys.exit(int(any("failed" in found for found in report["engines"].values())))
+    sys.exit(int(any("failed" in result for result in report["engines"].values())))
 
 
 def arguments() -> argparse.Namespace:
@@ -215,15 +215,15 @@ def play(
     params = SamplingParams(1.0, args.response, context(args))
     for _ in range(args.turns):
         requests = [Request(i, ids, seed * 1000 + i) for i, ids in enumerate(so_far)]
-        said = engine.generate(requests, params)
-        longest = max(len(completion.token_ids) for completion in said)
-        times.sampled += sum(len(completion.token_ids) for completion in said)
+        completions = engine.generate(requests, params)
+        longest = max(len(completion.token_ids) for completion in completions)
+        times.sampled += sum(len(completion.token_ids) for completion in completions)
         times.passes += longest
         times.read += (
-            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(so_far, said, strict=True))
+            sum(len(ids) + len(c.token_ids) / 2 for ids, c in zip(so_far, completions, strict=True))
             * longest
         )
-        for i, completion in enumerate(said):
+        for i, completion in enumerate(completions):
             turns[i].append(turn_of(asked[i], completion))
             asked[i] = rng.integers(2, vocabulary, args.between).tolist()
             so_far[i] += [*completion.token_ids, *asked[i]]
@@ -235,14 +235,14 @@ def play(
 
 
 def turn_of(asked: list[int], completion: Completion) -> Turn:
-    said = (completion.token_ids, completion.logprobs, completion.stop_reason)
-    return Turn(tuple(asked), *said, "", "", (), 0.0, True, 0, 0)
+    sampled = (completion.token_ids, completion.logprobs, completion.stop_reason)
+    return Turn(tuple(asked), *sampled, "", "", (), 0.0, True, 0, 0)
 
 
 def ceilings_of(device: str) -> dict:
-    """What the card can do: by its data sheet where it is known, and as measured just now."""
-    card = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    sheet = sheet_of(card)
+    """What the GPU can do: by its data sheet where it is known, and as measured just now."""
+    gpu = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    sheet = sheet_of(gpu)
     big, side = (2**30, 8192) if device == "cuda" else (2**24, 512)
     source = torch.zeros(big, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -251,7 +251,7 @@ def ceilings_of(device: str) -> dict:
     left = torch.ones(side, side, dtype=dtype, device=device)
     gemm_s = fastest(lambda: left @ left)
     return {
-        "card": card,
+        "gpu": gpu,
         "sheet_gb_s": sheet and sheet.gb_s,
         "sheet_tflop_s": sheet and sheet.tflop_s,
         "copy_gb_s": 2 * big / copy_s / 1e9,

@@ -1,4 +1,4 @@
-"""What the measured seconds of `gpu.py` come to: shares of the card's limits, targets met or not.
+"""What the measured seconds of `gpu.py` come to: shares of the GPU's limits, targets met or not.
 
 Decoding is bound by memory bandwidth: every token reads the weights and the cached keys and values
 once. Training is bound by arithmetic: 6 operations a parameter for each trained token (4 where the
@@ -127,25 +127,27 @@ def print_report(report: dict) -> None:
         f"at most: copy {ceilings['copy_gb_s']:.0f} GB/s, GEMM {ceilings['gemm_tflop_s']:.2f} "
         f"TFLOP/s measured; data sheet {known}"
     )
-    for name, found in report["engines"].items():
-        if "failed" in found:
-            print(f"{name}: failed, {found['failed']}")
+    for name, result in report["engines"].items():
+        if "failed" in result:
+            print(f"{name}: failed, {result['failed']}")
         else:
-            _print_engine(name, found)
+            _print_engine(name, result)
 
 
-def _print_engine(name: str, found: dict) -> None:
-    print(f"{name}: {found['step_s']:.2f} s a step, sync {found['sync_share']:.1%} of it", end="")
-    print(f"; started in {found['start_s']:.1f} s")
-    for target, is_met in found["targets"].items():
+def _print_engine(name: str, result: dict) -> None:
+    print(f"{name}: {result['step_s']:.2f} s a step, sync {result['sync_share']:.1%} of it", end="")
+    print(f"; started in {result['start_s']:.1f} s")
+    for target, is_met in result["targets"].items():
         print(f"  target   {target}: {'met' if is_met else 'MISSED'}")
-    for part, seconds in found["part_s"].items():
+    for part, seconds in result["part_s"].items():
         print(f"  {part:8} {seconds:8.3f} s")
-    print(f"  sampled  {found['sampled_tokens_s']:8,.0f} tokens/s", end="")
-    print(f"  decode {found['decode_gb_s']:.1f} GB/s, {found['decode_share']:.1%} of the limit")
-    print(f"  trained  {found['trained_tokens_s']:8,.0f} tokens/s", end="")
-    print(f"  {found['train_tflop_s']:.3f} TFLOP/s, {found['train_share']:.1%} of the limit")
-    print(f"  logprobs of engine and trainer differ by {found['logprob_gap_mean']:.2g} on average,")
-    print(f"           {found['logprob_gap_max']:.2g} at most")
-    for key, gib in found["memory_gib"].items():
+    print(f"  sampled  {result['sampled_tokens_s']:8,.0f} tokens/s", end="")
+    print(f"  decode {result['decode_gb_s']:.1f} GB/s, {result['decode_share']:.1%} of the limit")
+    print(f"  trained  {result['trained_tokens_s']:8,.0f} tokens/s", end="")
+    print(f"  {result['train_tflop_s']:.3f} TFLOP/s, {result['train_share']:.1%} of the limit")
+    print(
+        f"  logprobs of engine and trainer differ by {result['logprob_gap_mean']:.2g} on average,"
+    )
+    print(f"           and {result['logprob_gap_max']:.2g} at most")
+    for key, gib in result["memory_gib"].items():
         print(f"  {key.removeprefix('perf/')} {gib:.2f} GiB")

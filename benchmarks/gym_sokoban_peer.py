@@ -39,17 +39,17 @@ def steps(mode: str) -> float:
     env = SokobanEnv(dim_room=(6, 6), max_steps=10, num_boxes=1)
     start, place = env.room_state.copy(), env.player_position.copy()
     actions = [random.randrange(1, 5) for _ in range(100)]
-    n, spent = 0, 0.0
-    while spent < SECONDS:
+    n, used = 0, 0.0
+    while used < SECONDS:
         began = time.process_time()
         for action in actions:
             _, _, done, _ = env.step(action, observation_mode=mode)
             if done:
                 env.room_state, env.player_position = start.copy(), copy.copy(place)
                 env.num_env_steps = env.boxes_on_target = 0
-        spent += time.process_time() - began
+        used += time.process_time() - began
         n += 100
-    return n / spent
+    return n / used
 
 
 def rooms() -> float:

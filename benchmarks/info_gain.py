@@ -28,7 +28,7 @@ from rltune.policy.load import Policy, policy_of
 from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.rollout.torch_engine import TorchEngine
-from rltune.signals.info_gain import Gains
+from rltune.signals.info_gain import InfoGains
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
@@ -116,7 +116,7 @@ def report_multiples(
     def apart() -> dict[int, torch.Tensor]:
         return scores(lambda ids, own: one_by_one(policy, ids, own), parts, copies)
 
-    def read() -> Gains:
+    def read() -> InfoGains:
         reader = gold_reader(policy, batch, episodes, config.attribution)
         score_batch(train_state, batch, temperature=1.0, micro_batch_size=size, read=reader.read)
         return reader.gains()
@@ -159,11 +159,11 @@ Parts = list[tuple[torch.Tensor, np.ndarray]]
 def scores(
     score: Callable[[torch.Tensor, Rows], torch.Tensor], parts: Parts, copies: Rows
 ) -> dict[int, torch.Tensor]:
-    found = {}
+    logp = {}
     for ids, index in parts:
         scored = score(ids, [copies[row] for row in index])
-        found |= dict(zip(index.tolist(), scored, strict=True))
-    return found
+        logp |= dict(zip(index.tolist(), scored, strict=True))
+    return logp
 
 
 def copies_of(policy: Policy, episode: Episode) -> list[GoldCopy]:

@@ -65,10 +65,10 @@ def check(path: Path, expected: set[str]) -> int:
     read = store.read()
     # A writer killed inside its last write leaves a torn tail until the next append.
     assert all("torn last line" in str(problem) for problem in read.problems), read.problems
-    found = {row.exp_id for row in read.rows}
-    assert found >= expected, sorted(expected - found)[:5]
+    names = {row.exp_id for row in read.rows}
+    assert names >= expected, sorted(expected - names)[:5]
     assert path.read_text().count(HEADER) == 1
-    return len(found)
+    return len(names)
 
 
 def writers(folder: Path, n: int, rows: int) -> None:
@@ -76,10 +76,10 @@ def writers(folder: Path, n: int, rows: int) -> None:
     processes = [start(path, f"w{i}", rows) for i in range(n)]
     release(processes)
     began = time.monotonic()
-    said = [process.communicate()[0].split() for process in processes]
+    printed = [process.communicate()[0].split() for process in processes]
     wall = time.monotonic() - began
     assert all(process.returncode == 0 for process in processes)
-    count = check(path, {name for names in said for name in names})
+    count = check(path, {name for names in printed for name in names})
     assert count == n * rows == len(path.read_bytes().splitlines()) - 1
     print(
         f"{n} writers x {rows} rows: {count:,} valid rows, one header, {wall:.0f} s, "

@@ -1,4 +1,4 @@
-"""The faults by name. Each function mistreats a sweep and says what came of it.
+"""The faults by name. Each function injects one into a sweep and returns the outcome.
 
 Each returns what must be true as named checks; `run.py` adds the ones that always hold: the same
 command ends the sweep, nothing finished is lost or runs twice, every number is that of an
@@ -50,4 +50,4 @@ CASES: dict[str, tuple[Callable[[Sandbox], Finding], Mapping[str, object]]] = {
     "clock jumps": (clock_jump, {}),
     "code changed between launches": (changed_code, {}),
 }
-"""Name of the fault -> what does it, and config keys that it needs."""
+"""Name of the fault -> its function, and the config keys that it needs."""

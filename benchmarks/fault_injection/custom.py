@@ -1,4 +1,4 @@
-"""Faults of a user's own code: a score that raises, hangs, or cannot be interrupted."""
+"""Faults of custom code: a score that raises, hangs, or cannot be interrupted."""
 
 import os
 import signal
@@ -32,9 +32,9 @@ score.time_limit_s = {limit_s}
 
 
 def raising_score(sandbox: Sandbox) -> Finding:
-    """A score of one's own that raises one time in twenty."""
+    """A custom score that raises one time in twenty."""
     _write(sandbox, _RAISES)
-    ended = sandbox.sweep_on()
+    ended = sandbox.sweep_again()
     log = sandbox.trials[1].log.read_text()
     return Finding(
         "each is a fault of its episode, counted and masked; the trials go on",
@@ -50,7 +50,7 @@ def raising_score(sandbox: Sandbox) -> Finding:
 
 
 def hanging_score(sandbox: Sandbox) -> Finding:
-    """A score of one's own that stops returning while the second trial trains."""
+    """A custom score that stops returning while the second trial trains."""
     flag = sandbox.folder / "hangs"
     _write(sandbox, _HANGS.format(flag=str(flag), limit_s=1.0))
     process = sandbox.launch()
@@ -58,7 +58,7 @@ def hanging_score(sandbox: Sandbox) -> Finding:
     flag.touch()
     ended = sandbox.end(process)
     flag.unlink()
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     return Finding(
         "each call ends at its limit; after 3 steps in a row that lost over a quarter of their "
         "episodes the trial fails by name, and the same command goes on",
@@ -75,7 +75,7 @@ def hanging_score(sandbox: Sandbox) -> Finding:
 
 
 def interrupted_score(sandbox: Sandbox) -> Finding:
-    """SIGINT while a score of one's own, which has no limit to speak of, hangs."""
+    """SIGINT while a custom score hangs, which has practically no time limit."""
     flag = sandbox.folder / "hangs"
     _write(sandbox, _HANGS.format(flag=str(flag), limit_s=1e6))
     process = sandbox.launch()
@@ -85,7 +85,7 @@ def interrupted_score(sandbox: Sandbox) -> Finding:
     os.killpg(process.pid, signal.SIGINT)
     ended = sandbox.end(process)
     flag.unlink()
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     return Finding(
         "says what it waits for; the call is given up; exit 3",
         "what followed the last checkpoint",

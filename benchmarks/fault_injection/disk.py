@@ -11,12 +11,12 @@ from sandbox import Sandbox
 def disk_full(sandbox: Sandbox) -> Finding:
     """The disk of the run folder fills up during a trial."""
     with _OwnDisk(sandbox, size="6m") as disk:
-        ended = sandbox.sweep_on()
-        status = sandbox.do("status", str(sandbox.run.path))
+        ended = sandbox.sweep_again()
+        status = sandbox.run_command("status", str(sandbox.run.path))
         _mount("remount,size=200m", disk)
-        again = sandbox.sweep_on()
+        again = sandbox.sweep_again()
         finding = Finding(
-            "the trials that could not write are booked with that reason; exit 1",
+            "the trials that could not write are recorded with that reason; exit 1",
             "what followed the last checkpoint",
             {
                 "exit code 1": ended.code == 1,
@@ -37,7 +37,7 @@ def _finished(sandbox: Sandbox) -> dict[str, bool]:
     reference = sandbox.folder.parent / "reference.json"
     is_equal = reference.exists() and json.loads(reference.read_text()) == sandbox.digests()
     return {
-        "books in order": not sandbox.books(most_ends=1),
+        "records in order": not sandbox.record_problems(most_ends=1),
         "numbers of an undisturbed sweep": is_equal,
     }
 
@@ -46,7 +46,7 @@ def read_only(sandbox: Sandbox) -> Finding:
     """The run folder cannot be written."""
     with _OwnDisk(sandbox, size="64m") as disk:
         _mount("remount,ro", disk)
-        ended = sandbox.sweep_on()
+        ended = sandbox.sweep_again()
         _mount("remount,rw", disk)
     return Finding(
         "nothing starts; the error names the folder",

@@ -1,4 +1,4 @@
-"""What a fault came to, and the clean stop that many faults begin with."""
+"""The outcome of a fault, and the clean stop that many faults begin with."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from sandbox import STEPS, Ended, Sandbox
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a fault.
+    """The outcome of a fault.
 
     Attributes:
         outcome: What a person sees, in a few words.

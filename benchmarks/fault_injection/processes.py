@@ -17,8 +17,8 @@ def signalled(number: int) -> Callable[[Sandbox], Finding]:
         process.send_signal(number)
         ended = sandbox.end(process)
         before, left = steps_of(sandbox.trials[1]), sandbox.orphans()
-        status = sandbox.do("status", str(sandbox.run.path))
-        again = sandbox.sweep_on()
+        status = sandbox.run_command("status", str(sandbox.run.path))
+        again = sandbox.sweep_again()
         return Finding(
             "stops after the running step, with a checkpoint; exit 3",
             steps_again(before, sandbox),
@@ -41,10 +41,10 @@ def kill_driver(sandbox: Sandbox) -> Finding:
     process.send_signal(signal.SIGKILL)
     sandbox.end(process)
     left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
-    status = sandbox.do("status", str(sandbox.run.path))
-    again = sandbox.sweep_on()
+    status = sandbox.run_command("status", str(sandbox.run.path))
+    again = sandbox.sweep_again()
     return Finding(
-        "its workers end with it; the next launch books the attempt as preempted",
+        "its workers end with it; the next launch records the attempt as preempted",
         steps_again(before, sandbox),
         {
             "no orphans": left == 0,
@@ -61,9 +61,9 @@ def kill_worker(sandbox: Sandbox) -> Finding:
     os.kill(sandbox.worker(sandbox.trials[1]), signal.SIGKILL)
     ended = sandbox.end(process)
     before = steps_of(sandbox.trials[1])
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     return Finding(
-        "that trial is booked as a crash with its signal, the others go on; exit 1",
+        "that trial is recorded as a crash with its signal, the others go on; exit 1",
         steps_again(before, sandbox),
         {
             "exit code 1": ended.code == 1,
@@ -77,15 +77,15 @@ def kill_ray(sandbox: Sandbox) -> Finding:
     """SIGKILL of Ray's own daemon."""
     process = sandbox.launch()
     sandbox.wait(process, sandbox.second_trains)
-    found = subprocess.run(["pgrep", "-x", "raylet"], capture_output=True, text=True, check=False)
-    ours = [int(pid) for pid in found.stdout.split() if _is_of(sandbox, int(pid))]
+    listed = subprocess.run(["pgrep", "-x", "raylet"], capture_output=True, text=True, check=False)
+    ours = [int(pid) for pid in listed.stdout.split() if _is_of(sandbox, int(pid))]
     if not ours:
         raise Skipped("no raylet of this sandbox was found")
     for pid in ours:
         os.kill(pid, signal.SIGKILL)
     ended = sandbox.end(process)
     left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     return Finding(
         "the driver ends with an error that names Ray; the same command goes on",
         steps_again(before, sandbox),
@@ -111,11 +111,11 @@ def out_of_memory(sandbox: Sandbox) -> Finding:
         "RAY_memory_usage_threshold": "0.001",
         "RAY_memory_monitor_refresh_ms": "200",
     }
-    ended = sandbox.sweep_on()
+    ended = sandbox.sweep_again()
     sandbox.environment.clear()
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     return Finding(
-        "the trials are booked as crashes whose reason says memory; exit 1",
+        "the trials are recorded as crashes whose reason says memory; exit 1",
         "what followed the last checkpoint",
         {
             "exit code 1": ended.code == 1,
@@ -129,7 +129,7 @@ def two_drivers(sandbox: Sandbox) -> Finding:
     """A second driver on the same folder."""
     process = sandbox.launch()
     sandbox.wait(process, sandbox.second_trains)
-    second = sandbox.sweep_on()
+    second = sandbox.sweep_again()
     first = sandbox.end(process)
     return Finding(
         "the second is refused and told the first one's process; exit 2",

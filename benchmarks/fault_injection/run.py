@@ -1,4 +1,4 @@
-"""Mistreat a real sweep in every way we know of, and print what came of it as a table.
+"""Inject all known faults into a real sweep, and print the outcomes as a table.
 
     python benchmarks/fault_injection/run.py [NAME...] [--markdown FILE]
 
@@ -32,7 +32,7 @@ def main() -> None:
         reference = undisturbed(folder)
         lines, is_green = [], True
         for i, name in enumerate(names):
-            line, is_good = suffer(name, folder / f"{i:02d}", reference)
+            line, is_good = apply_fault(name, folder / f"{i:02d}", reference)
             lines.append(line)
             is_green &= is_good
             print(line, flush=True)
@@ -44,38 +44,38 @@ def main() -> None:
 def undisturbed(folder: Path) -> dict[str, str]:
     """Return what the trials measure when nothing happens to them."""
     sandbox = Sandbox(folder / "undisturbed")
-    ended = sandbox.sweep_on()
+    ended = sandbox.sweep_again()
     if ended.code:
         sys.exit(f"the undisturbed sweep fails:\n{ended.text}")
-    if wrong := sandbox.books(most_ends=1):
+    if wrong := sandbox.record_problems(most_ends=1):
         sys.exit(f"the undisturbed sweep fails: {wrong}")
     (folder / "reference.json").write_text(json.dumps(sandbox.digests()))
     return sandbox.digests()
 
 
-def suffer(name: str, folder: Path, reference: dict[str, str]) -> tuple[str, bool]:
+def apply_fault(name: str, folder: Path, reference: dict[str, str]) -> tuple[str, bool]:
     """Return a fault's row of the table, and whether all that must hold does."""
     fault, changes = CASES[name]
     sandbox = Sandbox(folder, changes)
     began = time.monotonic()
     try:
-        found = fault(sandbox)
+        finding = fault(sandbox)
     except Skipped as why:
         return f"| {name} | skipped: {why} | | | |", True
     except (RuntimeError, TimeoutError, AssertionError) as error:
         return f"| {name} | not made: {' '.join(str(error).split())} | | | NO |", False
     left = sandbox.orphans()
-    wrong = [what for what, holds in found.checks.items() if not holds]
+    wrong = [what for what, holds in finding.checks.items() if not holds]
     wrong += [f"{left} processes are left"] if left else []
-    wrong += _afterwards(found, sandbox, reference)
+    wrong += _afterwards(finding, sandbox, reference)
     verdict = "yes" if not wrong else "NO: " + "; ".join(wrong)
     print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return f"| {name} | {found.outcome} | {found.lost} | {left} | {verdict} |", not wrong
+    return f"| {name} | {finding.outcome} | {finding.lost} | {left} | {verdict} |", not wrong
 
 
-def _afterwards(found: Finding, sandbox: Sandbox, reference: dict[str, str]) -> list[str]:
-    wrong = sandbox.books(most_ends=found.most_ends) if found.is_whole else []
-    if found.is_equal and sandbox.digests() != reference:
+def _afterwards(finding: Finding, sandbox: Sandbox, reference: dict[str, str]) -> list[str]:
+    wrong = sandbox.record_problems(most_ends=finding.most_ends) if finding.is_whole else []
+    if finding.is_equal and sandbox.digests() != reference:
         wrong.append("other numbers than those of the undisturbed sweep")
     return wrong
 

@@ -1,4 +1,4 @@
-"""A small real sweep to be mistreated: its folder, its command, and what must hold afterwards.
+"""A small real sweep for faults: its folder, its command, and checks of its records.
 
 Every process of a sandbox carries its name in its environment, so that orphans can be counted.
 """
@@ -23,9 +23,9 @@ from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import RunDir, TrialDir
 
-MARK = "RLTUNE_FAULT_LAB"
+MARK = "RLTUNE_FAULT_SANDBOX"
 ORPHAN_S = 10.0
-PATIENCE_S = 240.0
+PATIENCE_S = 900.0  # for hangs alone
 STEPS = 60
 CHECKPOINT_EVERY = 5
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +41,8 @@ class Ended:
 
     def says(self, *parts: str) -> bool:
         """Whether all of these are in what it printed, line breaks aside."""
-        said = " ".join(self.text.split())
-        return all(part in said for part in parts)
+        printed = " ".join(self.text.split())
+        return all(part in printed for part in parts)
 
 
 @dataclass
@@ -75,8 +75,8 @@ class Sandbox:
     @property
     def run(self) -> RunDir:
         """The run folder."""
-        (found,) = self.runs.glob("faults-*")
-        return RunDir(found)
+        (folder,) = self.runs.glob("faults-*")
+        return RunDir(folder)
 
     @property
     def trials(self) -> tuple[TrialDir, TrialDir]:
@@ -113,11 +113,11 @@ class Sandbox:
         """The arguments that run the sweep, one trial at a time."""
         return ("sweep", str(self.sweep), "--runs-dir", str(self.runs), "--max-concurrent", "1")
 
-    def do(self, *arguments: str) -> Ended:
+    def run_command(self, *arguments: str) -> Ended:
         """Run a command to its end."""
         return self.end(self.start(*arguments))
 
-    def sweep_on(self) -> Ended:
+    def sweep_again(self) -> Ended:
         """Give the same command again and wait for its end."""
         return self.end(self.launch())
 
@@ -152,15 +152,15 @@ class Sandbox:
     def orphans(self) -> int:
         """Return how many of the sandbox's processes still live after `ORPHAN_S` seconds."""
         deadline = time.monotonic() + ORPHAN_S
-        while (found := processes_of(self.name)) and time.monotonic() < deadline:
+        while (alive := processes_of(self.name)) and time.monotonic() < deadline:
             time.sleep(0.2)
-        return len(found)
+        return len(alive)
 
     def digests(self) -> dict[str, str]:
         """Return what each trial measured, clocks aside."""
         return {trial.trial_id: metrics_digest(trial.metrics) for trial in self.trials}
 
-    def books(self, *, most_ends: int) -> list[str]:
+    def record_problems(self, *, most_ends: int) -> list[str]:
         """Return what is wrong with the records of a finished sweep; empty when nothing is.
 
         Args:
@@ -196,7 +196,7 @@ def steps_of(trial: TrialDir) -> int:
 
 def processes_of(name: str) -> list[int]:
     """Return the living processes that carry the sandbox's name, zombies aside."""
-    found = []
+    pids = []
     for path in Path("/proc").iterdir():
         if not path.name.isdigit():
             continue
@@ -206,8 +206,8 @@ def processes_of(name: str) -> list[int]:
         except OSError:
             continue
         if is_ours and not is_zombie:
-            found.append(int(path.name))
-    return found
+            pids.append(int(path.name))
+    return pids
 
 
 def _sweep(changes: Mapping[str, object]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Faults of what is around a trial: its numbers, the clock, the code, servers that hang."""
+"""Faults around a trial: its numbers, the clock, the code, servers that hang."""
 
 import shutil
 import signal
@@ -13,12 +13,12 @@ from rltune.runner.trial import read_provenance
 
 def not_a_number(sandbox: Sandbox) -> Finding:
     """The loss or the weights are not finite."""
-    ended = sandbox.sweep_on()
-    again = sandbox.sweep_on()
-    status = sandbox.do("status", str(sandbox.run.path))
+    ended = sandbox.sweep_again()
+    again = sandbox.sweep_again()
+    status = sandbox.run_command("status", str(sandbox.run.path))
     kept = [any(trial.checkpoints.glob("step-*")) for trial in sandbox.trials]
     return Finding(
-        "booked as diverged, the last good checkpoint kept; not run again",
+        "recorded as diverged, the last good checkpoint kept; not run again",
         "what followed the last checkpoint",
         {
             "exit code 1": ended.code == 1,
@@ -77,7 +77,7 @@ def changed_code(sandbox: Sandbox) -> Finding:
     before = steps_of(sandbox.trials[1])
     with (code / "rltune" / "gate.py").open("a") as file:
         file.write("\n# edited\n")
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     seen = {read_provenance(trial)["source_sha256"] for trial in sandbox.trials}
     return Finding(
         "recorded for each attempt; the audit fails (A1) and names the trials",
@@ -88,7 +88,7 @@ def changed_code(sandbox: Sandbox) -> Finding:
 
 def hanging_judge(sandbox: Sandbox) -> Finding:
     """A language-model judge that takes calls and never answers."""
-    with _Silence() as port:
+    with _SilentServer() as port:
         sandbox.environment["FAULTS_API_KEY"] = "sk-not-a-key"
         sandbox.write_sweep(
             {
@@ -101,7 +101,7 @@ def hanging_judge(sandbox: Sandbox) -> Finding:
                 "attribution.llm.max_retries": 0,
             }
         )
-        ended = sandbox.sweep_on()
+        ended = sandbox.sweep_again()
     return Finding(
         "each call ends at its timeout; a trial with nothing judged in 3 steps fails by name",
         "what followed the last checkpoint",
@@ -145,7 +145,7 @@ def hanging_retriever(sandbox: Sandbox) -> Finding:
     )
 
 
-class _Silence:
+class _SilentServer:
     """A port that takes connections and says nothing."""
 
     def __enter__(self) -> int:

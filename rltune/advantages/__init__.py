@@ -15,7 +15,7 @@ from rltune.advantages.rloo import rloo
 Estimator = Callable[..., Tensor]
 """`(outcome_N, group_N, **keywords) -> advantages_N`: one finite number per episode.
 
-Outcomes are float32 and groups int64; one of a user's own may return any real format.
+Outcomes are float32 and groups int64; a custom one may return any real format.
 """
 
 ESTIMATORS: Mapping[str, Estimator] = {
@@ -25,7 +25,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "maxrl": maxrl,
     "reinforce_pp_baseline": reinforce_pp_baseline,
 }
-"""`advantage.kind` -> estimator of a whole episode; one of a user's own has the same form.
+"""`advantage.kind` -> estimator of a whole episode; a custom one has the same form.
 
-Those of single tokens (`gae`, `gae_bilevel`, `reinforce_pp`) need more than an outcome each.
+Estimators of single tokens (`gae`, `gae_bilevel`, `reinforce_pp`) need more than the outcomes.
 """

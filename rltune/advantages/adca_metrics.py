@@ -78,7 +78,7 @@ def adca_metrics(
         "sign_agree_rate": masked_mean(
             ((first_N > 0) == is_success_N).to(step_NK.dtype), is_judged_N
         ),
-        "no_spread_taught_rate": _no_spread_taught(mass_N, outcome_advantage_N, group_N, tiny=tiny),
+        "no_spread_taught_rate": _no_spread_credit(mass_N, outcome_advantage_N, group_N, tiny=tiny),
     }
     return {f"adca/{name}": float(value) for name, value in values.items()} | {
         "adca/alpha": float(alpha)
@@ -90,11 +90,11 @@ def _first(is_turn_NK: Tensor) -> Tensor:
     return is_turn_NK.to(torch.uint8).argmax(1, keepdim=True)
 
 
-def _no_spread_taught(mass_N: Tensor, outcome_N: Tensor, group_N: Tensor, *, tiny: float) -> Tensor:
+def _no_spread_credit(mass_N: Tensor, outcome_N: Tensor, group_N: Tensor, *, tiny: float) -> Tensor:
     """Return the share of groups without spread of the outcome that have credit of turns."""
     is_even_N = group_std(outcome_N, group_N, ddof=0) <= tiny
     groups_G, index_N = torch.unique(group_N, return_inverse=True)
     start_G = mass_N.new_zeros(len(groups_G))
-    is_taught_G = start_G.index_add(0, index_N, mass_N) > tiny
+    is_credited_G = start_G.index_add(0, index_N, mass_N) > tiny
     is_even_G = start_G.index_add(0, index_N, is_even_N.to(mass_N.dtype)) > 0
-    return masked_mean(is_taught_G.to(mass_N.dtype), is_even_G)
+    return masked_mean(is_credited_G.to(mass_N.dtype), is_even_G)

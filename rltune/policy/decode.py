@@ -1,5 +1,7 @@
 """Incremental decoding of a transformers causal LM, as `rollout.torch_engine` asks for it."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -9,12 +11,12 @@ from rltune.policy.kv_cache import KVCache, keeping, new_kv_cache
 from rltune.policy.precision import computing
 
 
-class TransformersDecoder:
-    """Runs a causal LM a few tokens at a time over an explicit cache.
+class ModelDecoder:
+    """A causal LM that an engine decodes with.
 
     Args:
-        model: The causal LM; it is not copied, so weight updates are seen at once.
-        pad_id: Id for unused places.
+        model: The causal LM; it is not copied.
+        pad_id: Id for padding.
         end_ids: Ids that end a response.
 
     """
@@ -29,11 +31,21 @@ class TransformersDecoder:
         """Where the weights are."""
         return torch.device(self._model.device)
 
+    def _logits(self, hidden_BTD: Tensor, last_B: Tensor) -> Tensor:
+        """Return float32 logits (B, V) after column `last_B` of each row."""
+        rows_B = torch.arange(len(last_B), device=last_B.device)
+        head: Callable[[Tensor], Tensor] = self._model.get_output_embeddings()
+        return head(at_least_float32(hidden_BTD[rows_B, last_B]))
+
+
+class TransformersDecoder(ModelDecoder):
+    """Decodes a few tokens at a time over a growing cache; weight updates are seen at once."""
+
     def empty_cache(self) -> KVCache:
         """Return a cache that holds no tokens.
 
-        Layers with a sliding window get no window: holes between the columns of a row would push
-        its own tokens out. `fit.require_context` keeps rows shorter than it.
+        Sliding windows are ignored: holes between the columns of a row would push its own tokens
+        out of them. `model_check.require_context` keeps rows shorter than a window.
         """
         kinds = set(getattr(self._model.config, "layer_types", None) or ["full_attention"])
         if kinds <= {"full_attention", "sliding_attention"}:
@@ -57,10 +69,7 @@ class TransformersDecoder:
                 position_ids=positions_BT,
                 **keeping(cache),
             ).last_hidden_state
-        rows_B = torch.arange(len(last_B), device=last_B.device)
-        head = self._model.get_output_embeddings()
-        logits_BV: Tensor = head(at_least_float32(hidden_BTD[rows_B, last_B]))
-        return logits_BV
+        return self._logits(hidden_BTD, last_B)
 
     def select(self, cache: KVCache, rows: Tensor) -> KVCache:
         """Keep the given rows, in their order; a row may be taken several times."""

@@ -1,7 +1,7 @@
-"""Dropout of the inputs of adapters, in one forward pass and the backward pass that follows it.
+"""Dropout of the inputs of adapters, in one forward pass and its backward pass.
 
-It acts in the update alone: whatever scores, samples or evaluates has it off. Nothing else of a
-model enters training mode, so that the base model's own dropout stays off in any case.
+It acts only in the update, not in scoring, sampling or evaluation. Nothing else of a model enters
+training mode, so the base model's own dropout stays off.
 """
 
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-_LAYERS = "lora_dropout"  # as peft names the modules in front of an adapter's first matrix
+_LAYERS = "lora_dropout"  # peft's name of the module before an adapter's first matrix
 
 
 @contextmanager
 def dropping(*modules: nn.Module, seed: int) -> Iterator[None]:
     """Return the context of a forward and a backward pass in which adapters drop inputs.
 
-    The backward pass belongs into it: gradient checkpointing runs the blocks again there. Nothing
-    changes where no adapter has a dropout above 0.
+    The backward pass belongs inside: gradient checkpointing runs the blocks again there. Nothing
+    changes without an adapter with dropout.
 
     Args:
-        modules: Whose adapters drop inputs.
+        modules: Modules with the adapters.
         seed: Decides the masks. No global random state moves.
 
     """
@@ -41,9 +41,9 @@ def dropping(*modules: nn.Module, seed: int) -> Iterator[None]:
 
 @contextmanager
 def _drawing(device: torch.device, seed: int) -> Iterator[None]:
-    """Seed torch's generators of the CPU and of a CUDA device, and put them back at the end.
+    """Seed torch's generators of the CPU and of a CUDA device, and restore them at the end.
 
-    `torch.manual_seed` would also move the generators of devices that no one puts back.
+    `torch.manual_seed` would also move the generators of other devices.
     """
     cuda = [device.index] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
@@ -54,7 +54,7 @@ def _drawing(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def _dropouts(module: nn.Module) -> list[nn.Dropout]:
-    """Return the dropout of each adapter; with a share of 0 peft puts none there."""
+    """Return the dropout modules of adapters; peft makes none for a share of 0."""
     return [
         layer
         for name, layer in module.named_modules()

@@ -1,4 +1,4 @@
-"""Gold answers as token ids, at the contexts of a conversation that they are scored at.
+"""Gold answers as token ids, and the contexts of a conversation at which they are scored.
 
 `rltune.policy.gold_scores` scores them.
 """
@@ -16,7 +16,7 @@ class GoldCopy:
 
     Attributes:
         context_end: Tokens of the row that the answer follows; at least 1.
-        ids: A whole response with the answer; what follows the last scored token is not read.
+        ids: A whole response with the answer, read up to the last scored token.
         scored: True on the tokens of the answer itself; only these count.
 
     Raises:
@@ -29,7 +29,7 @@ class GoldCopy:
     scored: tuple[bool, ...]
 
     def __post_init__(self) -> None:
-        """Refuse a copy that has no score."""
+        """Refuse a copy without a score."""
         if self.context_end < 1:
             raise ValueError(f"context_end is {self.context_end}; a first token needs a context.")
         if len(self.ids) != len(self.scored) or not any(self.scored):
@@ -49,10 +49,10 @@ def encode_gold(
 ) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Return the ids of before + gold + after, and which of them are of the gold answer.
 
-    A token is of the answer when it overlaps the answer's characters, so one that also holds a
-    space or a bracket beside it counts, and nothing is lost where tokens merge across the border.
-    As in A2TGPO; IGPO's first code counted tokens, which is wrong there. The answer is text,
-    whatever it spells; what stands around it may hold an end token.
+    A token belongs to the answer when it overlaps the answer's characters, so a token that also
+    holds a space or a bracket beside it counts. As in A2TGPO; IGPO's first code counted tokens,
+    which is wrong where they merge across the border. The answer is plain text; the text around it
+    may hold an end token.
 
     Args:
         tokenizer: A fast tokenizer, which knows the characters of each token.

@@ -1,8 +1,8 @@
 """Log-probabilities of gold answers at several contexts of a conversation, in one forward.
 
 The row goes through the model once. The gold answers follow as copies: each sees the row up to the
-end of its own context, and itself, at the positions it would have there. So a context costs the
-few tokens of its answer and not a prefix of its own.
+end of its context, and itself, at the positions it would have there. So a context costs only the
+tokens of its answer.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ def gold_logprobs(
         copies_B: The copies of each row; may be empty.
         temperature: Logits are divided by it; 1.0 in the papers.
         chunk: Scored tokens whose logits are held at once; >= 1.
-        prefix: Keys and values of `ids_BT` (its last column may be missing), from a forward that
-            had to be done anyway; it is used up. None: they are made here.
+        prefix: Keys and values of `ids_BT` (the last column may be missing) from an earlier
+            forward; it is used up. None: they are made here.
 
     Raises:
         ValueError: The rows differ in number, a context is longer than its row, the prefix is too

@@ -1,7 +1,7 @@
 """Gradient checkpointing: activations inside a block are computed again in the backward pass.
 
-transformers ties it to training mode, which would also switch on dropout, and to running without a
-cache. Here a backbone carries the choice, and only passes with a gradient follow it.
+transformers ties it to training mode, which also switches on dropout, and to running without a
+cache. Here the choice is an attribute of the backbone, and only passes with a gradient follow it.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
     """Choose whether blocks are computed again; copies of the model keep the choice.
 
     Raises:
-        InputError: The model has no blocks that know how.
+        InputError: The model has no blocks that support it.
 
     """
     if is_on and not _blocks(model.base_model):
@@ -38,9 +38,9 @@ def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
 
 @contextmanager
 def checkpointing(backbone: torch.nn.Module) -> Iterator[None]:
-    """Return the context of a forward pass whose blocks keep their inputs alone.
+    """Return the context of a forward pass whose blocks keep only their inputs.
 
-    Nothing changes where the backbone does not ask for it or no gradient is wanted.
+    Nothing changes where it is off for the backbone, or without gradients.
     """
     is_on = getattr(backbone, _ATTRIBUTE, False) and torch.is_grad_enabled()
     blocks = _blocks(backbone) if is_on else []

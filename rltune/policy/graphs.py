@@ -1,7 +1,7 @@
 """CUDA graphs of one pass over inputs of several sizes.
 
-A graph launches all kernels of a pass at once, but only over memory that stays where it is: inputs
-are copied to where it reads them, and its output is copied from where it writes it.
+A graph launches all kernels of a pass at once, but only over memory that does not move: inputs are
+copied to where it reads them, and the output from where it writes it.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,14 +19,14 @@ class _Captured(NamedTuple, Generic[InputsT]):
 
 
 class Graphs(Generic[InputsT]):
-    """Graphs of a pass, one for each size that is met.
+    """Graphs of a pass, one for each size.
 
-    They share one pool for what lives inside a pass alone, and one output: no two run at a time. So
-    many sizes take little more memory than the largest.
+    No two run at a time, so they share one memory pool and one output: many sizes take little more
+    memory than the largest.
 
     Args:
-        run: The pass: a named tuple of tensors in, (R, V) out. It may write elsewhere, as long as
-            the same input writes the same.
+        run: The pass: a named tuple of tensors in, (R, V) out. It may write to other memory if the
+            same input writes the same.
 
     """
 
@@ -43,20 +43,20 @@ class Graphs(Generic[InputsT]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the output; what is inside the pool is not counted."""
+        """Bytes of the output, without the pool."""
         return self._out_RV.nbytes
 
     def clear(self) -> None:
-        """Forget all: what they read or write has moved."""
+        """Forget all: their memory has moved."""
         self._captured.clear()
-        self._pool = None  # one that all graphs have left cannot be entered again
+        self._pool = None  # a pool without graphs cannot be entered again
         self._out_RV = torch.empty(0, 0)
 
     def replay(self, size: Hashable, inputs: InputsT) -> Tensor:
-        """Return what the pass returns for these inputs; captured when a size is new.
+        """Return the result of the pass for these inputs; a new size is captured.
 
         Raises:
-            RuntimeError: The pass does what a graph cannot hold, or memory is short.
+            RuntimeError: The pass cannot be captured, or memory is short.
 
         """
         if size not in self._captured:
@@ -68,7 +68,7 @@ class Graphs(Generic[InputsT]):
         return self._out_RV[: len(inputs[0])].clone()  # the next replay writes over it
 
     def _capture(self, inputs: InputsT) -> _Captured[InputsT]:
-        """Record one pass, after two on the same stream that make what is made once."""
+        """Record one pass, after two on the same stream as a warm-up."""
         own = type(inputs)(*(tensor.clone() for tensor in inputs))
         current = torch.cuda.current_stream()
         if self._stream is None:
@@ -87,6 +87,6 @@ class Graphs(Generic[InputsT]):
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 self._out_RV[: shape[0]].copy_(self._run(own))
         except RuntimeError:
-            torch.cuda.set_stream(current)  # torch leaves its own when a capture fails
+            torch.cuda.set_stream(current)  # torch does not when a capture fails
             raise
         return _Captured(graph, own)

@@ -24,22 +24,22 @@ from rltune.policy.source import read_model
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 
-FROZEN = "frozen_sha256"  # in the metadata of a checkpoint's file: digest of what is not in it
-CausalLM = PreTrainedModel  # what other rooms call the network: they do not import transformers
+FROZEN = "frozen_sha256"  # metadata key of a checkpoint's file: digest of the weights not in it
+CausalLM = PreTrainedModel  # for other rooms, which do not import transformers
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A causal LM with everything that is needed to talk to it.
+    """A causal LM with everything needed to talk to it.
 
     Attributes:
         model: The weights that are trained.
         tokenizer: Its tokenizer.
         renderer: Turns observations into the token ids that follow in a conversation.
         end_ids: Ids that end a response.
-        pad_id: Id for unused places in a batch.
+        pad_id: Id for padding.
         weights_sha256: Digest of the weights as loaded.
-        tokenizer_sha256: Digest of what turns text into ids: tokenizer, template, kind of renderer.
+        tokenizer_sha256: Digest of tokenizer, template and kind of renderer.
 
     """
 
@@ -52,7 +52,7 @@ class Policy:
     tokenizer_sha256: str
 
     def decoder(self) -> TransformersDecoder | StaticDecoder:
-        """Return the view of the model that a rollout engine decodes with; on CUDA, by graphs."""
+        """Return the decoder of a rollout engine; on CUDA it uses graphs."""
         is_static = self.model.device.type == "cuda" and has_plain_cache(self.model)
         kind = StaticDecoder if is_static else TransformersDecoder
         return kind(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
@@ -74,10 +74,11 @@ def load_policy(
 
     Args:
         model: `tiny`, a folder in transformers' format, or a hub id.
-        dtype: Format of the computation, `float32` or `bfloat16`; trained weights stay float32.
-        template: `auto` uses the tokenizer's chat template when it has one, `append` its frames
-            even if it rewrites earlier responses; `plain` uses none.
-        is_bare: Write nothing but observations and responses: for compact prompts.
+        dtype: Number format of the computation, `float32` or `bfloat16`; trained weights are
+            float32.
+        template: `auto` uses the tokenizer's chat template if it has one, `append` its frames even
+            if it rewrites earlier responses; `plain` uses none.
+        is_bare: Write only observations and responses: for compact prompts.
         env_kind: Chooses among the shipped tiny policies.
         device: Where the weights go.
         lora: Adapters to train; None trains all weights.
@@ -129,7 +130,7 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
 
 
 def _from(base: Path, lora: LoraConfig) -> LoraConfig:
-    """Return the adapters with `init` as a path that does not depend on the working folder."""
+    """Return the adapters with `init` as a path independent of the working folder."""
     if lora.init == "default":
         return lora
     return lora.model_copy(update={"init": str(base / lora.init)})
@@ -169,15 +170,15 @@ def assemble(
 def weights_digest(model: torch.nn.Module) -> str:
     """Return the sha256 over the names, shapes and bytes of all parameters.
 
-    With adapters it is over the digests of what is frozen and of what is trained, so that a
-    checkpoint's file, which holds the latter and names the former, has the policy's digest, too.
+    With adapters it is over the digests of the frozen and of the trained weights, so that a
+    checkpoint's file, which holds these and names those, has the policy's digest.
     """
     trained, frozen = trained_parameters(model), frozen_digest(model)
     return _joint_digest(tensors_digest(trained), frozen) if trained else frozen
 
 
 def frozen_digest(model: torch.nn.Module) -> str:
-    """Return the sha256 over the parameters that do not train; empty when there are none."""
+    """Return the sha256 over the frozen parameters; empty when there are none."""
     frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
     return tensors_digest(frozen) if frozen else ""
 
@@ -209,10 +210,10 @@ def tokenizer_digest(
     """Return the sha256 over what decides the ids of a text and the end of a response.
 
     Args:
-        tokenizer: Counts with its whole definition and its chat template.
-        kind: How the renderer writes a conversation: `bare`, `plain` or `chat`.
+        tokenizer: Its whole definition and chat template count.
+        kind: Kind of renderer: `bare`, `plain` or `chat`.
         end_ids: Ids that end a response.
-        pad_id: Id for unused places.
+        pad_id: Id for padding.
 
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -223,8 +224,8 @@ def tokenizer_digest(
 
 def _end_ids(model: PreTrainedModel, tokenizer: Tokenizer) -> tuple[int, ...]:
     configured = model.generation_config.eos_token_id if model.generation_config else None
-    found = configured if isinstance(configured, list) else [configured]
-    ids = {*found, tokenizer.eos_token_id} - {None}
+    ends = configured if isinstance(configured, list) else [configured]
+    ids = {*ends, tokenizer.eos_token_id} - {None}
     if not ids:
         raise InputError(
             Problem(

@@ -1,4 +1,4 @@
-"""Hidden states at the places that predict sampled tokens."""
+"""Hidden states that predict sampled tokens."""
 
 import torch
 from torch import Tensor
@@ -9,8 +9,8 @@ from rltune.policy.gradient_checkpointing import checkpointing
 from rltune.policy.kv_cache import KVCache, keeping
 from rltune.policy.precision import computing
 
-_CHUNK = 4096  # sampled tokens whose logits are held at once, at most
-_LOGITS = 2**26  # logits that are held at once: 256 MiB, and a few times that while they are used
+_CHUNK = 4096  # most sampled tokens whose logits are held at once
+_LOGITS = 2**26  # most logits held at once: 256 MiB, and a few times that while in use
 
 
 def action_hidden(
@@ -22,9 +22,9 @@ def action_hidden(
 ) -> Tensor:
     """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
-    Rows are right-padded, so causal attention alone keeps padding out of every sampled token, and
-    no attention mask is needed. Only the M sampled places go through the vocabulary head later, so
-    its memory does not grow with the observations.
+    Rows are right-padded, so causal attention alone keeps padding out, without a mask. Only the M
+    sampled tokens go through the vocabulary head later, so its memory does not grow with the
+    observations.
 
     Args:
         backbone: The model without its head.

@@ -1,7 +1,7 @@
 """LoRA: small trained matrices beside the frozen weights of linear layers.
 
-peft puts its layers into the model in place, so the model keeps its class, and everything that
-reads `base_model` or the head works as with full weights. What trains is what requires a gradient.
+peft inserts its layers in place, so the model keeps its class, and code that reads `base_model` or
+the head works as with full weights. Exactly the parameters with `requires_grad` are trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _NAME = "default"
 
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig, *, seed: int) -> None:
-    """Freeze a model and put an adapter into it, which alone is trained from now on.
+    """Freeze a model and insert an adapter, which alone is trained from now on.
 
     Args:
         model: Changed in place.
@@ -56,9 +56,9 @@ def add_adapter(model: PreTrainedModel, lora: LoraConfig, *, seed: int) -> None:
 
 
 def _linear_layers(model: PreTrainedModel) -> list[tuple[str, nn.Module]]:
-    """Return the linear layers below the head: its weight is read as it is when tokens are scored.
+    """Return the linear layers without the head, whose weight scoring reads directly.
 
-    The backbone is looked through, under the names that the whole model has for its layers.
+    These are layers of the backbone, under their names in the whole model.
     """
     inner = {id(module) for module in model.base_model.modules()}
     head = model.get_output_embeddings()

@@ -1,8 +1,8 @@
-"""Whether a model can be sampled and trained from here: proved on a few tokens when it is loaded.
+"""Checks on a few tokens that a model can be sampled and trained here, when it is loaded.
 
-Any causal LM may be named. Some compute what this package does not know of: logits that are scaled
-or capped after the head, a state that padding runs through, positions counted from a mask. Each of
-them would train another model than the one that was named, and no later step would notice.
+Any causal LM may be named, but some do more than this package reproduces: they scale or cap logits
+after the head, carry a state through padding, or count positions from a mask. Such a model would
+silently be trained as another one.
 """
 
 import torch
@@ -22,12 +22,12 @@ _LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to
 def require_fit(
     model: PreTrainedModel, tokenizer: Tokenizer, decoder: TransformersDecoder | StaticDecoder
 ) -> None:
-    """Raise when logprobs from here would not be the model's own.
+    """Raise when our logprobs are not the model's own.
 
     Args:
         model: Loaded, on its device, in eval mode.
         tokenizer: Its tokenizer.
-        decoder: The view of the model that an engine decodes with.
+        decoder: Decodes for an engine.
 
     Raises:
         InputError: The tokenizer has more ids than the model, the head has a bias, logits are
@@ -59,34 +59,36 @@ def require_fit(
 
 
 def require_context(model: PreTrainedModel, max_context: int, *, engine: str) -> None:
-    """Raise when conversations may get longer than a model can read.
+    """Raise when conversations may become longer than the model can read.
 
     Args:
         model: The policy.
         max_context: Of the config, in tokens.
-        engine: `torch` shows every layer the whole context, also one that should see a window.
+        engine: `torch` shows every layer the whole context, also where it should see a window.
 
     Raises:
         InputError: They may.
 
     """
     config = model.config
-    places = getattr(config, "max_position_embeddings", None)
-    if places and places < max_context and _has_place_vectors(model, places):
-        raise _too_long(f"{type(model).__name__} has places for {places} tokens.", places)
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions and positions < max_context and _has_position_table(model, positions):
+        raise _too_long(
+            f"{type(model).__name__} has position embeddings for {positions} tokens.", positions
+        )
     kinds = getattr(config, "layer_types", None) or []
     is_windowed = "sliding_attention" in kinds or (not kinds and _has_window(model))
     window = getattr(config, "sliding_window", None)
     if engine == "torch" and is_windowed and window and window < max_context:
-        what = f"{type(model).__name__} has layers that see the last {window} tokens alone, and "
+        what = f"{type(model).__name__} has layers that see only the last {window} tokens, and "
         what += "rollout.engine torch would show them all."
         raise _too_long(what, window)
 
 
-def _has_place_vectors(model: PreTrainedModel, places: int) -> bool:
-    """Return whether positions are looked up in a table, which ends (OPT's has two more rows)."""
+def _has_position_table(model: PreTrainedModel, positions: int) -> bool:
+    """Return whether positions are looked up in a finite table (OPT's has two more rows)."""
     tables = (m for m in model.base_model.modules() if isinstance(m, torch.nn.Embedding))
-    return any(places <= table.num_embeddings <= places + 2 for table in tables)
+    return any(positions <= table.num_embeddings <= positions + 2 for table in tables)
 
 
 def _has_window(model: PreTrainedModel) -> bool:
@@ -105,7 +107,7 @@ def _unfit(what: str, action: str) -> InputError:
 def _gaps(
     model: PreTrainedModel, decoder: TransformersDecoder | StaticDecoder
 ) -> tuple[float, float]:
-    """Return how far our logprobs are from the model's: after the head, and in a batch with holes.
+    """Return the distance of our logprobs from the model's: after the head, and in a padded batch.
 
     Two rows of different lengths get two more tokens each, the short one behind padding.
     """
@@ -134,7 +136,7 @@ def _own_logprobs(model: PreTrainedModel, ids_1T: Tensor) -> Tensor:
 
 
 def _our_logprobs(model: PreTrainedModel, ids_1T: Tensor, *, first: int) -> Tensor:
-    """Return (T - first + 1, V) as tokens are scored in training, padding behind them."""
+    """Return (T - first + 1, V) as tokens are scored in training, with padding after them."""
     padded = torch.cat([ids_1T, ids_1T[:, :2]], 1)
     mask = torch.zeros_like(padded, dtype=torch.bool)
     mask[:, first : ids_1T.shape[1] + 1] = True

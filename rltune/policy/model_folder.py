@@ -1,7 +1,7 @@
-"""Whether a model folder is whole, as far as its small files and the headers of its weights tell.
+"""Checks of a model folder by its small files and the headers of its weights.
 
-No torch here, and no weights are read; `policy.source` compares the names and shapes with the
-model, and looks for numbers that are not finite.
+No torch here, and no weights are read; `policy.source` compares names and shapes with the model,
+and looks for numbers that are not finite.
 """
 
 import json
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SHIPPED = Path(__file__).parent / "weights"
-"""Holds a folder for each kind of env with a tiny policy."""
+"""Has a folder with a tiny policy for each kind of env."""
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 AGAIN = "Copy or download the folder again, whole."
@@ -34,7 +34,7 @@ class FolderFault(Exception):
     """What is wrong with a file of a folder; the text begins with its name.
 
     Args:
-        what: In one sentence without its point.
+        what: One sentence without its full stop.
         action: What to do.
 
     """
@@ -66,7 +66,7 @@ def folder_problems(folder: Path, name: str, where: str = "policy.model") -> Ite
     Args:
         folder: The folder.
         name: What the config calls it.
-        where: File and key that it stands under.
+        where: File and key of that name.
 
     """
     for check in (_require_config, _require_tokenizer, _require_settings, stored_tensors):
@@ -85,8 +85,8 @@ def stored_tensors(folder: Path) -> dict[str, Stored]:
     """Return the tensors of a folder by name, as the headers of its files describe them.
 
     Raises:
-        FolderFault: A file is missing, cut short or no safetensors file, or the index and the files
-            do not agree.
+        FolderFault: A file is missing, truncated or not a safetensors file, or index and files do
+            not agree.
 
     """
     if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
@@ -94,22 +94,22 @@ def stored_tensors(folder: Path) -> dict[str, Stored]:
     named = read_json(folder / INDEX).get("weight_map")
     if not isinstance(named, dict) or not all(isinstance(f, str) for f in named.values()):
         raise FolderFault(f"{INDEX} has no weight_map from tensors to files")
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
     for file in sorted(set(named.values())):
         if Path(file).name != file or not (folder / file).is_file():
             raise FolderFault(f"{INDEX} names {file}, which is missing")
-        found |= read_header(folder / file)
+        tensors |= read_header(folder / file)
     for name, file in named.items():
-        if name not in found or found[name].file != file:
+        if name not in tensors or tensors[name].file != file:
             raise FolderFault(f"{INDEX} says that {name} is in {file}, which does not hold it")
-    return found
+    return tensors
 
 
 def read_header(path: Path) -> dict[str, Stored]:
     """Return the tensors of a safetensors file.
 
     Raises:
-        FolderFault: It is missing, empty, a pointer, cut short, or no such file.
+        FolderFault: It is missing, empty, a pointer, truncated, or not such a file.
 
     """
     from safetensors import SafetensorError, safe_open
@@ -123,7 +123,7 @@ def read_header(path: Path) -> dict[str, Stored]:
                 for name, part in parts.items()
             }
     except SafetensorError as error:
-        raise FolderFault(f"{path.name} is cut short or damaged ({error})") from error
+        raise FolderFault(f"{path.name} is truncated or damaged ({error})") from error
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
@@ -137,7 +137,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise FolderFault(f"{path.name} is cut short or damaged ({error})") from error
+        raise FolderFault(f"{path.name} is truncated or damaged ({error})") from error
     if not isinstance(value, dict):
         raise FolderFault(f"{path.name} holds no JSON object")
     return value
@@ -147,7 +147,7 @@ def require_floats(tensors: Mapping[str, Stored]) -> None:
     """Refuse weights that are not plain floating-point numbers.
 
     Raises:
-        FolderFault: Names the first such tensor and its type.
+        FolderFault: It names the first such tensor and its type.
 
     """
     for name, tensor in tensors.items():
@@ -163,7 +163,7 @@ def require_finite(name: str, tensor: "Tensor") -> None:
     """Refuse a tensor of a file that holds NaN or infinity.
 
     Raises:
-        FolderFault: It does; their number is in it.
+        FolderFault: It does, with their number.
 
     """
     if n := int((~tensor.isfinite()).sum()):
@@ -216,12 +216,12 @@ def _require_config(folder: Path) -> None:
 
 
 def _require_tokenizer(folder: Path) -> None:
-    found = [path for pattern in _TOKENIZERS for path in sorted(folder.glob(pattern))]
-    if not found:
+    files = [path for pattern in _TOKENIZERS for path in sorted(folder.glob(pattern))]
+    if not files:
         raise FolderFault("tokenizer.json is missing", "Save the model's tokenizer beside it.")
-    for path in found:
+    for path in files:
         _require_content(path)
-    if found[0].name == "tokenizer.json" and "model" not in read_json(found[0]):
+    if files[0].name == "tokenizer.json" and "model" not in read_json(files[0]):
         raise FolderFault("tokenizer.json defines no tokenizer (it has no key 'model')")
 
 
@@ -234,7 +234,7 @@ def _require_settings(folder: Path) -> None:
 
 
 def _require_ends(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse ends of a response that are no ids; the tokenizer's own files name texts."""
+    """Refuse ends of a response that are not ids."""
     ends = settings.get("eos_token_id")
     for end in ends if isinstance(ends, list) else [ends]:
         if type(end) not in (int, type(None)):

@@ -1,8 +1,8 @@
 """Token ids of frames and contents: only a frame can hold control tokens.
 
 A frame is what a template, or an environment's response prefix, writes around a message. A content
-is what the world says: observations, passages, questions, system and user texts. A passage that
-spells `<|im_end|>` would otherwise end the message that it stands in.
+is text of the world: observations, passages, questions, system and user texts. A passage that
+spells `<|im_end|>` would otherwise end its message.
 """
 
 import re
@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-_BEFORE = "\n"  # stands before a text that goes on another one, which gets no space in front
+_BEFORE = "\n"  # put before a text that continues another one, so that it gets no leading space
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Piece:
     """A part of a text.
 
     Attributes:
-        text: What it says.
-        is_frame: Whether its control tokens are meant as such.
+        text: The text.
+        is_frame: Whether its control tokens act as such.
 
     """
 
@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and the characters of the text that it stands for, `start` to `end`."""
+    """A token and its characters in the text, `start` to `end`."""
 
     id: int
     start: int
@@ -39,23 +39,22 @@ class Token:
 
 
 def frame(text: str) -> Piece:
-    """Return a part whose control tokens are meant as such."""
+    """Return a part whose control tokens act as such."""
     return Piece(text, is_frame=True)
 
 
 def content(text: str) -> Piece:
-    """Return a part that is plain text, whatever it says."""
+    """Return a part that is plain text, whatever it spells."""
     return Piece(text, is_frame=False)
 
 
 def control_ids(
     tokenizer: Tokenizer, *, end_ids: Iterable[int] = (), frames: Iterable[str] = ()
 ) -> frozenset[int]:
-    """Return the ids that steer a model in place of saying something.
+    """Return the ids that steer a model rather than say something.
 
-    These are the special tokens, the ends of a response, and the added tokens that a template's
-    frames are made of. The unknown token says that a text could not be written; it steers only
-    where it is an end or a beginning, too.
+    These are the special tokens, the ends of a response, and the added tokens in a template's
+    frames; the unknown token only where it is also an end or a beginning.
 
     Args:
         tokenizer: Names its special and its added tokens.
@@ -75,13 +74,13 @@ def control_ids(
 class PieceEncoder:
     """Encodes frames and contents as one text, in which no content makes a control token.
 
-    A text without control tokens in its contents gets the ids that the tokenizer gives to the whole
-    of it. Otherwise the text is cut inside each such token, and the parts are encoded on their own.
-    So is an added token that begins in a content and takes in a frame.
+    A text without control tokens in its contents gets the tokenizer's ids of the whole text.
+    Otherwise the text is cut inside each such token, and the parts are encoded separately; likewise
+    inside an added token that begins in a content and reaches into a frame.
 
     Args:
         tokenizer: Encodes.
-        control: Ids that no content may make.
+        control: Ids that no content may produce.
 
     """
 
@@ -97,8 +96,7 @@ class PieceEncoder:
     def tokens(self, pieces: Sequence[Piece]) -> list[Token]:
         """Return the tokens of the joined pieces.
 
-        The places of tokens are known for a fast tokenizer only; others tell those of control
-        tokens alone.
+        Characters are exact for a fast tokenizer; for others, only those of control tokens are.
         """
         text = "".join(piece.text for piece in pieces)
         ends = accumulate((len(piece.text) for piece in pieces), initial=0)
@@ -110,13 +108,13 @@ class PieceEncoder:
         return list(self._plain(text, contents, 0, len(text)))
 
     def continued(self, text: str) -> list[int]:
-        """Return the ids of a text that goes on another one, control tokens included."""
+        """Return the ids of a text that continues another one, control tokens included."""
         return [token.id for token in self._tokens(text, len(_BEFORE))]
 
     def _plain(
         self, text: str, contents: Sequence[tuple[int, int]], start: int, end: int
     ) -> Iterator[Token]:
-        """Yield the tokens of text[start:end]; cut it where a content makes a control token."""
+        """Yield the tokens of text[start:end]; cut it where a content produces a control token."""
         tokens = self._tokens(text[start:end], start)
         cores = {token: _core(text, token) for token in tokens if token.id in self._steering}
         made = {
@@ -132,7 +130,7 @@ class PieceEncoder:
             yield from self._plain(text, contents, *part)
 
     def _tokens(self, text: str, start: int) -> list[Token]:
-        """Return the tokens of a text that stands at a place of a longer one."""
+        """Return the tokens of a text that starts at an offset in a longer one."""
         if not self._tokenizer.is_fast:
             return self._spelled(text, start)
         if start:
@@ -142,20 +140,17 @@ class PieceEncoder:
         return self._encoded(text, start)
 
     def _encoded(self, text: str, start: int) -> list[Token]:
-        found = self._tokenizer(
+        encoded = self._tokenizer(
             text,
             add_special_tokens=False,
             split_special_tokens=False,
             return_offsets_mapping=True,
         )
-        pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
         return [Token(id, start + first, start + last) for id, (first, last) in pairs]
 
     def _spelled(self, text: str, start: int) -> list[Token]:
-        """Return the tokens by a tokenizer that does not know the places of any but control ones.
-
-        It makes these where their texts stand.
-        """
+        """Return the tokens by a slow tokenizer, which only shows where control tokens are."""
         texts = {self._tokenizer.convert_ids_to_tokens(id): id for id in self._control}
         pattern = "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
         tokens, done = [], 0
@@ -172,10 +167,10 @@ class PieceEncoder:
 
 
 def _core(text: str, token: Token) -> tuple[int, int]:
-    """Return the place of a token without the whitespace that some control tokens take in."""
-    said = text[token.start : token.end]
-    start = token.start + len(said) - len(said.lstrip())
-    return start, max(start, token.end - len(said) + len(said.rstrip()))
+    """Return the characters of a token without the whitespace that some control tokens include."""
+    spelled = text[token.start : token.end]
+    start = token.start + len(spelled) - len(spelled.lstrip())
+    return start, max(start, token.end - len(spelled) + len(spelled.rstrip()))
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

@@ -1,14 +1,14 @@
-"""Number formats: trained weights are float32; what is computed with them may be bfloat16.
+"""Number formats: trained weights are float32; the computation may be in bfloat16.
 
-At the published learning rate of 1e-6 a step of AdamW is far below bfloat16's resolution, so
-weights kept in it would not move at all. Mixed precision by autocast is what verl trains with, too.
+At the published learning rate of 1e-6 a step of AdamW is far below the resolution of bfloat16, so
+weights in that format would not move. Like verl, this uses mixed precision by autocast.
 """
 
 import torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
-"""Largest difference of a logprob that another order of computing explains."""
+"""Largest difference of a logprob that rounding explains."""
 
 _ATTRIBUTE = "rltune_compute_dtype"  # of a backbone; deep copies carry it along
 
@@ -32,10 +32,10 @@ def computing(backbone: torch.nn.Module) -> torch.autocast:
 
 
 def round_frozen(model: torch.nn.Module) -> None:
-    """Store what does not train in the format of the computation: half the memory in bfloat16.
+    """Store frozen weights in the format of the computation: half the memory in bfloat16.
 
-    Only weights of linear layers in the backbone, which autocast would round in every pass. So no
-    result changes; and where all weights train, nothing is done.
+    Only weights of the backbone's linear layers, which autocast rounds in every pass, so no result
+    changes. Where all weights train, nothing is done.
     """
     backbone: torch.nn.Module = getattr(model, "base_model", model)
     dtype = compute_dtype(backbone)

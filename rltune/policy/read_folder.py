@@ -1,7 +1,7 @@
-"""Reads model folders and adapters in a process of its own: `python -m rltune.policy.read_folder`.
+"""Reads model folders and adapters in another process: `python -m rltune.policy.read_folder`.
 
-The driver stays without torch. Standard input is a JSON list of `Reading`s; standard output is a
-JSON list of the problems with which a trial could not start.
+So the driver stays without torch. Standard input is a JSON list of `Reading`s; standard output is a
+JSON list of the problems that would stop a trial at its start.
 """
 
 import json
@@ -24,7 +24,7 @@ class Reading:
     """A model to read.
 
     Attributes:
-        folder: Where it is.
+        folder: Its folder.
         name: What the config calls it.
         where: File and key of that name.
         lora: The adapter to start from, as JSON of `LoraConfig`; empty for none.
@@ -57,7 +57,7 @@ def require_readable(readings: Sequence[Reading]) -> None:
     if done.returncode:
         why = done.stderr.strip()[-_SHOWN:] or f"its process ended with code {done.returncode}"
         raise InputError(fault_problem(readings[0].name, FolderFault(why), readings[0].where))
-    if problems := [Problem(**found) for found in json.loads(done.stdout)]:
+    if problems := [Problem(**fields) for fields in json.loads(done.stdout)]:
         raise InputError(problems)
 
 
@@ -79,8 +79,8 @@ def _problems(reading: Reading) -> Iterator[Problem]:
 
 def main() -> None:
     """Print what is wrong with the models of standard input."""
-    readings = [Reading(**found) for found in json.load(sys.stdin)]
-    print(json.dumps([asdict(found) for one in readings for found in _problems(one)]))
+    readings = [Reading(**fields) for fields in json.load(sys.stdin)]
+    print(json.dumps([asdict(problem) for one in readings for problem in _problems(one)]))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""From observations to the token ids that a conversation goes on with.
+"""From observations to the token ids that continue a conversation.
 
-A conversation only ever grows: the ids of an earlier turn are never made again from text. So what
-the policy is trained on is what it sampled. A template that rewrites history would show a served
-model another conversation; it is refused, unless its frames alone are asked for (`append`).
+A conversation only grows: the ids of an earlier turn are never made again from text, so the policy
+is trained on what it sampled. A template that rewrites history would show a served model another
+conversation; it is refused, unless only its frames are wanted (`append`).
 
-What the world says is encoded apart from the frames around it (`rltune.policy.pieces`).
+Texts of the world are encoded apart from the frames around them (`rltune.policy.pieces`).
 """
 
 import re
@@ -19,7 +19,7 @@ from rltune.policy.pieces import Piece, PieceEncoder, content, control_ids, fram
 _SYSTEM, _USER = "⟦system⟧", "⟦user⟧"  # stand for contents while a template is asked for its frames
 _MARK = "<answer>Up</answer>"
 _KEPT = (_MARK, f"<think>first thoughts</think> {_MARK}", "no tags")
-"""Responses that a template must leave alone; thoughts are what most of them take out."""
+"""Responses that a template must not change; many remove thoughts."""
 
 _DATE = (  # 26 July 2024, the fallback of Llama 3's template, in place of a template's clock
     "{% macro strftime_now(form) %}{{ form"
@@ -32,7 +32,7 @@ _DATE = (  # 26 July 2024, the fallback of Llama 3's template, in place of a tem
     )
     + " }}{% endmacro +%}"
 )
-_RENDERINGS = 4  # of one conversation, which a template with chance in it would not write alike
+_RENDERINGS = 4  # of one conversation; a template with randomness would differ
 
 
 class TextRenderer(Protocol):
@@ -42,23 +42,23 @@ class TextRenderer(Protocol):
         """Return the ids of a new conversation up to the first sampled token."""
 
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
-        """Return the ids between two responses; `is_ended` when the first has its end token."""
+        """Return the ids between two responses; `is_ended` if the first has its end token."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of sampled ids, end and padding tokens left out."""
 
     def written(self, text: str) -> list[int]:
-        """Return ids that a policy can sample to say a text after its prefix."""
+        """Return ids of a text that a policy can sample after its prefix."""
 
 
 class PlainRenderer:
     """Text without a chat template.
 
-    A conversation begins with the special tokens that the tokenizer puts before a text: a model
-    that was always shown a begin-of-text token is another one without it.
+    A conversation begins with the special tokens that the tokenizer puts before a text: models
+    expect a begin-of-text token that they were always shown.
 
     Args:
-        tokenizer: Encodes each message with what is written around it.
+        tokenizer: Encodes each message with the text around it.
         user: Written before each observation.
         assistant: Written before each response.
         end_ids: Ids that end a response by the model's config.
@@ -88,7 +88,7 @@ class PlainRenderer:
         return _decoded(self._tokenizer, ids, self._silent)
 
     def written(self, text: str) -> list[int]:
-        """Return ids that a policy can sample to say a text after its prefix."""
+        """Return ids of a text that a policy can sample after its prefix."""
         return self._pieces.continued(text)
 
     def _turn(self, observation: str, prefix: str) -> list[Piece]:
@@ -102,8 +102,8 @@ def _silent_ids(tokenizer: Tokenizer, end_ids: Sequence[int]) -> frozenset[int]:
 
 def _decoded(tokenizer: Tokenizer, ids: Sequence[int], silent: frozenset[int]) -> str:
     """Return the text of ids; a tag that is a special token is a part of it."""
-    said = [id for id in ids if id not in silent]
-    return str(tokenizer.decode(said, skip_special_tokens=False))
+    spoken = [id for id in ids if id not in silent]
+    return str(tokenizer.decode(spoken, skip_special_tokens=False))
 
 
 def _start_ids(tokenizer: Tokenizer) -> list[int]:
@@ -117,9 +117,8 @@ def _start_ids(tokenizer: Tokenizer) -> list[int]:
 class ChatRenderer:
     """Text through the tokenizer's chat template.
 
-    The template is asked, with a marked response, for what it writes before and after a response.
-    Those pieces are then appended as ids. Where a template writes the date, it is 26 July 2024: a
-    prompt must not change overnight.
+    What the template writes before and after a marked response is appended as ids. Where it writes
+    the date, that is 26 July 2024: a prompt must not change overnight.
 
     Args:
         tokenizer: Has a chat template.
@@ -127,12 +126,11 @@ class ChatRenderer:
         is_appended: Use the template's frames even if it rewrites earlier responses itself.
 
     Attributes:
-        end_ids: The same and the token that the template closes a response with. It is not written
-            twice.
+        end_ids: The same, and the token with which the template closes a response.
 
     Raises:
         InputError: The template drops or changes an earlier message when the chat goes on, writes
-            one conversation in several ways, or cannot write such a conversation at all.
+            one conversation in several ways, or cannot write such a conversation.
 
     """
 
@@ -181,11 +179,11 @@ class ChatRenderer:
         return _decoded(self._tokenizer, ids, self._silent)
 
     def written(self, text: str) -> list[int]:
-        """Return ids that a policy can sample to say a text after its prefix."""
+        """Return ids of a text that a policy can sample after its prefix."""
         return self._pieces.continued(text)
 
     def _encode(self, frames: str, system: str, observation: str, prefix: str) -> list[int]:
-        """Put the messages where their marks stand in what a template writes; encode all of it."""
+        """Replace the marks in a template's text by the messages, and encode the whole."""
         messages = {_SYSTEM: system, _USER: observation}
         contents = {mark: self._shapes[mark](text) for mark, text in messages.items()}
         *parts, last = re.split(f"({_SYSTEM}|{_USER})", frames)
@@ -193,7 +191,7 @@ class ChatRenderer:
         return self._pieces.encode([*pieces, frame(_opened(last, prefix))])
 
     def _shape(self, mark: str) -> Callable[[str], str]:
-        """Return what the template does to the messages of a role: nothing, or it trims them."""
+        """Return the template's change to the messages of a role: none, or trimming."""
         spaced = f"\n {mark} \n"
         system, user = (spaced if mark == own else own for own in (_SYSTEM, _USER))
         return str if spaced in self._render(system, user) else str.strip
@@ -205,8 +203,8 @@ class ChatRenderer:
         if _SYSTEM not in shown[0] or any(_USER not in text for text in shown):
             what = "the chat template does not show every system and user message as it is."
         elif len({self._render("S", "A", _MARK, "B") for _ in range(_RENDERINGS)}) > 1:
-            what = "the chat template writes one conversation in several ways: there is chance in "
-            what += "it, so prompts would differ from trial to trial."
+            what = "the chat template writes one conversation in several ways: it is random, so "
+            what += "prompts would differ from trial to trial."
         elif not self._has_one_frame():
             what = "the chat template does not write every response between the same two frames, "
             what += "so a conversation cannot be appended to."
@@ -221,14 +219,14 @@ class ChatRenderer:
         return Problem("policy.template", what, action=action)
 
     def _keeps(self, response: str) -> bool:
-        """Return whether all that was written stays as it is over two more turns."""
+        """Return whether the text so far stays unchanged over two more turns."""
         opened = self._render("S", "A")
         second = self._render("S", "A", response, "B")
         third = self._render("S", "A", response, "B", response, "C")
         return second.startswith(opened + response) and third.startswith(second + response)
 
     def _has_one_frame(self) -> bool:
-        """Return whether what stands between two messages is the same in the second turn."""
+        """Return whether the text between two messages is the same in the second turn."""
         once = self._render("S", "A", _MARK, "C").count(_MARK) == 1
         later = self._render("S", "A", "first", "B", _MARK, "C").partition(_MARK)[2]
         return once and later == self._between("C")
@@ -238,9 +236,9 @@ class ChatRenderer:
         return self._render("S", "A", _MARK, observation).partition(_MARK)[2]
 
     def _own_end(self, between: str) -> list[int]:
-        """Return the special token that the template closes a response with, if there is one.
+        """Return the special token with which the template closes a response, if any.
 
-        Base models name another end of text in their config, and would never stop at this one.
+        Base models have another end of text in their config, and would never stop at this one.
         """
         first = self._tokenizer.encode(between, add_special_tokens=False)[:1]
         tokens = self._tokenizer.added_tokens_decoder

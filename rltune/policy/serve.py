@@ -1,4 +1,4 @@
-"""A policy as another program loads it: config, weights by checkpoint names, adapter files."""
+"""A policy for another program: config, weights by checkpoint names, adapter files."""
 
 import copy
 import json
@@ -12,11 +12,11 @@ from rltune.policy.load import Policy
 from rltune.policy.lora import trained_parameters
 from rltune.spec.schema.trial import LoraConfig
 
-_BASE, _ADAPTER = ".base_layer", ".default.weight"  # as peft names what it puts into a layer
+_BASE, _ADAPTER = ".base_layer", ".default.weight"  # peft's names inside a layer
 
 
 class ServedPolicy:
-    """What an engine with weights of its own needs of a policy; reads the weights as they are now.
+    """A policy for an engine with its own weights; reads the policy's current weights.
 
     Args:
         policy: Trained in place elsewhere.
@@ -33,8 +33,8 @@ class ServedPolicy:
     def write_config(self, folder: Path, *, max_context: int) -> None:
         """Write config.json for `weights`.
 
-        The head is written as a matrix of its own: an update in place must not depend on how an
-        engine ties it to the embeddings. Plain rotary positions reach as far as they are asked to.
+        The head is written untied: an update in place must not depend on how an engine ties it to
+        the embeddings. Plain rotary positions are extended to `max_context`.
         """
         config = copy.deepcopy(self._model.config)
         config.tie_word_embeddings = False

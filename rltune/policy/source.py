@@ -1,8 +1,7 @@
-"""Where a model is: shipped, in a folder, or on the hub; and reading it from there.
+"""Where a model is (shipped, in a folder, or on the hub), and reading it from there.
 
-Nothing is unpickled and no code of the model's folder runs. What is in the Hugging Face cache is
-used as it is and not looked up again: a model that is updated on the hub must not part the trials
-of a sweep.
+Nothing is unpickled, and no code of the model's folder runs. What is in the Hugging Face cache is
+used without asking the hub again: an update there must not split the trials of a sweep.
 """
 
 import json
@@ -64,7 +63,7 @@ def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
 
 
 def load_problem(model: str, error: Exception, where: str = "policy.model") -> Problem:
-    """Return what a library said about a model as the problem of a config."""
+    """Return the error of a library about a model as the problem of a config."""
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
     what = f"{model!r} cannot be loaded: {why}"
     action = "Save it with transformers' save_pretrained, model and tokenizer."
@@ -72,7 +71,7 @@ def load_problem(model: str, error: Exception, where: str = "policy.model") -> P
 
 
 def require_whole(folder: Path) -> PreTrainedModel:
-    """Refuse a folder with which a trial could not start, without loading its weights at once.
+    """Refuse a folder that a trial could not start with, reading one tensor at a time.
 
     Returns:
         The network, on the device `meta`: shapes without numbers.
@@ -80,7 +79,7 @@ def require_whole(folder: Path) -> PreTrainedModel:
     Raises:
         FolderFault: A file cannot be read, a tensor is missing, foreign or of another shape, or a
             number is not finite.
-        ValueError: As `transformers` raises it.
+        ValueError: `transformers` raised it.
 
     """
     _read_tokenizer(folder)
@@ -102,9 +101,9 @@ def _read(folder: Path) -> tuple[PreTrainedModel, Tokenizer]:
 
 
 def _require_tied(network: PreTrainedModel) -> None:
-    """Refuse a head of its own where the config says that it is the embeddings.
+    """Refuse a separate head where the config ties it to the embeddings.
 
-    `transformers` then quietly trains both, and another engine serves the embeddings.
+    `transformers` would silently train both, and another engine would serve the embeddings.
     """
     head, embeddings = network.get_output_embeddings(), network.get_input_embeddings()
     is_tied = getattr(network.config, "tie_word_embeddings", False) and network._tied_weights_keys
@@ -118,11 +117,11 @@ def _require_tied(network: PreTrainedModel) -> None:
 def _read_network(folder: Path, **place: Any) -> PreTrainedModel:
     """Return the network of a folder, if it has exactly the tensors of its kind of model.
 
-    `transformers` knows which may be missing, as they are tied to others, and which may be left
-    over. It fills what is missing with random numbers, which is refused here.
+    `transformers` knows which may be missing (tied ones) or left over. Others that are missing it
+    fills with random numbers, which is refused here.
     """
     level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # its own report of what is refused below
+    transformers_logging.set_verbosity_error()  # its report of what is refused below
     try:
         network, info = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -179,9 +178,8 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 def _saved_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer as it was saved.
 
-    AutoTokenizer picks the class by the model's type first, and Qwen2's class puts its own
-    splitting rules in place of those in tokenizer.json. A folder that names the general class means
-    it.
+    AutoTokenizer chooses the class by the model's type first, and Qwen2's class replaces the
+    splitting rules of tokenizer.json by its own. So a folder that names the general class gets it.
     """
     config = folder / "tokenizer_config.json"
     if config.is_file():

@@ -1,4 +1,4 @@
-"""Where each token of a decoded text stands in it."""
+"""The characters of each token in a decoded text."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
     """Return the text of some ids and the characters that each of them adds to it.
 
-    Found by decoding ever longer beginnings, because a sampled sequence need not be what the
-    tokenizer would make of its text. A token that only completes a character of several bytes adds
-    what was not there before; one that adds nothing has an empty span.
+    It decodes ever longer prefixes, because a sampled sequence need not be the tokenizer's own
+    encoding of its text. A token that completes a character of several bytes adds that character;
+    one that adds nothing has an empty span.
 
     Args:
         tokenizer: What decodes.
@@ -29,6 +29,6 @@ def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tup
 
 
 def _common(one: str, other: str) -> int:
-    """Return how many characters two texts begin with together."""
+    """Return the length of the common prefix of two texts."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,24 +1,24 @@
-"""Keys and values at fixed places: memory that stays where it is while tokens are added."""
+"""Keys and values in memory that does not move while tokens are added."""
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin
 
 
-class PlacedLayer(CacheLayerMixin):  # type: ignore[misc]
+class StaticLayer(CacheLayerMixin):  # type: ignore[misc]
     """One layer's keys and values, as transformers' attention asks for them."""
 
     is_compileable = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.places_T = torch.empty(0, dtype=torch.long)
+        self.columns_T = torch.empty(0, dtype=torch.long)
         self.shape = (0, 0)  # rows, columns
         self._flat_keys = torch.empty(0)
         self._flat_values = torch.empty(0)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Make room for these heads; what was there is lost."""
+        """Allocate room for these heads; old contents are lost."""
         rows, columns = self.shape
         (_, heads, _, size), (_, value_heads, _, value_size) = key_states.shape, value_states.shape
         self._flat_keys = key_states.new_zeros(rows * columns * heads * size)
@@ -29,25 +29,25 @@ class PlacedLayer(CacheLayerMixin):  # type: ignore[misc]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are held, whether in use or not."""
+        """Allocated bytes, in use or not."""
         return self._flat_keys.nbytes + self._flat_values.nbytes
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        """Write new keys and values into their places; return all columns, unused ones too."""
+        """Write new keys and values into their columns; return all columns, also unused ones."""
         key_states, value_states = _as_attended(key_states), _as_attended(value_states)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.keys.index_copy_(2, self.places_T, key_states)
-        self.values.index_copy_(2, self.places_T, value_states)
+        self.keys.index_copy_(2, self.columns_T, key_states)
+        self.values.index_copy_(2, self.columns_T, value_states)
         return self.keys, self.values
 
     def reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> bool:
-        """Take another size, keeping the used columns of some rows (None: of as many as fit).
+        """Change the size, keeping the used columns of some rows (None: of as many as fit).
 
         Returns:
-            Whether the store had to move: graphs over the old one are void.
+            Whether the store moved: graphs over the old one are void.
 
         """
         if not self.is_initialized:
@@ -79,7 +79,7 @@ class PlacedLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.shape[1], 0
 
     def get_seq_length(self) -> int:
-        """Return the columns that there are room for; positions are always given."""
+        """Return the number of columns; positions are always given."""
         return self.shape[1]
 
     def get_max_length(self) -> int:
@@ -90,7 +90,7 @@ class PlacedLayer(CacheLayerMixin):  # type: ignore[misc]
 def _as_attended(states: Tensor) -> Tensor:
     """Return keys or values in the number format that attention casts them to under autocast.
 
-    Rotary positions leave keys in float32; they would take twice the memory, and a cast a token.
+    Rotary positions leave keys in float32, which takes twice the memory and a cast for each token.
     """
     kind = states.device.type
     if torch.is_autocast_enabled(kind) and states.dtype == torch.float32:

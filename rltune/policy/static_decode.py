@@ -1,13 +1,12 @@
-"""Incremental decoding over a cache of fixed places, one CUDA graph a token where there is CUDA.
+"""Incremental decoding over a static cache, on CUDA by one graph a token.
 
-A small model's step is many short kernels: launching them takes longer than running them. A graph
-launches all of them at once, but only over memory that stays where it is. So keys and values are
-written into places of one store, in blocks of rows and columns, and a graph is kept for each size.
-The price: attention reads the unused columns of the last block, too.
+A small model's step is many short kernels, which take longer to launch than to run. A graph
+launches all of them at once, but only over memory that does not move. So keys and values are
+written into one store, in blocks of rows and columns, and a graph is kept for each size. The price:
+attention also reads the unused columns of the last block.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,15 +17,15 @@ from torch.nn.functional import pad
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from rltune.maths.checks import at_least_float32
+from rltune.policy.decode import ModelDecoder
 from rltune.policy.graphs import Graphs
 from rltune.policy.kv_cache import keeping
 from rltune.policy.precision import compute_dtype, computing
-from rltune.policy.static_cache import PlacedLayer
+from rltune.policy.static_cache import StaticLayer
 
 ROW_BLOCK = 8
 COLUMN_BLOCK = 128
-_SMALL = 32  # a store below this part of a GPU's memory is kept while the trainer updates
+_SMALL = 32  # a store below 1/32 of a GPU's memory is kept while the trainer updates
 
 
 def has_plain_cache(model: PreTrainedModel) -> bool:
@@ -35,54 +34,41 @@ def has_plain_cache(model: PreTrainedModel) -> bool:
 
 
 class _Step(NamedTuple):
-    """Inputs of a forward pass over all places; a graph reads them where they are."""
+    """Inputs of a forward pass over the whole store; a graph reads them in place."""
 
     ids_RT: Tensor
     positions_RT: Tensor
     visible_R1TS: Tensor
-    places_T: Tensor
+    columns_T: Tensor
     last_R: Tensor
 
 
 @dataclass
 class StaticCache:
-    """What is in a decoder's store. A decoder has one at a time: a new one voids the last."""
+    """The contents of a decoder's store. A decoder has one at a time: a new one voids the last."""
 
     rows: int = 0
     used: int = 0  # columns
 
 
-class StaticDecoder:
-    """Runs a causal LM a few tokens at a time over one store; the same interface and numbers as
-    `decode.TransformersDecoder`, up to the last bits.
+class StaticDecoder(ModelDecoder):
+    """Decodes over one static store; the numbers of `TransformersDecoder` up to the last bits.
 
     Weights that are cast for the computation are cast once, when a cache begins, not at each token.
-
-    Args:
-        model: The causal LM; updates are seen when the next cache begins.
-        pad_id: Id for unused places.
-        end_ids: Ids that end a response.
-
-    """  # noqa: D205
+    So an update is seen when the next cache begins. The arguments are those of `ModelDecoder`.
+    """
 
     def __init__(self, model: PreTrainedModel, *, pad_id: int, end_ids: tuple[int, ...]) -> None:
-        self._model = model
-        self.pad_id = pad_id
-        self.end_ids = end_ids
+        super().__init__(model, pad_id=pad_id, end_ids=end_ids)
         self._cast: dict[str, Tensor] = {}
         self._graphs: Graphs[_Step] = Graphs(self._forward)
         self._can_capture = self.device.type == "cuda"
         self._begin()
 
     def _begin(self) -> None:
-        self._layers = [PlacedLayer() for _ in DynamicCache(config=self._model.config).layers]
+        self._layers = [StaticLayer() for _ in DynamicCache(config=self._model.config).layers]
         self._store = Cache(layers=self._layers)
         self._current = StaticCache()
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return torch.device(self._model.device)
 
     @torch.no_grad()
     def empty_cache(self) -> StaticCache:
@@ -114,7 +100,7 @@ class StaticDecoder:
             self._reshape(shape, None, held.used)
         rows, columns = shape
         extra = rows - count
-        places_T = torch.arange(held.used, held.used + new, device=ids_BT.device)
+        columns_T = torch.arange(held.used, held.used + new, device=ids_BT.device)
         held.used += new
         step = _Step(
             ids_RT=pad(ids_BT, (0, 0, 0, extra), value=self.pad_id),
@@ -125,7 +111,7 @@ class StaticDecoder:
                 (0, 0, 0, 0, 0, extra),
                 value=True,
             )[:, None],
-            places_T=places_T,
+            columns_T=columns_T,
             last_R=pad(last_B, (0, extra)),
         )
         run = self._replay if new == 1 and self._can_capture else self._forward
@@ -146,7 +132,7 @@ class StaticDecoder:
     def release(self) -> None:
         """Free the store and its graphs, which voids the cache; on a GPU a small one is kept.
 
-        To capture the graphs again takes about as long as decoding some hundred tokens.
+        To capture the graphs again takes as long as decoding some hundred tokens.
         """
         held = sum(layer.nbytes for layer in self._layers) + self._graphs.nbytes
         if self.device.type == "cuda":
@@ -162,7 +148,7 @@ class StaticDecoder:
 
     def _held(self, cache: object) -> StaticCache:
         if cache is not self._current:
-            raise ValueError("this cache is void: a decoder with fixed places has one at a time")
+            raise ValueError("this cache is void: a static decoder has one at a time")
         return self._current
 
     def _reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> None:
@@ -171,7 +157,7 @@ class StaticDecoder:
             self._graphs.clear()
 
     def _refresh(self) -> None:
-        """Cast the weights of linear maps again, into the memory that graphs read."""
+        """Cast the weights of linear layers again, into the memory that graphs read."""
         backbone = self._model.base_model
         dtype = compute_dtype(backbone)
         if dtype == torch.float32:
@@ -188,7 +174,7 @@ class StaticDecoder:
         """Return logits (R, V)."""
         backbone = self._model.base_model
         for layer in self._layers:
-            layer.places_T = step.places_T
+            layer.columns_T = step.columns_T
         inputs = {
             "input_ids": step.ids_RT,
             "attention_mask": step.visible_R1TS,
@@ -197,18 +183,16 @@ class StaticDecoder:
         }
         with computing(backbone):
             hidden_RTD = functional_call(backbone, self._cast, (), inputs).last_hidden_state
-        rows_R = torch.arange(len(step.last_R), device=step.last_R.device)
-        head: Callable[[Tensor], Tensor] = self._model.get_output_embeddings()
-        return head(at_least_float32(hidden_RTD[rows_R, step.last_R]))
+        return self._logits(hidden_RTD, step.last_R)
 
     def _replay(self, step: _Step) -> Tensor:
-        """Do the same by a graph."""
+        """Return the same, by a graph."""
         try:
             return self._graphs.replay(self._shape, step)
         except RuntimeError as error:
             self._can_capture = False
             self._graphs.clear()
-            text = "no CUDA graphs, each kernel is launched by itself: %s"
+            text = "no CUDA graphs; kernels are launched one by one: %s"
             logging.getLogger("rltune.trial").warning(text, error)
             return self._forward(step)
 

@@ -1,8 +1,7 @@
 """The tiny policies: Qwen2 models of about 0.9 M parameters, one for each environment.
 
-Each speaks the compact prompt of its environment and nothing else: a cell, an action, a tag, a word
-of the closed world is one token. The package ships their weights; `rltune warmstart` makes them
-again.
+Each knows only the compact prompt of its environment: a cell, an action, a tag, or a word of the
+closed world is one token. The package ships their weights; `rltune warmstart` makes them again.
 """
 
 import re
@@ -18,13 +17,13 @@ PAD, UNKNOWN, END = "<pad>", "<unk>", "</answer>"
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What a tiny policy can read and write.
+    """The vocabulary of a tiny policy.
 
     Attributes:
         words: Tokens of more than one character, tags included.
         symbols: Tokens of one character.
         ends: The words that end a response.
-        is_spaced: Whether words stand apart; then spaces are no tokens and come back on decoding.
+        is_spaced: Whether spaces separate words; they are not tokens and come back on decoding.
 
     """
 
@@ -40,6 +39,12 @@ class Language:
         return {token: index for index, token in enumerate(tokens)}
 
 
+_GRIDS = {
+    "sokoban": Language(("<answer>", END, "||", "Up", "Down", "Left", "Right"), "#_OX√PS"),
+    "frozen_lake": Language(("<answer>", END, "||", "Left", "Down", "Right", "Up"), "P_OGX√"),
+}
+
+
 def language(env_kind: str) -> Language:
     """Return the language of an environment's compact prompt.
 
@@ -47,7 +52,7 @@ def language(env_kind: str) -> Language:
         KeyError: There is no tiny policy for this environment.
 
     """
-    return _LANGUAGES[env_kind]()
+    return _multihop_qa() if env_kind == "multihop_qa" else _GRIDS[env_kind]
 
 
 def tiny_tokenizer(env_kind: str) -> PreTrainedTokenizerFast:
@@ -95,19 +100,8 @@ def tiny_model(
     return Qwen2ForCausalLM(config)
 
 
-def _sokoban() -> Language:
-    return Language(("<answer>", END, "||", "Up", "Down", "Left", "Right"), "#_OX√PS")
-
-
-def _frozen_lake() -> Language:
-    return Language(("<answer>", END, "||", "Left", "Down", "Right", "Up"), "P_OGX√")
-
-
 def _multihop_qa() -> Language:
     from rltune_envs.multihop_qa.world import WORDS
 
     tags = ("<search>", "</search>", "<answer>", END, "<information>", "</information>")
     return Language((*tags, *WORDS), "", ends=("</search>", END), is_spaced=True)
-
-
-_LANGUAGES = {"sokoban": _sokoban, "frozen_lake": _frozen_lake, "multihop_qa": _multihop_qa}

@@ -51,7 +51,7 @@ class ValueModel(nn.Module):
 
 
 def copy_of_trained(module: ModuleT) -> ModuleT:
-    """Return a deep copy that shares the parameters that no one trains."""
+    """Return a deep copy that shares the frozen parameters."""
     shared = {id(p): p for p in module.parameters() if not p.requires_grad}
     return copy.deepcopy(module, shared)
 
@@ -59,8 +59,8 @@ def copy_of_trained(module: ModuleT) -> ModuleT:
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """Return a copy that never trains: the reference policy.
 
-    With LoRA it has an adapter of its own, that of now, on the policy's frozen weights. (To switch
-    the policy's adapter off would give the base, which is no start for a run from an adapter.)
+    With LoRA it has a copy of the present adapter on the policy's frozen weights. (The policy with
+    its adapter off would be the base, not the start of a run from an adapter.)
     """
     reference = copy_of_trained(model)
     reference.requires_grad_(False)

@@ -24,7 +24,7 @@ IG_TYPES: tuple[str, ...] = get_args(IgType)
 
 
 @dataclass(frozen=True, slots=True)
-class Gains:
+class InfoGains:
     """Information gain of turns, with as many turn columns as there were context columns.
 
     Attributes:
@@ -77,7 +77,7 @@ class InformationGain:
                 "(the released code's)."
             )
 
-    def __call__(self, mean_logp_NC: Tensor, n_contexts_N: Tensor) -> Gains:
+    def __call__(self, mean_logp_NC: Tensor, n_contexts_N: Tensor) -> InfoGains:
         """Return the gain of each turn.
 
         Only finite gains count. A context without a score is NaN and takes the gains on both its
@@ -100,7 +100,7 @@ class InformationGain:
         ig_NK = later_NC - value_NC
         turn_K = torch.arange(ig_NK.shape[1], device=ig_NK.device)
         has_ig_NK = (turn_K < n_contexts_N[:, None] - 1) & ig_NK.isfinite()
-        return Gains(ig_NK.where(has_ig_NK, 0), has_ig_NK)
+        return InfoGains(ig_NK.where(has_ig_NK, 0), has_ig_NK)
 
 
 def _require_contexts(mean_logp_NC: Tensor, n_contexts_N: Tensor) -> None:

@@ -1,6 +1,6 @@
-"""Planning tokens: where a response says how it goes about the task, rather than does it.
+"""Planning tokens: where a response plans its way rather than carries it out.
 
-Phrases are looked for in decoded text, and their characters are mapped back to tokens. So words of
+Phrases are searched in decoded text, and their characters mapped back to tokens. So words of
 several tokens, apostrophes, commas and newlines match, and exactly the tokens of a phrase are
 marked.
 
@@ -50,11 +50,11 @@ _PAUSE = r"[\s,;:.\-\N{HORIZONTAL ELLIPSIS}\N{EN DASH}\N{EM DASH}]+"
 
 
 def planning_spans(text: str, grams: Sequence[str]) -> list[Span]:
-    """Return where phrases stand in a text, in order, overlapping ones included.
+    """Return the spans of phrases in a text, in order, also overlapping ones.
 
-    Case does not matter, and both apostrophes are one. Between two words there may be white space,
-    commas, colons, stops and dashes ("Wait, let me", "double-check"). A phrase matches whole words
-    only.
+    Case does not matter, and both apostrophes are equal. Between two words there may be white
+    space, commas, colons, stops and dashes ("Wait, let me", "double-check"). A phrase matches whole
+    words only.
 
     Args:
         text: What the policy wrote.
@@ -64,15 +64,15 @@ def planning_spans(text: str, grams: Sequence[str]) -> list[Span]:
         ValueError: A phrase has no word.
 
     """
-    found = [match.span(1) for gram in grams for match in _pattern(gram).finditer(text)]
-    return sorted(set(found))
+    spans = [match.span(1) for gram in grams for match in _pattern(gram).finditer(text)]
+    return sorted(set(spans))
 
 
 @cache
 def _pattern(gram: str) -> re.Pattern[str]:
     words = [re.escape(word.replace(_RIGHT_QUOTE, "'")) for word in gram.split()]
     if not words:
-        raise ValueError(f"{gram!r} is no phrase; give at least one word.")
+        raise ValueError(f"{gram!r} is not a phrase; give at least one word.")
     body = _PAUSE.join(words).replace("'", _APOSTROPHE)
     # A tag has no word characters at its ends, so that there is no border between words to ask for.
     start = r"(?<!\w)" if re.match(r"\w", gram.strip()) else ""
@@ -85,8 +85,8 @@ def planning_tokens(offsets: Sequence[Span], spans: Sequence[Span]) -> list[bool
     """Return, for each token, whether it overlaps a span.
 
     Args:
-        offsets: Characters of each token. One without characters belongs to the span that it stands
-            inside of, as the first bytes of an apostrophe do, and to none at a span's border.
+        offsets: Characters of each token. A token without characters belongs to the span around
+            it, like the first bytes of an apostrophe, and to none at a span's border.
         spans: Characters of the phrases.
 
     """

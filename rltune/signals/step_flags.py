@@ -35,24 +35,24 @@ def solver_flags(distances_K: Sequence[Distance | None]) -> tuple[bool, ...] | N
 
 
 def gold_flags(
-    gains_K: Sequence[float | None],
+    info_gains_K: Sequence[float | None],
     distances_K: Sequence[Distance | None],
     *,
     is_success: bool,
-    min_gain: float = 0.0,
+    min_info_gain: float = 0.0,
 ) -> tuple[bool, ...] | None:
     """Return a flag per turn: GOOD when it raised the gold answer's probability or came nearer.
 
-    A turn is GOOD when its information gain is above `min_gain` or its distance to go fell (it
+    A turn is GOOD when its information gain is above `min_info_gain` or its distance to go fell (it
     fetched a supporting passage). The last turn has no gain: it is GOOD on success, or when its
     distance fell in an episode that a limit cut off. An answer that is wrong is BAD.
 
     Args:
-        gains_K: Information gain of each turn; None or NaN where there is none. The last is not
-            read.
+        info_gains_K: Information gain of each turn; None or NaN where there is none. The last is
+            not read.
         distances_K: Distance to go around each turn; None where it was not measured.
         is_success: Whether the episode is a success, by the one threshold of its reward.
-        min_gain: A gain must be above this; probabilities or their logs, as the gains are.
+        min_info_gain: A gain must be above this; probabilities or their logs, as the gains are.
 
     Returns:
         None when a turn before the last has neither a gain nor a distance.
@@ -61,17 +61,17 @@ def gold_flags(
         ValueError: The two lengths differ.
 
     """
-    if len(gains_K) != len(distances_K):
+    if len(info_gains_K) != len(distances_K):
         raise ValueError(
-            f"{len(gains_K)} gains and {len(distances_K)} distances were given; expected one of "
-            "each per turn, None where there is none."
+            f"{len(info_gains_K)} gains and {len(distances_K)} distances were given; expected one "
+            "of each per turn, None where there is none."
         )
     flags = []
-    for gain, distance in list(zip(gains_K, distances_K, strict=True))[:-1]:
+    for gain, distance in list(zip(info_gains_K, distances_K, strict=True))[:-1]:
         has_gain = gain is not None and not math.isnan(gain)
         if not has_gain and distance is None:
             return None
-        is_gain = has_gain and gain is not None and gain > min_gain
+        is_gain = has_gain and gain is not None and gain > min_info_gain
         flags.append(is_gain or (distance is not None and _fell(distance)))
     if distances_K:
         last = distances_K[-1]

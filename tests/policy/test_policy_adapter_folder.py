@@ -248,7 +248,7 @@ def test_a_layer_that_the_targets_do_not_name_is_named(adapter):
 def test_a_file_that_is_cut_short_is_named(adapter, name):
     path = adapter / name
     path.write_bytes(path.read_bytes()[:-9])
-    assert refused(adapter)[0].startswith(f"{name} is cut short or damaged (")
+    assert refused(adapter)[0].startswith(f"{name} is truncated or damaged (")
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     assert refused(adapter)[0].startswith(f"{name} is a Git LFS pointer, ")
 

@@ -56,10 +56,10 @@ def test_numbers_that_are_not_are_refused():
 @pytest.mark.parametrize(
     ("name", "limit", "why"),
     [
-        ("gpt2", 96, "has places for 96 tokens"),
-        ("opt", 96, "has places for 96 tokens"),
-        ("mistral", 64, "see the last 64 tokens alone"),
-        ("gemma3", 64, "see the last 64 tokens alone"),
+        ("gpt2", 96, "has position embeddings for 96 tokens"),
+        ("opt", 96, "has position embeddings for 96 tokens"),
+        ("mistral", 64, "see only the last 64 tokens"),
+        ("gemma3", 64, "see only the last 64 tokens"),
     ],
 )
 def test_a_context_that_a_model_cannot_read_is_refused(name, limit, why):

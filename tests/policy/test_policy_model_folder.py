@@ -69,11 +69,11 @@ FILES = [  # (what is done to a file, the file, what is said)
     ("pointer", "model.safetensors", r"model\.safetensors is a Git LFS pointer, .* `git lfs pull`"),
     ("pointer", "tokenizer.json", r"tokenizer\.json is a Git LFS pointer, .* `git lfs pull`"),
     ("pointer", "config.json", r"config\.json is a Git LFS pointer, .* `git lfs pull`"),
-    ("cut", "model.safetensors", r"model\.safetensors is cut short or damaged \(.*\)\. "),
-    ("cut", "tokenizer.json", r"tokenizer\.json is cut short or damaged \(.*\)\. "),
-    ("cut", "config.json", r"config\.json is cut short or damaged \(.*\)\. "),
-    ("cut", "generation_config.json", r"generation_config\.json is cut short or damaged \(.*\)\. "),
-    ("cut", "tokenizer_config.json", r"tokenizer_config\.json is cut short or damaged \(.*\)\. "),
+    ("cut", "model.safetensors", r"model\.safetensors is truncated or damaged \(.*\)\. "),
+    ("cut", "tokenizer.json", r"tokenizer\.json is truncated or damaged \(.*\)\. "),
+    ("cut", "config.json", r"config\.json is truncated or damaged \(.*\)\. "),
+    ("cut", "generation_config.json", r"generation_config\.json is truncated or damaged \(.*\)\. "),
+    ("cut", "tokenizer_config.json", r"tokenizer_config\.json is truncated or damaged \(.*\)\. "),
 ]
 
 
@@ -97,7 +97,7 @@ def test_an_end_that_is_cut_by_one_byte_or_a_byte_too_many_is_seen(folder):
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole + b"\0", b"\xff" * 8 + whole[8:], b"<html>" + whole[6:]):
         path.write_bytes(damaged)
-        assert "model.safetensors is cut short or damaged" in refusal(folder)
+        assert "model.safetensors is truncated or damaged" in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_missing_or_broken_shard_is_named(folder, shards):
     second = folder / "model-00002-of-00002.safetensors"
     whole = second.read_bytes()
     cut(second, len(whole) - 1)
-    assert f"{second.name} is cut short or damaged" in refusal(folder)
+    assert f"{second.name} is truncated or damaged" in refusal(folder)
     second.unlink()
     assert f"model.safetensors.index.json names {second.name}, which is missing" in refusal(folder)
 

@@ -120,7 +120,7 @@ def test_a_template_that_rewrites_history_is_refused(chat_tokenizer, template):
 
 @pytest.mark.parametrize("is_appended", [True, False])
 @pytest.mark.parametrize(
-    ("template", "why"), [("numbered", "same two frames"), ("chance", "chance")]
+    ("template", "why"), [("numbered", "same two frames"), ("chance", "it is random")]
 )
 def test_a_template_whose_frames_differ_is_refused(chat_tokenizer, template, why, is_appended):
     tokenizer = chat_tokenizer(template)

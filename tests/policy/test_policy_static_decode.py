@@ -1,4 +1,4 @@
-"""The cache of fixed places against the one that grows; the contract suite runs over both, too."""
+"""The static cache against the growing one; the contract suite also runs over both."""
 
 import pytest
 import torch
@@ -105,7 +105,7 @@ def test_an_older_cache_is_void():
     decoder = StaticDecoder(make_model(), pad_id=0, end_ids=(3,))
     old = decoder.empty_cache()
     decoder.empty_cache()
-    with pytest.raises(ValueError, match=r"^this cache is void: a decoder with fixed places has "):
+    with pytest.raises(ValueError, match=r"^this cache is void: a static decoder has "):
         decoder.select(old, torch.tensor([0]))
 
 

@@ -32,16 +32,16 @@ def test_a_sweep_whose_files_were_damaged_ends_all_the_same(tmp_path):
     for path in (sandbox.run.results, sandbox.run.ledger, second.metrics):
         with path.open("a") as file:
             file.write("half a li")
-    status = sandbox.do("status", str(sandbox.run.path))
+    status = sandbox.run_command("status", str(sandbox.run.path))
     assert status.code == 1
     assert status.says("its DONE cannot be read; run the same command to finish it")
 
-    again = sandbox.sweep_on()
+    again = sandbox.sweep_again()
     assert again.code == 0, again.text
-    assert sandbox.books(most_ends=2) == []
+    assert sandbox.record_problems(most_ends=2) == []
     log = second.log.read_text()
     assert "It is now torn-step-" in log
     resumed = int(log.rpartition("resumed from step ")[2].split()[0])
     assert 0 < resumed < before  # from the checkpoint before the one with a flipped bit
     assert sandbox.orphans() == 0
-    assert sandbox.sweep_on().says("Nothing was left to run")
+    assert sandbox.sweep_again().says("Nothing was left to run")

@@ -100,7 +100,7 @@ def test_nothing_to_find():
 
 @pytest.mark.parametrize("gram", ["", "  "])
 def test_an_empty_phrase_is_refused(gram):
-    with pytest.raises(ValueError, match=r"is no phrase; give at least one word\.$"):
+    with pytest.raises(ValueError, match=r"is not a phrase; give at least one word\.$"):
         planning_spans("let me think", [gram])
 
 

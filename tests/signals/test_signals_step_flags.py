@@ -42,7 +42,10 @@ def test_gold_flags(gains, distances, success, want):
 
 
 def test_gold_flags_min_gain():
-    assert gold_flags([0.1, None], [None, None], is_success=True, min_gain=0.1) == (False, True)
+    assert gold_flags([0.1, None], [None, None], is_success=True, min_info_gain=0.1) == (
+        False,
+        True,
+    )
 
 
 def test_stack_flags():

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rltune.policy import count
-from rltune.policy.count import count_tokens
+from rltune.policy.model_folder import SHIPPED
 from rltune.spec.load import load_sweep
-from rltune.trainer.preflight.answer_room import answer_problems
+from rltune.trainer.preflight.answer_room import answer_problems, count_tokens
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
 
@@ -30,7 +29,7 @@ def test_one_token_holds_no_answer():
 def test_a_model_folder_is_asked_by_its_own_tokenizer(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    shutil.copy(count._SHIPPED / "sokoban" / "tokenizer.json", folder)
+    shutil.copy(SHIPPED / "sokoban" / "tokenizer.json", folder)
     short = ("policy.model=model", "rollout.max_response_tokens=1")
     (problem,) = found("kl", *short, base=tmp_path)
     assert "has 2 tokens to be sampled" in problem

@@ -19,7 +19,7 @@ from credit_cases import (
 from rltune.advantages.adca import adca
 from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.rollout.episode import Probes
-from rltune.signals.info_gain import Gains
+from rltune.signals.info_gain import InfoGains
 from rltune.signals.step_flags import gold_flags, stack_flags
 from rltune.trainer.credit.attribution import by_information_gain, probes
 from rltune.trainer.credit.info_gain import information_gain
@@ -163,6 +163,6 @@ def test_alpha_is_that_of_the_step():
 
 def test_information_gain_without_a_mode_gives_no_credit():
     gainless = config({"kind": "info_gain", "mode": "none"}).attribution
-    gains = Gains(torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool))
+    gains = InfoGains(torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.bool))
     with pytest.raises(ValueError, match="attribution info_gain has no mode"):
         by_information_gain(batch_of(FOUR), gains, torch.zeros(4), gainless, turn_clip_beta=0.0)

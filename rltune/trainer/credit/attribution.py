@@ -13,7 +13,7 @@ from rltune.maths.turns import broadcast_turns, has_turn
 from rltune.policy.load import Policy
 from rltune.rollout.episode import Probes
 from rltune.rollout.tokens import TokenBatch
-from rltune.signals.info_gain import Gains, ig_metrics
+from rltune.signals.info_gain import InfoGains, ig_metrics
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
 from rltune.spec.schema.attribution import AdcaConfig, Attribution, InfoGainConfig
 from rltune.trainer.credit.info_gain import GoldReader, information_gain
@@ -75,7 +75,7 @@ def gold_reader(
 
 def by_information_gain(
     batch: TokenBatch,
-    gains: Gains,
+    gains: InfoGains,
     outcome_N: Tensor,
     attribution: InfoGainConfig,
     *,
@@ -211,7 +211,7 @@ def _judge(
     return Judged(flags, {})
 
 
-def _gain_lists(gains: Gains, episodes: Sequence[Episode]) -> list[list[float | None]]:
+def _gain_lists(gains: InfoGains, episodes: Sequence[Episode]) -> list[list[float | None]]:
     """Return the gain of each turn of each episode, None where it has none."""
     return [
         [

@@ -11,7 +11,7 @@ from rltune.policy.kv_cache import KVCache
 from rltune.policy.load import Policy
 from rltune.policy.logprobs import head_chunk
 from rltune.rollout.tokens import TokenBatch
-from rltune.signals.info_gain import Gains, IgType, InformationGain, best_alias
+from rltune.signals.info_gain import IgType, InfoGains, InformationGain, best_alias
 from rltune.trainer.train_state import by_length
 from rltune.types import Episode
 
@@ -68,7 +68,7 @@ class GoldReader:
         )
         self._n_contexts_N[rows] = torch.tensor([len(e.turns) for e in played], device=device)
 
-    def gains(self) -> Gains:
+    def gains(self) -> InfoGains:
         """Return what each turn of the rows that were read added to the answer's probability."""
         return InformationGain(self._ig_type)(self._mean_logp_NC, self._n_contexts_N)
 
@@ -80,7 +80,7 @@ def information_gain(
     *,
     ig_type: IgType,
     micro_batch_size: int,
-) -> Gains:
+) -> InfoGains:
     """Return what each turn added to the gold answer's probability under the current policy.
 
     Costs a forward pass over the rows and their gold answers. `GoldReader` costs the answers alone

@@ -8,7 +8,7 @@ from torch import Tensor
 from rltune.losses.correction import rollout_diagnostics, rollout_weights
 from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
-from rltune.signals.info_gain import Gains
+from rltune.signals.info_gain import InfoGains
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.attribution import AskJudge, by_information_gain, by_verdicts
 from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate, outcome_of
@@ -44,7 +44,7 @@ def assign_credit(
     sepa_lambda: float,
     scale: float,
     ask: AskJudge,
-    gains: Gains | None = None,
+    gains: InfoGains | None = None,
 ) -> Assigned:
     """Return advantages, clip scales and weights of all sampled tokens.
 
@@ -89,7 +89,7 @@ def _attribute(
     *,
     step: int,
     ask: AskJudge,
-    gains: Gains | None,
+    gains: InfoGains | None,
 ) -> tuple[Credit, dict[str, float]]:
     """Return the credit of turns where an attribution is on, else the estimator's, and metrics."""
     attribution = config.attribution

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rltune.errors import Problem
-from rltune.policy.count import count_tokens
+from rltune.policy.model_folder import SHIPPED
 from rltune.spec.identity import canonical_json
 from rltune.spec.load import LoadedSweep
 from rltune.spec.schema.trial import TrialConfig
@@ -63,3 +63,28 @@ def _lengths(config: TrialConfig, base: Path) -> dict[str, int]:
         for answer in answers
     }
     return {answer: n for answer, n in counted.items() if n is not None}
+
+
+def count_tokens(model: str, text: str, *, env_kind: str, base: Path) -> int | None:
+    """Return the tokens of a text that continues another one; None where unknown.
+
+    It needs neither the model nor torch.
+
+    Args:
+        model: As `policy.model` names it.
+        text: What is encoded, special tokens included.
+        env_kind: Chooses among the shipped tiny policies.
+        base: Folder to which a relative path refers.
+
+    """
+    folder = SHIPPED / env_kind if model == "tiny" else base / model
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    try:
+        encoding = Tokenizer.from_file(str(file)).encode(text, add_special_tokens=False)
+    except Exception:  # of the library's own; the trial refuses such a file by name
+        return None
+    return sum(end > start for start, end in encoding.offsets)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rltune.rollout.tokens import TokenBatch, to_batch
-from rltune.signals.info_gain import Gains, InformationGain
+from rltune.signals.info_gain import InfoGains, InformationGain
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.credit.judging import Judged
@@ -221,7 +221,7 @@ def _learn(
     update(train_state, data, config, step=look.step, kl_coef=config.loss.kl_loss_coef)
 
 
-def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> Gains | None:
+def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> InfoGains | None:
     if config.attribution.kind != "info_gain" or config.attribution.mode == "none":
         return None
     n_turns = batch.n_turns
