@@ -1,6 +1,8 @@
 """One sweep, one verdict: every surface says it in the same words."""
 
 import re
+from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from goldens import drawn
@@ -62,32 +64,48 @@ def compare_with_control(writer, value):
     return found.verdict, drawn(compared_view(found), 400)
 
 
-def surfaces(writer, value):
-    """Return surface -> (the whole text of it, the words of the verdict where it is data)."""
-    folder = read_folder(writer.run)
+@cache
+def drawn_folder(run, root):
+    """Return what the surfaces of all conditions share: the folder's tables, page and figure."""
+    folder = read_folder(run)
     read = read_records(folder)
     audit = audit_folder(folder, read)
-    out = writer.root / "out"
-    out.mkdir(exist_ok=True)
+    out = root / "out"
+    out.mkdir()
     write_tables(folder, read, audit, out)
-    rows = read_csv(out / "summary.csv", SummaryRow)
-    (row,) = (r for r in rows if (r.condition, r.at, r.method) == (label(value), "final", "t"))
     html = re.sub(r"(?s)<(style|script)>.*?</\1>", "", page(gather(folder)))
-    compared, view = compare_with_control(writer, value)
-    sweep = load_sweep(writer.run.path)
-    (said,) = (one for one in sweep.verdicts() if one.condition == label(value))
+    sweep = load_sweep(run.path)
     figure = sweep.figure("comparison")
-    (drawn_row,) = (one for one in figure.rows if one.condition == label(value))
-    (summed,) = (
-        r for r in sweep.summary() if (r.condition, r.at, r.method) == (label(value), "final", "t")
+    return SimpleNamespace(
+        table=read_csv(out / "summary.csv", SummaryRow),
+        html=re.sub(r"<[^>]+>", " ", html),
+        verdicts=sweep.verdicts(),
+        summary=sweep.summary(),
+        figure=figure.rows,
+        svg=re.sub(r"<[^>]+>", " ", draw(figure, kind="svg").decode()),
+        terminal=drawn(closing_view(close_sweep(folder, read.records, audit), width=400), 400),
     )
-    svg = re.sub(r"<[^>]+>", " ", draw(figure, kind="svg").decode())
-    terminal = drawn(closing_view(close_sweep(folder, read.records, audit), width=400), 400)
+
+
+def surfaces(writer, value):
+    """Return surface -> (the whole text of it, the words of the verdict where it is data)."""
+    made = drawn_folder(writer.run, writer.root)
+
+    def final(rows):
+        (row,) = (r for r in rows if (r.condition, r.at, r.method) == (label(value), "final", "t"))
+        return row
+
+    def of_condition(rows):
+        (row,) = (row for row in rows if row.condition == label(value))
+        return row
+
+    compared, view = compare_with_control(writer, value)
+    said, summed = of_condition(made.verdicts), final(made.summary)
     return {
-        "terminal": (terminal, said.sentence),
-        "csv": (row.verdict, row.verdict),
-        "figure": (svg, drawn_row.sentence),
-        "html": (re.sub(r"<[^>]+>", " ", html), said.sentence),
+        "terminal": (made.terminal, said.sentence),
+        "csv": (final(made.table).verdict,) * 2,
+        "figure": (made.svg, of_condition(made.figure).sentence),
+        "html": (made.html, said.sentence),
         "compare": (view, compared),
         "api verdicts": (said.words, said.words),
         "api summary": (summed.verdict, summed.verdict),

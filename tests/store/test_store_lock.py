@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 
 from rltune.errors import StoreError
 from rltune.store.lock import file_lock, read_driver, take_driver_lock
@@ -15,7 +16,7 @@ from pathlib import Path
 from rltune.store.lock import take_driver_lock
 lock = take_driver_lock(Path(sys.argv[1]), argv=["rltune", "sweep", "kl.yaml"])
 print("held", flush=True)
-time.sleep(60)
+time.sleep(900)
 """
 
 
@@ -89,8 +90,8 @@ def test_a_child_that_is_started_by_the_driver_does_not_hold_its_lock(tmp_path):
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False
     )
     lock.release()
-    try:
-        take_driver_lock(path, argv=[], patience_s=0.0).release()
+    try:  # patience: the system closes what a program does not inherit while it starts
+        take_driver_lock(path, argv=[], patience_s=HANG_S).release()
     finally:
         child.communicate(b"\n")
 
@@ -118,7 +119,7 @@ def test_a_file_lock_waits_for_its_turn(tmp_path):
         [sys.executable, "-c", script, str(path), str(finished)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "held\n"
-    with file_lock(path, timeout_s=20):
+    with file_lock(path, timeout_s=HANG_S):
         assert finished.exists()
     assert process.wait() == 0
     process.stdout.close()
