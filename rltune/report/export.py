@@ -8,7 +8,7 @@ from typing import Any
 from rltune.analysis.audit import Audit
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
-from rltune.analysis.tables import TABLES, Row, mark_of
+from rltune.analysis.tables import TABLES, HistoryRow, Row, mark_of
 from rltune.lineage.read import read_body
 from rltune.report.figures.records import MEAN
 from rltune.report.figures.source import Tables, about_folder
@@ -48,16 +48,24 @@ def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path
 
 
 def tables_of(
-    folder: SweepFolder, read: RecordsRead, audit: Audit, *, estimator: str = MEAN
+    folder: SweepFolder,
+    read: RecordsRead,
+    audit: Audit,
+    *,
+    estimator: str = MEAN,
+    keep: Callable[[HistoryRow], bool] | None = None,
 ) -> Tables:
-    """Return what figures come from, without writing it: equal to an export that is read back."""
+    """Return what figures come from, without writing it: equal to an export that is read back.
+
+    `keep` chooses the rows of the history; without it all are there.
+    """
     mark, records = mark_of(audit), read.records
     trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
     gates = gate_rows(eval_rows(records, task_ids(folder.run, records), mark=mark))
     return Tables(
         about_folder(folder, audit, estimator=estimator),
         tuple(trials),
-        tuple(history_rows(records, mark=mark)),
+        tuple(row for row in history_rows(records, mark=mark) if keep is None or keep(row)),
         tuple(summary_rows(trials, gates)),
     )
 

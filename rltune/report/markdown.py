@@ -13,18 +13,20 @@ _LONGEST_ID = 200
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, direction marks, zero widths, separators
 
 
-def visible(text: str) -> str:
-    """Return the text on one line, its line ends as a sign, what is invisible by its code."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
-    return "".join(_shown(char) for char in text)
+def shown(text: str) -> str:
+    """Return a text with what is invisible by its code; line ends and tabs stay."""
+    return "".join(_shown(char) for char in text.replace("\r\n", "\n"))
 
 
 def _shown(char: str) -> str:
-    if char == "\n":
-        return " ⏎ "
-    if char == "\t":
-        return " "
-    return f"U+{ord(char):04X}" if unicodedata.category(char) in _HIDDEN else char
+    is_hidden = char not in "\n\t" and unicodedata.category(char) in _HIDDEN
+    return f"U+{ord(char):04X}" if is_hidden else char
+
+
+def visible(text: str) -> str:
+    """Return the text on one line, its line ends as a sign, what is invisible by its code."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+    return shown(lines).replace("\n", " ⏎ ").replace("\t", " ")
 
 
 def cut(text: str, limit: int) -> str:
@@ -34,8 +36,8 @@ def cut(text: str, limit: int) -> str:
 
 def inline(text: str, limit: int) -> str:
     """Return the text for a table cell or a list item: cut, then on one line, then escaped."""
-    shown = visible(cut(text.strip(), limit))
-    escaped = _MARKS.sub(lambda match: _ESCAPES.get(match[0], f"\\{match[0]}"), shown)
+    whole = visible(cut(text.strip(), limit))
+    escaped = _MARKS.sub(lambda match: _ESCAPES.get(match[0], f"\\{match[0]}"), whole)
     return escaped.replace("://", ":\\/\\/").strip()
 
 

@@ -12,7 +12,7 @@ from rltune.report.figures.draw import draw_bare, has_matplotlib
 from rltune.report.figures.records import Figure, HeatMap
 from rltune.report.figures.sheet import Mark
 from rltune.report.figures.style import ALARM, COLOURS, GRID, INK, QUIET
-from rltune.report.html.text import shown
+from rltune.report.markdown import shown
 
 _LONG = re.compile(r"-?\d+\.\d{3,}")
 _GAP = re.compile(r"\s*([A-Za-z]|\s)\s*")

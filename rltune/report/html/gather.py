@@ -1,20 +1,18 @@
 """Read everything the page shows from a run folder; write nothing and read no clock."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rltune.analysis.audit import Audit, judge_folder
 from rltune.analysis.status import read_state
-from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
-from rltune.analysis.table_summary import summary_rows
-from rltune.analysis.tables import HistoryRow, mark_of
+from rltune.analysis.tables import HistoryRow
 from rltune.analysis.trial_states import SweepState
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.read import ReadResult, read_body
-from rltune.report.export import lineage_ids
+from rltune.report.export import tables_of
 from rltune.report.figures.data_curves import CHANCE, TRIO
-from rltune.report.figures.source import Tables, about_folder
+from rltune.report.figures.source import Tables
 from rltune.report.html.replays import Replay, replays_of
 from rltune.report.manifest import digests, input_files
 from rltune.spec.identity import canonical_json, sha256_hex
@@ -88,7 +86,7 @@ def gather(folder: SweepFolder) -> Evidence:
         plan={key: value for key, value in plan.items() if key != "trials"},
         read=read,
         audit=audit,
-        tables=_tables(folder, read, audit),
+        tables=tables_of(folder, read, audit, keep=lambda row: _is_drawn(row, folder.metric_name)),
         state=read_state(folder, now=0.0),
         replays=replays,
         lineage=_lineage(folder),
@@ -111,21 +109,5 @@ def _lineage(folder: SweepFolder) -> ReadResult | None:
     return read_body(results.read_bytes(), results, None) if results.is_file() else None
 
 
-def _tables(folder: SweepFolder, read: RecordsRead, audit: Audit) -> Tables:
-    """Return the tables of an export without writing them; of the history only what is drawn."""
-    mark, records = mark_of(audit), read.records
-    trials = trial_rows(folder, records, mark=mark, lineage_ids=lineage_ids(folder.run))
-    gates = gate_rows(eval_rows(records, task_ids(folder.run, records), mark=mark))
-    return Tables(
-        about_folder(folder, audit),
-        tuple(trials),
-        tuple(_drawn(history_rows(records, mark=mark), folder.metric_name)),
-        tuple(summary_rows(trials, gates)),
-    )
-
-
-def _drawn(history: Iterator[HistoryRow], metric: str) -> Iterator[HistoryRow]:
-    wanted = {metric, *TRAINING, *TRIO, CHANCE}
-    for row in history:
-        if row.metric in wanted or row.metric.startswith(TIMINGS):
-            yield row
+def _is_drawn(row: HistoryRow, metric: str) -> bool:
+    return row.metric in {metric, CHANCE, *TRIO, *TRAINING} or row.metric.startswith(TIMINGS)

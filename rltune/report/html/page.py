@@ -17,9 +17,9 @@ from rltune.report.html.proof import proof_of, verdict_of
 from rltune.report.html.provenance import head_of, source_of
 from rltune.report.html.replay_cards import replays_of_page
 from rltune.report.html.results import MOST_OPEN, results_of
-from rltune.report.html.text import shown
 from rltune.report.html.trials import trial_places, trials_table
 from rltune.report.html.warnings import warnings_of
+from rltune.report.markdown import shown
 from rltune.report.render import plural
 
 

@@ -91,20 +91,17 @@ def choose(found: Sequence[Replay]) -> list[Replay]:
 def _recorded(spec: TrialSpec, row: Mapping[str, Any]) -> Replay | None:
     """Return a line of replays.jsonl; None for one of another version."""
     try:
-        turns = tuple(
-            ReplayTurn(
+        turns = [
+            _turn(
+                turn,
                 observation=turn["observation"],
                 given=turn["given"],
                 tokens=tuple(turn["tokens"]),
                 credit=None if turn["credit"] is None else tuple(turn["credit"]),
                 n_tokens=turn["n_tokens"],
-                actions=tuple(turn["actions"]),
-                reward=turn["reward"],
-                is_valid=turn["is_valid"],
-                n_over_limit=turn["n_over_limit"],
             )
             for turn in row["turns"]
-        )
+        ]
         return _replay(spec, row, turns, row["closing"], is_recorded=True)
     except (KeyError, TypeError):
         return None
@@ -112,45 +109,29 @@ def _recorded(spec: TrialSpec, row: Mapping[str, Any]) -> Replay | None:
 
 def _played_again(spec: TrialSpec, row: Mapping[str, Any], seen: Sequence[str]) -> Replay:
     """Return a line of episodes.jsonl with what was seen before each turn and at the end."""
-    turns = tuple(
-        ReplayTurn(
-            observation=observation,
-            given="",
-            tokens=(turn["response"],),
-            credit=None,
-            n_tokens=0,
-            actions=tuple(turn["actions"]),
-            reward=turn["reward"],
-            is_valid=turn["is_valid"],
-            n_over_limit=turn["n_over_limit"],
-        )
-        for turn, observation in zip(row["turns"], seen[:-1], strict=True)
-    )
+    turns = [
+        _turn(turn, observation=text, given="", tokens=(turn["response"],), credit=None, n_tokens=0)
+        for turn, text in zip(row["turns"], seen[:-1], strict=True)
+    ]
     return _replay(spec, row, turns, seen[-1], is_recorded=False)
+
+
+def _turn(turn: Mapping[str, Any], **shown: Any) -> ReplayTurn:
+    known = {name: turn[name] for name in ("reward", "is_valid", "n_over_limit")}
+    return ReplayTurn(actions=tuple(turn["actions"]), **known, **shown)
 
 
 def _replay(
     spec: TrialSpec,
     row: Mapping[str, Any],
-    turns: tuple[ReplayTurn, ...],
+    turns: Sequence[ReplayTurn],
     closing: str,
     *,
     is_recorded: bool,
 ) -> Replay:
-    return Replay(
-        spec=spec,
-        step=row["step"],
-        task_id=row["task_id"],
-        group=row["group"],
-        member=row["member"],
-        kept=row["kept"],
-        success=row["success"],
-        reward=row["reward"],
-        failure_class=row["failure_class"],
-        turns=turns,
-        closing=closing,
-        is_recorded=is_recorded,
-    )
+    names = ("step", "task_id", "group", "member", "kept", "success", "reward", "failure_class")
+    known = {name: row[name] for name in names}
+    return Replay(spec, **known, turns=tuple(turns), closing=closing, is_recorded=is_recorded)
 
 
 def _first_and_last(trial: TrialDir) -> Iterator[Mapping[str, Any]]:
