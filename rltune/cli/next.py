@@ -24,7 +24,6 @@ from rltune.runner.sweep import SweepRequest
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.files import read_json
 from rltune.store.run_folder import confounded_reason, find_run
-from rltune.trainer.preflight.references import require_usable
 
 
 def next_trial(
@@ -55,10 +54,9 @@ def next_trial(
     else:
         chosen = parse_seeds(seeds)
         loaded = load_sweep(sweep, profile=profile, overrides=overrides or (), seeds=chosen)
-    require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    proof = show_proof(loaded, console, allowed)
+    proof = show_proof(loaded, console, allowed, no_custom_code=no_custom_code)
     request = SweepRequest(
         loaded=loaded,
         runs_dir=runs_dir,

@@ -36,13 +36,12 @@ from rltune.report.render_check import proof_view
 from rltune.report.render_status import counts
 from rltune.runner.budget import Deadline, Declined, Estimate, estimate
 from rltune.runner.interrupts import interrupt, stop_on_signal
-from rltune.runner.proof import prove, require_comparable
+from rltune.runner.proof import require_proven
 from rltune.runner.sweep import SweepOutcome, SweepRequest, run_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.run_folder import read_folder
 from rltune.store.rundir import RunDir, trial_status
-from rltune.trainer.preflight.references import require_usable
 from rltune.types import TrialSpec
 
 
@@ -108,14 +107,12 @@ def sweep(
     budget_s = None if budget is None else parse_duration(budget)
 
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
-    require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    proof = show_proof(loaded, console, allow_confounded)
+    proof = show_proof(loaded, console, allow_confounded, no_custom_code=no_custom_code)
     if dry_run:
         _show_plan(loaded, console, runs_dir)
         return
-
     warn_of_offline(loaded.control.config)
     request = SweepRequest(
         loaded=loaded,
@@ -133,17 +130,16 @@ def sweep(
 
 
 def show_proof(
-    loaded: LoadedSweep, console: Console, allow_confounded: str | None
+    loaded: LoadedSweep, console: Console, allow_confounded: str | None, *, no_custom_code: bool
 ) -> ComparabilityReport:
-    """Print the comparability proof and return it.
-
-    Raises:
-        ConfoundedError: It fails, and no reason was given for running all the same.
-
-    """
-    report = prove(loaded, Path.cwd())
-    console.print(proof_view(loaded, report))
-    require_comparable(loaded, report, allow_confounded)
+    """Print the comparability proof and return it; see `require_proven`."""
+    report = require_proven(
+        loaded,
+        Path.cwd(),
+        allow_confounded=allow_confounded,
+        no_custom_code=no_custom_code,
+        show=lambda report: console.print(proof_view(loaded, report)),
+    )
     if not report.ok:
         console.print(f"Run all the same, every row disqualified: {allow_confounded}")
     return report

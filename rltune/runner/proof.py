@@ -7,7 +7,7 @@ process of its own (`rltune.trainer.probe.run`), so that a check of keys alone i
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rltune.comparability.functional import findings_of, probe_failed
 from rltune.errors import ConfoundedError, Problem
 from rltune.interpreter import module_command, module_environment
 from rltune.spec.load import LoadedSweep
+from rltune.trainer.preflight.references import require_usable
 
 PROBE = "rltune.trainer.probe.run"
 HANGS_AFTER_S = 1800.0
@@ -78,17 +79,33 @@ def _ask(request: Mapping[str, Any], folder: Path) -> tuple[Finding, ...]:
     return findings_of(json.loads(answered.read_text(encoding="utf-8")))
 
 
-def require_comparable(
-    loaded: LoadedSweep, report: ComparabilityReport, allow_confounded: str | None
-) -> None:
-    """Refuse a sweep whose proof fails, unless a reason to run it all the same is given.
+def require_proven(
+    loaded: LoadedSweep,
+    base: Path,
+    *,
+    allow_confounded: str | None,
+    no_custom_code: bool = False,
+    show: Callable[[ComparabilityReport], None] = lambda report: None,
+) -> ComparabilityReport:
+    """Return the proof of a sweep whose files and import paths can be used.
+
+    Args:
+        loaded: The sweep.
+        base: Folder to which relative paths and import paths refer.
+        allow_confounded: Reason for running although the proof fails; None refuses that.
+        no_custom_code: Whether to refuse custom code.
+        show: Told the proof before it is refused.
 
     Raises:
-        ConfoundedError: It fails, and there is no reason.
+        SpecError: A file or an import path in a config cannot be used.
+        ConfoundedError: The proof fails, and there is no reason.
 
     """
+    require_usable(loaded, base, no_custom_code=no_custom_code)
+    report = prove(loaded, base)
+    show(report)
     if report.ok or (allow_confounded or "").strip():
-        return
+        return report
     raise ConfoundedError(
         [
             Problem(

@@ -17,7 +17,7 @@ from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import LaunchSession, OnTick
-from rltune.runner.proof import prove, require_comparable
+from rltune.runner.proof import require_proven
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.recorder import Recorder, open_recorder
 from rltune.runner.trial import TrialPayload
@@ -27,7 +27,7 @@ from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.engine_check import require_engine
 from rltune.trainer.preflight.models import require_models
-from rltune.trainer.preflight.references import require_judge, require_usable
+from rltune.trainer.preflight.references import require_judge
 from rltune.types import TrialSpec, TrialStatus
 
 STOP_FILE = "STOP"
@@ -54,7 +54,7 @@ class SweepRequest:
         max_trials: Most trials to start; None: all that are missing.
         deadline: When this launch should be over; None: whenever it is.
         lineage: A table that this sweep shares with others; it gets a copy of every row.
-        proof: What `rltune.runner.proof.prove` says of the sweep; None proves it here.
+        proof: What `rltune.runner.proof.require_proven` returned; None proves the sweep here.
 
     """
 
@@ -128,9 +128,9 @@ def run_sweep(
     """
     _require_concurrency(request.max_concurrent)
     base = Path.cwd()
-    report = request.proof or prove(request.loaded, base)
-    require_comparable(request.loaded, report, request.allow_confounded)
-    require_usable(request.loaded, base)
+    report = request.proof or require_proven(
+        request.loaded, base, allow_confounded=request.allow_confounded
+    )
     require_judge(request.loaded)
     require_engine(request.loaded)
     specs = expand(request.loaded)
