@@ -15,7 +15,7 @@ from rltune.comparability.knobs import moving_task_keys, task_settings
 from rltune.comparability.records import TrialRecord as TrialRecord
 from rltune.comparability.scored import last_scored, scored_in
 from rltune.spec.identity import canonical_json, sha256_hex
-from rltune.types import TrialResult, TrialStatus
+from rltune.types import RowStatus, TrialResult, TrialStatus
 from rltune_envs.faults import FAULT_SHARE
 
 
@@ -89,7 +89,8 @@ def _length_finding(record: TrialRecord, *, is_driven: bool) -> Finding | None:
         reason = record.failure.get("reason") or ""
         if not reason:
             return error("A4", f"{name} failed at step {step} without a reason.", _RESUME)
-        return warning("A4", f"{name} failed at step {step} of {wanted}: {reason}.", _RESUME)
+        verb = "stopped" if record.failure.get("kind") == RowStatus.PREEMPTED else "failed"
+        return warning("A4", f"{name} {verb} at step {step} of {wanted}: {reason}.", _RESUME)
     if not record.has_started:
         return warning("A4", f"{name} has not started.", _RESUME)
     if is_driven:

@@ -5,7 +5,8 @@ Torch is imported late: its thread pools read the environment when they are firs
 
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from rltune_envs.splits import Manifest
 
 if TYPE_CHECKING:
     from rltune.policy.load import Policy
+    from rltune.trainer.job import Job
 
 LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor waits for that
 
@@ -97,8 +99,14 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
         with logging_to(trial.log, level=level) as log:
             slow = SlowCalls(log.warning, payload.stop_file.exists)
             try:
-                with supervised(slow, last_words()), within(payload.base):
-                    _train(payload, trial, log)
+                with (
+                    supervised(slow, last_words()),
+                    within(payload.base),
+                    _job(payload, trial, log) as job,
+                ):
+                    from rltune.trainer.loop import train  # torch: the job has set its threads
+
+                    train(job)
             except BaseException as error:  # an interrupt or an exit ends the attempt, too
                 failure = describe_failure(error, step=steps_done(trial), attempt=payload.attempt)
                 log.log(_severity(error), "%s\n%s", failure.reason, failure.traceback)
@@ -153,14 +161,44 @@ def _severity(error: BaseException) -> int:
     return logging.INFO if isinstance(error, InterruptedRun) else logging.ERROR
 
 
-def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
-    """Set the process up and train."""
+@contextmanager
+def _job(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> Iterator["Job"]:
+    """Set the process up, and yield the trial with all that its training needs."""
     config = TrialConfig.model_validate_json(dumps(payload.spec.config))
     set_environment(config)
     write_text_atomic(trial.config, _yaml(payload.spec.config))
     trial.write_spec(payload.spec)
     manifest = Manifest.from_json(read_json(payload.manifest))
     device = device_of(config)
+    record = _provenance(payload, trial, config, device, manifest.sha256)
+    if record["source_sha256"] != payload.driver.code.source_sha256:
+        log.warning("this process runs other rltune sources than its driver; the audit says so")
+    set_threads(config.resources.threads)
+    # These import torch: now that its threads are set.
+    from rltune.trainer.preflight.learnable import require_learnable
+    from rltune.trainer.prompt import prompt_of
+    from rltune.trainer.start import policy_at_start
+
+    policy = policy_at_start(trial, config, payload.base, device=device)
+    make_env = env_maker(config.env, config.reward, payload.base)
+    prompt = retry(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
+    write_text_atomic(trial.prompt, prompt.text)
+    record["weights_sha256"] = policy.weights_sha256
+    record["tokenizer_sha256"] = policy.tokenizer_sha256
+    record["prompt_sha256"] = prompt.sha256
+    write_json_atomic(trial.provenance, record)
+    require_learnable(policy, config.rollout, manifest, retry(make_env), warn=log.warning)
+    try:
+        with _running(payload, trial, config, manifest, policy, log) as job:
+            yield job
+    finally:
+        _record_edits(trial, record, payload.base, log)
+
+
+def _provenance(
+    payload: TrialPayload, trial: TrialDir, config: TrialConfig, device: str, tasks_sha256: str
+) -> dict[str, Any]:
+    """Write and return provenance.json, as far as it is known before the weights are loaded."""
     origin = trial_provenance(
         payload.driver,
         attempt=payload.attempt,
@@ -169,36 +207,13 @@ def _train(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> None:
         dtype=config.policy.dtype,
         engine=config.rollout.engine,
         threads=config.resources.threads,
-        manifest_sha256=manifest.sha256,
+        manifest_sha256=tasks_sha256,
         base=payload.base,
         inputs=inputs_of(config, payload.base),
     )
     record = {**origin, "earlier": earlier_attempts(read_provenance(trial))}
     write_json_atomic(trial.provenance, record)
-    if record["source_sha256"] != payload.driver.code.source_sha256:
-        log.warning("this process runs other rltune sources than its driver; the audit says so")
-    set_threads(config.resources.threads)
-    from rltune.trainer.preflight.learnable import (
-        require_learnable,  # torch: now that its threads are set
-    )
-    from rltune.trainer.prompt import prompt_of
-    from rltune.trainer.start import policy_at_start
-
-    policy = policy_at_start(trial, config, payload.base, device=device)
-    make_env = env_maker(config.env, config.reward, payload.base)
-    prompt = retry(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
-    write_text_atomic(trial.prompt, prompt.text)
-    start = {
-        "weights_sha256": policy.weights_sha256,
-        "tokenizer_sha256": policy.tokenizer_sha256,
-        "prompt_sha256": prompt.sha256,
-    }
-    write_json_atomic(trial.provenance, record | start)
-    require_learnable(policy, config.rollout, manifest, retry(make_env), warn=log.warning)
-    try:
-        _run_job(payload, trial, config, manifest, policy, log)
-    finally:
-        _record_edits(trial, record | start, payload.base, log)
+    return record
 
 
 def _record_edits(
@@ -210,17 +225,18 @@ def _record_edits(
         write_json_atomic(trial.provenance, {**record, "inputs_changed": list(names)})
 
 
-def _run_job(
+@contextmanager
+def _running(
     payload: TrialPayload,
     trial: TrialDir,
     config: TrialConfig,
     manifest: Manifest,
     policy: "Policy",
     log: logging.Logger,
-) -> None:
+) -> Iterator["Job"]:
+    """Yield the job with its engine and tracker open; both are closed however it ends."""
     from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
-    from rltune.trainer.loop import train
     from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
     engine = make_engine(config, policy)  # may refuse; no tracker is open then
@@ -237,24 +253,22 @@ def _run_job(
         if tracker.shows_media:
             tracker.use(tasks_artifact(manifest, payload.manifest))
             tracker.use(start_artifact(trial, policy, model=config.policy.model))
-        result = train(
-            Job(
-                config=config,
-                config_hash=payload.spec.config_hash,
-                trial=trial,
-                manifest=manifest,
-                make_env=env_maker(config.env, config.reward, payload.base),
-                policy=policy,
-                engine=engine,
-                tracker=tracker,
-                metric_name=payload.metric_name,
-                metric_mode=payload.metric_mode,
-                should_stop=partial(_should_stop, payload, trial),
-                warn=log.warning,
-                say=log.info,
-            )
+        yield Job(
+            config=config,
+            config_hash=payload.spec.config_hash,
+            trial=trial,
+            manifest=manifest,
+            make_env=env_maker(config.env, config.reward, payload.base),
+            policy=policy,
+            engine=engine,
+            tracker=tracker,
+            metric_name=payload.metric_name,
+            metric_mode=payload.metric_mode,
+            should_stop=partial(_should_stop, payload, trial),
+            warn=log.warning,
+            say=log.info,
         )
-        status = result.status
+        status = trial_status(trial)
     except InterruptedRun:
         status = TrialStatus.INTERRUPTED
         raise

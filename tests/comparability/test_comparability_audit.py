@@ -675,6 +675,10 @@ def test_a4_named_ends_are_warnings(records):
     assert of_rule(records, "A4") == [
         f"A4 warning: {name(short)} failed at step 2 of 4: out of memory. {RESUME}"
     ]
+    records[0] = replace(short, failure={"reason": "the driver was stopped", "kind": "preempted"})
+    assert of_rule(records, "A4") == [
+        f"A4 warning: {name(short)} stopped at step 2 of 4: the driver was stopped. {RESUME}"
+    ]
     records[0] = replace(short, failure={"reason": ""})
     assert of_rule(records, "A4") == [
         f"A4 error: {name(short)} failed at step 2 without a reason. {RESUME}"

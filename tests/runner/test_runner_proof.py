@@ -6,7 +6,7 @@ import pytest
 
 from rltune.errors import ConfoundedError
 from rltune.runner import proof
-from rltune.runner.proof import prove, require_comparable
+from rltune.runner.proof import prove, require_proven
 from rltune.runner.sweep import SweepRequest, run_sweep
 from rltune.spec.load import load_sweep
 
@@ -97,7 +97,9 @@ def test_the_runner_refuses_what_the_proof_refuses(write, probe_is, tmp_path):
 def test_a_reason_lets_it_pass(write, probe_is, tmp_path):
     probe_is("raise RuntimeError('no memory left')")
     loaded = write(BEFORE)
-    report = prove(loaded, tmp_path)
-    require_comparable(loaded, report, "to see it")
+    shown = []
+    report = require_proven(loaded, tmp_path, allow_confounded="to see it", show=shown.append)
+    assert shown == [report]
     with pytest.raises(ConfoundedError):
-        require_comparable(loaded, report, "  ")
+        require_proven(loaded, tmp_path, allow_confounded="  ", show=shown.append)
+    assert len(shown) == 2
