@@ -15,7 +15,7 @@ from rltune.store.lock import read_driver
 from rltune.store.run_folder import RecordsRead, SweepFolder, confounded_reason
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """The outcome of an audit."""
 
     PASSED = "passed"  # what ran is comparable, and there is something to compare
@@ -50,18 +50,18 @@ class Audit:
     memory: tuple[MemoryUse, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AuditVerdict:
         """What the records come to; an error outweighs the rest."""
         if not self.report.ok:
-            return Verdict.FAILED
+            return AuditVerdict.FAILED
         if self.confounded:
-            return Verdict.CONFOUNDED
-        return Verdict.PASSED if self.has_comparison else Verdict.INCOMPLETE
+            return AuditVerdict.CONFOUNDED
+        return AuditVerdict.PASSED if self.has_comparison else AuditVerdict.INCOMPLETE
 
     @property
     def ok(self) -> bool:
         """Whether the trials prove a comparison."""
-        return self.verdict is Verdict.PASSED
+        return self.verdict is AuditVerdict.PASSED
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of audit.json."""

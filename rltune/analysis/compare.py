@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev, variance
 
-from rltune.analysis.compare_sides import Side, last_gate, require_comparable, scores_of
+from rltune.analysis.compare_sides import Side, last_gate, require_comparable
 from rltune.analysis.ends import end_of, pairs_of
 from rltune.analysis.rates import RATES, resolution_of
 from rltune.analysis.stats import as_rate, mean_over_seeds
@@ -17,6 +17,7 @@ from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.comparability.records import TrialRecord
 from rltune.gate import wilson_interval
+from rltune.lineage.noise import scores_of
 from rltune.maths.difference import paired_interval
 from rltune.maths.interval import Interval
 from rltune.maths.power import seeds_for_power, tasks_for_power, tasks_for_z_power
@@ -77,8 +78,8 @@ class Compared:
     n: int
     difference: float
     interval: Interval | None
-    test: str
-    p: float | None
+    test: str = ""
+    p: float | None = None
     p_sign_flip: float | None = None
     p_above: float | None = None
     needed: int | None = None
@@ -131,8 +132,6 @@ def _paired_seeds(
         n=len(d),
         difference=estimate.mean,
         interval=estimate.interval,
-        test="",
-        p=None,
     )
     if len(d) < 2:
         return compared
@@ -191,7 +190,7 @@ def _resolution(side: Side) -> float:
 
 
 def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> Compared:
-    scores = [scores_of(last_gate(record), a.metric) for record in (ours, theirs)]
+    scores = [scores_of(last_gate(record), a.metric) or [] for record in (ours, theirs)]
     both = [(x, y) for x, y in zip(*scores, strict=True) if x is not None and y is not None]
     xs, ys = [x for x, _ in both], [y for _, y in both]
     d = [x - y for x, y in both]
@@ -204,8 +203,6 @@ def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> C
         n=len(both),
         difference=fmean(d) if d else math.nan,
         interval=paired_interval(xs, ys) if len(d) > 1 else None,
-        test="",
-        p=None,
     )
     if is_rate:
         only_ours, only_theirs = d.count(1.0), d.count(-1.0)

@@ -63,18 +63,6 @@ def last_gate(record: TrialRecord) -> Mapping[str, Any]:
     return record.heldout[-1] if record.heldout else {}
 
 
-def scores_of(gate: Mapping[str, Any], metric: str) -> list[float | None]:
-    """Return one score a task; None where the episode had a fault or no finite score."""
-    values = task_values(gate, metric) or []
-    faults = gate.get("fault") or [""] * len(values)
-    return [
-        float(value)
-        if not fault and isinstance(value, int | float) and math.isfinite(value)
-        else None
-        for value, fault in zip(values, faults, strict=True)
-    ]
-
-
 def require_comparable(a: Side, b: Side) -> None:
     """Refuse two sides whose numbers do not measure the same thing.
 

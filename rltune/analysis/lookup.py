@@ -7,10 +7,12 @@ from typing import Any
 from rltune.analysis.audit import judge_folder
 from rltune.analysis.compare_sides import Side
 from rltune.analysis.named import of_condition, of_seed
+from rltune.comparability.records import TrialRecord
 from rltune.errors import Problem, StoreError
 from rltune.store.derived import child_dirs
 from rltune.store.origin import read_origin
 from rltune.store.run_folder import (
+    RecordsRead,
     SweepFolder,
     find_run,
     is_run_folder,
@@ -66,11 +68,11 @@ Match = tuple[RunDir, TrialSpec]
 
 def _matches(run: RunDir, given: str) -> list[Match]:
     """Return the trials that a text names: the sweep's own go before their children."""
-    own = read_folder(run).specs
+    planned = read_folder(run).specs
     children = [child.read_spec() for child in child_dirs(run)]
     specs = (
-        [spec for spec in (*own, *children) if spec.trial_id == given]
-        or _meant(own, given)
+        [spec for spec in (*planned, *children) if spec.trial_id == given]
+        or _meant(planned, given)
         or _meant(children, given)
     )
     return [(run, spec) for spec in specs]
@@ -132,20 +134,7 @@ def _is_trial_folder(given: Any) -> bool:
 def _condition_side(sweep: SweepFolder, condition: str) -> tuple[Side, tuple[Problem, ...]]:
     read = read_records(sweep)
     records = [record for record in read.records if record.spec.condition == condition]
-    audit, run = judge_folder(sweep, read), sweep.run.path.resolve().name
-    side = Side(
-        condition,
-        records,
-        is_trial=False,
-        run=run,
-        metric=sweep.metric_name,
-        mode=sweep.metric_mode,
-        audit=audit,
-        sweep=read.records,
-        same_runs=same_runs(sweep.run),
-        stamps=open_warnings(sweep.run),
-    )
-    return side, read.problems
+    return _side(sweep, read, condition, records, is_trial=False), read.problems
 
 
 def _trial_side(trial: TrialDir) -> tuple[Side, tuple[Problem, ...]]:
@@ -155,21 +144,31 @@ def _trial_side(trial: TrialDir) -> tuple[Side, tuple[Problem, ...]]:
     if origin is not None and origin.kind == "rerun":
         what = f"is a repetition of {origin.parent}, so there is nothing new to compare."
         raise StoreError(Problem(str(trial.path), what, action="Give the original."))
-    sweep = read_folder(run)
-    spec = trial.read_spec()
+    sweep, spec = read_folder(run), trial.read_spec()
     problems: list[Problem] = []
     record = read_record(trial, spec, problems)
     label = f"{spec.condition}@{spec.seed}" if origin is None else spec.trial_id
-    audit, name = judge_folder(sweep, read_records(sweep)), run.path.resolve().name
-    side = Side(
+    side = _side(sweep, read_records(sweep), label, [record], is_trial=True)
+    return side, tuple(problems)
+
+
+def _side(
+    sweep: SweepFolder,
+    read: RecordsRead,
+    label: str,
+    records: Sequence[TrialRecord],
+    *,
+    is_trial: bool,
+) -> Side:
+    return Side(
         label,
-        [record],
-        is_trial=True,
-        run=name,
+        records,
+        is_trial=is_trial,
+        run=sweep.run.path.resolve().name,
         metric=sweep.metric_name,
         mode=sweep.metric_mode,
-        audit=audit,
+        audit=judge_folder(sweep, read),
+        sweep=() if is_trial else read.records,
         same_runs=same_runs(sweep.run),
         stamps=open_warnings(sweep.run),
     )
-    return side, tuple(problems)

@@ -66,11 +66,7 @@ def mean_over_seeds(
 
 
 def paired_difference(
-    treated: Mapping[int, float],
-    control: Mapping[int, float],
-    *,
-    confidence: float = 0.95,
-    resolution: float = 0.0,
+    treated: Mapping[int, float], control: Mapping[int, float], *, resolution: float = 0.0
 ) -> Estimate:
     """Return the mean over seeds of (treated - control of the same seed), with its interval.
 
@@ -80,13 +76,12 @@ def paired_difference(
     Args:
         treated: Seed -> metric.
         control: Seed -> metric.
-        confidence: Of the interval.
         resolution: Smallest step of the metric, as in `mean_over_seeds`.
 
     """
     shared = sorted(treated.keys() & control.keys())
     differences = [treated[seed] - control[seed] for seed in shared]
-    return mean_over_seeds(differences, confidence=confidence, resolution=resolution)
+    return mean_over_seeds(differences, resolution=resolution)
 
 
 def as_rate(estimate: Estimate) -> Estimate:

@@ -6,11 +6,12 @@ trial: it was chosen on these very tasks and is therefore optimistic, and never 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rltune.analysis.audit import Audit
+from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
 from rltune.analysis.rates import RATES, SUCCESS, resolution_of
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
@@ -20,6 +21,7 @@ from rltune.comparability.judged import judged_by_condition, judged_in, judged_l
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import scored_line
 from rltune.gate import wilson_interval
+from rltune.lineage.noise import scores_of
 from rltune.maths.interval import Interval
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
 
@@ -166,9 +168,9 @@ def _row(
     verdict: Verdict | None,
 ) -> ConditionRow:
     first = group[0].spec
-    finals = _by_seed(group, _final)
-    bases = _by_seed(group, lambda record: record.result.base_metric if record.result else None)
-    chosen = _by_seed(group, lambda record: record.result.heldout_metric if record.result else None)
+    finals = _by_seed(group, "final_metric")
+    bases = _by_seed(group, "base_metric")
+    chosen = _by_seed(group, "heldout_metric")
     is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
     step = _resolution(folder.metric_name, group)
     final = mean_over_seeds(list(finals.values()), resolution=step)
@@ -188,27 +190,20 @@ def _row(
     )
 
 
-def _final(record: TrialRecord) -> float | None:
-    return record.result.final_metric if record.result is not None else None
-
-
-def _by_seed(
-    group: Sequence[TrialRecord], metric: Callable[[TrialRecord], float | None]
-) -> Mapping[int, float]:
-    """Return seed -> metric of the finished trials whose metric is a number."""
-    values = {record.spec.seed: metric(record) for record in group}
-    return {s: value for s, value in values.items() if value is not None and math.isfinite(value)}
+def _by_seed(group: Sequence[TrialRecord], metric: str) -> Mapping[int, float]:
+    """Return seed -> a metric of the results, of those where it is a number."""
+    values = {r.spec.seed: getattr(r.result, metric) for r in group if r.result is not None}
+    return {seed: value for seed, value in values.items() if math.isfinite(value)}
 
 
 def _task_interval(group: Sequence[TrialRecord]) -> Interval | None:
     """Return the Wilson interval of the last gate of the one finished trial, faults left out."""
     record = next(r for r in group if r.result is not None and math.isfinite(r.result.final_metric))
-    if not record.heldout or not isinstance(record.heldout[-1].get("success"), list):
+    scores = scores_of(last_gate(record), SUCCESS)
+    if scores is None:
         return None
-    last = record.heldout[-1]
-    faults = last.get("fault") or [""] * len(last["success"])
-    success = [won for won, fault in zip(last["success"], faults, strict=True) if not fault]
-    return wilson_interval(sum(success), len(success))
+    known = [int(score) for score in scores if score is not None]
+    return wilson_interval(sum(known), len(known))
 
 
 def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:

@@ -14,7 +14,7 @@ from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import Scored, last_scored, scored_at
 from rltune.gate import wilson_interval
-from rltune.lineage.noise import measures_of, task_values
+from rltune.lineage.noise import measures_of, scores_of
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import dumps
 from rltune.store.lock import read_driver
@@ -241,7 +241,7 @@ def _gate_evals(
 ) -> Iterator[EvalRow]:
     do_sample = gate.get("do_sample")
     for metric in measures_of(gate):
-        scores = task_values(gate, metric) or []
+        scores = scores_of(gate, metric) or []
         faults = gate.get("fault") or [""] * len(scores)
         names = tasks if len(tasks) == len(scores) else [str(i) for i in range(len(scores))]
         for task, score, fault in zip(names, scores, faults, strict=True):
@@ -252,7 +252,7 @@ def _gate_evals(
                 gate["step"],
                 task,
                 metric,
-                None if fault else _finite(_number(score)),
+                score,
                 _plain(str(fault)),
                 1,
                 _number(gate.get("temperature")),

@@ -160,14 +160,13 @@ def _cell_rows(cell: _Cell, planned: Sequence[_Planned], of: TrialRow) -> list[S
     for one in planned:
         is_complete = one.is_complete and is_control_whole
         for estimator, method in (("mean", "t"), ("mean", "bootstrap"), ("iqm", "bootstrap")):
-            row = _estimate(cell, one, of, estimator=estimator, method=method)
-            row = replace(row, is_complete=is_complete)
+            row = _estimate(cell, one, of, estimator, method, is_complete=is_complete)
             rows.append(row if one.is_control else _against(row, cell, one, control, of))
     return rows
 
 
 def _estimate(
-    cell: _Cell, one: _Planned, of: TrialRow, *, estimator: str, method: str
+    cell: _Cell, one: _Planned, of: TrialRow, estimator: str, method: str, *, is_complete: bool
 ) -> SummaryRow:
     values = list(cell.values.get(one.condition, {}).values())
     value, interval = estimate_of(
@@ -196,23 +195,18 @@ def _estimate(
         method=method,
         reps=REPS if is_drawn else None,
         rng_seed=RNG_SEED if is_drawn else None,
-        delta_vs_control=None,
-        delta_n=None,
-        delta_ci_lo=None,
-        delta_ci_hi=None,
-        test="",
-        p=None,
-        p_holm=None,
-        p_improve=None,
-        seeds_for_80=None,
-        verdict="",
-        is_complete=False,
+        is_complete=is_complete,
         mark=of.mark,
     )
 
 
 def estimate_of(
-    values: Sequence[float], *, estimator: str, method: str, resolution: float, is_rate: bool
+    values: Sequence[float],
+    *,
+    estimator: str,
+    method: str,
+    resolution: float,
+    is_rate: bool = False,
 ) -> tuple[float | None, Interval | None]:
     """Return an estimate over seeds and its interval; None where the values are too few.
 
@@ -224,24 +218,14 @@ def estimate_of(
         is_rate: Whether the interval is cut to [0, 1].
 
     """
-    value, interval = _point(values, estimator, method, resolution)
-    if interval is not None and is_rate:
-        interval = interval.clipped()
-    return value, interval
-
-
-def _point(
-    values: Sequence[float], estimator: str, method: str, resolution: float
-) -> tuple[float | None, Interval | None]:
-    """Return an estimate and its interval; None where the values are too few."""
     if not values:
         return None, None
-    if method == "t":
-        estimate = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
-        return estimate.mean, estimate.interval
-    statistic = _STATISTICS[estimator]
-    point = mean_over_seeds(values).mean if estimator == "mean" else iqm(values)
-    return point, bootstrap_interval([values], statistic, confidence=LEVEL)
+    estimate = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
+    value = iqm(values) if estimator == "iqm" else estimate.mean
+    interval = estimate.interval
+    if method == "bootstrap":
+        interval = bootstrap_interval([values], _STATISTICS[estimator], confidence=LEVEL)
+    return value, interval.clipped() if interval is not None and is_rate else interval
 
 
 def _against(
@@ -257,8 +241,11 @@ def _against(
         shared = [seed for seed in shared if seed in one.paired]
         treated, control = ({seed: side[seed] for seed in shared} for side in (treated, control))
     differences = [treated[seed] - control[seed] for seed in shared]
-    delta, interval = _point(
-        differences, row.estimator, row.method, resolution_of(cell.metric, tasks=of.heldout_tasks)
+    delta, interval = estimate_of(
+        differences,
+        estimator=row.estimator,
+        method=row.method,
+        resolution=resolution_of(cell.metric, tasks=of.heldout_tasks),
     )
     ours, theirs = list(treated.values()), list(control.values())
     if of.mode == "min":

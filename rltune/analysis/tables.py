@@ -7,7 +7,7 @@ number that is not known is None.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rltune.analysis.audit import Audit, Verdict
+from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.analysis.ends import End
 from rltune.types import TrialStatus
 
@@ -118,7 +118,7 @@ class GateRow:
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRow:
     """One estimate of one measure of one condition, over its seeds."""
 
@@ -139,16 +139,16 @@ class SummaryRow:
     method: str
     reps: int | None
     rng_seed: int | None
-    delta_vs_control: float | None
-    delta_n: int | None
-    delta_ci_lo: float | None
-    delta_ci_hi: float | None
-    test: str
-    p: float | None
-    p_holm: float | None
-    p_improve: float | None
-    seeds_for_80: int | None
-    verdict: str
+    delta_vs_control: float | None = None
+    delta_n: int | None = None
+    delta_ci_lo: float | None = None
+    delta_ci_hi: float | None = None
+    test: str = ""
+    p: float | None = None
+    p_holm: float | None = None
+    p_improve: float | None = None
+    seeds_for_80: int | None = None
+    verdict: str = ""
     is_complete: bool
     mark: str
 
@@ -196,7 +196,7 @@ def same_runs_of(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
 def mark_of(audit: Audit) -> str:
     """Return what every row says of its sweep: `ok`, or what stands against it."""
     marks = (
-        "audit failed" if audit.verdict is Verdict.FAILED else "",
+        "audit failed" if audit.verdict is AuditVerdict.FAILED else "",
         "confounded" if audit.confounded else "",
         INCOMPLETE if audit.finished < audit.trials else "",
     )

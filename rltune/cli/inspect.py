@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.analysis.audit import Verdict, audit_folder
+from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.analysis.status import StatusReader
 from rltune.analysis.trial_states import state_json
 from rltune.cli.console import emit_json, is_live, make_console, show
@@ -101,4 +101,4 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
         emit_json(result.to_json())
     else:
         show(audit_view(result))
-    raise typer.Exit(0 if result.verdict in (Verdict.PASSED, Verdict.INCOMPLETE) else 1)
+    raise typer.Exit(0 if result.verdict in (AuditVerdict.PASSED, AuditVerdict.INCOMPLETE) else 1)

@@ -46,12 +46,8 @@ def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes
     if step is None:
         return None
     for gate in reversed(read_jsonl(trial.heldout).rows):
-        values = task_values(gate, metric_name)
-        if gate.get("step") == step and values is not None:
-            faults = gate.get("fault") or [""] * len(values)
-            pairs = zip(values, faults, strict=False)
-            kept = tuple(None if fault else _number(value) for value, fault in pairs)
-            return Outcomes(str(gate.get("tasks_sha256", "")), kept)
+        if gate.get("step") == step and (scores := scores_of(gate, metric_name)) is not None:
+            return Outcomes(str(gate.get("tasks_sha256", "")), tuple(scores))
     return None
 
 
@@ -73,19 +69,32 @@ def task_values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
     return [0.0 if v is None else v for v in values] if isinstance(values, list) else None
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+def scores_of(gate: Mapping[str, Any], metric_name: str) -> list[float | None] | None:
+    """Return one score a task, None where the episode had a fault or no finite score.
+
+    None where the gate recorded only their mean.
+    """
+    values = task_values(gate, metric_name)
+    if values is None:
+        return None
+    faults = gate.get("fault") or [""] * len(values)
+    return [
+        float(value)
+        if not fault and isinstance(value, int | float) and math.isfinite(value)
+        else None
+        for value, fault in zip(values, faults, strict=True)
+    ]
 
 
 def outcomes_of_run(run: RunDir) -> OutcomesOf:
     """Return a function that finds the outcomes behind the rows of a run folder."""
 
-    def find(row: LineageRow) -> Outcomes | None:
-        names = {trial.trial_id: trial for trial in (*run.trial_dirs(), *child_dirs(run))}
-        trial = names.get(row.trial_id)
+    def outcomes_of(row: LineageRow) -> Outcomes | None:
+        trials = {trial.trial_id: trial for trial in (*run.trial_dirs(), *child_dirs(run))}
+        trial = trials.get(row.trial_id)
         return outcomes_at(trial, row.best_step, row.metric_name) if trial else None
 
-    return find
+    return outcomes_of
 
 
 def difference_interval(ours: Outcomes, theirs: Outcomes) -> Interval | None:
@@ -109,7 +118,7 @@ def _known(outcomes: Outcomes) -> list[float]:
 
 
 def with_noise(row: LineageRow, rows: Sequence[LineageRow], outcomes_of: OutcomesOf) -> LineageRow:
-    """Return the row with its difference from the best at record time said against the noise.
+    """Return the row with a note: its difference from the best at record time, and the noise.
 
     The status stays: strictly better is kept. What its notes add says whether to believe it.
     """

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rltune.analysis.audit import Audit, Verdict
+from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.analysis.memory_use import MemoryUse
 from rltune.analysis.summary import Bounds, Closing, ConditionRow
 from rltune.comparability.consumption import MINI_BATCHES, NAMES, UPDATES, Consumption, where
@@ -58,13 +58,13 @@ def audit_verdict(audit: Audit) -> RenderableType:
             "Audit incomplete: no trial has started, so there is nothing to audit.", "yellow"
         )
     match audit.verdict:
-        case Verdict.FAILED:
+        case AuditVerdict.FAILED:
             said = f"Audit FAILED ({count}): these trials do not prove a comparison."
             return line(said, "bold red")
-        case Verdict.CONFOUNDED:
+        case AuditVerdict.CONFOUNDED:
             said = f"Audit: CONFOUNDED ({count}), nothing follows about the axis. Run anyway: "
             return line(f"{said}{audit.confounded}", "bold red")
-        case Verdict.INCOMPLETE:
+        case AuditVerdict.INCOMPLETE:
             said = f"Audit incomplete ({count}): no error so far, and nothing to compare before "
             return line(f"{said}the control and another condition have finished.", "bold yellow")
     warned = len(audit.report.warnings)

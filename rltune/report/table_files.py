@@ -80,8 +80,8 @@ def read_csv(path: Path, kind: type[R]) -> list[R]:
 
 
 def _row(kind: type[R], columns: dict[str, type], cells: list[str]) -> R:
-    pairs = zip(columns.values(), cells, strict=True)
-    return kind(*(_value(column, cell) for column, cell in pairs))
+    pairs = zip(columns.items(), cells, strict=True)
+    return kind(**{name: _value(column, cell) for (name, column), cell in pairs})
 
 
 def _value(column: type, cell: str) -> Any:

@@ -4,7 +4,7 @@ import pytest
 from goldens import assert_golden, drawn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
-from rltune.analysis.audit import Verdict, audit_folder
+from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.report.render_run import audit_view
 from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, write_json_atomic
@@ -40,16 +40,16 @@ def test_another_commit_fails_and_names_the_trial(tmp_path):
 def test_nothing_started_proves_nothing(tmp_path):
     audit = audit_of(FolderWriter(tmp_path))
     assert not audit.ok
-    assert audit.verdict is Verdict.INCOMPLETE
+    assert audit.verdict is AuditVerdict.INCOMPLETE
     assert "no trial has started" in drawn(audit_view(audit), 80)
 
 
 @pytest.mark.parametrize(
     ("labels", "verdict"),
     [
-        ([CONTROL], Verdict.INCOMPLETE),
-        ([TREATED], Verdict.INCOMPLETE),
-        ([CONTROL, TREATED], Verdict.PASSED),
+        ([CONTROL], AuditVerdict.INCOMPLETE),
+        ([TREATED], AuditVerdict.INCOMPLETE),
+        ([CONTROL, TREATED], AuditVerdict.PASSED),
     ],
 )
 def test_passing_takes_the_control_and_another_condition(tmp_path, labels, verdict):
@@ -61,8 +61,10 @@ def test_passing_takes_the_control_and_another_condition(tmp_path, labels, verdi
     assert audit.verdict is verdict
     assert audit.report.errors == ()
     said = drawn(audit_view(audit), 200)
-    assert ("Audit passed" in said) is (verdict is Verdict.PASSED)
-    assert ("Audit incomplete (2 of 6 trials finished)" in said) is not (verdict is Verdict.PASSED)
+    assert ("Audit passed" in said) is (verdict is AuditVerdict.PASSED)
+    assert ("Audit incomplete (2 of 6 trials finished)" in said) is not (
+        verdict is AuditVerdict.PASSED
+    )
     assert read_json(writer.run.audit)["verdict"] == verdict.value
 
 
@@ -71,7 +73,7 @@ def test_two_conditions_without_the_control_compare_nothing(tmp_path):
     for spec in writer.specs:
         if not spec.is_control:
             writer.finish(spec, {0: 4, 10: 5, 20: 6})
-    assert audit_of(writer).verdict is Verdict.INCOMPLETE
+    assert audit_of(writer).verdict is AuditVerdict.INCOMPLETE
 
 
 def test_a_confounded_sweep_never_passes(tmp_path):
@@ -79,7 +81,7 @@ def test_a_confounded_sweep_never_passes(tmp_path):
     proof = {"ok": False, "errors": [], "allow_confounded": "to see it"}
     write_json_atomic(writer.run.comparability, proof)
     audit = audit_of(writer)
-    assert (audit.ok, audit.verdict) == (False, Verdict.CONFOUNDED)
+    assert (audit.ok, audit.verdict) == (False, AuditVerdict.CONFOUNDED)
     said = drawn(audit_view(audit), 200)
     assert "CONFOUNDED (6 of 6 trials finished), nothing follows about the axis." in said
     assert "Run anyway: to see it" in said
@@ -91,11 +93,11 @@ def test_a_confounded_sweep_never_passes(tmp_path):
 def test_a_trial_without_a_marker_is_pending_only_while_a_driver_lives(tmp_path):
     writer = finished_sweep(tmp_path)
     writer.run.trial(writer.spec(TREATED, 2).trial_id).done.unlink()
-    assert audit_of(writer).verdict is Verdict.FAILED
+    assert audit_of(writer).verdict is AuditVerdict.FAILED
     with take_driver_lock(writer.run.lock, argv=["rltune"]):
         audit = audit_of(writer)
     assert [item.rule for item in audit.report.warnings] == ["A4"]
-    assert audit.verdict is Verdict.PASSED
+    assert audit.verdict is AuditVerdict.PASSED
 
 
 def test_an_attempt_with_another_commit_fails(tmp_path):

@@ -19,7 +19,7 @@ from patience import HANG_S
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from rltune.analysis.audit import Verdict, audit_folder
+from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.store.files import read_json
 from rltune.store.jsonl import read_jsonl
 from rltune.store.run_folder import read_folder, read_records
@@ -93,7 +93,7 @@ def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
     run = RunDir(folder)
     read = read_records(read_folder(run))
     audit = audit_folder(read_folder(run), read)
-    assert audit.verdict is Verdict.PASSED, audit.report.errors
+    assert audit.verdict is AuditVerdict.PASSED, audit.report.errors
     tasks = read_json(run.tasks())
     assert [len(tasks[part]) for part in ("train", "heldout", "test")] == [16, 12, 12]
     package = sweep.parent / "coins"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rltune.analysis.audit import Audit, Verdict
+from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.comparability.findings import RULES, Severity
 from rltune.report.html.gather import Evidence
 from rltune.report.html.table import Cell, Table, marked
@@ -14,10 +14,10 @@ from rltune.spec.shortforms import config_tree
 from rltune.store.files import to_json
 
 _VERDICTS = {
-    Verdict.PASSED: ("ok", "Comparable: what ran differs in the axis alone."),
-    Verdict.INCOMPLETE: ("warn", "Not finished: there is no comparison to judge yet."),
-    Verdict.CONFOUNDED: ("bad", "CONFOUNDED: more than the axis differs, so nothing follows."),
-    Verdict.FAILED: ("bad", "AUDIT FAILED: this page does not prove a comparison."),
+    AuditVerdict.PASSED: ("ok", "Comparable: what ran differs in the axis alone."),
+    AuditVerdict.INCOMPLETE: ("warn", "Not finished: there is no comparison to judge yet."),
+    AuditVerdict.CONFOUNDED: ("bad", "CONFOUNDED: more than the axis differs, so nothing follows."),
+    AuditVerdict.FAILED: ("bad", "AUDIT FAILED: this page does not prove a comparison."),
 }
 
 Found = Mapping[str, Any]  # a finding, as comparability.json holds it
@@ -26,7 +26,7 @@ Found = Mapping[str, Any]  # a finding, as comparability.json holds it
 def verdict_of(audit: Audit) -> dict[str, str]:
     """Return what the page may claim, in one line."""
     kind, text = _VERDICTS[audit.verdict]
-    if audit.verdict is Verdict.PASSED and audit.finished < audit.trials:
+    if audit.verdict is AuditVerdict.PASSED and audit.finished < audit.trials:
         kind, text = "warn", "INCOMPLETE. What ran is comparable."
     done = f"{audit.finished} of {plural(audit.trials, 'trial')} finished."
     return {"kind": kind, "text": text, "done": done, "confounded": audit.confounded}
