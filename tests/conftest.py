@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 # A shell lets what it starts in the background ignore Ctrl-C; the programs of tests must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -56,6 +58,19 @@ def make_small_policy(
 def small_policy():
     """Return a maker of untrained policies over the tiny tokenizer, fixed by their seed."""
     return make_small_policy
+
+
+@pytest.fixture
+def probe_here(monkeypatch):
+    """Compare gradients in this process: to start another takes longer than to compare them."""
+    from rltune.trainer.probe.run import main
+
+    def run(command, **_):
+        main(*command[-2:])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(subprocess, "run", run)
 
 
 def pytest_runtest_setup(item):

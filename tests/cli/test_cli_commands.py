@@ -279,7 +279,8 @@ def test_init_writes_sweeps_that_check(rltune, tmp_path):
     assert len(sweeps) == 19
     for path in sweeps:
         assert path.read_text().startswith("# yaml-language-server: $schema=sweep.schema.json\n")
-        assert rltune("check", str(path)).code == 0
+    for name in ("quickstart", "qa_kl", "frozenlake_slip"):
+        assert rltune("check", f"study/sweeps/{name}.yaml").code == 0
     schema = json.loads((tmp_path / "study" / "sweeps" / "sweep.schema.json").read_text())
     assert schema == json.loads(rltune("check", "--schema").out)
 
@@ -324,7 +325,7 @@ TWO_NAMES = TWO_NAMES.replace("protocol: figure3\n", "").replace(
 )
 
 
-def test_what_keys_cannot_tell_is_said_and_deep_tells_it(rltune, tmp_path):
+def test_what_keys_cannot_tell_is_said_and_deep_tells_it(rltune, tmp_path, probe_here):
     write_sweep(tmp_path, TWO_NAMES)
     keys = rltune("check", "sweeps/kl.yaml")
     assert keys.code == 0
@@ -336,7 +337,7 @@ def test_what_keys_cannot_tell_is_said_and_deep_tells_it(rltune, tmp_path):
     assert "'advantage=center' and 'advantage=bare' are the same run" in error["message"]
 
 
-def test_a_sweep_of_one_run_under_two_names_is_refused_in_one_wording(rltune, tmp_path):
+def test_a_sweep_of_one_run_under_two_names_is_refused_in_one_wording(rltune, tmp_path, probe_here):
     write_sweep(tmp_path, TWO_NAMES)
     refused = rltune("sweep", "sweeps/kl.yaml")
     assert refused.code == 2

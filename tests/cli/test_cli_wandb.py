@@ -80,6 +80,7 @@ def cut_off(session):
     file.write_bytes(file.read_bytes()[:7])
 
 
+@pytest.mark.slow
 def test_a_killed_trial_gets_a_session_with_its_whole_history(rltune, run, finished):
     trial = TrialDir(run / "trials" / finished[1].trial_id)
     (empty,) = sessions(trial.path)

@@ -16,9 +16,12 @@ from rltune.spec.keys import config_keys
 from rltune.spec.schema.trial import TrialConfig
 
 NEEDED = ("mkdocs", "material", "latex2mathml")
-pytestmark = pytest.mark.skipif(
-    not all(map(find_spec, NEEDED)), reason="pip install 'rltune[docs]' to build the site"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(find_spec, NEEDED)), reason="pip install 'rltune[docs]' to build the site"
+    ),
+]
 LOADED = {"script": "src", "link": "href", "img": "src"}
 
 

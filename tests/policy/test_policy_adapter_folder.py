@@ -253,6 +253,7 @@ def test_a_file_that_is_cut_short_is_named(adapter, name):
     assert refused(adapter)[0].startswith(f"{name} is a Git LFS pointer, ")
 
 
+@pytest.mark.slow
 def test_the_driver_reads_adapters_as_a_trial_would(adapter):
     rewrite(adapter, no_number)
     lora = LoraConfig(rank=2, init=str(adapter)).model_dump_json()

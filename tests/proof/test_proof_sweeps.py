@@ -1,7 +1,5 @@
 """Every planted fault of a sweep file is found by its rule; its near miss passes."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from rltune.comparability.protocol import check_protocol
 from rltune.errors import SpecError
 from rltune.runner.proof import prove
 from rltune.spec.load import LoadedSweep, load_sweep
-from rltune.trainer.probe import run as probe
 
 SWEEPS = Path(__file__).resolve().parents[2] / "sweeps"
 
@@ -35,18 +32,6 @@ def findings(mutation: SweepMutation, loaded: LoadedSweep) -> Iterator[Finding]:
     yield from (*report.errors, *report.warnings)
     if mutation.beside is not None:
         yield from check_protocol([loaded, load_sweep(SWEEPS / f"{mutation.beside}.yaml")])
-
-
-@pytest.fixture
-def probe_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare gradients in this process: to start another takes longer than to compare them."""
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        probe.main(*command[-2:])
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(subprocess, "run", run)
 
 
 @pytest.mark.usefixtures("probe_here")

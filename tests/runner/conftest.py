@@ -57,6 +57,12 @@ def small(write_sweep: WriteSweep) -> LoadedSweep:
 
 
 @pytest.fixture
+def models_are_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out that a process reads the models before a launch."""
+    monkeypatch.setattr("rltune.trainer.preflight.models.require_readable", lambda readings: None)
+
+
+@pytest.fixture
 def threads() -> Iterator[None]:
     """Give torch its threads back after a trial that set them."""
     before = torch.get_num_threads()

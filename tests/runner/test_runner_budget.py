@@ -97,7 +97,7 @@ def test_a_trial_looks_at_the_deadline_when_its_turn_comes(small, make_payload, 
     assert (declined.estimate.trial_id, declined.estimate.seconds) == (payload.spec.trial_id, 9.0)
 
 
-def test_a_sweep_whose_time_is_up_starts_nothing(small, tmp_path):
+def test_a_sweep_whose_time_is_up_starts_nothing(small, tmp_path, models_are_fine):
     prepare(request_of(small, tmp_path))
     request = request_of(small, tmp_path, deadline=Deadline(time.time() - 1))
     outcome = run_sweep(request, on_start=lambda *_: None, on_tick=lambda: None)

@@ -228,7 +228,7 @@ def test_where_ray_cannot_start_nothing_is_left(small, tmp_path, monkeypatch):
     assert list(long.iterdir()) == []
 
 
-def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch):
+def test_a_second_ctrl_c_leaves_no_folder_of_ray(small, tmp_path, monkeypatch, models_are_fine):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     made = []
 

@@ -169,6 +169,7 @@ def test_training_changes_the_weights(write_sweep, make_payload, small_policy):
     assert any(not torch.equal(after[key], before[key]) for key in before)
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_caller_does_not_reach_the_numbers(small, make_payload):
     # The same trial started with two threads in the environment: resources.threads decides.
     payload = make_payload(small)

@@ -5,7 +5,7 @@ import sys
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltune.spec.identity import (
@@ -38,6 +38,7 @@ def reordered(tree):
     return [reordered(item) for item in tree] if isinstance(tree, list) else tree
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), trees))
 def test_canonical_json_does_not_see_key_order(tree):
     assert canonical_json(reordered(tree)) == canonical_json(tree)
