@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from rltune.comparability.knobs import KNOBS
 from rltune.spec.identity import flatten, is_excluded, value_text
-from rltune.spec.keys import models_of
+from rltune.spec.keys import VARIANT_SECTIONS, models_of, variants
 from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.yamlfile import read_yaml
@@ -64,20 +64,21 @@ def sweep_file_tables() -> str:
 def _section(section: str, models: Sequence[type[BaseModel]]) -> str:
     if len(models) == 1:
         return _table(list(_keys(models[0], f"{section}.", f"{section}.")))
+    tag = VARIANT_SECTIONS[section]
     own = [set(model.model_fields) for model in models]
     shared = [name for name in models[0].model_fields if all(name in names for names in own)]
-    shared = [name for name in shared if name == "kind" or _is_same(models, name)]
-    kinds = [str(model.model_fields["kind"].default) for model in models]
+    shared = [name for name in shared if name == tag or _is_same(models, name)]
+    kinds = list(variants(section))
     kind = Key(
-        f"{section}.kind",
-        f"{section}.kind",
+        f"{section}.{tag}",
+        f"{section}.{tag}",
         ", ".join(f"`{kind}`" for kind in kinds),
         f"`{_default_kind(section)}`",
-        str(models[0].model_fields["kind"].description),
+        str(models[0].model_fields[tag].description),
     )
     rows = [kind]
     for name in shared:
-        if name != "kind":
+        if name != tag:
             rows += _of(models[0], name, f"{section}.", f"{section}.")
     parts = [_table(rows)]
     for model, own_kind in zip(models, kinds, strict=True):
@@ -88,7 +89,7 @@ def _section(section: str, models: Sequence[type[BaseModel]]) -> str:
             for key in _of(model, name, f"{section}.", f"{section}.{own_kind}.")
         ]
         doc = " ".join((model.__doc__ or "").split("\n\n")[0].split())
-        parts.append(f"### {section}.kind: {own_kind}\n\n{doc}")
+        parts.append(f"### {section}.{tag}: {own_kind}\n\n{doc}")
         parts.append(_table(keys) if keys else "It has no other keys.")
     return "\n\n".join(parts)
 
@@ -105,7 +106,8 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _default_kind(section: str) -> str:
-    return str(TrialConfig.model_fields[section].get_default(call_default_factory=True).kind)
+    default = TrialConfig.model_fields[section].get_default(call_default_factory=True)
+    return str(getattr(default, VARIANT_SECTIONS[section]))
 
 
 def _keys(model: type[BaseModel], prefix: str, anchor: str) -> Iterator[Key]:
@@ -218,10 +220,10 @@ def knob_table() -> str:
 def _anchor(name: str) -> str:
     """Return the id of a key on the page of all keys: that of its first variant."""
     section, _, rest = name.partition(".")
-    models = models_of(TrialConfig.model_fields[section].annotation)
-    for model in models:
-        if len(models) > 1 and rest in model.model_fields and not _is_in_all(models, rest):
-            return f"{section}.{model.model_fields['kind'].default}.{rest}"
+    models = variants(section)
+    for variant, model in models.items():
+        if rest in model.model_fields and not _is_in_all(list(models.values()), rest):
+            return f"{section}.{variant}.{rest}"
     return name
 
 

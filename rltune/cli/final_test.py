@@ -21,6 +21,7 @@ from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.inputs import base_of, recorded_inputs, within
+from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
@@ -125,7 +126,9 @@ def _prepare(trial: TrialDir) -> TrialConfig:
     if not trial.spec.exists():
         what = "the trial has not started, so no gate has finished."
         raise StoreError(Problem(str(trial.path), what, action="Run it first."))
-    config = TrialConfig.model_validate_json(dumps(trial.read_spec().config))
+    spec = trial.read_spec()
+    require_current_config(trial, spec, read_origin(trial))
+    config = TrialConfig.model_validate_json(dumps(spec.config))
     set_environment(config)
     return config
 

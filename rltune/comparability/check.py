@@ -80,13 +80,17 @@ def check_held(
     moving: tuple[str, ...],
     held: tuple[str, ...],
 ) -> Iterator[Finding]:
-    """Yield S3: a knob that is neither the axis, nor coupled, nor held, nor without effect."""
+    """Yield S3: a knob that is neither the axis, nor coupled, nor held, nor without effect.
+
+    One that not every condition has is part of the variant that the axis chooses.
+    """
     inert = [inert_keys(config) for config in configs.values()]
+    flat = [flatten(config) for config in configs.values()]
     control = flatten(configs[control_label])
     missing = [
         knob
         for knob in KNOBS
-        if knob in control
+        if all(knob in own for own in flat)
         and not any(overlaps(knob, key) for key in (*moving, *held))
         and not all(knob in keys for keys in inert)
     ]

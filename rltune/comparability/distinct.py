@@ -68,10 +68,18 @@ def check_distinct(configs: Configs) -> Iterator[Finding]:
 def differences(
     left: Mapping[str, Any], right: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[Any, Any]], dict[str, str]]:
-    """Return the keys in which two configs differ, and why some of them change nothing."""
-    differing = diff_configs(identity_view(left), identity_view(right))
-    inert, same = inert_keys(right), settings(left).items() & settings(right).items()
-    silent = {key: why for key, why in inert_keys(left).items() if key in inert} | dict(same)
+    """Return the keys in which two configs differ, and why some of them change nothing.
+
+    A key that one of them does not have, and that does nothing in the other, is no difference.
+    """
+    ours, theirs = inert_keys(left), inert_keys(right)
+    differing = {
+        key: pair
+        for key, pair in diff_configs(identity_view(left), identity_view(right)).items()
+        if not (MISSING in pair and key in ours.keys() | theirs.keys())
+    }
+    same = settings(left).items() & settings(right).items()
+    silent = {key: why for key, why in ours.items() if key in theirs} | dict(same)
     return differing, {key: why for key, why in silent.items() if key in differing}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rltune.comparability.findings import Finding, error
 from rltune.spec.identity import MISSING, diff_configs, flatten, same_value
-from rltune.spec.keys import overlaps
+from rltune.spec.keys import VARIANT_SECTIONS, overlaps
 from rltune.spec.problems import show
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema.sweep import Coupled
@@ -70,8 +70,9 @@ def _extra_axes(
 
 def _of_variant(key: str, pair: tuple[Any, Any], allowed: Sequence[str]) -> bool:
     """Return whether a key exists on one side only because an allowed `kind` chose a variant."""
-    variants = tuple(own.removesuffix("kind") for own in allowed if own.endswith(".kind"))
-    return MISSING in pair and key.startswith(variants)
+    tags = {own.rpartition(".")[::2] for own in allowed}
+    sections = tuple(f"{section}." for section, tag in tags if tag in VARIANT_SECTIONS.values())
+    return MISSING in pair and key.startswith(sections)
 
 
 def _broken_rules(

@@ -60,7 +60,7 @@ def _selections(flat: Mapping[str, Any], shape: tuple[int, int, int], seed: int)
             ),
             strategy=flat["rollout_filter.strategy"],
             value=flat["rollout_filter.value"],
-            mode=flat["rollout_filter.mode"],
+            mode=flat.get("rollout_filter.mode", "softmax"),
             kind=flat["rollout_filter.type"],
             include_zero=flat["rollout_filter.include_zero"],
         )

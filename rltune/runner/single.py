@@ -26,7 +26,7 @@ from rltune.runner.recorder import commit_of, snapshot_of
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.spec.identity import config_hash
 from rltune.store.files import utc_now
-from rltune.store.origin import read_origin
+from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
 from rltune.types import RowStatus, TrialSpec, TrialStatus
@@ -70,13 +70,15 @@ def open_source(
     """Read a trial's records.
 
     Raises:
-        StoreError: It has not started, or config.yaml is not the config that it ran with.
+        StoreError: It has not started, an older version of rltune ran it, or config.yaml is not
+            the config that it ran with.
 
     """
     if not trial.spec.exists() or not trial.provenance.exists():
         what = "the trial has not started, so it has no records."
         raise StoreError(Problem(str(trial.path), what, action="Run it first."))
     spec, origin = trial.read_spec(), read_origin(trial)
+    require_current_config(trial, spec, origin)
     try:
         recorded = yaml.safe_load(trial.config.read_text(encoding="utf-8"))
         digest = config_hash(recorded, start=origin.weights_sha256 if origin else "")

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from rltune.spec.schema.advantage import Advantage, ShapingConfig
     from rltune.spec.schema.attribution import Attribution
     from rltune.spec.schema.env import Env
+    from rltune.spec.schema.loss import Loss
     from rltune.spec.schema.reward import RewardConfig
-    from rltune.spec.schema.trial import LossConfig, PolicyConfig
+    from rltune.spec.schema.trial import PolicyConfig
 
 
 def attribution_violations(advantage: "Advantage", attribution: "Attribution") -> list[Violation]:
@@ -71,19 +72,15 @@ def _negative_rewards(env: "Env", reward: "RewardConfig | None") -> list[str]:
     return found + ([f"env.format_penalty {penalty:g}"] if penalty < 0 else [])
 
 
-def turn_clip_violations(loss: "LossConfig", attribution: "Attribution") -> list[Violation]:
-    """Return whether clip bounds are to follow a gain that is not there, or in another loss."""
-    if not loss.turn_clip_beta:
+def turn_clip_violations(loss: "Loss", attribution: "Attribution") -> list[Violation]:
+    """Return whether clip bounds are to follow a gain that is not there."""
+    if loss.kind != "turn" or not loss.turn_clip_beta:
         return []
-    what = f"{loss.turn_clip_beta!r} needs the clip bounds and the information gain of turns."
-    found = []
-    if loss.kind != "turn":
-        found.append("loss.kind: turn")
-    if attribution.kind != "info_gain" or attribution.mode == "none":
-        found.append("attribution.kind: info_gain with a mode")
-    if not found:
+    if attribution.kind == "info_gain" and attribution.mode != "none":
         return []
-    return [Violation("loss.turn_clip_beta", what, f"Set {' and '.join(found)}, or it to 0.0.")]
+    what = f"{loss.turn_clip_beta!r} needs the information gain of turns."
+    action = "Set attribution.kind: info_gain with a mode, or it to 0.0."
+    return [Violation("loss.turn_clip_beta", what, action)]
 
 
 def shaping_violations(shaping: "ShapingConfig") -> list[Violation]:

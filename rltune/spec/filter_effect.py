@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilterConfig
+    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class FilterEffect:
     Attributes:
         strategy: As in `rollout_filter`.
         value: The same.
-        mode: The same.
+        mode: The same; empty where the strategy has none.
         metric: The same.
         kind: `rollout_filter.type`.
         include_zero: The same.
@@ -73,20 +73,21 @@ class FilterEffect:
 
 def effect_of_flat(flat: Mapping[str, Any]) -> FilterEffect:
     """Return the effect of the filter of a flat config."""
-    names = ("strategy", "value", "mode", "metric", "include_zero")
+    names = ("strategy", "value", "metric", "include_zero")
     return FilterEffect(
         **{name: flat[f"rollout_filter.{name}"] for name in names},
+        mode=flat.get("rollout_filter.mode", ""),
         kind=flat["rollout_filter.type"],
         groups=flat["rollout.groups"],
     )
 
 
-def effect_of(rollout_filter: "RolloutFilterConfig", rollout: "RolloutConfig") -> FilterEffect:
+def effect_of(rollout_filter: "RolloutFilter", rollout: "RolloutConfig") -> FilterEffect:
     """Return the effect of the filter of two sections."""
     return FilterEffect(
         strategy=rollout_filter.strategy,
         value=rollout_filter.value,
-        mode=rollout_filter.mode,
+        mode=rollout_filter.mode if rollout_filter.strategy == "top_p" else "",
         metric=rollout_filter.metric,
         kind=rollout_filter.type,
         include_zero=rollout_filter.include_zero,

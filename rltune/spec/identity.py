@@ -27,6 +27,9 @@ EXCLUDED = {
 }
 """Keys (or whole sections) outside the identity, each with the reason."""
 
+CONFIG_VERSION = 2
+"""Of the keys that a config has; part of every identity."""
+
 HEX_IN_ID = 10
 SLUG_LENGTH = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=_+-]+")
@@ -101,7 +104,15 @@ def config_hash(config: Mapping[str, Any], *, start: str = "") -> str:
             `policy.model` holds; empty otherwise.
 
     """
-    view = identity_view(config)
+    return _hash({**identity_view(config), "config_version": CONFIG_VERSION}, start)
+
+
+def is_of_version_1(config: Mapping[str, Any], digest: str, *, start: str = "") -> bool:
+    """Return whether an identity is that of a config of before loss and filter had variants."""
+    return digest == _hash(identity_view(config), start)
+
+
+def _hash(view: Mapping[str, Any], start: str) -> str:
     return sha256_hex(canonical_json({**view, "start": start} if start else view))
 
 

@@ -1,7 +1,7 @@
 """What keys a trial config has, read off the schema."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -10,16 +10,6 @@ from pydantic import BaseModel
 from rltune.spec.paths import OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
 from rltune.spec.schema.env import Env, TasksConfig
 from rltune.spec.schema.trial import TrialConfig
-
-VARIANT_SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "advantage": ("shaping",),
-    "attribution": (),
-    "env": tuple(name for name in TasksConfig.model_fields if name != "kind"),
-}
-"""Section with variants -> keys that all of them share.
-
-Choosing another `kind` replaces the section instead of merging; only the shared keys stay.
-"""
 
 
 def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
@@ -33,6 +23,38 @@ def models_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 ENV_KINDS: tuple[str, ...] = tuple(m.model_fields["kind"].default for m in models_of(Env))
 """Kinds of env."""
+
+
+VARIANT_SECTIONS: Mapping[str, str] = {
+    name: info.discriminator
+    for name, info in TrialConfig.model_fields.items()
+    if isinstance(info.discriminator, str)
+}
+"""Section with variants -> the key that names the variant."""
+
+_KEPT = {
+    "advantage": ("shaping",),
+    "attribution": (),
+    "env": tuple(name for name in TasksConfig.model_fields if name != "kind"),
+}
+
+
+def variants(section: str) -> dict[str, type[BaseModel]]:
+    """Return the variants of a section by name; none where it has no variants."""
+    if section not in VARIANT_SECTIONS:
+        return {}
+    models = models_of(TrialConfig.model_fields[section].annotation)
+    return {str(model.model_fields[VARIANT_SECTIONS[section]].default): model for model in models}
+
+
+def kept_keys(section: str, variant: object) -> Collection[str]:
+    """Return the keys of a section that stay when another layer chooses this variant.
+
+    Estimators, attributions and environments may give one name to different things: of those only
+    what is the same in every variant stays.
+    """
+    model = variants(section).get(str(variant))
+    return _KEPT.get(section, tuple(model.model_fields) if model is not None else ())
 
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:

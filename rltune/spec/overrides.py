@@ -7,7 +7,14 @@ import yaml
 from rltune.errors import Problem
 from rltune.spec.conditions import axis_values
 from rltune.spec.identity import flatten
-from rltune.spec.keys import VARIANT_SECTIONS, config_keys, did_you_mean, is_config_key, overlaps
+from rltune.spec.keys import (
+    VARIANT_SECTIONS,
+    config_keys,
+    did_you_mean,
+    is_config_key,
+    kept_keys,
+    overlaps,
+)
 from rltune.spec.resolve import Layer
 from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.shortforms import config_tree
@@ -74,18 +81,18 @@ def _guarded(spec: SweepSpec) -> dict[str, str]:
 
 
 def _refusal(layer: Layer, guarded: dict[str, str]) -> Problem | None:
-    keys = tuple(flatten(layer.data))
+    keys = flatten(layer.data)
     for other, why in guarded.items():
-        if any(overlaps(key, other) or _replaces(key, other) for key in keys):
+        if any(overlaps(key, other) or _replaces(key, keys[key], other) for key in keys):
             action = "Use --seeds." if other == "seed" else "Edit the sweep file instead."
             return Problem(layer.origin, f"{other!r} is {why}.", action=action)
     return None
 
 
-def _replaces(key: str, other: str) -> bool:
-    """Return whether a key chooses a variant of a section, and another is of one variant only."""
+def _replaces(key: str, value: object, other: str) -> bool:
+    """Return whether a key chooses a variant of a section, which may lose another key by that."""
     section, _, name = key.partition(".")
     head, _, tail = other.partition(".")
-    if name != "kind" or head != section or section not in VARIANT_SECTIONS:
+    if head != section or VARIANT_SECTIONS.get(section) != name:
         return False
-    return tail.partition(".")[0] not in VARIANT_SECTIONS[section]
+    return tail.partition(".")[0] not in kept_keys(section, value)

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from rltune.errors import Problem
 from rltune.spec.errors import VIOLATION, Violation
-from rltune.spec.keys import did_you_mean, models_of
+from rltune.spec.identity import value_text
+from rltune.spec.keys import VARIANT_SECTIONS, did_you_mean, models_of, variants
 from rltune.spec.paths import KeyPath, key_path
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.validators import cross_violations
@@ -44,15 +45,31 @@ def show(value: object) -> str:
 
 
 def problems_from(
-    error: ValidationError, model: type[BaseModel], locate: Locate
+    error: ValidationError,
+    model: type[BaseModel],
+    locate: Locate,
+    given: Mapping[str, Any] | None = None,
 ) -> Iterator[Problem]:
-    """Yield one Problem for every finding of a validation, in the file's words."""
+    """Yield what a validation found, in the file's words; keys of other variants in one Problem.
+
+    Args:
+        error: The findings.
+        model: What was validated.
+        locate: Names the place of a key path.
+        given: The data, from which a section is shown as it would be right.
+
+    """
+    strange: dict[str, list[str]] = {}
     for detail in error.errors(include_url=False):
         path, owner = _resolve(model, detail["loc"])
         if detail["type"] == VIOLATION:
             yield from _violations(detail["ctx"]["violations"], path, locate)
+        elif detail["type"] == "extra_forbidden" and _variants_with(path):
+            strange.setdefault(path[0], [str(detail["loc"][1])]).append(path[1])
         else:
             yield _translate(dict(detail), path, owner, locate)
+    for section, (variant, *keys) in strange.items():
+        yield _of_other_variants(section, variant, keys, (given or {}).get(section, {}), locate)
 
 
 def _violations(
@@ -75,7 +92,7 @@ def _resolve(
     owner: type[BaseModel] | None = model
     for part in loc:
         if len(models) > 1:
-            models = tuple(m for m in models if m.model_fields["kind"].default == part)
+            models = tuple(m for m in models if m is variants(path[-1]).get(str(part)))
             continue
         path.append(str(part))
         owner = models[0] if models else None
@@ -114,30 +131,72 @@ def _wrong_key(kind: str, where: str, path: KeyPath, owner: type[BaseModel] | No
     if kind == "missing":
         return Problem(where, f"{key!r} is missing from {section}.", _sentence(owner, key))
     names = list(owner.model_fields) if owner is not None else []
-    if others := _kinds_with(path):
-        here = owner.model_fields["kind"].default if owner is not None else None
-        what = f"{key!r} belongs to {section}.kind {' or '.join(others)}; the kind is {here} here."
-        return Problem(where, what, action=f"Set {section}.kind: {others[0]}, or remove {key!r}.")
     allowed = f"Choose one of {', '.join(names)}."
     return Problem(where, f"{key!r} is not a key of {section}.", allowed, did_you_mean(key, names))
 
 
-def _kinds_with(path: KeyPath) -> list[str]:
-    """Return the kinds of a section with variants that have a key; one of them is not chosen."""
-    info = TrialConfig.model_fields.get(path[0]) if len(path) == 2 else None
-    models = models_of(info.annotation) if info is not None else ()
-    having = [model for model in models if len(models) > 1 and path[1] in model.model_fields]
-    return [str(model.model_fields["kind"].default) for model in having]
+def _variants_with(path: KeyPath) -> list[str]:
+    """Return the variants of a section that have a key."""
+    models = variants(path[0]) if len(path) == 2 else {}
+    return [name for name, model in models.items() if path[1] in model.model_fields]
+
+
+def _of_other_variants(
+    section: str, variant: str, keys: list[str], given: Mapping[str, Any], locate: Locate
+) -> Problem:
+    """Return the problem of keys that the chosen variant of a section does not have."""
+    tag = VARIANT_SECTIONS[section]
+    owners: dict[str, list[str]] = {}
+    for key in keys:
+        owners.setdefault(" or ".join(_variants_with((section, key))), []).append(repr(key))
+    parts = [
+        f"{_all(named)} belong{'s' * (len(named) == 1)} to {section}.{tag} {others}"
+        for others, named in owners.items()
+    ]
+    named = _all([repr(key) for key in keys])
+    other = _variants_with((section, keys[0]))[0]
+    action = f"Set {section}.{tag}: {other}, or remove {named}."
+    if len(owners) > 1:
+        action = f"Remove what does not belong to the {tag} that you mean."
+    form = _right_form(section, (variant, other), keys, given)
+    what = f"{', '.join(parts)}; the {tag} is {variant} here."
+    return Problem(locate((section, keys[0])), what, action, f"Did you mean {form!r}?")
+
+
+def _all(named: list[str]) -> str:
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
+
+
+def _right_form(
+    section: str, names: tuple[str, str], keys: list[str], given: Mapping[str, Any]
+) -> str:
+    """Return a section as it would be right, without defaults and what all its variants have.
+
+    It is of the variant that the strange keys belong to, if they say anything, else of the other.
+    """
+    models = variants(section)
+    here, other = (models[name].model_fields for name in names)
+    is_meant = all(key in other for key in keys) and any(
+        given.get(key) != other[key].default for key in keys
+    )
+    fields = other if is_meant else here
+    shown = {VARIANT_SECTIONS[section]: names[is_meant]}
+    for key, value in given.items():
+        is_own = key in fields and not all(key in model.model_fields for model in models.values())
+        if is_own and value != fields[key].default and not isinstance(value, Mapping):
+            shown[key] = value_text(value)
+    return f"{section}: {{{', '.join(f'{key}: {text}' for key, text in shown.items())}}}"
 
 
 def _wrong_choice(
     kind: str, value: object, context: dict[str, Any], path: KeyPath, locate: Locate
 ) -> Problem:
     if kind == "union_tag_not_found":
-        return Problem(locate(path), f"'kind' is missing from {'.'.join(path)}.")
+        tag = VARIANT_SECTIONS[path[-1]]
+        return Problem(locate(path), f"{tag!r} is missing from {'.'.join(path)}.")
     expected = context.get("expected") or context["expected_tags"]
     if kind == "union_tag_invalid":
-        path, value = (*path, "kind"), context["tag"]
+        path, value = (*path, VARIANT_SECTIONS[path[-1]]), context["tag"]
     noun = path[-2] if path[-1] == "kind" and len(path) > 1 else path[-1]
     choices = re.findall(r"'([^']*)'", expected)
     article = "an" if noun[:1] in "aeiou" else "a"
@@ -167,7 +226,7 @@ def validate(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems.extend(problems_from(error, model, locate))
+        problems.extend(problems_from(error, model, locate, data))
         problems.extend(_cross_problems(error, model, data, locate))
         return None
 

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rltune.errors import Problem
 from rltune.spec.json_values import not_json
-from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean
+from rltune.spec.keys import ENV_KINDS, VARIANT_SECTIONS, did_you_mean, kept_keys
 from rltune.spec.paths import BY_ENV, OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
 from rltune.spec.problems import validate
 from rltune.spec.schema.env import DEFAULT_KIND
@@ -145,8 +145,8 @@ def merge_layers(
 ) -> DictConfig:
     """Return layers merged in order, later ones winning; lists are replaced, mappings merged.
 
-    A layer that chooses another `kind` replaces the section, but for the keys that every variant
-    has: the other variant's own keys mean nothing.
+    A layer that chooses another variant (`kind`) replaces the section, but for the `kept_keys`: the
+    other variant's own keys mean nothing.
     A layer that cannot be merged is named in problems.
     """
     # Merged into a copy: OmegaConf.merge would copy everything once a layer.
@@ -177,11 +177,12 @@ def _without_lost(layer: Layer, problems: list[Problem]) -> Layer:
 
 
 def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> DictConfig:
-    for section, shared in VARIANT_SECTIONS.items():
+    for section, tag in VARIANT_SECTIONS.items():
         new, old = data.get(section), merged.get(section)
         if not isinstance(new, Mapping) or not isinstance(old, DictConfig):
             continue
-        if new.get("kind", old.get("kind")) != old.get("kind"):
+        if new.get(tag, old.get(tag)) != old.get(tag):
+            shared = kept_keys(section, new[tag])
             kept = OmegaConf.masked_copy(old, [key for key in old if key in shared])
             rest = OmegaConf.masked_copy(merged, [key for key in merged if key != section])
             merged = OmegaConf.merge(rest, {section: kept})

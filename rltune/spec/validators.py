@@ -18,9 +18,10 @@ from rltune.spec.warmstart_data import TAUGHT_ENVS
 if TYPE_CHECKING:
     from rltune.spec.schema.advantage import Advantage
     from rltune.spec.schema.env import Env
-    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilterConfig
+    from rltune.spec.schema.loss import LossTerms
+    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilter
     from rltune.spec.schema.run import CollapseConfig, ResourcesConfig
-    from rltune.spec.schema.trial import LossConfig, OptimConfig, PolicyConfig
+    from rltune.spec.schema.trial import OptimConfig, PolicyConfig
 
 
 KL_BAND = 0.2
@@ -52,7 +53,7 @@ def rollout_violations(rollout: "RolloutConfig") -> list[Violation]:
     return [Violation("max_response_tokens", what, limit)]
 
 
-def loss_violations(loss: "LossConfig") -> list[Violation]:
+def loss_violations(loss: "LossTerms") -> list[Violation]:
     """Return what the KL switch and its coefficient contradict: they are one knob."""
     if loss.use_kl_loss and loss.kl_loss_coef == 0.0:
         what = "0.0 with loss.use_kl_loss true runs a reference model for nothing."
@@ -68,7 +69,7 @@ def loss_violations(loss: "LossConfig") -> list[Violation]:
     return []
 
 
-def horizon_violations(loss: "LossConfig", rollout: "RolloutConfig") -> list[Violation]:
+def horizon_violations(loss: "LossTerms", rollout: "RolloutConfig") -> list[Violation]:
     """Return whether one step could turn the adaptive KL coefficient to 0 or below."""
     largest = KL_BAND * rollout.groups * rollout.group_size
     if loss.kl_target is None or loss.kl_horizon > largest:
@@ -78,11 +79,12 @@ def horizon_violations(loss: "LossConfig", rollout: "RolloutConfig") -> list[Vio
     return [Violation("loss.kl_horizon", what, f"Give more than {largest:g}.")]
 
 
-def clip_violations(loss: "LossConfig") -> list[Violation]:
+def clip_violations(loss: "LossTerms") -> list[Violation]:
     """Return whether a ratio may fall to 0, which only cispo has a use for."""
-    if loss.clip_low < 1.0 or loss.kind in ("cispo", "reinforce"):
+    clip_low = getattr(loss, "clip_low", 0.0)
+    if clip_low < 1.0 or loss.kind == "cispo":
         return []
-    what = f"{loss.clip_low!r} is no bound for loss.kind {loss.kind}."
+    what = f"{clip_low!r} is no bound for loss.kind {loss.kind}."
     return [Violation("clip_low", what, "Give less than 1.0, or choose cispo.")]
 
 
@@ -101,7 +103,7 @@ def optim_violations(optim: "OptimConfig") -> list[Violation]:
 
 
 def filter_value_violations(
-    rollout_filter: "RolloutFilterConfig", rollout: "RolloutConfig"
+    rollout_filter: "RolloutFilter", rollout: "RolloutConfig"
 ) -> list[Violation]:
     """Return whether the filter's value is outside the domain of its strategy."""
     strategy, value = rollout_filter.strategy, rollout_filter.value
@@ -118,7 +120,7 @@ def filter_value_violations(
 
 
 def group_violations(
-    rollout: "RolloutConfig", advantage: "Advantage", rollout_filter: "RolloutFilterConfig"
+    rollout: "RolloutConfig", advantage: "Advantage", rollout_filter: "RolloutFilter"
 ) -> list[Violation]:
     """Return what needs the spread of a group when a group has one member (B3)."""
     if rollout.group_size > 1:
@@ -178,7 +180,7 @@ def tiny_violations(env: "Env", policy: "PolicyConfig") -> list[Violation]:
     return []
 
 
-def vocabulary_violations(loss: "LossConfig", policy: "PolicyConfig") -> list[Violation]:
+def vocabulary_violations(loss: "LossTerms", policy: "PolicyConfig") -> list[Violation]:
     """Return whether the exact KL is asked for over a large vocabulary."""
     if policy.model == "tiny" or loss.kl_type not in ("full", "full+"):
         return []

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rltune.errors import InputError, Problem, StoreError
+from rltune.spec.identity import is_of_version_1
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.rundir import TrialDir
+from rltune.types import TrialSpec
 
 _FORMAT = "rltune-origin-1"
 
@@ -62,3 +64,19 @@ def read_origin(trial: TrialDir) -> Origin | None:
         what = f"does not say where this trial comes from ({error})."
         action = "Restore the file, or move the trial's folder away to make it again."
         raise StoreError(Problem(str(trial.origin), what, action=action)) from error
+
+
+def require_current_config(trial: TrialDir, spec: TrialSpec, origin: Origin | None) -> None:
+    """Refuse to go on with a trial whose config has keys that this version does not know.
+
+    Raises:
+        StoreError: It ran before loss, filter and correction had variants.
+
+    """
+    if is_of_version_1(
+        spec.config, spec.config_hash, start=origin.weights_sha256 if origin else ""
+    ):
+        what = "an older version of rltune ran this trial, with other config keys; it can be read, "
+        what += "but not run, continued or tested by this one."
+        action = "Start a new run: rltune sweep FILE."
+        raise StoreError(Problem(str(trial.path), what, action=action))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from rltune.advantages.sepa import SepaState, sepa_lambda, sepa_update
 from rltune.losses.kl import AdaptiveKl, update_adaptive_kl
 from rltune.spec.schema.advantage import SepaConfig
-from rltune.spec.schema.trial import LossConfig
+from rltune.spec.schema.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Controllers:
     spread: Spread = field(default_factory=Spread)
 
 
-def kl_coef(state: Controllers, config: LossConfig) -> float:
+def kl_coef(state: Controllers, config: Loss) -> float:
     """Return what the KL loss is multiplied by now."""
     return config.kl_loss_coef if state.kl is None else state.kl.coef
 
 
 def kl_after(
-    state: Controllers, kl: float | None, *, config: LossConfig, rollouts: int
+    state: Controllers, kl: float | None, *, config: Loss, rollouts: int
 ) -> AdaptiveKl | None:
     """Return the KL coefficient's state after a step; None for one that is fixed.
 

@@ -7,7 +7,7 @@ import torch
 
 from rltune.rollout.filter import SPREADS, group_scores, loss_scale, select_groups
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema.rollout import RolloutFilterConfig
+from rltune.spec.schema.rollout import RolloutFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FilterResult:
 
 
 def filter_groups(
-    batch: TokenBatch, *, groups: int, config: RolloutFilterConfig, zero_tol: float = 1e-10
+    batch: TokenBatch, *, groups: int, config: RolloutFilter, zero_tol: float = 1e-10
 ) -> FilterResult:
     """Choose the groups to train on; rows come group by group, all groups of one size.
 
@@ -55,7 +55,7 @@ def filter_groups(
         scores_G[is_candidate_G],
         strategy=config.strategy,
         value=config.value,
-        mode=config.mode,
+        mode=config.mode if config.strategy == "top_p" else "softmax",
         kind=config.type,
         include_zero=config.include_zero,
     )
@@ -87,7 +87,7 @@ def _values(batch: TokenBatch, metric: str) -> np.ndarray:
     return batch.rewards_N.numpy().astype(np.float64)
 
 
-def _scores(values_GM: np.ndarray, valid_GM: np.ndarray, config: RolloutFilterConfig) -> np.ndarray:
+def _scores(values_GM: np.ndarray, valid_GM: np.ndarray, config: RolloutFilter) -> np.ndarray:
     """Return the score of each group, over its valid rows.
 
     A group of one has no spread; the schema allows it by config only where the filter is off.

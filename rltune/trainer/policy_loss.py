@@ -13,7 +13,7 @@ from rltune.losses.policy import PolicyLoss, ppo_loss
 from rltune.losses.reinforce import reinforce_loss
 from rltune.losses.turn_ratio import turn_loss
 from rltune.rollout.tokens import TokenBatch
-from rltune.spec.schema.trial import LossConfig
+from rltune.spec.schema.loss import Loss
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.train_state import Signals
 
@@ -24,7 +24,8 @@ POLICY_LOSSES: dict[str, Callable[..., PolicyLoss]] = {
     "reinforce": reinforce_loss,
     "turn": turn_loss,
 }
-"""`loss.kind` -> loss per token; its parameters are fields of `LossInputs`, or have a default."""
+"""`loss.kind` -> loss per token; its parameters are fields of `LossInputs`, keys of its config, or
+have a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +38,16 @@ class LossInputs:
     mask_BT: Tensor
     turn_ids_BT: Tensor
     clip_scale_BT: Tensor | None
-    clip_low: float
-    clip_high: float
-    dual_clip: float | None
 
-    def give(self, loss: Callable[..., PolicyLoss]) -> PolicyLoss:
-        """Call a loss with the fields that its parameters name."""
+    def give(self, loss: Callable[..., PolicyLoss], config: Loss) -> PolicyLoss:
+        """Call a loss with the tensors and the keys of its config that its parameters name."""
         asked = inspect.signature(loss).parameters
-        return loss(**{name: getattr(self, name) for name in self.__slots__ if name in asked})
+        given = {name: getattr(self, name) for name in self.__slots__} | dict(config)
+        return loss(**{name: value for name, value in given.items() if name in asked})
 
 
 def policy_loss(
-    logp_BT: Tensor, batch: TokenBatch, signals: Signals, credit: Credit, config: LossConfig
+    logp_BT: Tensor, batch: TokenBatch, signals: Signals, credit: Credit, config: Loss
 ) -> PolicyLoss:
     """Return the loss of each token, times the weight of its correction where there is one."""
     inputs = LossInputs(
@@ -58,11 +57,8 @@ def policy_loss(
         mask_BT=batch.action_mask_NT,
         turn_ids_BT=batch.turn_ids_NT,
         clip_scale_BT=credit.clip_scale_NT,
-        clip_low=config.clip_low,
-        clip_high=config.clip_high,
-        dual_clip=config.dual_clip,
     )
-    loss = inputs.give(POLICY_LOSSES[config.kind])
+    loss = inputs.give(POLICY_LOSSES[config.kind], config)
     if credit.weights_NT is None:
         return loss
     return weigh(loss, credit.weights_NT, mask_BT=inputs.mask_BT)

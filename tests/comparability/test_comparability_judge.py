@@ -87,7 +87,8 @@ def test_a_key_of_another_attribution_says_whose_it_is(load):
         load(overrides=["attribution.judge=solver"])
     assert str(caught.value) == (
         "--set attribution.judge=solver: attribution.judge: 'judge' belongs to attribution.kind "
-        "adca; the kind is none here. Set attribution.kind: adca, or remove 'judge'."
+        "adca; the kind is none here. Set attribution.kind: adca, or remove 'judge'. "
+        "Did you mean 'attribution: {kind: none}'?"
     )
 
 

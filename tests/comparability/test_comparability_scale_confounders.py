@@ -53,7 +53,8 @@ def warm(steps, kind=GAE):
 
 
 def bounds(kind, low=0.2, high=0.28):
-    return ({"loss.kind": kind, "loss.clip_low": low, "loss.clip_high": high},)
+    clips = {"loss.clip_low": low, "loss.clip_high": high} if kind != "reinforce" else {}
+    return ({"loss.kind": kind, **clips},)
 
 
 def lora(rank, alpha):

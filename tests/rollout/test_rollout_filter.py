@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltune.rollout.filter import METRICS, SPREADS, group_scores, loss_scale, select_groups
-from rltune.spec.schema.rollout import RolloutFilterConfig
+from rltune.spec.schema.rollout import FilterTerms
 
 SOKOBAN = [5.5, 4.8, 4, 2.7, 0.25, 0.15, 0.1, 0]
 BINARY = [0.516, 0.5, 0.479, 0.447, 0.403, 0.342, 0.25, 0]
@@ -182,7 +182,7 @@ def test_case_b11_entropy_and_length_are_means_and_need_no_spread():
 
 
 def test_the_metrics_of_the_config_are_those_of_the_maths():
-    annotation = RolloutFilterConfig.model_fields["metric"].annotation
+    annotation = FilterTerms.model_fields["metric"].annotation
     assert get_args(annotation) == tuple(METRICS)
 
 

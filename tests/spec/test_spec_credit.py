@@ -224,7 +224,7 @@ GAIN = (
     (NONE, "  attribution: info_gain"),
     (NO_SHAPING[0], "  advantage: {kind: grpo, ddof: 0}\n"),
 )
-NEEDS = "loss.turn_clip_beta: 0.3 needs the clip bounds and the information gain of turns. Set "
+NEEDS = "loss.turn_clip_beta: 0.3 needs the information gain of turns. Set "
 
 
 def test_information_gain_beside_its_outcome(load):
@@ -233,18 +233,18 @@ def test_information_gain_beside_its_outcome(load):
 
 def test_adaptive_clipping_needs_turn_ratios_and_a_gain(problems, load):
     beta, turn = "loss.turn_clip_beta=0.3", "loss.kind=turn"
-    gain = "attribution.kind: info_gain with a mode"
-    assert problems(overrides=[beta]) == [
-        f"--set {beta}: {NEEDS}loss.kind: turn and {gain}, or it to 0.0."
-    ]
-    assert problems(overrides=[beta, turn]) == [f"--set {beta}: {NEEDS}{gain}, or it to 0.0."]
-    assert problems(*GAIN, overrides=[beta]) == [
-        f"--set {beta}: {NEEDS}loss.kind: turn, or it to 0.0."
-    ]
+    gain = "attribution.kind: info_gain with a mode, or it to 0.0."
+    for edits in ((), GAIN):
+        assert problems(*edits, overrides=[beta]) == [
+            f"--set {beta}: loss.turn_clip_beta: 'turn_clip_beta' belongs to loss.kind turn; the "
+            "kind is ppo here. Set loss.kind: turn, or remove 'turn_clip_beta'. "
+            "Did you mean 'loss: {kind: turn, turn_clip_beta: 0.3}'?"
+        ]
+    assert problems(overrides=[beta, turn]) == [f"--set {beta}: {NEEDS}{gain}"]
     off = (GAIN[1], (NONE, "  attribution: {kind: info_gain, mode: none}"))
-    assert problems(*off, overrides=[beta, turn]) == [f"--set {beta}: {NEEDS}{gain}, or it to 0.0."]
+    assert problems(*off, overrides=[beta, turn]) == [f"--set {beta}: {NEEDS}{gain}"]
     assert load(*GAIN, overrides=[beta, turn]).control.config["loss"]["turn_clip_beta"] == 0.3
-    assert load(overrides=["loss.turn_clip_beta=0.0"])
+    assert load(overrides=["loss.turn_clip_beta=0.0", turn])
     assert problems(*GAIN, overrides=["loss.turn_clip_beta=1.0", turn]) == [
         "--set loss.turn_clip_beta=1.0: loss.turn_clip_beta: 1.0 is out of range. "
         "Give less than 1.0."

@@ -121,6 +121,8 @@ VARIANTS = (
     {"advantage": "a:f"},
     {"attribution": "adca", "advantage": "grpo"},
     {"attribution": "info_gain", "advantage": {"kind": "grpo", "ddof": 0}},
+    {"loss": {"kind": "turn"}, "rollout_correction": {"kind": "tis"}},
+    {"rollout_correction": {"kind": "icepop"}},
 )
 
 

@@ -8,8 +8,8 @@ from rltune.errors import SpecError
 from rltune.spec.load import load_sweep
 
 LOSS_KEYS = (
-    "kind, clip_low, clip_high, dual_clip, turn_clip_beta, aggregation, sum_norm, entropy_coeff, "
-    "use_kl_loss, kl_loss_coef, kl_type, kl_target, kl_horizon"
+    "kind, aggregation, sum_norm, entropy_coeff, use_kl_loss, kl_loss_coef, kl_type, kl_target, "
+    "kl_horizon, clip_low, clip_high, dual_clip"
 )
 SWEEP_KEYS = "name, title, question, base, protocol, hold, axis, seeds, metric, profiles, accept"
 VALUES = "values: [0.0, 0.01, 0.1]"
@@ -250,7 +250,8 @@ OVERRIDE_CASES = {
     ],
     "advantage.normalize_std=true": [
         "advantage.normalize_std: 'normalize_std' belongs to advantage.kind grpo; the kind is gae "
-        "here. Set advantage.kind: grpo, or remove 'normalize_std'."
+        "here. Set advantage.kind: grpo, or remove 'normalize_std'. "
+        "Did you mean 'advantage: {kind: gae}'?"
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
@@ -444,7 +445,8 @@ def test_another_kind_replaces_the_section_but_what_all_kinds_share(load, proble
     whole = "advantage={kind: grpo, lam: 0.9}"
     assert problems((SHAPING, ""), overrides=[whole]) == [
         f"--set {whole}: advantage.lam: 'lam' belongs to advantage.kind gae or gae_bilevel; the "
-        "kind is grpo here. Set advantage.kind: gae, or remove 'lam'."
+        "kind is grpo here. Set advantage.kind: gae, or remove 'lam'. "
+        "Did you mean 'advantage: {kind: gae, lam: 0.9}'?"
     ]
 
 

@@ -11,7 +11,7 @@ from rltune.advantages.sepa import SepaState
 from rltune.losses.kl import AdaptiveKl
 from rltune.policy.load import weights_digest
 from rltune.spec.schema.advantage import SepaConfig
-from rltune.spec.schema.trial import LossConfig
+from rltune.spec.schema.loss import PpoLoss
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.controllers import (
     FIRST_STEPS,
@@ -26,7 +26,7 @@ from rltune.trainer.controllers import (
 from rltune.trainer.train_state import make_train_state
 from rltune.trainer.update_step import without_batch
 
-KL = LossConfig(use_kl_loss=True, kl_loss_coef=0.1, kl_type="k3", kl_target=0.02, kl_horizon=100.0)
+KL = PpoLoss(use_kl_loss=True, kl_loss_coef=0.1, kl_type="k3", kl_target=0.02, kl_horizon=100.0)
 
 
 def test_the_adaptive_coefficient_by_hand():

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rollout_filters import filter_of
 
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.spec.schema.advantage import GaeConfig, GrpoConfig
-from rltune.spec.schema.rollout import RolloutFilterConfig
 from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.trainer.records.measures import rollout_metrics, training_metrics
@@ -127,7 +127,7 @@ def test_rollout_metrics_by_hand():
         Episode("t", 0, i // 2, i % 2, turns, success, not success, success, reward)
         for i, (turns, reward, success) in enumerate(rows)
     ]
-    config = RolloutFilterConfig(include_zero=False)
+    config = filter_of(include_zero=False)
     chosen = filter_groups(to_batch(episodes, pad_id=0), groups=2, config=config)
     assert rollout_metrics(episodes, chosen, groups=2, auxiliary_names=("em",)) == {
         "rollout/em": 0.0,

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rollout_filters import filter_of
 
 from rltune.errors import FaultsError, TrialError
 from rltune.gate import GateResult, choose_best, fault_warnings
 from rltune.losses.reduce import AGGREGATIONS
 from rltune.rollout.tokens import to_batch
 from rltune.spec.schema.advantage import GaeConfig, GrpoConfig
-from rltune.spec.schema.rollout import RolloutFilterConfig
 from rltune.store.jsonl import read_jsonl
 from rltune.trainer.controllers import Controllers, Spread
 from rltune.trainer.credit.estimate import estimate
@@ -26,7 +26,7 @@ from rltune.trainer.update_step import without_batch
 from rltune.types import Episode, StopReason, Turn
 from rltune_envs.errors import EnvError
 
-OFF = RolloutFilterConfig()
+OFF = filter_of()
 
 
 def episode(index, *, reward=0.0, success=False, fault="", failure="wrong", auxiliary=None):
@@ -125,7 +125,7 @@ def test_scores_and_selection_are_over_what_is_valid():
     assert (chosen.keep_N == is_valid).all()
     assert not chosen.drop_N.any()
     assert (chosen.kept_ratio, chosen.zero_count) == (1.0, 1)  # group 1 is no candidate
-    fewest = RolloutFilterConfig(strategy="top_k_abs", value=1.0, type="smallest")
+    fewest = filter_of(strategy="top_k_abs", value=1.0, type="smallest")
     chosen = filter_groups(batch, groups=4, config=fewest)
     assert np.flatnonzero(chosen.keep_N).tolist() == [8]  # group 2, not the empty group 1
     assert np.flatnonzero(chosen.drop_N).tolist() == [0, 1, 2, 3, 12, 13, 14, 15]
@@ -147,7 +147,7 @@ def test_rows_with_a_fault_stay_in_the_batch():
 
 
 def test_a_filter_that_keeps_nothing_is_not_a_step_of_faults():
-    zero = RolloutFilterConfig(include_zero=False)
+    zero = filter_of(include_zero=False)
 
     def chosen(fault):
         played = [episode(i, reward=1.0, fault=fault) for i in range(4)]

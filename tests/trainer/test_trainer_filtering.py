@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rollout_filters import filter_of
 
 from rltune.rollout.tokens import to_batch
-from rltune.spec.schema.rollout import RolloutFilterConfig
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.types import Episode, StopReason, Turn
 
@@ -35,7 +35,7 @@ def batch_of(*groups):
 
 
 def scores(batch, groups, **config):
-    chosen = filter_groups(batch, groups=groups, config=RolloutFilterConfig(**config))
+    chosen = filter_groups(batch, groups=groups, config=filter_of(**config))
     return chosen.scores_G.tolist()
 
 
@@ -67,7 +67,7 @@ def test_the_spread_is_that_of_the_sample_unless_it_is_said():
 
 
 def test_whole_groups_are_kept_and_counted():
-    config = RolloutFilterConfig(include_zero=False, loss_scaling="sqrt")
+    config = filter_of(include_zero=False, loss_scaling="sqrt")
     chosen = filter_groups(TWO, groups=2, config=config)
     assert chosen.keep_N.tolist() == [True, True, False, False]
     assert chosen.drop_N.tolist() == [False, False, True, True]
@@ -87,7 +87,7 @@ def test_whole_groups_are_kept_and_counted():
 )
 def test_the_most_or_the_least_uncertain_or_long_group(metric, end, kept):
     uneven = batch_of([(0.0, [-1.0] * 3), (0.0, [-3.0])], [(0.0, [-0.5]), (0.0, [-1.0] * 2)])
-    config = RolloutFilterConfig(metric=metric, type=end, strategy="top_k_abs", value=1.0)
+    config = filter_of(metric=metric, type=end, strategy="top_k_abs", value=1.0)
     chosen = filter_groups(uneven, groups=2, config=config)
     assert np.flatnonzero(chosen.keep_N).tolist() == [2 * kept, 2 * kept + 1]
     assert chosen.zero_count == 0  # groups without reward spread have a length all the same
@@ -102,7 +102,7 @@ def test_ddof_can_decide_which_groups_share_the_mass():
     assert scores(pair, 2, ddof=0) == pytest.approx([1.0, 0.75**0.5])
     half = {"mode": "mass", "value": 0.57}  # shares .586 and .536 of the larger one, slack .005
     for ddof, kept in ((1, 1), (0, 2)):
-        config = RolloutFilterConfig(ddof=ddof, **half)
+        config = filter_of(ddof=ddof, **half)
         assert filter_groups(pair, groups=2, config=config).kept_ratio == kept / 2
 
 
@@ -140,7 +140,7 @@ def test_groups_move_with_their_scores(metric):
 @pytest.mark.parametrize("metric", METRICS)
 def test_case_b3_a_single_rollout_has_no_spread_but_a_length_and_an_entropy(metric):
     ones = TWO.rows(torch.tensor([0, 3]))
-    chosen = filter_groups(ones, groups=2, config=RolloutFilterConfig(metric=metric))
+    chosen = filter_groups(ones, groups=2, config=filter_of(metric=metric))
     assert chosen.keep_N.all()  # the filter is off
     want = {"entropy": [1.0, 1.0], "length": [3.0, 2.0]}.get(metric, [0.0, 0.0])
     assert chosen.scores_G.tolist() == pytest.approx(want)
@@ -149,7 +149,7 @@ def test_case_b3_a_single_rollout_has_no_spread_but_a_length_and_an_entropy(metr
 def test_case_b8_an_episode_without_a_token_has_entropy_and_length_zero():
     silent = batch_of([(0.0,), (0.0,)], [(0.0, [-1.0]), (0.0,)])
     assert scores(silent, 2, metric="entropy") == [0.0, 0.5]
-    config = RolloutFilterConfig(metric="length", include_zero=False)
+    config = filter_of(metric="length", include_zero=False)
     chosen = filter_groups(silent, groups=2, config=config)
     assert (chosen.keep_N.tolist(), chosen.zero_count) == ([False, False, True, True], 1)
 
@@ -173,7 +173,7 @@ def test_drop_and_mask():
 
 
 def test_a_filter_that_drops_everything_is_empty_and_one_without_candidates_is_not():
-    config = RolloutFilterConfig(include_zero=False)
+    config = filter_of(include_zero=False)
     flat = batch_of([(1.0, [-1.0]), (1.0, [-1.0])])
     assert filter_groups(flat, groups=1, config=config).is_empty
     down = batch_of([(None, [-1.0]), (None, [-1.0])])
@@ -186,5 +186,5 @@ def test_every_metric_goes_with_every_strategy():
         METRICS, ("top_p", "top_k", "top_k_abs", "min_p"), ("largest", "smallest")
     ):
         value = 1.0 if strategy == "top_k_abs" else 0.5
-        config = RolloutFilterConfig(metric=metric, strategy=strategy, value=value, type=end)
+        config = filter_of(metric=metric, strategy=strategy, value=value, type=end)
         assert filter_groups(TWO, groups=2, config=config).keep_N.any()

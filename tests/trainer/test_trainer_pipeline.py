@@ -33,9 +33,8 @@ from rltune.losses.correction import rollout_weights
 from rltune.maths.masked import masked_whiten
 from rltune.rollout.episode import Probes
 from rltune.spec.estimators import ESTIMATOR_KINDS, GROUP_KINDS
+from rltune.spec.keys import variants
 from rltune.spec.schema.advantage import Advantage
-from rltune.spec.schema.rollout import RolloutCorrectionConfig
-from rltune.spec.schema.trial import LossConfig
 from rltune.trainer.credit.estimate import (
     TOKEN_ESTIMATORS,
     Credit,
@@ -237,12 +236,12 @@ def test_no_estimator_is_asked_about_a_step_of_faults(kind):
 # ---- the update
 
 STEPS = {"budget__steps": 2, "gate__every": 2}
-LOSSES = {kind: {"kind": kind} for kind in get_args(LossConfig.model_fields["kind"].annotation)}
+LOSSES = {kind: {"kind": kind} for kind in variants("loss")}
 LOSSES |= {
     "turn, tight": {"kind": "turn", "clip_low": 3e-3, "clip_high": 4e-3},
     "kl": {"use_kl_loss": True, "kl_loss_coef": 0.01, "kl_target": 0.05, "kl_horizon": 100.0},
 }
-CORRECTIONS = get_args(RolloutCorrectionConfig.model_fields["kind"].annotation)
+CORRECTIONS = tuple(variants("rollout_correction"))
 DIAGNOSTICS = {"rollout_corr/kl", "rollout_corr/k3_kl", "rollout_corr/logprob_diff_max"}
 
 
@@ -267,7 +266,7 @@ def test_every_loss_has_a_function():
 @pytest.mark.parametrize("kind", POLICY_LOSSES)
 def test_the_inputs_hold_all_that_a_loss_must_be_given(kind):
     parameters = inspect.signature(POLICY_LOSSES[kind]).parameters.values()
-    inputs = {field.name for field in fields(LossInputs)}
+    inputs = {field.name for field in fields(LossInputs)} | {*variants("loss")[kind].model_fields}
     assert {p.name for p in parameters} - inputs <= {"log_ratio_limit"}
     assert all(p.default is not p.empty for p in parameters if p.name not in inputs)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import SpecError
-from rltune.spec.keys import VARIANT_SECTIONS
+from rltune.spec.keys import kept_keys
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.preflight.references import require_usable
@@ -221,7 +221,7 @@ def without_place(line):
 @pytest.mark.parametrize("kind", ENVS)
 def test_the_keys_of_a_section_are_the_keywords_of_its_class(kind):
     section = config_of(env=kind).env
-    shared = {"kind", *VARIANT_SECTIONS["env"]} - {"prompt"}
+    shared = {"kind", *kept_keys("env", kind)} - {"prompt"}
     keywords = inspect.signature(load_object(ENVS[kind])).parameters
     keys = set(type(section).model_fields) - shared
     assert set(keywords) == keys

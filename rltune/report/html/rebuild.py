@@ -44,7 +44,8 @@ def _env(config: Mapping[str, Any]) -> TextEnv | None:
     if env["kind"] not in ENVS or env.get("retriever", _LOCAL_RETRIEVER) != _LOCAL_RETRIEVER:
         return None
     try:
-        return env_maker(TrialConfig.model_validate(config).env)()
+        sections = {"env": env, "policy": config["policy"]}
+        return env_maker(TrialConfig.model_validate(sections).env)()
     except (ValidationError, InputError, EnvError, OSError, ValueError):
         return None
 

@@ -1,5 +1,6 @@
 """The base of every config section, and the value types that sections share."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -26,6 +27,11 @@ def canonical_kl_type(name: str) -> str:
 def tuple_from_list(value: object) -> object:
     """Return a list as a tuple (YAML knows lists only); anything else unchanged."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def with_default(tag: str, variant: str) -> Callable[[object], object]:
+    """Return what names the default variant in a section that names none."""
+    return lambda value: {tag: variant, **value} if isinstance(value, dict) else value
 
 
 def require_json(value: object) -> object:

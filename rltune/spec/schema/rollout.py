@@ -62,21 +62,15 @@ class RolloutConfig(Section):
         return self
 
 
-class RolloutFilterConfig(Section):
-    """Which groups teach: selection by a per-group score after the rollouts."""
+class FilterTerms(Section):
+    """What all rollout filters share: the score of a group, and what becomes of dropped ones."""
 
-    strategy: Literal["top_p", "top_k", "top_k_abs", "min_p"] = Field(
-        "top_p", description="How groups are selected by score."
-    )
+    strategy: str
     value: float = Field(
         1.0,
         ge=0.0,
         description="Share of score (top_p), share of groups (top_k), groups (top_k_abs), or share "
         "of the best score (min_p) that is kept.",
-    )
-    mode: Literal["softmax", "mass"] = Field(
-        "softmax",
-        description="Share for top_p: of softmax(score), or of the score's sum (scale free).",
     )
     metric: Literal["reward_variance", "reward_variance_mass", "entropy", "length"] = Field(
         "reward_variance",
@@ -106,16 +100,60 @@ class RolloutFilterConfig(Section):
     )
 
 
-class RolloutCorrectionConfig(Section):
-    """Weights for tokens that the engine sampled with other probabilities than the trainer's."""
+class TopPFilter(FilterTerms):
+    """The groups that hold a share of the score; with value 1.0 all of them."""
 
-    kind: Literal["none", "tis", "icepop"] = Field(
-        "none", description="No weights, truncated ones (tis), or zero outside a band (icepop)."
+    strategy: Literal["top_p"] = Field("top_p", description="How groups are selected by score.")
+    mode: Literal["softmax", "mass"] = Field(
+        "softmax",
+        description="Share of softmax(score), or of the score's sum (scale free).",
     )
-    cap: Annotated[float, Field(ge=1.0)] = Field(
-        2.0, description="Largest weight of tis (no unit)."
+
+
+class TopKFilter(FilterTerms):
+    """A share of the groups."""
+
+    strategy: Literal["top_k"] = Field("top_k", description="How groups are selected by score.")
+
+
+class TopKAbsFilter(FilterTerms):
+    """A number of groups."""
+
+    strategy: Literal["top_k_abs"] = Field(
+        "top_k_abs", description="How groups are selected by score."
     )
-    band_low: Fraction = Field(0.5, description="Lower end of icepop's band (no unit).")
+
+
+class MinPFilter(FilterTerms):
+    """The groups whose score is at least a share of the best."""
+
+    strategy: Literal["min_p"] = Field("min_p", description="How groups are selected by score.")
+
+
+RolloutFilter = TopPFilter | TopKFilter | TopKAbsFilter | MinPFilter
+
+
+class NoCorrection(Section):
+    """The sampled tokens count as they are."""
+
+    kind: Literal["none"] = Field("none", description="Name of the correction.")
+
+
+class TisCorrection(Section):
+    """Truncated importance sampling: the trainer's probability over the engine's, up to a cap."""
+
+    kind: Literal["tis"] = Field("tis", description="Name of the correction.")
+    cap: Annotated[float, Field(ge=1.0)] = Field(2.0, description="Largest weight (no unit).")
+
+
+class IcepopCorrection(Section):
+    """The same ratio where it lies in a band, and 0 outside."""
+
+    kind: Literal["icepop"] = Field("icepop", description="Name of the correction.")
+    band_low: Fraction = Field(0.5, description="Lower end of the band (no unit).")
     band_high: Annotated[float, Field(ge=1.0)] = Field(
-        5.0, description="Upper end of icepop's band (no unit)."
+        5.0, description="Upper end of the band (no unit)."
     )
+
+
+RolloutCorrection = NoCorrection | TisCorrection | IcepopCorrection

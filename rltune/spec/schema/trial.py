@@ -11,21 +11,23 @@ from rltune.spec.errors import refuse
 from rltune.spec.schema.advantage import Advantage, GaeConfig, with_advantage_kind
 from rltune.spec.schema.attribution import Attribution, NoAttributionConfig, with_attribution_kind
 from rltune.spec.schema.base import (
-    Fraction,
-    KlType,
     LearningRate,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     Section,
     tuple_from_list,
+    with_default,
 )
 from rltune.spec.schema.env import Env, SokobanConfig, with_kind
+from rltune.spec.schema.loss import Loss, PpoLoss
 from rltune.spec.schema.reward import RewardConfig, long_reward
 from rltune.spec.schema.rollout import (
+    NoCorrection,
     RolloutConfig,
-    RolloutCorrectionConfig,
-    RolloutFilterConfig,
+    RolloutCorrection,
+    RolloutFilter,
+    TopPFilter,
 )
 from rltune.spec.schema.run import (
     BudgetConfig,
@@ -36,12 +38,7 @@ from rltune.spec.schema.run import (
     ResourcesConfig,
     TrackingConfig,
 )
-from rltune.spec.validators import (
-    clip_violations,
-    cross_violations,
-    loss_violations,
-    optim_violations,
-)
+from rltune.spec.validators import cross_violations, optim_violations
 
 
 class LoraConfig(Section):
@@ -91,71 +88,6 @@ class PolicyConfig(Section):
     lora: LoraConfig = Field(
         default_factory=LoraConfig, description="Adapters that are trained; all weights by default."
     )
-
-
-class LossConfig(Section):
-    """The policy's objective."""
-
-    kind: Literal["ppo", "gspo", "cispo", "reinforce", "turn"] = Field(
-        "ppo",
-        description="Name of the policy loss: the ratio of a token (ppo, cispo), of an episode "
-        "(gspo), of a turn (turn), or none (reinforce).",
-    )
-    clip_low: Fraction = Field(
-        0.2,
-        description="Ratio is clipped below at 1 - clip_low (no unit); gspo 3e-4, turn 3e-3.",
-    )
-    clip_high: NonNegativeFloat = Field(
-        0.28,
-        description="Ratio is clipped above at 1 + clip_high (no unit); gspo 4e-4, turn 4e-3.",
-    )
-    dual_clip: Annotated[float, Field(gt=1.0)] | None = Field(
-        3.0,
-        description="Bound on the ratio of ppo where the advantage is negative (no unit); null is "
-        "off.",
-    )
-    turn_clip_beta: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.0,
-        description="How far a turn's information gain widens or narrows its clip bounds; 0 is "
-        "off (no unit).",
-    )
-    aggregation: Literal[
-        "token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-    ] = Field(
-        "token-mean",
-        description="How token losses become one number; seq-mean-token-sum-norm divides all terms "
-        "by optim.mini_batch_size times sum_norm, whatever is trained on.",
-    )
-    sum_norm: PositiveFloat = Field(
-        1.0,
-        description="Divisor of seq-mean-token-sum-norm, about the sampled tokens of an episode "
-        "(tokens); unused otherwise.",
-    )
-    entropy_coeff: NonNegativeFloat = Field(
-        0.0, description="Weight of the mean token entropy that is added as a bonus, per nat."
-    )
-    use_kl_loss: bool = Field(
-        False, description="Whether the KL to the starting policy is computed and added."
-    )
-    kl_loss_coef: NonNegativeFloat = Field(
-        0.0, description="Weight of the mean token KL to the starting policy, per nat."
-    )
-    kl_type: KlType = Field(
-        "k2", description="KL estimator; suffix + keeps its value with the gradient of k2."
-    )
-    kl_target: PositiveFloat | None = Field(
-        None,
-        description="KL that an adaptive coefficient steers to, in nats per token; null keeps "
-        "kl_loss_coef fixed.",
-    )
-    kl_horizon: PositiveFloat = Field(
-        10000.0, description="How slowly the coefficient moves, in episodes."
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        refuse([*loss_violations(self), *clip_violations(self)])
-        return self
 
 
 class CriticConfig(Section):
@@ -224,8 +156,12 @@ class TrialConfig(Section):
     rollout: RolloutConfig = Field(
         default_factory=RolloutConfig, description="How training episodes are sampled."
     )
-    rollout_filter: RolloutFilterConfig = Field(
-        default_factory=RolloutFilterConfig, description="Which groups teach."
+    rollout_filter: Annotated[
+        RolloutFilter,
+        Field(discriminator="strategy"),
+        BeforeValidator(with_default("strategy", "top_p")),
+    ] = Field(
+        default_factory=TopPFilter, description="Which groups teach; variants differ by strategy."
     )
     advantage: Annotated[
         Advantage, Field(discriminator="kind"), BeforeValidator(with_advantage_kind)
@@ -240,11 +176,20 @@ class TrialConfig(Section):
         default_factory=NoAttributionConfig,
         description="Credit of single turns; variants differ by kind, null is none.",
     )
-    rollout_correction: RolloutCorrectionConfig = Field(
-        default_factory=RolloutCorrectionConfig,
-        description="Weights for what the engine sampled with other probabilities.",
+    rollout_correction: Annotated[
+        RolloutCorrection,
+        Field(discriminator="kind"),
+        BeforeValidator(with_default("kind", "none")),
+    ] = Field(
+        default_factory=NoCorrection,
+        description="Weights for what the engine sampled with other probabilities; variants differ "
+        "by kind.",
     )
-    loss: LossConfig = Field(default_factory=LossConfig, description="The policy's objective.")
+    loss: Annotated[
+        Loss, Field(discriminator="kind"), BeforeValidator(with_default("kind", "ppo"))
+    ] = Field(
+        default_factory=PpoLoss, description="The policy's objective; variants differ by kind."
+    )
     critic: CriticConfig = Field(default_factory=CriticConfig, description="The value function.")
     optim: OptimConfig = Field(
         default_factory=OptimConfig, description="The policy's optimiser and how a batch is cut."

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import Tensor
 
@@ -97,7 +98,7 @@ def _attribute(
         if gains is None:
             raise ValueError("attribution info_gain needs the gains of the turns")
         outcome_N = outcome_of(batch, config.advantage)
-        beta = config.loss.turn_clip_beta
+        beta = config.loss.turn_clip_beta if config.loss.kind == "turn" else 0.0
         turned = by_information_gain(batch, gains, outcome_N, attribution, turn_clip_beta=beta)
     elif attribution.kind == "adca":
         advantages_N = episode_advantages(batch, config.advantage)
@@ -122,14 +123,10 @@ def _correct(
     """Return the weights against the engine's logprobs, and how far the two are apart."""
     correction = config.rollout_correction
     rollout_NT, mask_NT = batch.rollout_logprobs_NT, batch.action_mask_NT
+    weights = partial(rollout_weights, signals.old_logp_NT, rollout_NT, mask_NT)
     weights_NT = None
-    if correction.kind != "none":
-        weights_NT = rollout_weights(
-            signals.old_logp_NT,
-            rollout_NT,
-            mask_NT,
-            kind=correction.kind,
-            cap=correction.cap,
-            band=(correction.band_low, correction.band_high),
-        )
+    if correction.kind == "tis":
+        weights_NT = weights(kind="tis", cap=correction.cap)
+    elif correction.kind == "icepop":
+        weights_NT = weights(kind="icepop", band=(correction.band_low, correction.band_high))
     return weights_NT, rollout_diagnostics(signals.old_logp_NT, rollout_NT, mask_NT, weights_NT)

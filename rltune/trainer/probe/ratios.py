@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema.loss import PpoLoss
+from rltune.spec.schema.rollout import RolloutCorrection
 from rltune.spec.schema.trial import TrialConfig
 
 FLOAT_NOISE = 5e-5
@@ -39,16 +41,21 @@ class Bounds:
 def bounds_of(configs: Iterable[TrialConfig]) -> Bounds:
     """Return the bounds of some conditions."""
     every = list(configs)
-    losses = [config.loss for config in every]
-    corrections = [config.rollout_correction for config in every]
+    losses = [c.loss for c in every if c.loss.kind != "reinforce"] or [PpoLoss()]
+    weights = {bound for config in every for bound in _weights(config.rollout_correction)}
     return Bounds(
         tuple(sorted({max(loss.clip_high, _SMALLEST) for loss in losses})),
         tuple(sorted({max(loss.clip_low, _SMALLEST) for loss in losses})),
-        tuple(sorted({loss.dual_clip for loss in losses if loss.dual_clip is not None})),
-        tuple(
-            sorted({x for own in corrections for x in (own.cap, own.band_low, own.band_high) if x})
-        ),
+        tuple(sorted({x.dual_clip for x in losses if x.kind == "ppo" and x.dual_clip is not None})),
+        tuple(sorted(weights - {0.0} or {1.0})),
     )
+
+
+def _weights(correction: RolloutCorrection) -> tuple[float, ...]:
+    """Return the bounds of a correction's weights."""
+    if correction.kind == "tis":
+        return (correction.cap,)
+    return (correction.band_low, correction.band_high) if correction.kind == "icepop" else ()
 
 
 def log_ratios(batch: TokenBatch, bounds: Bounds, seed: int) -> Tensor:
