@@ -15,7 +15,7 @@ from rltune.report.render_check import check_json, proof_view, protocol_view, un
 from rltune.runner.proof import prove
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.schema.sweep import sweep_json_schema
-from rltune.trainer.engine_check import engine_problem
+from rltune.trainer.preflight.models import engine_problem
 from rltune.trainer.preflight.references import require_usable
 
 

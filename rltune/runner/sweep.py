@@ -25,8 +25,7 @@ from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
-from rltune.trainer.engine_check import require_engine
-from rltune.trainer.preflight.models import require_models
+from rltune.trainer.preflight.models import require_engine, require_models
 from rltune.trainer.preflight.references import require_judge
 from rltune.types import TrialSpec, TrialStatus
 

@@ -194,7 +194,7 @@ def _require_whole(folder: Path, train_state: TrainState, *, config_hash: str) -
         _require_start(folder, state.get("start", {}), train_state)
         _require_bytes(folder, state["sha256"])
         for name, module in _modules(train_state).items():
-            require_fit(folder / f"{name}.safetensors", module)
+            require_same_parameters(folder / f"{name}.safetensors", module)
         for name in _optimizers(train_state):
             with safe_open(folder / f"{name}.safetensors", framework="pt"):
                 pass
@@ -240,7 +240,7 @@ def _require_bytes(folder: Path, digests: Mapping[str, str]) -> None:
             raise ValueError(f"{name} is not as it was written: its sha256 differs")
 
 
-def require_fit(path: Path, module: torch.nn.Module) -> None:
+def require_same_parameters(path: Path, module: torch.nn.Module) -> None:
     """Raise ValueError when a file holds other parameters than a module trains."""
     with safe_open(path, framework="pt") as file:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

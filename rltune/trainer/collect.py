@@ -13,16 +13,9 @@ from rltune_envs.base import Task, TextEnv
 
 
 def tasks_of_step(train: Sequence[Task], *, seed: int, step: int, groups: int) -> list[Task]:
-    """Return the training tasks of a step: a function of the seed and the step, of nothing else.
+    """Return the `groups` training tasks of a step: a function of the seed and the step alone.
 
-    The split is gone through in a shuffled order, again shuffled each time it is used up.
-
-    Args:
-        train: The frozen training split.
-        seed: The trial's seed.
-        step: Training step, from 1.
-        groups: Tasks per step.
-
+    The split is gone through in a shuffled order, and shuffled again each time it is used up.
     """
     places = range((step - 1) * groups, step * groups)
     orders = {

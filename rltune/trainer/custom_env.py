@@ -19,9 +19,6 @@ def naming_custom_env(env: Env) -> Iterator[None]:
 
     Errors from elsewhere, or from a shipped environment, pass unchanged.
 
-    Args:
-        env: The env section.
-
     Raises:
         InputError: The environment raised something, or code that it called.
 
@@ -32,14 +29,12 @@ def naming_custom_env(env: Env) -> Iterator[None]:
         raise
     except CustomCodeError as error:
         raise InputError(_problem(env, f"{error.cause}.")) from error
-    except Exception as error:  # whatever a class of one's own raises
-        place = own_place(error, env)
+    except Exception as error:  # whatever a custom class raises
+        place = custom_place(error, env)
         if not place:
             raise
-        said = " ".join(str(error).split())
-        kind = type(error).__name__
-        what = f"it raised {kind}{': ' if said else ''}{said} ({place})."
-        raise InputError(_problem(env, what)) from error
+        text = ": ".join([type(error).__name__, *filter(None, [" ".join(str(error).split())])])
+        raise InputError(_problem(env, f"it raised {text} ({place}).")) from error
 
 
 def _problem(env: Env, what: str) -> Problem:
@@ -48,17 +43,11 @@ def _problem(env: Env, what: str) -> Problem:
     return Problem(f"env {factory}", what, action=action)
 
 
-def own_place(error: Exception, env: Env) -> str:
+def custom_place(error: Exception, env: Env) -> str:
     """Return where in the code of a user's environment an exception came from.
 
-    Args:
-        error: Raised somewhere.
-        env: The env section.
-
-    Returns:
-        `FILE:LINE, in NAME`: the deepest place in the package of the environment, or in its module
-        where that is in no package. Empty where its code was not running.
-
+    `FILE:LINE, in NAME` is the deepest place in the package of the environment, or in its module
+    where that is in no package. Empty where its code was not running.
     """
     if not isinstance(env, CustomEnvConfig):
         return ""
@@ -75,5 +64,5 @@ def _roots(module: str) -> list[Path]:
     top = sys.modules.get(module.partition(".")[0])
     if top is None or top.__name__ in _OURS:
         return []
-    found = [*getattr(top, "__path__", ())] or [top.__file__ or ""]
-    return [Path(path).resolve() for path in found if path]
+    paths = [*getattr(top, "__path__", ())] or [top.__file__ or ""]
+    return [Path(path).resolve() for path in paths if path]

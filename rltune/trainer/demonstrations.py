@@ -23,18 +23,11 @@ class DemonstratedTurn:
 def demonstrations(
     envs: Sequence[TextEnv], *, seed: int, excluded: Set[str], noise: float, haste: float = 0.0
 ) -> Iterator[tuple[DemonstratedTurn, ...]]:
-    """Yield endless demonstrations on fresh tasks.
+    """Yield endless demonstrations on fresh tasks, played in the environments in turn.
 
     A turn is answered at random with probability `noise` and then not learned: the next turns show
-    how to go on from a place that a shortest solution never visits.
-
-    Args:
-        envs: Play, one after the other; their episodes are consumed.
-        seed: Names the stream of tasks and of the noise.
-        excluded: Content hashes that must not be shown, those of the held-out tasks.
-        noise: Probability that a turn is answered at random.
-        haste: Probability that a search is given as the answer.
-
+    how to go on from a place that a shortest solution never visits. With probability `haste` a
+    search is given as the answer. `excluded` holds the content hashes of the held-out tasks.
     """
     rng = random.Random(seed)
     seeds = itertools.count(_DEMONSTRATIONS + (seed << 40))

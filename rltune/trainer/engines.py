@@ -49,8 +49,7 @@ def make_engine(config: TrialConfig, policy: Policy) -> Engine:
 def engine_gpu(gpus: float) -> str:
     """Return the GPU of an engine in a process of its own: the first that is not the trainer's.
 
-    Args:
-        gpus: Whole GPUs of the trainer; without any the engine has none either.
+    Where the trainer has no GPU the engine has none either.
 
     Raises:
         ResourceError: This process sees no more than the trainer's.

@@ -1,7 +1,7 @@
 """The final test: the frozen test split, played once by a trial's checkpoint, and its record.
 
-The gate chooses among checkpoints by the held-out tasks, so its own numbers are a little too good.
-No training, gate or report reads the test tasks; each look at them is counted in `test.json`.
+The gate chooses among checkpoints by the held-out tasks, so its own numbers are optimistic. No
+training, gate or report reads the test tasks; `test.json` counts how often they were evaluated.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,19 +72,15 @@ def read_record(trial: TrialDir) -> Record | None:
     path = record_path(trial)
     if not path.exists():
         return None
-    found = read_json(path)
-    if not isinstance(found, dict) or not {"looks", "step", "success_rate"} <= set(found):
+    record = read_json(path)
+    if not isinstance(record, dict) or not {"looks", "step", "success_rate"} <= set(record):
         action = "Restore it; deleting it would forget how often the test tasks were looked at."
-        raise StoreError(Problem(str(path), "is no record of a final test.", action=action))
-    return found
+        raise StoreError(Problem(str(path), "is not a record of a final test.", action=action))
+    return record
 
 
 def checkpoint_step(trial: TrialDir, which: str) -> int:
-    """Return the training step of a checkpoint.
-
-    Args:
-        trial: The trial.
-        which: `best` (the gate's choice), `latest`, or a step.
+    """Return the training step of a checkpoint: `best` (the gate's choice), `latest`, or a step.
 
     Raises:
         StoreError: No gate has finished, or there is no such checkpoint.
@@ -110,21 +106,17 @@ def _steps_kept(trial: TrialDir) -> str:
 
 
 def read_manifest(run: Path, sha256: str) -> Manifest:
-    """Return the frozen tasks that a trial was trained with, out of its run folder.
-
-    Args:
-        run: The run folder.
-        sha256: Digest of the tasks, from the trial's provenance.
+    """Return the frozen tasks with this digest out of a run folder.
 
     Raises:
-        StoreError: No file holds these tasks, or one that says so was edited.
+        StoreError: No file holds these tasks, or one that names the digest was edited.
 
     """
     for path in sorted(run.glob("tasks*.json")):
-        found = read_json(path)
-        if isinstance(found, dict) and found.get("sha256") == sha256:
+        content = read_json(path)
+        if isinstance(content, dict) and content.get("sha256") == sha256:
             try:
-                return Manifest.from_json(found)
+                return Manifest.from_json(content)
             except (ValueError, KeyError, TypeError) as error:
                 raise StoreError(Problem(str(path), f"{error}.", action="Restore it.")) from error
     what = f"no tasks*.json here holds the tasks of the trial ({sha256[:10]})."

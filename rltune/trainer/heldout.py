@@ -55,16 +55,7 @@ def evaluate(
     The sampling seeds depend on the trial's seed and the task only, so that differences between
     gates of one trial, and between trials of one seed, are less noisy. The environment's luck is
     the same in trials of one seed, and fresh at every step: no gate can be won by knowing it.
-
-    Args:
-        config: Resolved config.
-        policy: What plays.
-        engine: Samples with its weights.
-        tasks: Held-out tasks, or those of the final test.
-        make_env: Makes a fresh environment.
-        step: Training step of the gate.
-        purpose: Names the streams of the seeds.
-
+    `purpose` names the streams of the seeds.
     """
     rollout = config.rollout
     slots = [

@@ -1,7 +1,6 @@
-"""What a config reads besides itself: data files, code of one's own, model and adapter folders.
+"""What a config reads besides itself: data files, custom code, model and adapter folders.
 
-A file that code of one's own opens by a name of its own is not seen: one that is named under
-`arguments` is.
+A file that custom code opens is seen only if it is named under `arguments`.
 """
 
 import re
@@ -24,10 +23,7 @@ _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 def inputs_of(config: TrialConfig, base: Path) -> dict[str, str]:
     """Return every file that a trial of a config reads -> its sha256.
 
-    Args:
-        config: Resolved config.
-        base: Folder to which relative paths refer, and in which modules of one's own are found.
-
+    Relative paths refer to `base`, and custom modules are found there.
     """
     places = [*_data(config, base), *_models(config, base)]
     files = {file for place in places for file in files_in(place)}
@@ -67,7 +63,7 @@ def _code(config: TrialConfig, base: Path) -> set[Path]:
 
 
 def _argument_texts(config: TrialConfig) -> Iterator[str]:
-    """Yield every text that a class or a function of one's own is given."""
+    """Yield every text that a custom class or function is given."""
     if isinstance(config.env, CustomEnvConfig):
         yield from _texts(config.env.arguments)
     if isinstance(config.advantage, CustomAdvantageConfig):

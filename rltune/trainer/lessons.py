@@ -21,13 +21,7 @@ Row = Mapping[str, Any]
 
 
 def lesson_warnings(rows: Sequence[Row], config: TrialConfig) -> tuple[str, ...]:
-    """Return the warnings of a whole trial; empty when nothing speaks against it.
-
-    Args:
-        rows: Its metrics, in order of steps.
-        config: Its config.
-
-    """
+    """Return the warnings of a whole trial, from its metrics in order of steps."""
     gate = next((row for row in rows if "heldout/clip_ratio" in row), {})
     steps = [row for row in rows if "rollout/in_group_reward_std" in row]
     idle = idle_warning(steps, group_size=config.rollout.group_size)
@@ -45,13 +39,7 @@ def cut_warnings(gate: Row, config: TrialConfig) -> list[str]:
 
 
 def idle_warning(steps: Sequence[Row], *, group_size: int) -> str:
-    """Return whether no training step taught anything; empty when one did.
-
-    Args:
-        steps: Metrics of the training steps.
-        group_size: Episodes of a prompt; one episode has no spread.
-
-    """
+    """Return a warning that no training step taught anything; empty when one did."""
     if not steps:
         return ""
     count = f"{len(steps)} training step{'s' if len(steps) > 1 else ''}"

@@ -8,17 +8,13 @@ from rltune.policy.load import Policy, file_digest, policy_of, weights_digest
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import require_fit, restore_module
+from rltune.trainer.checkpoint import require_same_parameters, restore_module
 
 
 def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device: str) -> Policy:
     """Load the policy that a trial begins with; a KL term ties the trial to exactly this one.
 
-    Args:
-        trial: A child holds the weights that it starts from.
-        config: Resolved config.
-        base: Folder to which a relative `policy.model` refers.
-        device: Where the weights go.
+    A child holds the weights that it starts from. A relative `policy.model` refers to `base`.
 
     Raises:
         CheckpointError: The weights to start from are missing, torn, or not those of the record.
@@ -47,7 +43,7 @@ def checkpoint_digest(folder: Path) -> str:
 
 def _with_weights(policy: Policy, path: Path, wanted: str) -> Policy:
     try:
-        require_fit(path, policy.model)
+        require_same_parameters(path, policy.model)
         restore_module(policy.model, path)
     except Exception as error:  # safetensors raises its own kinds for torn files
         what = f"the weights to start from, {path}, cannot be used ({error})"

@@ -1,7 +1,7 @@
 """From a config to its environment and its frozen tasks. Environments are imported when asked for.
 
-Relative paths in a config, and modules of one's own, refer to the folder that the driver was called
-in; it is handed over as `base`.
+Relative paths in a config, and custom modules, refer to the folder that the driver was called in;
+it is handed over as `base`.
 """
 
 import sys
@@ -39,21 +39,18 @@ def env_maker(
 ) -> Callable[[], TextEnv]:
     """Return a function that makes fresh environments of a config.
 
-    Args:
-        env: The env section.
-        reward: The reward section; None leaves reward and success to the environment.
-        base: Folder to which relative paths refer, and in which modules of one's own are found.
+    Without a reward section the environment decides about reward and success.
 
     Raises:
         ImportPathError: An import path names nothing that can be used.
         ValueError: There is no score of a name.
 
     """
-    make = _own_maker(env, base)
+    make = _plain_maker(env, base)
     return make if reward is None else _verified_maker(make, reward, base)
 
 
-def _own_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
+def _plain_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
     if isinstance(env, CustomEnvConfig):
         add_to_path(base)
         return partial(guarded_env, load_object(env.factory), env.factory, env.arguments)
@@ -80,8 +77,8 @@ def _verified_maker(
 
 def _score(name: str, measures: tuple[str, ...]) -> Score:
     """Return a score by its name; one of a user's is guarded."""
-    found = find_score(name, auxiliary_names=measures)
-    return guarded_score(found, name) if ":" in name else found
+    score = find_score(name, auxiliary_names=measures)
+    return guarded_score(score, name) if ":" in name else score
 
 
 def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:

@@ -20,18 +20,16 @@ _IMPORTERS = ("import_module", "__import__", "load_object")
 
 
 def module_files(names: Iterable[str]) -> set[Path]:
-    """Return the files of modules and of all modules that they import from folders of one's own.
+    """Return the files of modules and of all modules that they import outside installed packages.
 
-    Args:
-        names: Dotted names. Their own packages count wherever they are, installed or not.
-
+    The packages of `names` (dotted) count wherever they are, installed or not.
     """
     invalidate_caches()
     asked = list(names)
     named = {name.partition(".")[0] for name in asked}
     folders: dict[str, list[Path]] = {}
     seen: set[str] = set()
-    found: set[Path] = set()
+    files: set[Path] = set()
     while asked:
         name = asked.pop()
         top = name.partition(".")[0]
@@ -42,9 +40,9 @@ def module_files(names: Iterable[str]) -> set[Path]:
             folders[top] = _folders(top, is_named=top in named)
         asked += _parents(name)
         for file in _files(name, folders[top]):
-            found.add(file)
+            files.add(file)
             asked += _imports(file, name)
-    return found
+    return files
 
 
 def _folders(top: str, *, is_named: bool) -> list[Path]:

@@ -107,13 +107,13 @@ def warmstart(
     """Train a tiny policy from nothing until it reaches its recipe's target; save it.
 
     Args:
-        env_kind: Which environment; a key of `TAUGHT_ENVS`.
+        env_kind: A key of `TAUGHT_ENVS`.
         out: Folder to write the policy to, in transformers' format, with `warmstart.json`.
         seed: Of the initial weights, the demonstrations and the noise.
         max_steps: Stop here in any case.
         threads: Threads for torch; the weights depend on them in the last bits.
-        say: Gets one line per probe.
-        recipe: Numbers of the training; the environment's own where none is given.
+        say: Called with one line per probe.
+        recipe: Numbers of the training; by default the environment's own.
 
     Returns:
         The success rate that was reached.
@@ -148,7 +148,7 @@ def warmstart(
             group["lr"] = recipe.lr * min(1.0, step / recipe.warmup)
         turns = itertools.islice(stream, recipe.batch)
         examples = [encode(policy.tokenizer, example) for example in turns]
-        loss = _learn(policy, examples, optimizer, recipe)
+        loss = _optimizer_step(policy, examples, optimizer, recipe)
         if step % PROBE_EVERY == 0 or step == max_steps:
             reached = measure_skill(
                 policy, tasks.train, make_env=make_env, seed=seed, max_tokens=recipe.max_tokens
@@ -214,7 +214,7 @@ def encode(tokenizer: Encoder, turns: Sequence[DemonstratedTurn]) -> Example:
     return Example(ids, is_answer, is_text)
 
 
-def _learn(
+def _optimizer_step(
     policy: Policy,
     examples: Sequence[Example],
     optimizer: torch.optim.Optimizer,

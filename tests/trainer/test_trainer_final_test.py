@@ -262,7 +262,8 @@ def test_no_test_tasks_is_refused(make_job, make_manifest):
 
 def test_a_file_that_is_no_record_is_refused(trained):
     record_path(trained.folder).write_text('{"looks": 1}')
-    with pytest.raises(StoreError, match=r"test\.json: is no record of a final test\. Restore it"):
+    what = r"test\.json: is not a record of a final test\. Restore it"
+    with pytest.raises(StoreError, match=what):
         read_record(trained.folder)
 
 

@@ -20,13 +20,7 @@ _ENOUGH_ELSEWHERE = 64
 
 
 def answer_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
-    """Yield the response limits below the shortest valid answer, where that is known here.
-
-    Args:
-        loaded: The sweep.
-        base: Folder to which relative paths refer.
-
-    """
+    """Yield the response limits below the shortest valid answer, where that is known here."""
     asked = {}
     for condition in loaded.conditions:
         plain = condition.config
@@ -39,13 +33,17 @@ def answer_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         lengths = _lengths(config, base)
         shortest = min(lengths.values(), default=0)
         if shortest > limit:
-            example = min(lengths, key=lengths.__getitem__)
-            yield Problem(
-                loaded.where("rollout.max_response_tokens"),
-                f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
-                f"sampled, rollout.max_response_tokens is {limit}.",
-                action=f"Raise it to {shortest} at least.",
-            )
+            where = loaded.where("rollout.max_response_tokens")
+            yield no_room_problem(where, min(lengths, key=lengths.__getitem__), shortest, limit)
+
+
+def no_room_problem(where: str, example: str, shortest: int, limit: int) -> Problem:
+    """Return the problem of a token limit below the shortest valid answer."""
+    what = (
+        f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
+        f"sampled, rollout.max_response_tokens is {limit}."
+    )
+    return Problem(where, what, action=f"Raise it to {shortest} at least.")
 
 
 def _lengths(config: TrialConfig, base: Path) -> dict[str, int]:

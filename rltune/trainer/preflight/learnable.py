@@ -13,6 +13,7 @@ from typing import TypeVar
 from rltune.errors import InputError, Problem
 from rltune.policy.load import Policy
 from rltune.spec.schema.rollout import RolloutConfig
+from rltune.trainer.preflight.answer_room import no_room_problem
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError
 from rltune_envs.splits import Manifest
@@ -43,12 +44,8 @@ def require_learnable(
 ) -> None:
     """Refuse a policy that cannot say, or be shown, what the environment is about.
 
-    Args:
-        policy: At its start.
-        rollout: Holds the token limits.
-        manifest: All held-out tasks are looked at, and the first `LOOKED_AT` of training.
-        env: A fresh environment; it is reset and played with.
-        warn: Gets a line for what holds for some tasks only.
+    All held-out tasks and the first `LOOKED_AT` training tasks are looked at; `env` is played with.
+    `warn` is called with what holds for some tasks only.
 
     Raises:
         InputError: Names every problem.
@@ -197,15 +194,9 @@ def _response_problems(
     rollout: RolloutConfig, answers: Sequence[str], shortest: int
 ) -> Iterator[Problem]:
     """Yield whether every valid answer is longer than a response may be."""
-    limit = rollout.max_response_tokens
+    limit, where = rollout.max_response_tokens, "rollout.max_response_tokens"
     if shortest > limit:
-        example = min(answers, key=len)
-        what = (
-            f"the shortest valid answer, such as {example[:80]!r}, has {shortest} tokens to be "
-            f"sampled, rollout.max_response_tokens is {limit}."
-        )
-        action = f"Raise it to {shortest} at least."
-        yield Problem("rollout.max_response_tokens", what, action=action)
+        yield no_room_problem(where, min(answers, key=len), shortest, limit)
 
 
 def _context_problems(
@@ -247,15 +238,15 @@ def _too_long_line(
 
 def _unknown_line(policy: Policy, shown: Sequence[_Shown], whose: str) -> str:
     """Return which tasks hold text that the tokenizer does not know."""
-    found = [one for one in shown if _n_unknown(policy, one.ids)]
-    if not found:
+    affected = [one for one in shown if _n_unknown(policy, one.ids)]
+    if not affected:
         return ""
-    words = dict.fromkeys(word for one in found for word in one.observation.split())
+    words = dict.fromkeys(word for one in affected for word in one.observation.split())
     unknown = [word for word in words if _n_unknown(policy, policy.renderer.written(word))]
     examples = f", such as {_listed(unknown)}" if unknown else ""
     return (
-        f"policy.model: {len(found)} of {whose} hold text that the tokenizer does not know"
-        f"{examples} ({_names(found)})."
+        f"policy.model: {len(affected)} of {whose} hold text that the tokenizer does not know"
+        f"{examples} ({_names(affected)})."
     )
 
 

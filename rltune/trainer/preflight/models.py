@@ -1,14 +1,15 @@
-"""The models and adapters that a sweep names, looked at before anything starts."""
+"""The models, adapters and engines that a sweep names, looked at before anything starts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import Problem
+from rltune.errors import Problem, SpecError
 from rltune.policy.adapter_folder import adapter_problem, require_adapter
 from rltune.policy.hub import require_hub
 from rltune.policy.model_folder import SHIPPED, FolderFault, folder_problems
 from rltune.policy.read_folder import Reading, require_readable
+from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.load import LoadedSweep
 from rltune.spec.model_name import name_problem
 from rltune.spec.schema.trial import LoraConfig
@@ -78,3 +79,23 @@ def _saved_adapter(config: Mapping[str, Any], base: Path) -> LoraConfig | None:
     if not lora.rank or lora.init == "default":
         return None
     return lora.model_copy(update={"init": str(base / lora.init)})
+
+
+def engine_problem(loaded: LoadedSweep) -> Problem | None:
+    """Return what the engine of a sweep lacks here; None when nothing. vLLM is not loaded."""
+    engines = {condition.config["rollout"]["engine"] for condition in loaded.conditions}
+    if "vllm" not in engines or vllm_version() is not None:
+        return None
+    what = "vllm is not installed in this environment."
+    return Problem(loaded.where("rollout.engine"), what, action=f"{INSTALL}; see docs/engines.md.")
+
+
+def require_engine(loaded: LoadedSweep) -> None:
+    """Refuse to start a sweep whose engine is not installed; a check does not need it.
+
+    Raises:
+        SpecError: It is not.
+
+    """
+    if problem := engine_problem(loaded):
+        raise SpecError([problem])

@@ -43,12 +43,9 @@ _RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
 
 
 def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = False) -> None:
-    """Refuse a sweep that names what cannot be used.
+    """Refuse a sweep that names what cannot be used; paths and import paths refer to `base`.
 
-    Args:
-        loaded: The sweep.
-        base: Folder to which relative paths and import paths refer.
-        no_custom_code: Refuse import paths, and import none of them.
+    With `no_custom_code` import paths are refused, and none is imported.
 
     Raises:
         SpecError: Carries every problem.
@@ -64,10 +61,10 @@ def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = Fa
 
 def _require_no_secrets(loaded: LoadedSweep) -> None:
     """Refuse a key or a password in a config: every record of every trial would hold it."""
-    found = (pair for condition in loaded.conditions for pair in _texts(condition.config))
+    texts = (pair for condition in loaded.conditions for pair in _texts(condition.config))
     what = "this is a key or a password, and a config is written to many files."
     action = "Take it out, and read it from an environment variable where it is used."
-    keys = dict.fromkeys(key for key, text in found if is_secret(key, text))
+    keys = dict.fromkeys(key for key, text in texts if is_secret(key, text))
     if keys:
         raise SpecError([Problem(loaded.where(key), what, action=action) for key in keys])
 
@@ -100,11 +97,6 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
 
     A shipped env is imported only where it has a say: the schema knows its keys, and a check is to
     take no second. What tasks it has is found out when they are frozen.
-
-    Args:
-        loaded: The sweep.
-        base: Folder to which relative paths refer.
-
     """
     yield from model_problems(loaded, base)
     yield from _estimator_problems(loaded, base)
@@ -146,8 +138,8 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
         return
     except CustomCodeError as error:
         is_refusal = isinstance(error.__cause__, EnvError | ValueError)
-        said = _sentence(error.__cause__ if is_refusal else error.cause)
-        yield Problem(where, f"no environment can be made: {said}")
+        reason = _sentence(error.__cause__ if is_refusal else error.cause)
+        yield Problem(where, f"no environment can be made: {reason}")
         return
     except (EnvError, ValueError) as error:  # a shipped one refuses its arguments
         yield Problem(where, f"no environment can be made: {_sentence(error)}")
@@ -166,22 +158,22 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
 def _score_problems(
     reward: RewardConfig | None, loaded: LoadedSweep, base: Path
 ) -> Iterator[Problem]:
-    """Yield the scores of one's own that cannot be imported."""
+    """Yield the custom scores that cannot be imported."""
     paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
     yield from _import_problems(paths, loaded.where("reward.terms"), base)
 
 
 def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
-    """Yield the advantage estimators of one's own that cannot be imported, or called as asked."""
+    """Yield the custom advantage estimators that cannot be imported, or called as asked."""
     sections = [condition.config["advantage"] for condition in loaded.conditions]
-    owned = [section for section in sections if section["kind"] == "custom"]
+    custom = [section for section in sections if section["kind"] == "custom"]
     where = loaded.where("advantage.estimator")
     bad = list(
-        _import_problems(list(dict.fromkeys(own["estimator"] for own in owned)), where, base)
+        _import_problems(list(dict.fromkeys(one["estimator"] for one in custom)), where, base)
     )
     yield from bad
-    for own in () if bad else owned:
-        yield from _call_problems(own["estimator"], own["arguments"], where)
+    for one in () if bad else custom:
+        yield from _call_problems(one["estimator"], one["arguments"], where)
 
 
 def _call_problems(path: str, arguments: Mapping[str, object], where: str) -> Iterator[Problem]:
@@ -205,7 +197,7 @@ def _call_problems(path: str, arguments: Mapping[str, object], where: str) -> It
 def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield what an attribution of the sweep asks of an env that does not know it."""
     sections = [condition.config["attribution"] for condition in loaded.conditions]
-    asked = {name: None for own in sections for name in _asked_of_env(own)}
+    asked = {name: None for section in sections for name in _asked_of_env(section)}
     kind = type(env.inner if isinstance(env, GuardedEnv) else env)
     for name in asked:
         if getattr(kind, name) is getattr(TextEnv, name):
@@ -224,10 +216,10 @@ def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
 def _judge_problems(loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield what is missing for a language model to be asked: the client, or the key."""
     sections = [condition.config["attribution"] for condition in loaded.conditions]
-    for own in sections:
-        if own["kind"] == "adca" and AdcaConfig.model_validate(own).asks_llm:
+    for section in sections:
+        if section["kind"] == "adca" and AdcaConfig.model_validate(section).asks_llm:
             try:
-                LlmJudge(**own["llm"]).require_ready()
+                LlmJudge(**section["llm"]).require_ready()
             except InputError as error:
                 yield from error.problems
 

