@@ -1,12 +1,12 @@
-"""How often 95 % intervals over seeds hold the truth: those of the tables, by simulation.
+"""Coverage of the 95 % intervals over seeds in the tables, by simulation.
 
     python benchmarks/coverage.py [--studies 4000] [--reps 2000]
 
 Draws the seeds of many studies from a known distribution and counts the intervals that contain its
 mean. `rates` are what a sweep measures: each seed's policy has a success rate of its own (normal,
 mean 0.5, sd 0.06), and 256 tasks are played. `skewed` is an exponential. `tasks apart` counts the
-tasks of all seeds as one sample, which rltune does not do. The last rows are of tests: how often
-they find a difference that is not there.
+tasks of all seeds as one sample, which rltune does not do. The last rows are the false alarms of
+tests: how often they find a difference that is not there.
 """
 
 import argparse

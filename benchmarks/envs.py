@@ -2,7 +2,7 @@
 
     python benchmarks/envs.py --peer-python PEER/bin/python [--repeats 5]
 
-PEER is an environment of its own with gym-sokoban 0.0.6, which needs the old gym:
+PEER is a separate virtual environment with gym-sokoban 0.0.6, which needs the old gym:
 `python -m venv PEER && PEER/bin/pip install gym-sokoban==0.0.6`. Without it, that column is empty.
 Both sides of a row are measured by turns, in seconds of one core, so that other work on the machine
 counts little; the medians of the repeats are shown. A peer steps one game at a time: that is what

@@ -1,4 +1,4 @@
-"""Where a step on one GPU spends its time, and how near it is to what the GPU can do at most.
+"""Time of a step on one GPU by parts, and its distance from the limits of that GPU.
 
     python benchmarks/gpu.py                         # 0.5 B parameters, 128 rollouts x 5 turns
     python benchmarks/gpu.py --engines torch,growing --json gpu.json
@@ -240,7 +240,7 @@ def turn_of(asked: list[int], completion: Completion) -> Turn:
 
 
 def ceilings_of(device: str) -> dict:
-    """What the GPU can do: by its data sheet where it is known, and as measured just now."""
+    """The limits of the GPU: by its data sheet where known, and as measured now."""
     gpu = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     sheet = sheet_of(gpu)
     big, side = (2**30, 8192) if device == "cuda" else (2**24, 512)

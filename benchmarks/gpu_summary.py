@@ -1,4 +1,4 @@
-"""What the measured seconds of `gpu.py` come to: shares of the GPU's limits, targets met or not.
+"""A summary of the seconds of `gpu.py`: shares of the GPU's limits, targets met or missed.
 
 Decoding is bound by memory bandwidth: every token reads the weights and the cached keys and values
 once. Training is bound by arithmetic: 6 operations a parameter for each trained token (4 where the

@@ -1,4 +1,4 @@
-"""What information gain costs: as a share of a training step, and beside other ways to score it.
+"""Cost of information gain: as a share of a training step, and beside other ways to score it.
 
     python benchmarks/info_gain.py [--steps 4] [--repeats 7] [--set key=value]...
 
@@ -44,7 +44,7 @@ from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")
 PARTS = ("collect", "score", "credit", "update")
-PLAIN, READ, APART = "old logprobs", "old logprobs and gains", "gains by a pass of their own"
+PLAIN, READ, APART = "old logprobs", "old logprobs and gains", "gains by a separate pass"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the lineage table holds out, and how fast it is.
+"""Robustness and speed of the lineage table.
 
     python benchmarks/lineage.py [--writers 16] [--rows 500] [--long 100000]
 

@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py [--model FOLDER]
 
-Every number is of a process of its own: its peak resident memory less that before the pass. Without
+Every number is from a separate process: its peak resident memory less that before the pass. Without
 a model it is a forward and backward pass over the head, logprobs and entropy, with Qwen2.5's
 vocabulary and the hidden size of its 0.5 B model. With one it is a whole pass of that policy in
 float32, with and without optim.gradient_checkpointing.

@@ -1,4 +1,4 @@
-"""What orchestration costs: Ray's start, and the time around each trial's own work.
+"""Cost of orchestration: Ray's start, and the time around each trial's own work.
 
     python benchmarks/orchestration.py [--seeds 1]
 

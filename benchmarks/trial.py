@@ -1,4 +1,4 @@
-"""Where a laptop trial spends its time: collect, score, update, eval; tokens per second; memory.
+"""Time of a laptop trial by parts: collect, score, update, eval; tokens per second; memory.
 
     python benchmarks/trial.py [--steps 10] [--seed 0] [--sweep sweeps/kl.yaml] [--set key=value]...
 

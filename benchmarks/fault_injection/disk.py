@@ -79,4 +79,4 @@ def _mount(options: str, path: Path) -> None:
     command = ["mount", "-t", "tmpfs", "-o", options, "rltune-faults", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Skipped(f"a disk of its own needs root: {done.stderr.strip()}")
+        raise Skipped(f"a separate disk needs root: {done.stderr.strip()}")

@@ -47,7 +47,7 @@ class Ended:
 
 @dataclass
 class Sandbox:
-    """One sweep of two trials, one at a time, in a folder of its own.
+    """One sweep of two trials, one at a time, in its own folder.
 
     Attributes:
         folder: Where everything is; the run folders are below `runs`.
@@ -86,7 +86,7 @@ class Sandbox:
         return first, second
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command of rltune's in a session of its own."""
+        """Start an rltune command in a new session."""
         paths = [*self.environment.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
         return subprocess.Popen(
             [sys.executable, "-c", _MAIN, *arguments],

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class FailureClass(StrEnum):
-    """Why an episode is no success; set on the step that ends it."""
+    """Why an episode is not a success; set on the step that ends it."""
 
     NONE = "none"  # it is a success, or still runs
     WRONG = "wrong"  # it ended with an outcome that the verifier rejects
@@ -25,7 +25,7 @@ class FailureClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one turn led to.
+    """The result of one turn.
 
     Attributes:
         observation: Text that the policy reads next.
@@ -37,10 +37,10 @@ class Step:
         is_valid: The response parsed and named allowed actions only; then `n_invalid` is 0.
         n_invalid: Action names that were refused; execution stopped at the first.
         n_over_limit: Allowed action names beyond the limits, which were not executed.
-        failure_class: Why the episode is no success; `none` while it runs.
+        failure_class: Why the episode is not a success; `none` while it runs.
         auxiliary: Named measures of the whole episode, on the step that ends it (`em`, `f1`).
-        fault: What failed outside the policy in this turn (a retriever, a verifier), in one line;
-            empty when nothing did. An episode with a fault is masked out of training and counted.
+        fault: A failure outside the policy in this turn (of a retriever, a verifier), in one line;
+            else empty. An episode with a fault is masked out of training and counted.
 
     """
 
@@ -94,7 +94,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class GoldResponse:
-    """What a perfect player would say now; before + gold + after is a well-formed response.
+    """The response of a perfect player; before + gold + after is well formed.
 
     Attributes:
         before: Text up to the gold part, the response prefix left out.
@@ -126,7 +126,7 @@ class TextEnv(ABC):
     environment ignores it; a wrapper hands it on."""
 
     difficulty_unit: str = "actions"
-    """What `Task.difficulty` counts."""
+    """Unit of `Task.difficulty`."""
 
     auxiliary_names: tuple[str, ...] = ()
     """Keys of `Step.auxiliary` on the step that ends an episode: all of them, every time."""

@@ -1,4 +1,4 @@
-"""What arguments of the environments may be, and what a misspelt one may have meant."""
+"""Checks of the environments' arguments, and suggestions for misspelt ones."""
 
 from collections.abc import Collection
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Where in custom code something happened: the deepest line of its own package."""
+"""The line of custom code where something happened: the deepest of its own package."""
 
 import sys
 import threading

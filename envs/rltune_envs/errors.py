@@ -30,14 +30,14 @@ class RetrieverError(EnvError):
 
 
 class _CausedError(EnvError):
-    """What failed, and why; can be pickled."""
+    """Something failed for a cause; can be pickled."""
 
     def __init__(self, what: str, cause: str) -> None:
         super().__init__(what, cause)
 
     @property
     def cause(self) -> str:
-        """Why it failed, in one line."""
+        """The cause, in one line."""
         return str(self.args[1])
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How many faults a measurement may have: one rule for gates, training steps and measured floors.
+"""The faults that a measurement may have: one rule for gates, training steps and measured floors.
 
 A failure outside the policy (of a service, of custom code) says nothing about the policy, so its
 episodes count nowhere. But failures are seldom random: a verifier may fail on wrong answers alone,

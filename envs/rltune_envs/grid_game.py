@@ -148,7 +148,7 @@ class GridGame(TextEnv):
         )
 
     def _failure(self, parsed: ParsedActions) -> FailureClass:
-        """Return why an episode that has ended is no success."""
+        """Return why an ended episode is not a success."""
         if self._is_lost:
             return FailureClass.LOST
         return FailureClass.UNFINISHED if parsed.is_valid else FailureClass.MALFORMED

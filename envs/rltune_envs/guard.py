@@ -62,7 +62,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class _Supervision:
-    """Who hears of a slow call, and where a process that hangs for good writes its traceback."""
+    """The listener for slow calls, and the file for the traceback of a process that hangs."""
 
     on_slow: Callable[[Waiting], None] | None = None
     last_words: TextIO | None = None

@@ -12,7 +12,7 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
-"""Whether the thread that asks is a worker."""
+"""The calling thread: whether it is a worker."""
 
 
 class _Abandoned(BaseException):

@@ -51,5 +51,5 @@ def _module(path: str, name: str) -> ModuleType:
 
 
 def _is_part(missing: str | None, name: str) -> bool:
-    """Whether the missing module is the wanted one or a package of it, not one that it imports."""
+    """Return whether the missing module is the wanted one or its package, not one it imports."""
     return missing is not None and f"{name}.".startswith(f"{missing}.")

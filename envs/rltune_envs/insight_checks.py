@@ -27,7 +27,7 @@ _UNKNOWN = _Unknown.UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class _Insight:
-    """What an environment knows about its present state."""
+    """An environment's knowledge about its present state."""
 
     distance: int | _Unknown | None
     gold: GoldResponse | _Unknown | None

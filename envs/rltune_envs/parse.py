@@ -16,7 +16,7 @@ _THOUGHT_TO_ANSWER = re.compile(r"</think>\s*<answer>")
 
 @dataclass(frozen=True, slots=True)
 class ParsedActions:
-    """What a response asks for.
+    """The actions of a response.
 
     Attributes:
         actions: Allowed names up to the first bad one, at most `limit`.

@@ -47,7 +47,7 @@ def require_episode(env: TextEnv, steps: Sequence[Step], seed: int) -> None:
 
     Before the end `failure_class` is `none` and `auxiliary` is empty. On the last step `auxiliary`
     has exactly the keys `auxiliary_names`, and `failure_class` is `none` on a success and `fault`
-    when any step had a fault (so that an episode with a fault is no success).
+    when any step had a fault (an episode with a fault is not a success).
     """
     for step in steps:
         require_step(step, seed)
@@ -156,7 +156,7 @@ def _require_types(record: Step | Task, kind: type[Step | Task], seed: int) -> N
 
 
 def _is_a(value: object, hint: Any) -> bool:
-    """Whether a value has exactly the declared type; of a mapping, a dict with string keys."""
+    """Return whether a value has exactly the declared type; for a mapping, a dict by strings."""
     if get_origin(hint) is Mapping:
         if type(value) is not dict or any(type(key) is not str for key in value):
             return False
@@ -165,5 +165,5 @@ def _is_a(value: object, hint: Any) -> bool:
 
 
 def _is_strings(value: object) -> bool:
-    """Whether the value is what the contract calls `tuple[str, ...]`."""
+    """Return whether the value is exactly a `tuple[str, ...]`."""
     return type(value) is tuple and all(type(item) is str for item in value)

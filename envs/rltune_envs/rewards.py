@@ -77,7 +77,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rubric says about an attempt.
+    """The judgement of a rubric.
 
     Attributes:
         reward: Sum of weight x score.

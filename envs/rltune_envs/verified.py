@@ -21,15 +21,14 @@ class VerifiedEnv(EnvWrapper):
     """Plays another environment; on its last step the rubric's verdict replaces the reward.
 
     Success follows the rubric alone. An episode that succeeds is terminated, whatever limit ended
-    it. One that does not keeps the environment's `failure_class`, or is `wrong` where the
-    environment calls it a success. A score that fails is a fault: the step names it, the
-    episode is no success and earns nothing. After a fault of the environment nothing is scored.
-    A measure that was not scored is 0.
+    it. One that fails keeps the environment's `failure_class`, or is `wrong` where the environment
+    calls it a success. A score that fails is a fault: the step names it, and the episode is not a
+    success and earns nothing. After a fault of the environment nothing is scored, and unscored
+    measures are 0.
 
-    A perfect player of the environment must be one for the rubric, too: `splits.validate` holds
-    the expert to it. So the ceiling is the environment's. The floor is its own where the first
-    score is `success`; elsewhere it is measured, on `FLOOR_EPISODES` random episodes a task.
-    Those with a fault are left out.
+    A perfect player of the environment must also be one for the rubric, which `splits.validate`
+    checks. So the ceiling is the environment's. So is the floor where the first score is `success`;
+    elsewhere it is measured, on `FLOOR_EPISODES` random episodes a task without faults.
 
     Args:
         env: What is played. It belongs to this object from now on.

@@ -36,7 +36,7 @@ ALPHA_SCHEDULES = ("constant", "cosine")
 
 @dataclass(frozen=True, slots=True)
 class AdcaResult:
-    """What `adca` gives.
+    """The result of `adca`.
 
     Attributes:
         advantages_NK: Advantage of each turn; 0 where there is no turn.

@@ -1,7 +1,7 @@
-"""What `adca` reports of one batch: how flags and outcomes agree, and which of them moves it.
+"""Metrics of `adca` on one batch: how flags and outcomes agree, and which of them dominates.
 
-A rate over nothing is 0, and `adca/judged_rate` says whether there was anything: every key is
-there in every step.
+A rate over nothing is 0, and `adca/judged_rate` shows whether there was anything: every step has
+every key.
 """
 
 import torch

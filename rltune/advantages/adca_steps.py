@@ -209,7 +209,7 @@ def fuse(
     credit_NK = alpha * step_NK + outcome_NK
     if length_normalize:
         credit_NK = credit_NK / is_turn_NK.sum(1, keepdim=True).clamp(min=1).sqrt()
-    return discounted_suffix_sum(credit_NK, is_turn_NK, gamma=1.0)  # drops what is no turn
+    return discounted_suffix_sum(credit_NK, is_turn_NK, gamma=1.0)  # 0 where there is no turn
 
 
 def require_number(name: str, number: float) -> None:

@@ -13,7 +13,7 @@ from rltune.maths.checks import at_least_float32, require_mask, require_same_sha
 
 @dataclass(frozen=True, slots=True)
 class GaeResult:
-    """What the reverse scan gives; both are constants (detached) and 0 outside the mask.
+    """The result of the reverse scan; both are constants (detached) and 0 outside the mask.
 
     Attributes:
         advantages_NT: Unwhitened advantages; see `rltune.maths.masked.masked_whiten`.

@@ -74,7 +74,7 @@ def _execution(signal_NT: Tensor, planning_NT: Tensor, mask_NT: Tensor) -> Tenso
 
 @dataclass(frozen=True, slots=True)
 class SepaState:
-    """What SEPA remembers between training steps; all fields are JSON values.
+    """The state of SEPA between training steps; all fields are JSON values.
 
     Attributes:
         ema: Average of the execution tokens' variance; None before the first observation.

@@ -15,7 +15,7 @@ from rltune.maths.checks import at_least_float32, require_same_shape
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """What one pass over the head gives for each sampled token.
+    """The result of one pass over the head, for each sampled token.
 
     Attributes:
         logprobs_M: Log-probability of the token.

@@ -15,7 +15,7 @@ from rltune.maths.masked import masked_sum
 
 @dataclass(frozen=True, slots=True)
 class TrainedCounts:
-    """What the denominators are made of.
+    """The counts in the denominators.
 
     Attributes:
         n_tokens: Sampled tokens.

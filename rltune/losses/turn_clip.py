@@ -10,7 +10,7 @@ from rltune.maths.masked import masked_mean, masked_std
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveTurnClipper:
-    """What a turn's clip bounds are multiplied by, from its normalised information gain.
+    """The factor of a turn's clip bounds, from its normalised information gain.
 
     c = 1 + beta (2 sigmoid(ig_hat) - 1)  where a turn has a gain, and 1 elsewhere
 

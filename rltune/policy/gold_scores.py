@@ -31,7 +31,7 @@ def gold_logprobs(
 ) -> Tensor:
     """Return the mean log-probability of each copy's scored tokens, (B, J), in nats.
 
-    Equal to a forward of its own for each context and answer. J is the largest number of copies of
+    Equal to a separate forward for each context and answer. J is the largest number of copies of
     a row; NaN where a row has fewer. It is float32, and no gradient flows. Without `prefix`, the
     rows are read up to the last context that is asked for: the responses after it are left out.
 

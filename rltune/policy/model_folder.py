@@ -31,7 +31,7 @@ _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
 class FolderFault(Exception):
-    """What is wrong with a file of a folder; the text begins with its name.
+    """A fault of a file in a folder; the text begins with the file's name.
 
     Args:
         what: One sentence without its full stop.

@@ -96,7 +96,7 @@ class PlainRenderer:
 
 
 def _silent_ids(tokenizer: Tokenizer, end_ids: Sequence[int]) -> frozenset[int]:
-    """Return the ids that are no part of what a response says: ends and padding."""
+    """Return the ids that say nothing in a response: ends and padding."""
     return frozenset({*end_ids, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None})
 
 

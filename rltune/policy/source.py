@@ -1,4 +1,4 @@
-"""Where a model is (shipped, in a folder, or on the hub), and reading it from there.
+"""Finding a model (shipped, in a folder, or on the hub) and reading it.
 
 Nothing is unpickled, and no code of the model's folder runs. What is in the Hugging Face cache is
 used without asking the hub again: an update there must not split the trials of a sweep.

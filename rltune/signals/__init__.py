@@ -1,1 +1,1 @@
-"""What an advantage stage needs beyond rewards; pure functions of tensors and texts."""
+"""Inputs of an advantage stage besides rewards; pure functions of tensors and texts."""

@@ -1,4 +1,4 @@
-"""Whether responses still depend on their prompts: the collapse signals of RAGEN-2.
+"""The collapse signals of RAGEN-2: do responses still depend on their prompts?
 
 With l_ij = log p(response_i | prompt_j), summed over the tokens of response i (arXiv 2604.06268):
 
@@ -41,11 +41,11 @@ def collapse_signals(logp_NN: Tensor) -> CollapseSignals:
     """Return the signals from cross-scored responses.
 
     Differs from RAGEN-2, which also reports a version per token: the logsumexp of means over
-    tokens is no estimate of an entropy.
+    tokens does not estimate an entropy.
 
     Args:
         logp_NN: Row i, column j: log p(response_i | prompt_j), summed over tokens; in nats. Each
-            response was sampled for the prompt of its own index.
+            response was sampled for the prompt of the same index.
 
     Raises:
         ValueError: The matrix is not square, smaller than 2, or holds NaN or +inf.

@@ -56,7 +56,7 @@ class InformationGain:
     Differs from the released code of A2TGPO, and follows its paper: the default is the difference
     of probabilities, not of their logs; the first turn has a gain, against the question alone; the
     last search is scored after its result, not before; a gain of exactly 0 is a gain like others;
-    a context that could not be scored is no number here, not a swallowed exception.
+    a context that could not be scored is NaN here, not a swallowed exception.
 
     Args:
         ig_type: `prob_diff` (paper) or `log_prob_diff` (released code). The latter stays apart

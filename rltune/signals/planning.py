@@ -74,7 +74,7 @@ def _pattern(gram: str) -> re.Pattern[str]:
     if not words:
         raise ValueError(f"{gram!r} is not a phrase; give at least one word.")
     body = _PAUSE.join(words).replace("'", _APOSTROPHE)
-    # A tag has no word characters at its ends, so that there is no border between words to ask for.
+    # A tag has no word characters at its ends, so there is no word boundary to require.
     start = r"(?<!\w)" if re.match(r"\w", gram.strip()) else ""
     end = r"(?!\w)" if re.search(r"\w$", gram.strip()) else ""
     # Looked ahead for, so that a phrase may begin inside the one before.

@@ -1,4 +1,4 @@
-"""What the policy reads about a lake: instructions, boards and coordinates."""
+"""Texts about a lake for the policy: instructions, boards and coordinates."""
 
 from rltune_envs.frozen_lake.rules import (
     ACTIONS,

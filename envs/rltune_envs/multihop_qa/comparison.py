@@ -36,12 +36,12 @@ _BRIDGES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is to be compared, before there are subjects.
+    """A comparison without its subjects.
 
     Attributes:
         hops: Facts to combine, 2 to 4.
         kind: Kind of the subjects.
-        attribute: What is compared.
+        attribute: The compared attribute.
         is_yes: The answer, where the question is answered by yes or no.
 
     """

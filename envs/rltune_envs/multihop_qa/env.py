@@ -26,7 +26,7 @@ from rltune_envs.multihop_qa.sources import BM25, OWN, question_of, search
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one response led to, limits aside."""
+    """The result of one response, limits aside."""
 
     observation: str = ""
     action: Action | None = None  # None: nothing was carried out
@@ -45,7 +45,7 @@ class MultihopQaEnv(TextEnv):
         kinds: Kinds of closed-world questions, out of `bridge`, `comparison`.
         corpus: `own` searches the question's passages (the closed world has one corpus), `all`
             those of all questions of the file; else the path of a file of passages.
-        retriever: `bm25`, or the URL of a `/retrieve` server, which has a corpus of its own.
+        retriever: `bm25`, or the URL of a `/retrieve` server, which has its own corpus.
         k: Passages per search.
         max_turns: Responses per episode.
         max_searches: Searches per episode; one more is a bad response.

@@ -1,4 +1,4 @@
-"""Which evidence of a question has been retrieved. Evidence is a passage, not a title.
+"""The retrieved part of a question's evidence. Evidence is a passage, not a title.
 
 A quarter of MuSiQue's questions have several paragraphs of one title, only one of which holds the
 fact (HippoRAG issue 57).

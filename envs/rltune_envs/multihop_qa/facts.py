@@ -1,8 +1,8 @@
 """The facts of a closed world, invented from a seed. No sentences and no questions.
 
-A relation gives each of its subjects one value, and only the subject's own passage will state it:
-that is what makes a question about two subjects need two passages. So there is no symmetric
-relation such as a marriage, which the passages of both would tell.
+A relation gives each of its subjects one value, which only the subject's own passage states: so a
+question about two subjects needs two passages. There is no symmetric relation such as a marriage,
+which both passages would state.
 """
 
 import random
@@ -69,7 +69,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many entities of each kind a world has."""
+    """Numbers of entities of each kind in a world."""
 
     persons: int
     works: int

@@ -19,7 +19,7 @@ from rltune_envs.multihop_qa.records import Question
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """How a format is read, and the sets of keys that it is recognised by."""
+    """The reader of a format, and the sets of keys by which it is recognised."""
 
     read: ReadRow
     marks: tuple[frozenset[str], ...]

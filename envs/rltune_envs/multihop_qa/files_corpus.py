@@ -52,7 +52,7 @@ def load_corpus(path: str | Path) -> tuple[Passage, ...]:
         path: JSON lines (or one JSON list) of documents.
 
     Raises:
-        TaskError: The file cannot be read, or holds rows that are no documents; they are named.
+        TaskError: The file cannot be read, or holds rows that are not documents; they are named.
 
     """
     passages, reasons = [], {}

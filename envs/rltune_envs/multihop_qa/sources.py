@@ -1,4 +1,4 @@
-"""Where questions come from, and what is searched; both as small values that can be keys.
+"""Sources of questions, and what is searched; both as small values that can be keys.
 
 Worlds, files and indices are made when first needed and shared by all environments of the process.
 """
@@ -44,7 +44,7 @@ class Source(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A retrieval server, with a corpus of its own."""
+    """A retrieval server, with its own corpus."""
 
     url: str
 

@@ -99,7 +99,7 @@ class SokobanEnv(GridGame):
 
     @property
     def state(self) -> State:
-        """Where player and boxes are now."""
+        """The present positions of player and boxes."""
         return self._state
 
     def task(self, seed: int) -> Task:

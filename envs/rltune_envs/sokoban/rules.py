@@ -18,7 +18,7 @@ _NOWHERE = -1  # of a player that is not drawn
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where the player and the boxes are."""
+    """Positions of the player and the boxes."""
 
     player: int
     boxes: int
@@ -56,7 +56,7 @@ class Level:
         """Return the state after one action; an action that is blocked changes nothing.
 
         Args:
-            state: Where player and boxes are.
+            state: The state before.
             action: Index into `ACTIONS`.
 
         """

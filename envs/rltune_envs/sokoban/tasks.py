@@ -34,7 +34,7 @@ class LevelTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """Where the levels of an environment come from; the arguments are those of `SokobanEnv`.
+    """The source of an environment's levels; the arguments are those of `SokobanEnv`.
 
     `max_difficulty` is a number here.
     """

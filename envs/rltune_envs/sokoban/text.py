@@ -1,4 +1,4 @@
-"""What the policy reads: instructions, boards and coordinates. No rules and no state."""
+"""Texts for the policy: instructions, boards and coordinates. No rules and no state."""
 
 from rltune_envs.grid_text import actions_text, legend_text
 from rltune_envs.sokoban.rules import (
