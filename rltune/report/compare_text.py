@@ -24,7 +24,7 @@ from rltune.analysis.verdict import (
 from rltune.comparability.scored import scored_line
 from rltune.errors import InputError, Problem
 from rltune.maths.power import MOST
-from rltune.report.render import line, verbatim
+from rltune.report.render import line, plural, verbatim
 
 _MAX_KEYS = 8  # of the configs, named in a note
 
@@ -36,24 +36,24 @@ def compare_and_say(a: Side, b: Side) -> Compared:
     Anything else is one comparison by itself, unadjusted.
 
     Raises:
-        InputError: They cannot be compared, and why.
+        InputError: They cannot be result, and why.
 
     """
     if is_one_sweep(a, b):
-        said = _verdict(a, b)
-        _require_results(said, a, b)
-        found = compare(a, b)
-        needed = found.needed if found.unit == "tasks" else said.needed
-        found = replace(
-            found,
-            verdict=said.words,
-            p_holm=said.p_holm,
-            comparisons=said.comparisons,
+        verdict = _verdict(a, b)
+        _require_results(verdict, a, b)
+        result = compare(a, b)
+        needed = result.needed if result.unit == "tasks" else verdict.needed
+        result = replace(
+            result,
+            verdict=verdict.words,
+            p_holm=verdict.p_holm,
+            comparisons=verdict.comparisons,
             needed=needed,
         )
     else:
-        found = _by_itself(compare(a, b), a, b)
-    return replace(found, sentence=_sentence(found), notes=tuple(_notes(found, a, b)))
+        result = _by_itself(compare(a, b), a, b)
+    return replace(result, sentence=_sentence(result), notes=tuple(_notes(result, a, b)))
 
 
 def is_one_sweep(a: Side, b: Side) -> bool:
@@ -75,30 +75,30 @@ def _verdict(a: Side, b: Side) -> Verdict:
     )
 
 
-def _require_results(said: Verdict, a: Side, b: Side) -> None:
+def _require_results(verdict: Verdict, a: Side, b: Side) -> None:
     """Refuse two conditions one of which has nothing to compare, with their verdict."""
     for side in (a, b):
         if a.label != b.label and not side.finals():
-            what = f"{said.words}. No trial of {side.label} has ended with a finite metric."
+            what = f"{verdict.words}. No trial of {side.label} has ended with a finite metric."
             raise InputError(Problem(a.label, what, action=RERUN))
 
 
-def _by_itself(found: Compared, a: Side, b: Side) -> Compared:
+def _by_itself(result: Compared, a: Side, b: Side) -> Compared:
     """Return the comparison with the verdict of its own test."""
     marks = {side.run: against(mark_of(side.audit)) for side in (a, b)}
     stands = [f"{run}: {mark}" for run, mark in marks.items() if mark]
-    ours, theirs = _ends(a, found.a), _ends(b, found.b)
+    ours, theirs = _ends(a, result.a), _ends(b, result.b)
     if stands:
         word = f"{NO_VERDICT} ({'; '.join(stands)})"
     elif _are_same_run(a, b):
-        word = f"{NO_VERDICT} (the same run up to a factor as {found.b.label})"
-    elif found.unit == "tasks":
-        word = obstacle(ours, theirs, rival=found.b.label)
+        word = f"{NO_VERDICT} (the same run up to a factor as {result.b.label})"
+    elif result.unit == "tasks":
+        word = obstacle(ours, theirs, rival=result.b.label)
     else:
-        word = objection(ours, theirs, n=found.n, rival=found.b.label)
-    if found.unit == "tasks" and obstacle(ours, theirs, rival=found.b.label):
-        found = replace(found, interval=None, test="", p=None, needed=None)
-    return replace(found, verdict=word or f"{word_of(found.difference, found.p)}{_early(ours)}")
+        word = objection(ours, theirs, n=result.n, rival=result.b.label)
+    if result.unit == "tasks" and obstacle(ours, theirs, rival=result.b.label):
+        result = replace(result, interval=None, test="", p=None, needed=None)
+    return replace(result, verdict=word or f"{word_of(result.difference, result.p)}{_early(ours)}")
 
 
 def _are_same_run(a: Side, b: Side) -> bool:
@@ -119,69 +119,66 @@ def _ends(side: Side, half: Half) -> list[End]:
     return every if half.planned > 1 else [end for end in every if end.seed in half.seeds]
 
 
-def _sentence(found: Compared) -> str:
-    head = found.verdict.partition(";")[0]
+def _sentence(result: Compared) -> str:
+    head = result.verdict.partition(";")[0]
     if is_claim(head):
         word, at, step = head.partition(" at ")
         return (
-            f"{found.a.label} ends {word} {found.b.label}{at}{step} by "
-            f"{abs(found.difference):.3g}{_over(found)}: {_evidence(found)}.{_same(found)}"
+            f"{result.a.label} ends {word} {result.b.label}{at}{step} by "
+            f"{abs(result.difference):.3g}{_over(result)}: {_evidence(result)}.{_same(result)}"
         )
     if head.startswith(SAME):
         return (
-            f"{found.a.label} and {found.b.label} are {head}{_over(found)}: "
-            f"{_evidence(found)}.{_same(found)} {_sample_size(found)}"
+            f"{result.a.label} and {result.b.label} are {head}{_over(result)}: "
+            f"{_evidence(result)}.{_same(result)} {_sample_size(result)}"
         )
-    said = f"{found.a.label} against {found.b.label}: {found.verdict}."
-    if not math.isfinite(found.difference):
-        return said
-    return f"{said} They measured{_over(found)}: {_evidence(found)}."
+    words = f"{result.a.label} against {result.b.label}: {result.verdict}."
+    if not math.isfinite(result.difference):
+        return words
+    return f"{words} They measured{_over(result)}: {_evidence(result)}."
 
 
-def _same(found: Compared) -> str:
+def _same(result: Compared) -> str:
     """Return what the first side is the same run as."""
-    same = found.verdict.partition("; ")[2]
-    return f" {found.a.label} is {same}." if same else ""
+    same = result.verdict.partition("; ")[2]
+    return f" {result.a.label} is {same}." if same else ""
 
 
-def _over(found: Compared) -> str:
-    if found.unit != "tasks":
-        return f" over {found.n} {found.unit}" + (" a side" if found.unit == "seeds" else "")
-    if found.hits is None:
-        return f" on {found.n} held-out tasks"
-    return f" on {found.n} held-out tasks ({found.hits[0]} and {found.hits[1]} solved)"
+def _over(result: Compared) -> str:
+    if result.unit != "tasks":
+        return f" over {result.n} {result.unit}" + (" a side" if result.unit == "seeds" else "")
+    if result.hits is None:
+        return f" on {result.n} held-out tasks"
+    return f" on {result.n} held-out tasks ({result.hits[0]} and {result.hits[1]} solved)"
 
 
-def _evidence(found: Compared) -> str:
-    parts = [f"difference {found.difference:+.3g}"]
-    if found.interval is not None:
-        parts.append(f"95 % interval {found.interval.low:+.3g} to {found.interval.high:+.3g}")
-    if found.p is not None:
-        parts.append(f"{found.test} p = {found.p:.2g} unadjusted")
-    if found.p_holm is not None:
-        parts.append(f"p = {found.p_holm:.2g} by Holm over {_comparisons(found.comparisons)}")
+def _evidence(result: Compared) -> str:
+    parts = [f"difference {result.difference:+.3g}"]
+    if result.interval is not None:
+        parts.append(f"95 % interval {result.interval.low:+.3g} to {result.interval.high:+.3g}")
+    if result.p is not None:
+        parts.append(f"{result.test} p = {result.p:.2g} unadjusted")
+    if result.p_holm is not None:
+        over = plural(result.comparisons, "comparison")
+        parts.append(f"p = {result.p_holm:.2g} by Holm over {over} of the sweep")
     return ", ".join(parts)
 
 
-def _comparisons(n: int) -> str:
-    return f"{n} comparison{'' if n == 1 else 's'} of the sweep"
-
-
-def _sample_size(found: Compared) -> str:
+def _sample_size(result: Compared) -> str:
     """Return how many would see a difference of the measured size."""
-    unit = {"seeds": "seeds a side", "tasks": "held-out tasks"}.get(found.unit, found.unit)
-    if found.difference == 0.0:
+    unit = {"seeds": "seeds a side", "tasks": "held-out tasks"}.get(result.unit, result.unit)
+    if result.difference == 0.0:
         return "Both measured the same, so no sample size follows."
-    if found.unit != "tasks" and found.interval is None:
+    if result.unit != "tasks" and result.interval is None:
         return "The seeds have no spread, which bounds no luck, so no sample size follows."
-    if found.needed is None:
+    if result.needed is None:
         return f"No number of {unit} up to {MOST:,} is known to show a difference of this size."
-    return f"About {found.needed:,} {unit} would show one of this size with 80 % power."
+    return f"About {result.needed:,} {unit} would show one of this size with 80 % power."
 
 
-def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
-    yield from _of_the_test(found)
-    if found.p is not None and found.unit != "tasks" and not is_one_sweep(a, b):
+def _notes(result: Compared, a: Side, b: Side) -> Iterator[str]:
+    yield from _of_the_test(result)
+    if result.p is not None and result.unit != "tasks" and not is_one_sweep(a, b):
         yield "They belong to two sweeps: p is for this comparison alone, without adjustment."
     for run, reason in {side.run: side.audit.confounded for side in (a, b)}.items():
         if reason:
@@ -192,21 +189,21 @@ def _notes(found: Compared, a: Side, b: Side) -> Iterator[str]:
     yield from _of_the_sides(a, b)
 
 
-def _of_the_test(found: Compared) -> Iterator[str]:
+def _of_the_test(result: Compared) -> Iterator[str]:
     """Yield what the numbers are made from."""
-    if found.unit == "tasks":
+    if result.unit == "tasks":
         yield (
             "One trial per side: this covers the luck of the tasks, not that of the training seed."
         )
-        if found.a.seeds != found.b.seeds:
-            yield f"The training seeds differ: {found.a.seeds[0]} and {found.b.seeds[0]}."
-    if found.unit == "seeds":
-        yield "They share fewer than two seeds, so they are compared as independent samples."
-    elif found.p_sign_flip is not None:
-        least = 2.0 / 2**found.n
+        if result.a.seeds != result.b.seeds:
+            yield f"The training seeds differ: {result.a.seeds[0]} and {result.b.seeds[0]}."
+    if result.unit == "seeds":
+        yield "They share fewer than two seeds, so they are result as independent samples."
+    elif result.p_sign_flip is not None:
+        least = 2.0 / 2**result.n
         yield (
-            f"Without assuming a normal spread (exact sign flips): p = {found.p_sign_flip:.2g} "
-            f"unadjusted; {found.n} seeds cannot go below {least:.2g}."
+            f"Without assuming a normal spread (exact sign flips): p = {result.p_sign_flip:.2g} "
+            f"unadjusted; {result.n} seeds cannot go below {least:.2g}."
         )
 
 
@@ -225,20 +222,20 @@ def _of_the_sides(a: Side, b: Side) -> Iterator[str]:
         yield "They ran on different versions of rltune's code."
 
 
-def compared_view(found: Compared) -> Group:
+def compared_view(result: Compared) -> Group:
     """Return a comparison as it is printed."""
-    width = max(len(found.a.label), len(found.b.label), len("difference"))
-    interval = "" if found.interval is None else f"  {_span(*found.interval, sign='+')}"
+    width = max(len(result.a.label), len(result.b.label), len("difference"))
+    interval = "" if result.interval is None else f"  {_span(*result.interval, sign='+')}"
     return Group(
-        line(f"{found.metric} at the last gate"),
-        *(verbatim(f"  {half.label:{width}}  {_half(half)}") for half in (found.a, found.b)),
+        line(f"{result.metric} at the last gate"),
+        *(verbatim(f"  {half.label:{width}}  {_half(half)}") for half in (result.a, result.b)),
         *(
-            [verbatim(f"  {'difference':{width}} {found.difference:+.4f}{interval}")]
-            if math.isfinite(found.difference)
+            [verbatim(f"  {'difference':{width}} {result.difference:+.4f}{interval}")]
+            if math.isfinite(result.difference)
             else []
         ),
-        line(found.sentence, "bold"),
-        *(line(f"note: {note}") for note in found.notes),
+        line(result.sentence, "bold"),
+        *(line(f"note: {note}") for note in result.notes),
     )
 
 

@@ -93,8 +93,8 @@ def outputs_of(tables: Sequence[Table], others: Iterable[Path]) -> list[dict[str
     named: list[tuple[Path, int | None]] = []
     named += [(path, table.rows) for table in tables for path in table.files]
     named += [(path, None) for path in others]
-    found = [
+    entries = [
         {"path": path.name, "sha256": sha256_file(path)} | ({} if rows is None else {"rows": rows})
         for path, rows in named
     ]
-    return sorted(found, key=lambda entry: str(entry["path"]))
+    return sorted(entries, key=lambda entry: str(entry["path"]))

@@ -115,17 +115,17 @@ def _leaderboard(found: _Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(found: _Table) -> list[str]:
-    way = "more is better" if found.metric.mode == "max" else "less is better"
-    lines = [f"{inline(found.metric.name, _SHORT)}, {way}. {plural(len(found.rows), 'row')}."]
-    top = found.top
+def _head(table: _Table) -> list[str]:
+    way = "more is better" if table.metric.mode == "max" else "less is better"
+    lines = [f"{inline(table.metric.name, _SHORT)}, {way}. {plural(len(table.rows), 'row')}."]
+    top = table.top
     if top.row is not None:
-        said = f"Best: {code_id(top.row.exp_id)} with {number(top.row.core_metric)}"
+        words = f"Best: {code_id(top.row.exp_id)} with {number(top.row.core_metric)}"
         ties = [code_id(row.exp_id) for row in top.ties]
         more = f" and {len(ties) - 5} more" if len(ties) > 5 else ""
-        lines.append(f"{said}, tied with {', '.join(ties[:5])}{more}." if ties else f"{said}.")
-    if found.problems:
-        lines.append(f"Unreadable lines: {found.problems}; `rltune lineage repair` lists them.")
+        lines.append(f"{words}, tied with {', '.join(ties[:5])}{more}." if ties else f"{words}.")
+    if table.problems:
+        lines.append(f"Unreadable lines: {table.problems}; `rltune lineage repair` lists them.")
     return lines
 
 
@@ -233,16 +233,12 @@ def _recent_lines(found: _Table) -> list[str]:
         for row in recent(found.shown, _RECENT)
     ]
     hidden = len(found.rows) - len(found.shown)
-    said = (
-        [f"Hidden (harness_abort, no evidence either way): {plural(hidden, 'row')}."]
-        if hidden
-        else []
-    )
+    note = f"Hidden (harness_abort, no evidence either way): {plural(hidden, 'row')}."
     if not rows:
-        return said or ["Nothing yet."]
+        return [note] if hidden else ["Nothing yet."]
     headers = ["exp_id", "status", "metric", "vs best then", "expected", "hypothesis"]
     head, rule, *body = table(headers, rows)
-    return [head, rule, *within_budget(body, _TABLE, "rows"), *([""] if said else []), *said]
+    return [head, rule, *within_budget(body, _TABLE, "rows"), *(["", note] if hidden else [])]
 
 
 def _full_lines(found: _Table) -> list[str]:

@@ -71,14 +71,14 @@ def _name(trial: TrialState) -> str:
 
 
 def _gate_sentence(trial: TrialState) -> str:
-    said = f"{_name(trial)}: step {trial.last_gate}/{trial.steps}, held-out {rate(trial.last)}"
+    sentence = f"{_name(trial)}: step {trial.last_gate}/{trial.steps}, held-out {rate(trial.last)}"
     if trial.last_gate:
-        said += f" (start {rate(trial.base)})"
+        sentence += f" (start {rate(trial.base)})"
     if trial.tokens_per_s is not None:
-        said += f", {trial.tokens_per_s:,.0f} tokens/s"
+        sentence += f", {trial.tokens_per_s:,.0f} tokens/s"
     if trial.cost.wall_s:
-        said += f", {duration(trial.cost.wall_s)} spent"
-    return said + (f", {duration(trial.eta_s)} left" if trial.eta_s is not None else "")
+        sentence += f", {duration(trial.cost.wall_s)} spent"
+    return sentence + (f", {duration(trial.eta_s)} left" if trial.eta_s is not None else "")
 
 
 def _status_sentence(trial: TrialState) -> str:

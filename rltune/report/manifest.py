@@ -105,13 +105,13 @@ def manifest(
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _left_out(read: RecordsRead) -> list[dict[str, str]]:

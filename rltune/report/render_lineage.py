@@ -19,12 +19,12 @@ def lineage_view(
     if not rows:
         return line("The lineage has no rows yet.")
     top = best(rows, metric.mode)
-    said = (
+    predictions = (
         [line(f"Predictions: {'; '.join(told)}.")]
         if (told := calibration_lines(calibration))
         else []
     )
-    return Group(rows_view(rows, best_row=top.row), line(), best_view(top, metric), *said)
+    return Group(rows_view(rows, best_row=top.row), line(), best_view(top, metric), *predictions)
 
 
 def rows_view(rows: Sequence[LineageRow], *, best_row: LineageRow | None = None) -> RenderableType:
@@ -63,27 +63,27 @@ def best_view(top: Best, metric: Metric) -> RenderableType:
     if top.row is None:
         return line("No kept row has a metric yet.", "bold")
     ties = f", tied with {', '.join(row.exp_id for row in top.ties)}" if top.ties else ""
-    said = f"Best: {top.row.exp_id} with {metric.name} {rate(top.row.core_metric)}{ties}."
-    return line(visible(said), "bold")
+    sentence = f"Best: {top.row.exp_id} with {metric.name} {rate(top.row.core_metric)}{ties}."
+    return line(visible(sentence), "bold")
 
 
-def chain_view(found: Chain) -> RenderableType:
+def chain_view(ancestors: Chain) -> RenderableType:
     """Return the ancestors of a row from the root on, and what is wrong with them."""
-    said = []
-    if found.skipped:
-        names = ", ".join(f"{row.exp_id} ({row.status})" for row in found.skipped)
-        said.append(line(visible(f"Left out, not kept: {names}.")))
-    if found.missing:
-        broken = f"Broken: parent {found.missing} is not in the table."
-        said.append(line(visible(broken), "bold red"))
-    if found.cycle:
-        said.append(line(visible(f"Circle: {' -> '.join(found.cycle)}."), "bold red"))
-    return Group(rows_view(found.rows), *said)
+    problems = []
+    if ancestors.skipped:
+        names = ", ".join(f"{row.exp_id} ({row.status})" for row in ancestors.skipped)
+        problems.append(line(visible(f"Left out, not kept: {names}.")))
+    if ancestors.missing:
+        broken = f"Broken: parent {ancestors.missing} is not in the table."
+        problems.append(line(visible(broken), "bold red"))
+    if ancestors.cycle:
+        problems.append(line(visible(f"Circle: {' -> '.join(ancestors.cycle)}."), "bold red"))
+    return Group(rows_view(ancestors.rows), *problems)
 
 
-def calibration_view(found: Calibration) -> RenderableType:
+def calibration_view(calibration: Calibration) -> RenderableType:
     """Return every prediction beside what came, and the summary."""
-    told = calibration_lines(found)
+    told = calibration_lines(calibration)
     if not told:
         return line("Nothing was predicted; write `expect:` under the axis of a sweep file.")
     table = grid(
@@ -93,7 +93,7 @@ def calibration_view(found: Calibration) -> RenderableType:
         gap=1,
     )
     signs = {True: "right", False: "wrong", None: "-"}
-    for p in found.predictions:
+    for p in calibration.predictions:
         span = f"[{p.interval.low:+.3f}, {p.interval.high:+.3f}]" if p.interval else ""
         table.add_row(
             visible(p.exp_id),

@@ -34,10 +34,10 @@ def audit_view(audit: Audit) -> RenderableType:
     rules = grid(("", "", ""), gap=1)
     rules.show_header = False
     for rule in (name for name in RULES if name.startswith("A")):
-        found = [item for item in findings if item.rule == rule]
-        bad = any(item in audit.report.errors for item in found)
+        own = [item for item in findings if item.rule == rule]
+        bad = any(item in audit.report.errors for item in own)
         word, style = ("ERROR", "bold red") if bad else ("warning", "yellow")
-        state = Text(word, style=style) if found else Text("ok", style="green")
+        state = Text(word, style=style) if own else Text("ok", style="green")
         rules.add_row(rule, state if audit.started else Text("-"), RULES[rule])
     return Group(
         line("Audit of what really ran", "bold"),
@@ -59,14 +59,14 @@ def audit_verdict(audit: Audit) -> RenderableType:
         )
     match audit.verdict:
         case AuditVerdict.FAILED:
-            said = f"Audit FAILED ({count}): these trials do not prove a comparison."
-            return line(said, "bold red")
+            verdict = f"Audit FAILED ({count}): these trials do not prove a comparison."
+            return line(verdict, "bold red")
         case AuditVerdict.CONFOUNDED:
-            said = f"Audit: CONFOUNDED ({count}), nothing follows about the axis. Run anyway: "
-            return line(f"{said}{audit.confounded}", "bold red")
+            verdict = f"Audit: CONFOUNDED ({count}), nothing follows about the axis. Run anyway: "
+            return line(f"{verdict}{audit.confounded}", "bold red")
         case AuditVerdict.INCOMPLETE:
-            said = f"Audit incomplete ({count}): no error so far, and nothing to compare before "
-            return line(f"{said}the control and another condition have finished.", "bold yellow")
+            verdict = f"Audit incomplete ({count}): no error so far, and nothing to compare before "
+            return line(f"{verdict}the control and another condition have finished.", "bold yellow")
     warned = len(audit.report.warnings)
     note = f", with {plural(warned, 'warning')}" if warned else ""
     return line(f"Audit passed ({count}){note}.", "bold green" if not warned else "bold yellow")
@@ -88,8 +88,8 @@ def _consumed(spent: Consumption) -> Iterator[RenderableType]:
         table.add_row(row.condition, str(row.trials), *cells)
         for pairing in (*spent.common, *spent.ends):
             if pairing.condition == row.condition:
-                found = pairing.differences
-                gaps = (f"{found[key]:+.1%}" if key in found else "-" for key in names)
+                differences = pairing.differences
+                gaps = (f"{differences[key]:+.1%}" if key in differences else "-" for key in names)
                 table.add_row(f"  {where(pairing)}", str(pairing.seeds), *gaps, style="dim")
     yield indent(table)
 

@@ -88,7 +88,7 @@ def notes(state: SweepState) -> Iterator[RenderableType]:
     named = unjudged_line((f"{t.condition}, seed {t.seed}", t.judged) for t in state.trials)
     if named:
         yield line(named, "yellow")
-    yield from (line(said, "yellow") for said in map(silence, state.trials) if said)
+    yield from (line(text, "yellow") for text in map(silence, state.trials) if text)
 
 
 class ScaleLine:
@@ -101,8 +101,8 @@ class ScaleLine:
         """Draw it with the characters that the console can show."""
         heights = heights_for(options.encoding)
         bottom, top = (f"{heights[i]} {rate(v)}" for i, v in ((0, self._low), (-1, self._high)))
-        said = f"{bottom} to {top}" if self._high > self._low else rate(self._low)
-        yield line(f"gates of {self._metric_name}, all trials on one scale: {said}", "dim")
+        span = f"{bottom} to {top}" if self._high > self._low else rate(self._low)
+        yield line(f"gates of {self._metric_name}, all trials on one scale: {span}", "dim")
 
 
 def spent(cost: Cost) -> str:
@@ -110,11 +110,11 @@ def spent(cost: Cost) -> str:
     time = f"{duration(cost.core_s)} of core time"
     if cost.gpu_s:
         time = f"{duration(cost.gpu_s)} of GPU time, {time}"
-    said = f"{quantity(cost.rollouts)} rollouts, {quantity(cost.tokens)} tokens, {time}"
+    sentence = f"{quantity(cost.rollouts)} rollouts, {quantity(cost.tokens)} tokens, {time}"
     if cost.judge_calls:
         calls, tokens = quantity(cost.judge_calls), quantity(cost.judge_tokens)
-        said += f", {calls} judge calls of {tokens} tokens"
-    return said
+        sentence += f", {calls} judge calls of {tokens} tokens"
+    return sentence
 
 
 def silence(trial: TrialState) -> str:
@@ -124,8 +124,8 @@ def silence(trial: TrialState) -> str:
     usual = trial.step_s + (trial.gate_s or 0.0)
     if trial.silent_s <= max(_LEAST_SILENCE_S, _SILENT_STEPS * usual):
         return ""
-    said = f"no new step for {duration(trial.silent_s)}; a step takes {trial.step_s:.1f} s"
-    return f"{trial.condition}, seed {trial.seed}: {said}; log: {short_path(trial.log)}"
+    words = f"no new step for {duration(trial.silent_s)}; a step takes {trial.step_s:.1f} s"
+    return f"{trial.condition}, seed {trial.seed}: {words}; log: {short_path(trial.log)}"
 
 
 def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
@@ -134,8 +134,8 @@ def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
         if trial.status.is_failure:
             yield failure_view(trial)
         for warning in trial.warnings:
-            said = f"warning: {trial.condition}, seed {trial.seed}: {warning}"
-            yield line(said, "yellow")
+            text = f"warning: {trial.condition}, seed {trial.seed}: {warning}"
+            yield line(text, "yellow")
 
 
 def failure_view(trial: TrialState) -> RenderableType:

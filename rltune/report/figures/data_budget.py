@@ -20,8 +20,7 @@ _EQUAL = 1.0 + 1e-9  # but for rounding
 
 def budget_data(tables: Tables) -> Budget | LeftOut:
     """Return rollouts, tokens, policy updates and wall time of every trial that has begun."""
-    found = [_quantity(tables.trials, *of) for of in _QUANTITIES]
-    quantities = tuple(one for one in found if one.uses)
+    quantities = tuple(one for of in _QUANTITIES if (one := _quantity(tables.trials, *of)).uses)
     if not quantities:
         return LeftOut(BUDGET, "no trial has consumed anything yet")
     uses = [use for one in quantities for use in one.uses]

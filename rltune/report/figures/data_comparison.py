@@ -18,6 +18,7 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import BOOTSTRAP, MEAN, Comparison, Comparisons, LeftOut, Pair, T
 from rltune.report.figures.source import Tables
+from rltune.report.render import plural
 
 COMPARISON = "comparison"
 
@@ -34,9 +35,9 @@ def comparison_data(tables: Tables) -> Comparisons | LeftOut:
         if row.at == "final"
     }
     others = dict.fromkeys(row.condition for row in tables.trials if not row.is_control)
-    said = {one.condition: one.sentence for one in verdicts_of(tables.trials)}
+    sentences = {one.condition: one.sentence for one in verdicts_of(tables.trials)}
     rows = [
-        _row(label, _pairs(tables.trials, label, control), finals, how, said[label])
+        _row(label, _pairs(tables.trials, label, control), finals, how, sentences[label])
         for label in others
     ]
     if not any(row.final is not None for row in tables.trials if not row.is_control):
@@ -111,19 +112,15 @@ def _comparisons(
 
 
 def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int]) -> str:
-    said = "Points: seeds, each paired with its control."
+    caption = "Points: seeds, each paired with its control."
     if max(counts, default=0) > 1:
         filled = ", filled where separable," if any(is_claim(r.verdict) for r in rows) else ""
-        said += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
+        caption += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
         is_drawn = any(row.low is not None for row in rows)
-        said += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."
+        caption += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."
     if any(row.p_holm is not None for row in rows):
-        said += f" p: paired t, Holm-adjusted over {_conditions_text(len(rows))}."
-    return said
-
-
-def _conditions_text(n: int) -> str:
-    return f"{n} condition{'' if n == 1 else 's'}"
+        caption += f" p: paired t, Holm-adjusted over {plural(len(rows), 'condition')}."
+    return caption
 
 
 def _delta(row: Comparison) -> str:

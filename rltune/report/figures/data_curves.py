@@ -56,11 +56,11 @@ def measure_data(tables: Tables, metric: str, *, figure: str) -> Curves | LeftOu
 def dynamics_data(tables: Tables) -> Curves | LeftOut:
     """Return success, retrieval accuracy and reasoning entropy over training."""
     how = estimation_for(tables.trials, tables.about.estimator)
-    found = {name: lines_of(tables.trials, tables.history, name) for name in TRIO}
-    if not found[RETRIEVAL]:
+    by_metric = {name: lines_of(tables.trials, tables.history, name) for name in TRIO}
+    if not by_metric[RETRIEVAL]:
         reason = "no trial measured collapse; run with --set collapse.every=5"
         return LeftOut(DYNAMICS, reason)
-    panels = [_panel(tables, name, lines, how) for name, lines in found.items()]
+    panels = [_panel(tables, name, lines, how) for name, lines in by_metric.items()]
     return _curves(tables, DYNAMICS, panels, how)
 
 
@@ -121,11 +121,11 @@ def chance_of(history: Iterable[HistoryRow]) -> float | None:
 
     It is 1 / prompts. A step in which a prompt fell out has another; the usual one counts.
     """
-    found: dict[str, list[float]] = {}
+    levels: dict[str, list[float]] = {}
     for row in history:
         if row.metric == CHANCE and row.value is not None:
-            found.setdefault(row.condition, []).append(row.value)
-    return only(mode(values) for values in found.values())
+            levels.setdefault(row.condition, []).append(row.value)
+    return only(mode(values) for values in levels.values())
 
 
 def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation) -> Curves:
@@ -150,10 +150,10 @@ def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation)
 def _caption(how: Estimation, counts: Sequence[int], means: Sequence[Mean]) -> str:
     if max(counts) == 1:
         return "One seed a condition."
-    said = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}"
+    caption = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}"
     if any(mean.low is not None for mean in means):
-        said += f", with its {interval_text(how.method, how.level)}"
-    return f"{said}. Thin: single seeds."
+        caption += f", with its {interval_text(how.method, how.level)}"
+    return f"{caption}. Thin: single seeds."
 
 
 def _ends_text(panels: Sequence[Panel]) -> str:
@@ -166,11 +166,10 @@ def _panel_alt(panel: Panel) -> str:
     """Return a panel in words: where each condition ends."""
     ends = [f"{one.condition} {_end(one.means[-1])}" for one in panel.series]
     levels = [f"{one.name} {one.value:.3g}" for one in panel.references]
-    levels_text = f" Levels: {', '.join(levels)}." if levels else ""
     if not ends:
         return f"No values of {panel.label}."
-    said = f"Line chart of {panel.label} over training steps, ending at {'; '.join(ends)}."
-    return said + levels_text
+    words = f"Line chart of {panel.label} over training steps, ending at {'; '.join(ends)}."
+    return f"{words} Levels: {', '.join(levels)}." if levels else words
 
 
 def _end(mean: Mean) -> str:

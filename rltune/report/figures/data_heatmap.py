@@ -13,6 +13,7 @@ from rltune.report.figures.notes import (
 )
 from rltune.report.figures.records import Cell, HeatMap, LeftOut, Mean, SeedLine
 from rltune.report.figures.source import Tables
+from rltune.report.render import plural
 
 HEATMAP = "heatmap"
 
@@ -22,19 +23,19 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     metric = tables.trials[0].metric
     lines = lines_of(tables.trials, tables.history, metric)
     if len(lines) < 2:
-        reason = f"{len(lines)} condition{'' if len(lines) == 1 else 's'} with values of {metric}"
-        return LeftOut(HEATMAP, f"{reason}; it needs two")
+        reason = f"{plural(len(lines), 'condition')} with values of {metric}; it needs two"
+        return LeftOut(HEATMAP, reason)
     how = estimation_for(tables.trials, tables.about.estimator)
-    found = {
+    by_label = {
         label: {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=metric in RATES)}
         for label, own in lines.items()
     }
-    means = [mean for own in found.values() for mean in own.values()]
+    means = [mean for own in by_label.values() for mean in own.values()]
     steps = sorted({mean.step for mean in means})
     if len(steps) < 2:
         return LeftOut(HEATMAP, "one gate only; it needs two")
     cells = [
-        _cell(label, step, found.get(label, {}).get(step), lines.get(label, ()))
+        _cell(label, step, by_label.get(label, {}).get(step), lines.get(label, ()))
         for label in dict.fromkeys(row.condition for row in tables.trials)
         for step in steps
     ]

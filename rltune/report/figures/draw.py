@@ -110,8 +110,8 @@ def _accessible(svg: str, head: Head, marks: dict[str, Mark]) -> str:
     svg = svg.replace("</title>", f"</title>\n {described}", 1)
     svg = svg.replace("<svg ", '<svg role="img" aria-labelledby="title desc" ', 1)
 
-    def titled(found: re.Match[str]) -> str:
-        words = escape(_printable(marks[found[1]].words))
-        return f"{found[0]}\n<title>{words}</title>" if words else found[0]
+    def titled(group: re.Match[str]) -> str:
+        words = escape(_printable(marks[group[1]].words))
+        return f"{group[0]}\n<title>{words}</title>" if words else group[0]
 
     return re.sub(r'<g id="(mark-\d+)">', titled, svg)

@@ -81,11 +81,11 @@ def _titles(sheet: Sheet, data: Budget, room: float) -> list[str]:
     names = [
         ", ".join(part for part in (one.label, _unit(one)[1]) if part) for one in data.quantities
     ]
-    said = [f"({text})" if (text := spread_text(one.spread)) else "" for one in data.quantities]
-    joined = [f"{name} {text}".strip() for name, text in zip(names, said, strict=True)]
+    spreads = [f"({text})" if (text := spread_text(one.spread)) else "" for one in data.quantities]
+    joined = [f"{name} {text}".strip() for name, text in zip(names, spreads, strict=True)]
     if all(sheet.width(text) <= room for text in joined):
         return joined
-    return [f"{name}\n{text}".strip() for name, text in zip(names, said, strict=True)]
+    return [f"{name}\n{text}".strip() for name, text in zip(names, spreads, strict=True)]
 
 
 def short(value: float) -> str:

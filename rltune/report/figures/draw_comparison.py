@@ -26,7 +26,8 @@ def draw_comparison(sheet: Sheet, data: Comparisons) -> None:
         for row in data.rows
     ]  # fmt: skip
     heights = [
-        (name.count("\n") + said.count("\n") + 2) * _LINE + _STRIP + _GAP for name, said in heads
+        (name.count("\n") + sentence.count("\n") + 2) * _LINE + _STRIP + _GAP
+        for name, sentence in heads
     ]
     total = sum(heights)
 
@@ -34,8 +35,8 @@ def draw_comparison(sheet: Sheet, data: Comparisons) -> None:
         axes = figure.subplots()
         axes.set_ylim(total, 0.0)  # in inches from the top, so that texts and strips fit
         top = 0.0
-        for row, (name, said), height in zip(data.rows, heads, heights, strict=True):
-            _write(axes, top + 0.02, name, said)
+        for row, (name, sentence), height in zip(data.rows, heads, heights, strict=True):
+            _write(axes, top + 0.02, name, sentence)
             _draw_row(sheet, axes, row, looks[row.condition], top + height - _GAP)
             top += height
         _draw_axis(sheet, axes, data)
@@ -43,11 +44,11 @@ def draw_comparison(sheet: Sheet, data: Comparisons) -> None:
     sheet.finish(body=total + 0.5 + _LINE * 2, panels=panels)
 
 
-def _write(axes: "Axes", y: float, name: str, said: str) -> None:
+def _write(axes: "Axes", y: float, name: str, sentence: str) -> None:
     place = axes.get_yaxis_transform()
     axes.text(0.0, y, name, transform=place, va="top", weight="bold", linespacing=1.1)
     y += (name.count("\n") + 1) * _LINE
-    axes.text(0.0, y, said, transform=place, va="top", linespacing=1.1)
+    axes.text(0.0, y, sentence, transform=place, va="top", linespacing=1.1)
 
 
 def _draw_row(sheet: Sheet, axes: "Axes", row: Comparison, look: Look, bottom: float) -> None:

@@ -282,10 +282,10 @@ def _draw_steps(axes: "Axes", data: Curves, *, most: int = _FEW_STEPS) -> None:
     """Put the ticks at the gates while they are few, else at whole steps."""
     from matplotlib.ticker import MaxNLocator
 
-    found = {m.step for panel in data.panels for one in panel.series for m in one.means}
-    if len(found) <= most:
-        axes.set_xticks(sorted(found))
+    steps = {m.step for panel in data.panels for one in panel.series for m in one.means}
+    if len(steps) <= most:
+        axes.set_xticks(sorted(steps))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=most, integer=True))
-    if len(found) == 1:
-        axes.set_xlim(min(found) - 1, min(found) + 1)
+    if len(steps) == 1:
+        axes.set_xlim(min(steps) - 1, min(steps) + 1)

@@ -44,14 +44,14 @@ def lines_of(
     for row in history:
         if row.metric == metric and row.value is not None:
             values.setdefault(row.trial_id, {})[row.step] = row.value
-    found: dict[str, list[SeedLine]] = {}
+    by_condition: dict[str, list[SeedLine]] = {}
     for trial in trials:
         own = sorted(values.get(trial.trial_id, {}).items())
         if own:
             steps, numbers = zip(*own, strict=True)
             line = SeedLine(trial.trial_id, trial.seed, trial.status, steps, numbers)
-            found.setdefault(trial.condition, []).append(line)
-    return {condition: tuple(lines) for condition, lines in found.items()}
+            by_condition.setdefault(trial.condition, []).append(line)
+    return {condition: tuple(lines) for condition, lines in by_condition.items()}
 
 
 def means_of(

@@ -7,6 +7,7 @@ from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
 from rltune.report.figures.source import About, Tables
+from rltune.report.render import plural
 from rltune.types import TrialStatus
 
 MOST = 3  # of the audit's warnings, and of the trials that ended badly, on one figure
@@ -58,8 +59,8 @@ def head_of(
 
     """
     first = tables.trials[0]
-    said = (*verdict_notes(tables.about), *bad_end_notes(tables.trials), *notes)
-    said = (*said, *warning_notes(tables.about))
+    about = tables.about
+    own = (*verdict_notes(about), *bad_end_notes(tables.trials), *notes, *warning_notes(about))
     return Head(
         figure,
         first.sweep,
@@ -67,45 +68,45 @@ def head_of(
         tables.about.title,
         first.axis,
         first.mark,
-        said,
+        own,
         caption,
-        " ".join((*said, alt)),
+        " ".join((*own, alt)),
         conditions_of(tables.trials),
     )
 
 
 def verdict_notes(about: About) -> list[str]:
     """Return what the audit says against the sweep."""
-    found = []
+    notes = []
     if about.failed_rules:
         rules = ", ".join(about.failed_rules)
-        found.append(f"AUDIT FAILED ({rules}): this figure does not prove a comparison.")
+        notes.append(f"AUDIT FAILED ({rules}): this figure does not prove a comparison.")
     if about.confounded:
-        found.append("CONFOUNDED: more than the axis differs, so nothing follows about it.")
+        notes.append("CONFOUNDED: more than the axis differs, so nothing follows about it.")
     if about.finished < about.planned:
-        found.append(f"INCOMPLETE: {about.finished} of {about.planned} trials have a result.")
-    return found
+        notes.append(f"INCOMPLETE: {about.finished} of {about.planned} trials have a result.")
+    return notes
 
 
 def bad_end_notes(trials: Sequence[TrialRow]) -> list[str]:
     """Return which trials failed or diverged; of many the first ones, and how many more."""
-    found = []
+    notes = []
     for status in BAD_ENDS:
         bad = [f"{row.condition}@{row.seed}" for row in trials if row.status == status]
         more = f" and {len(bad) - MOST} more" if len(bad) > MOST else ""
         if bad:
-            found.append(f"{status.value.capitalize()}: {', '.join(bad[:MOST])}{more}.")
-    return found
+            notes.append(f"{status.value.capitalize()}: {', '.join(bad[:MOST])}{more}.")
+    return notes
 
 
 def warning_notes(about: About) -> list[str]:
     """Return the audit's warnings, of many the first ones; then hidden second axes, all."""
     rest = len(about.warnings) - MOST
-    found = list(about.warnings)
+    notes = list(about.warnings)
     if rest > 0:
-        more = f"{rest} more warning{'' if rest == 1 else 's'} of the audit: see manifest.json."
-        found = [*found[:MOST], more]
-    return [*found, *about.open_warnings]
+        more = f"{plural(rest, 'more warning')} of the audit: see manifest.json."
+        notes = [*notes[:MOST], more]
+    return [*notes, *about.open_warnings]
 
 
 def seed_notes(counts: Sequence[int]) -> list[str]:
@@ -118,10 +119,10 @@ def seed_notes(counts: Sequence[int]) -> list[str]:
     fewest = min(counts, default=SEEDS_FOR_A_CLAIM)
     if fewest >= SEEDS_FOR_A_CLAIM:
         return []
-    said = f"{fewest} seed{'' if fewest == 1 else 's'}"
+    seeds = plural(fewest, "seed")
     if max(counts) >= SEEDS_FOR_A_CLAIM:
-        return [f"Only {said} in a condition: it allows no claim and has no interval."]
-    return [f"{said}: no claim can be made, and no interval is drawn."]
+        return [f"Only {seeds} in a condition: it allows no claim and has no interval."]
+    return [f"{seeds}: no claim can be made, and no interval is drawn."]
 
 
 def partial_notes(means: Iterable[Mean]) -> list[str]:
@@ -134,9 +135,7 @@ def partial_notes(means: Iterable[Mean]) -> list[str]:
 def n_text(counts: Sequence[int]) -> str:
     """Return `3 seeds`, or `2 to 3 seeds` where conditions differ."""
     low, high = min(counts, default=0), max(counts, default=0)
-    if low != high:
-        return f"{low} to {high} seeds"
-    return f"{low} seed{'' if low == 1 else 's'}"
+    return plural(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def estimate_text(estimator: str) -> str:

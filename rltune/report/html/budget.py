@@ -26,22 +26,22 @@ def step_seconds(tables: Tables) -> dict[str, dict[str, float]]:
     Evaluation and checkpoints count with the share of the steps that had one.
     """
     steps: dict[str, set[tuple[str, int]]] = {}
-    found: dict[str, dict[str, list[float]]] = {}
+    by_condition: dict[str, dict[str, list[float]]] = {}
     for row in tables.history:
         if row.metric.startswith(TIMINGS) and row.step > 0 and row.value is not None:
-            parts = found.setdefault(row.condition, {})
+            parts = by_condition.setdefault(row.condition, {})
             parts.setdefault(row.metric.removeprefix(TIMINGS), []).append(row.value)
             steps.setdefault(row.condition, set()).add((row.trial_id, row.step))
     return {
         condition: {part: fsum(took) / len(steps[condition]) for part, took in parts.items()}
-        for condition, parts in found.items()
+        for condition, parts in by_condition.items()
     }
 
 
 def budget_of(tables: Tables) -> dict[str, Any]:
     """Return the times and what was consumed, as far as they are known."""
-    found = step_seconds(tables)
-    seconds = {c.label: found[c.label] for c in conditions_of(tables.trials) if c.label in found}
+    known = step_seconds(tables)
+    seconds = {c.label: known[c.label] for c in conditions_of(tables.trials) if c.label in known}
     budget = budget_data(tables)
     consumed: dict[str, Any] = {"reason": budget.reason} if isinstance(budget, LeftOut) else {
         "reason": "",

@@ -107,8 +107,8 @@ def _clean(one: ET.Element, name: str, used: set[str]) -> None:
     one.attrib = attributes
 
 
-def _short(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _short(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _mark(one: ET.Element, mark: Mark, labels: Sequence[str], links: Mapping[str, Link]) -> None:

@@ -76,7 +76,7 @@ def gather(folder: SweepFolder) -> Evidence:
         for spec in folder.specs
         if (trial := folder.run.trial(spec.trial_id)).replays.is_file()
     ]
-    found = digests(folder.run, files)
+    inputs = digests(folder.run, files)
     sweep = read_yaml(folder.run.sweep, kind="sweep file")
     plan = _object(folder.run.plan)
     return Evidence(
@@ -90,8 +90,8 @@ def gather(folder: SweepFolder) -> Evidence:
         state=read_state(folder, now=0.0),
         replays=replays,
         lineage=_lineage(folder),
-        inputs=len(found),
-        inputs_sha256=sha256_hex(canonical_json(found)),
+        inputs=len(inputs),
+        inputs_sha256=sha256_hex(canonical_json(inputs)),
     )
 
 

@@ -47,17 +47,17 @@ def _chain(rows: Sequence[LineageRow], mode: str) -> dict[str, Any]:
     top = best(rows, mode)
     if top.row is None:
         return {"chain": []}
-    found = chain(rows, top.row.exp_id)
-    left = max(0, len(found.rows) - MOST_LINKS)
-    shown = [found.rows[0], *found.rows[1 + left :]]
+    ancestors = chain(rows, top.row.exp_id)
+    left = max(0, len(ancestors.rows) - MOST_LINKS)
+    shown = [ancestors.rows[0], *ancestors.rows[1 + left :]]
     more = f" and {len(top.ties) - 5} more" if len(top.ties) > 5 else ""
     return {
         "chain": [_link(row) for row in shown],
         "left": left,
         "tied": ", ".join(row.exp_id for row in top.ties[:5]) + more,
-        "skipped": len(found.skipped),
-        "missing": found.missing,
-        "cycle": " → ".join(found.cycle[:8]),
+        "skipped": len(ancestors.skipped),
+        "missing": ancestors.missing,
+        "cycle": " → ".join(ancestors.cycle[:8]),
     }
 
 

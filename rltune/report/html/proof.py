@@ -35,7 +35,7 @@ def verdict_of(audit: Audit) -> dict[str, str]:
 def proof_of(evidence: Evidence) -> dict[str, Any]:
     """Return the proof: the diff table, the held knobs, the rules before and after the run."""
     proof, sweep = evidence.proof, evidence.sweep
-    found = [*proof.get("errors", ()), *proof.get("warnings", ()), *_audited(evidence.audit)]
+    findings = [*proof.get("errors", ()), *proof.get("warnings", ()), *_audited(evidence.audit)]
     axis = sweep.get("axis")
     axis = axis if isinstance(axis, Mapping) else {}
     coupled = [item for item in axis.get("coupled") or () if isinstance(item, Mapping)]
@@ -44,8 +44,8 @@ def proof_of(evidence: Evidence) -> dict[str, Any]:
         "why": axis.get("why"),
         "coupled": [{key: item.get(key) for key in ("key", "rule", "why")} for item in coupled],
         "held": _held(evidence),
-        "rules": _rules(found, has_proof=bool(proof), has_protocol="protocol" in sweep),
-        "findings": [_finding(item) for item in found],
+        "rules": _rules(findings, has_proof=bool(proof), has_protocol="protocol" in sweep),
+        "findings": [_finding(item) for item in findings],
     }
 
 
@@ -103,23 +103,23 @@ def _held(evidence: Evidence) -> Table:
     return Table("Held in every condition", ["key", "value"], rows)
 
 
-def _rules(found: Sequence[Found], *, has_proof: bool, has_protocol: bool) -> Table:
+def _rules(findings: Sequence[Found], *, has_proof: bool, has_protocol: bool) -> Table:
     rows: list[list[Cell]] = []
     for rule, text in RULES.items():
         if rule == "S9" and not has_protocol:
             continue
-        outcome = _outcome([item for item in found if item["rule"] == rule])
+        outcome = _outcome([item for item in findings if item["rule"] == rule])
         is_unknown = rule.startswith("S") and not has_proof
         rows.append([rule, text, marked("soft", "not recorded") if is_unknown else outcome])
     return Table("S: before the run. A: what really ran.", ["rule", "what holds", "found"], rows)
 
 
-def _outcome(found: Sequence[Found]) -> Cell:
-    if any(item["severity"] == Severity.ERROR for item in found):
+def _outcome(findings: Sequence[Found]) -> Cell:
+    if any(item["severity"] == Severity.ERROR for item in findings):
         return marked("bad", "error")
-    if any(not item.get("accepted_reason") for item in found):
+    if any(not item.get("accepted_reason") for item in findings):
         return marked("warn", "warning")
-    return marked("ok", "accepted" if found else "ok")
+    return marked("ok", "accepted" if findings else "ok")
 
 
 def _finding(item: Found) -> dict[str, Any]:

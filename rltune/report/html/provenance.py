@@ -62,6 +62,6 @@ def source_of(evidence: Evidence) -> dict[str, Any]:
 
 
 def _each(values: Iterable[str]) -> str:
-    found = sorted({value for value in values if value})
-    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
-    return ", ".join(found[:4]) + more or "none"
+    known = sorted({value for value in values if value})
+    more = f" and {len(known) - 4} more" if len(known) > 4 else ""
+    return ", ".join(known[:4]) + more or "none"

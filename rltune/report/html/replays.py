@@ -60,14 +60,14 @@ def replays_of(folder: SweepFolder) -> tuple[Replay, ...]:
 
 def _of_condition(folder: SweepFolder, specs: Sequence[TrialSpec]) -> list[Replay]:
     trials = [(spec, folder.run.trial(spec.trial_id)) for spec in specs]
-    found = [
+    recorded = [
         replay
         for spec, trial in trials
         for row in read_jsonl(trial.replays).rows
         if (replay := _recorded(spec, row)) is not None
     ]
-    if found:
-        return choose(found)
+    if recorded:
+        return choose(recorded)
     for spec, trial in trials:  # of a folder that keeps no replays
         rows = list(_first_and_last(trial))
         if rows:
@@ -75,16 +75,16 @@ def _of_condition(folder: SweepFolder, specs: Sequence[TrialSpec]) -> list[Repla
     return []
 
 
-def choose(found: Sequence[Replay]) -> list[Replay]:
+def choose(replays: Sequence[Replay]) -> list[Replay]:
     """Return a success and a failure at the first step and at the last, as far as there are any."""
-    steps = sorted({replay.step for replay in found})
+    steps = sorted({replay.step for replay in replays})
     chosen: list[Replay] = []
     for step in dict.fromkeys((steps[0], steps[-1])):
         for success in (True, False):
-            chosen += [r for r in found if r.step == step and r.success is success][:1]
+            chosen += [r for r in replays if r.step == step and r.success is success][:1]
     for success in (True, False):
         if not any(replay.success is success for replay in chosen):
-            chosen += [replay for replay in found if replay.success is success][:1]
+            chosen += [replay for replay in replays if replay.success is success][:1]
     return sorted(chosen, key=lambda replay: (replay.step, not replay.success))
 
 
