@@ -89,10 +89,10 @@ def fault_warnings(history: Sequence[GateResult], *, mode: Mode) -> tuple[str, .
     if not lost:
         return ()
     counts = ", ".join(f"{gate.n} of {gate.asked} at step {gate.step}" for gate in lost)
-    said = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks: scored were {counts}"
+    loss = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks: scored were {counts}"
     if choose_best(history, mode=mode).is_lost:
-        return (f"{said}; no gate is whole, so the chosen checkpoint has no result",)
-    return (f"{said}; such a gate is not chosen, and no start or end of a comparison",)
+        return (f"{loss}; no gate is whole, so the chosen checkpoint has no result",)
+    return (f"{loss}; such a gate is not chosen, and no start or end of a comparison",)
 
 
 def ties(history: Sequence[GateResult], *, mode: Mode) -> tuple[GateResult, ...]:

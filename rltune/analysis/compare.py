@@ -11,7 +11,7 @@ from statistics import fmean, stdev, variance
 
 from rltune.analysis.compare_sides import Side, last_gate, require_comparable
 from rltune.analysis.ends import end_of, pairs_of
-from rltune.analysis.rates import RATES, resolution_of
+from rltune.analysis.rates import RATES, recorded_resolution
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
@@ -118,7 +118,7 @@ def _paired_seeds(
     a: Side, b: Side, ours: Mapping[int, float], theirs: Mapping[int, float]
 ) -> Compared:
     """Compare seeds that both have; only those that ended at the same step enter the difference."""
-    resolution = _resolution(a)
+    resolution = recorded_resolution(a.metric, a.records[0])
     paired = pairs_of(*([end_of(record) for record in side.records] for side in (a, b)))
     d = [x - y for x, y in paired.values()]
     estimate = mean_over_seeds(d, resolution=resolution)
@@ -149,12 +149,13 @@ def _independent_seeds(
     a: Side, b: Side, ours: Mapping[int, float], theirs: Mapping[int, float]
 ) -> Compared:
     xs, ys = list(ours.values()), list(theirs.values())
+    resolution = recorded_resolution(a.metric, a.records[0])
     try:
-        test = welch(xs, ys, resolution=_resolution(a))
+        test = welch(xs, ys, resolution=resolution)
     except ValueError:  # no side has any spread
         test = None
     difference = fmean(xs) - fmean(ys)
-    spreads = [max(variance(side), _resolution(a) ** 2) for side in (xs, ys)]
+    spreads = [max(variance(side), resolution**2) for side in (xs, ys)]
     return Compared(
         metric=a.metric,
         a=_half(a, ours),
@@ -179,14 +180,10 @@ def _seeds_a_side(difference: float, variances: Sequence[float]) -> int | None:
 
 
 def _half(side: Side, finals: Mapping[int, float]) -> Half:
-    estimate = mean_over_seeds(list(finals.values()), resolution=_resolution(side))
+    resolution = recorded_resolution(side.metric, side.records[0])
+    estimate = mean_over_seeds(list(finals.values()), resolution=resolution)
     estimate = as_rate(estimate) if side.metric in RATES else estimate
     return Half(side.label, estimate.mean, estimate.interval, tuple(sorted(finals)), side.planned)
-
-
-def _resolution(side: Side) -> float:
-    """Return the smallest step of the metric, as the closing table has it."""
-    return resolution_of(side.metric, tasks=int(side.records[0].spec.config["gate"]["tasks"]))
 
 
 def _paired_tasks(a: Side, b: Side, ours: TrialRecord, theirs: TrialRecord) -> Compared:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 
 from rltune.analysis.rates import RATES
 from rltune.analysis.stats import as_rate, mean_over_seeds
@@ -97,10 +97,10 @@ def _band(
     return Band(condition, metric, step, estimate.n, estimate.mean, low, high)
 
 
-def to_csv(rows: Sequence[Point] | Sequence[Band], kind: type[Point] | type[Band]) -> str:
-    """Return rows as CSV with a header; what is None is an empty cell."""
+def to_csv(points: Iterable[Point]) -> str:
+    """Return points as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(kind)])
-    writer.writerows(astuple(row) for row in rows)
+    writer.writerow(Point.__slots__)
+    writer.writerows(map(astuple, points))
     return text.getvalue()

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from rltune.analysis.trial_states import (
     SweepState,
     TrialState,
 )
-from rltune.analysis.usage import cost_of, total
+from rltune.analysis.usage import cost_of, newest, total
 from rltune.comparability.judged import judged_in
 from rltune.errors import InputError
 from rltune.forecast.eta import (
@@ -145,7 +145,7 @@ class StatusReader:
             failure = trial.read_failed()
             if failure is not None and failure.kind is RowStatus.HARNESS_ABORT:
                 state = replace(state, status=TrialStatus.STOPPED_EARLY)  # only a prefix was asked
-            yield DerivedState(origin.kind, origin.parent, _said(trial, origin), state)
+            yield DerivedState(origin.kind, origin.parent, _note(trial, origin), state)
 
 
 def _state(
@@ -181,7 +181,7 @@ def _state(
         scored=_scored(measured[-1], int(spec.config["gate"]["tasks"])) if measured else "",
         last_gate=gates[-1].step if gates else None,
         best_step=result.best_step if result else None,
-        tokens_per_s=_newest(rows, "perf/tokens_per_s"),
+        tokens_per_s=newest(rows, "perf/tokens_per_s"),
         step_s=timing.step_s if rows else None,
         gate_s=timing.gate_s if rows else None,
         eta_s=left,
@@ -230,17 +230,12 @@ def _seconds(moment: object) -> float | None:
 
 def _first_start(trial: TrialDir) -> float | None:
     """Return when the first attempt of a trial began; None when it is not known."""
-    try:
-        content = read_json(trial.provenance)
-    except InputError:
-        return None
-    if not isinstance(content, dict):
-        return None
+    content = _read_object(trial.provenance)
     first = next(iter(content.get("earlier") or ()), content)
-    return _seconds(first.get("started")) if isinstance(first, dict) else None
+    return _seconds(first.get("started")) if isinstance(first, Mapping) else None
 
 
-def _said(trial: TrialDir, origin: Origin) -> str:
+def _note(trial: TrialDir, origin: Origin) -> str:
     """Return what a child changes and starts from, or what a repetition showed."""
     if origin.kind == "rerun":
         return str(_read_object(trial.verdict).get("verdict", ""))
@@ -284,11 +279,6 @@ def _read_object(path: Path) -> Mapping[str, Any]:
     except InputError:
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _newest(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
-    values = [row[key] for row in rows if key in row]
-    return float(values[-1]) if values else None
 
 
 def read_state(folder: SweepFolder, *, now: float | None = None) -> SweepState:

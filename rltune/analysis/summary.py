@@ -13,7 +13,7 @@ from typing import Any
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
-from rltune.analysis.rates import RATES, SUCCESS, resolution_of
+from rltune.analysis.rates import RATES, SUCCESS, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import Verdict, verdicts
@@ -142,14 +142,10 @@ def verdicts_of_records(
     """Return the verdict about each condition but the control, in the order of the plan."""
     return verdicts(
         [end_of(record) for record in records],
-        resolution=_resolution(folder.metric_name, records),
+        resolution=recorded_resolution(folder.metric_name, records[0]),
         against=against(mark_of(audit)),
         same_runs=same_runs(folder.run),
     )
-
-
-def _resolution(metric: str, records: Sequence[TrialRecord]) -> float:
-    return resolution_of(metric, tasks=int(records[0].spec.config["gate"]["tasks"]))
 
 
 def _forbidden(audit: Audit) -> list[str]:
@@ -172,7 +168,7 @@ def _row(
     bases = _by_seed(group, "base_metric")
     chosen = _by_seed(group, "heldout_metric")
     is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
-    step = _resolution(folder.metric_name, group)
+    step = recorded_resolution(folder.metric_name, group[0])
     final = mean_over_seeds(list(finals.values()), resolution=step)
     return ConditionRow(
         condition=first.condition,

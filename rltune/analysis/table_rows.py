@@ -10,6 +10,7 @@ from typing import Any
 from rltune.analysis.rates import TASK_RATES
 from rltune.analysis.summary import bounds_of
 from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow
+from rltune.analysis.usage import newest
 from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import Scored, last_scored, scored_at
@@ -108,11 +109,11 @@ def _usage(record: TrialRecord) -> dict[str, Any]:
         "wall_s": _finite(result.total_s) if result else None,
         "train_s": _finite(result.train_s) if result else None,
         "gpu_s": _finite(result.total_s * gpus) if result else None,
-        "rollouts": _newest(record, "budget/rollouts"),
-        "tokens": _newest(record, "budget/generated_tokens"),
-        "optimizer_steps": _newest(record, "budget/optimizer_steps"),
-        "policy_updates": _newest(record, "budget/policy_updates"),
-        "critic_updates": _newest(record, "budget/critic_updates"),
+        "rollouts": newest(record.metrics, "budget/rollouts"),
+        "tokens": newest(record.metrics, "budget/generated_tokens"),
+        "optimizer_steps": newest(record.metrics, "budget/optimizer_steps"),
+        "policy_updates": newest(record.metrics, "budget/policy_updates"),
+        "critic_updates": newest(record.metrics, "budget/critic_updates"),
     }
 
 
@@ -163,12 +164,6 @@ def _finite(value: float | None) -> float | None:
 def _number(value: object) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else None  # type: ignore[arg-type]
-
-
-def _newest(record: TrialRecord, name: str) -> float | None:
-    """Return the newest value of a running count."""
-    values = (row[name] for row in reversed(record.metrics) if name in row)
-    return _number(next(values, None))
 
 
 def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[HistoryRow]:

@@ -83,14 +83,14 @@ class DerivedState:
     Attributes:
         kind: `child` or `rerun`.
         parent: Trial id of what it was made from.
-        said: What a child changes, or what comparing a repetition with its original found.
+        note: What a child changes, or what comparing a repetition with its original found.
         trial: Where it is.
 
     """
 
     kind: str
     parent: str
-    said: str
+    note: str
     trial: TrialState
 
 

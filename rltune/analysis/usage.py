@@ -61,15 +61,16 @@ def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | N
         wall_s=wall_s,
         core_s=wall_s * float(resources["cpus"]),
         gpu_s=wall_s * reserved_gpus(resources),
-        rollouts=_newest(rows, "budget/rollouts"),
-        tokens=_newest(rows, "budget/generated_tokens"),
+        rollouts=int(newest(rows, "budget/rollouts") or 0),
+        tokens=int(newest(rows, "budget/generated_tokens") or 0),
         judge_calls=_sum(rows, "adca/judge_calls"),
         judge_tokens=_sum(rows, "adca/judge_tokens"),
     )
 
 
-def _newest(rows: Sequence[Row], key: str) -> int:
-    return next((int(row[key]) for row in reversed(rows) if key in row), 0)
+def newest(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """Return the newest value of a metric; None where it was never logged."""
+    return next((float(row[key]) for row in reversed(rows) if key in row), None)
 
 
 def _sum(rows: Sequence[Row], key: str) -> int:

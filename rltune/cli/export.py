@@ -9,7 +9,7 @@ import typer
 from rich.console import Group
 
 from rltune.analysis.audit import Audit, audit_folder
-from rltune.analysis.curves import Point, points_of, to_csv
+from rltune.analysis.curves import points_of, to_csv
 from rltune.analysis.tables import OK, mark_of
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
@@ -81,7 +81,7 @@ def export(
     out = found.run.path / "figures"
     out.mkdir(exist_ok=True)
     tables = write_tables(found, read, audited, out)
-    write_text_atomic(out / "curves.csv", to_csv(points, Point))
+    write_text_atomic(out / "curves.csv", to_csv(points))
     content = _manifest(found, read, audited, inputs, estimator or "mean")
     figures = _write_figures(out, tables, content)
     for problem in read.problems:

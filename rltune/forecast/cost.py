@@ -85,13 +85,6 @@ class Measured:
     step_s: Mapping[str, float]
 
 
-def trial_costs(
-    specs: Sequence[TrialSpec], measured: Measured | None = None
-) -> tuple[TrialCost, ...]:
-    """Return the cost of every trial."""
-    return tuple(trial_cost(spec, measured) for spec in specs)
-
-
 def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
     """Return the trial that takes most memory; None when that of none is known."""
     known = ((cost.memory.fullest, cost) for cost in costs if cost.memory is not None)

@@ -124,7 +124,7 @@ def _outcome_cells(
             outcome.reason,
             complaint,
             *outcome.warnings,
-            _receipts(outcome),
+            ", ".join(f"{name} {value:.4g}" for name, value in outcome.receipts.items()),
             context.notes,
         ),
         "heldout_metric": metric,
@@ -160,11 +160,6 @@ def domain_of(spec: TrialSpec) -> str:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def _receipts(result: TrialResult) -> str:
-    """Return what is to be remembered of a trial's credit: `ig/mean 0.12, ...`."""
-    return ", ".join(f"{name} {value:.4g}" for name, value in result.receipts.items())
 
 
 def _notes(*parts: str) -> str:

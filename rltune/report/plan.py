@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from rltune.forecast.cost import Measured, TrialCost, trial_costs
+from rltune.forecast.cost import Measured, TrialCost, trial_cost
 from rltune.forecast.filter_simulation import SIMULATED_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
 from rltune.report.render import (
@@ -36,7 +36,7 @@ class Plan:
 
 def make_plan(loaded: LoadedSweep, specs: Sequence[TrialSpec], measured: Measured | None) -> Plan:
     """Put the plan of a sweep together."""
-    return Plan(loaded, tuple(specs), trial_costs(specs, measured), measured)
+    return Plan(loaded, tuple(specs), tuple(trial_cost(spec, measured) for spec in specs), measured)
 
 
 def cost_json(plan: Plan) -> dict[str, Any]:

@@ -173,4 +173,4 @@ def derived_view(derived: DerivedState) -> Iterator[RenderableType]:
         overflow="ignore",
     )
     what = f"child of {derived.parent}" if derived.kind == "child" else "repetition"
-    yield indent(line(f"{what}: {derived.said}" if derived.said else what))
+    yield indent(line(f"{what}: {derived.note}" if derived.note else what))

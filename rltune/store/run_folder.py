@@ -160,10 +160,8 @@ def _planned(path: Path) -> list[TrialSpec]:
 
 def confounded_reason(run: RunDir) -> str:
     """Return why a sweep ran although its proof failed; empty when the proof holds."""
-    if not run.comparability.is_file():
-        return ""
-    proof = read_json(run.comparability)
-    if not isinstance(proof, dict) or proof.get("ok", True):
+    proof = _proof(run)
+    if proof.get("ok", True):
         return ""
     return str(proof.get("allow_confounded") or "no reason was recorded")
 
@@ -186,21 +184,25 @@ def same_runs(run: RunDir) -> dict[str, tuple[str, ...]]:
 
     Pairs that the sweep accepted with a reason are left out, as from the warnings.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    same: dict[str, tuple[str, ...]] = {}
     for item in _open(run):
         labels = item.get("conditions") or ()
         if item.get("code") == PROPORTIONAL:
             for one in labels:
                 others = tuple(label for label in labels if label != one)
-                found[one] = (*found.get(one, ()), *others)
-    return found
+                same[one] = (*same.get(one, ()), *others)
+    return same
 
 
 def _open(run: RunDir) -> list[Mapping[str, Any]]:
     """Return the warnings of the proof that were not accepted with a reason."""
+    warnings = _proof(run).get("warnings", ())
+    return [item for item in warnings if not item.get("accepted_reason")]
+
+
+def _proof(run: RunDir) -> Mapping[str, Any]:
     proof = read_json(run.comparability) if run.comparability.is_file() else {}
-    found = proof.get("warnings", ()) if isinstance(proof, dict) else ()
-    return [item for item in found if not item.get("accepted_reason")]
+    return proof if isinstance(proof, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

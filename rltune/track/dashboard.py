@@ -13,37 +13,25 @@ from rltune.errors import InputError, Problem
 
 GROUP_BY = "rltune.condition"
 
-PANELS: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...] = (
-    (
-        "Outcome",
-        (
-            ("Held-out success", ("heldout/success_rate",)),
-            ("Training success", ("rollout/success_rate",)),
-            ("Reward std inside groups", ("rollout/in_group_reward_std",)),
-        ),
-    ),
-    (
-        "Policy",
-        (
-            ("Entropy", ("actor/entropy",)),
-            ("KL to the start", ("actor/kl_loss",)),
-            ("KL of an update", ("actor/ppo_kl",)),
-            ("Gradient norm", ("actor/grad_norm",)),
-        ),
-    ),
-    (
-        "Rollouts",
-        (
-            ("Groups kept by the filter", ("rollout/filter_kept_ratio",)),
-            ("Response length", ("response_length/mean", "response_length/max")),
-            (
-                "Responses cut at a limit",
-                ("response_length/clip_ratio", "rollout/context_clip_ratio"),
-            ),
-            ("Invalid actions", ("rollout/invalid_action_rate",)),
-        ),
-    ),
-)
+PANELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Outcome": {
+        "Held-out success": ("heldout/success_rate",),
+        "Training success": ("rollout/success_rate",),
+        "Reward std inside groups": ("rollout/in_group_reward_std",),
+    },
+    "Policy": {
+        "Entropy": ("actor/entropy",),
+        "KL to the start": ("actor/kl_loss",),
+        "KL of an update": ("actor/ppo_kl",),
+        "Gradient norm": ("actor/grad_norm",),
+    },
+    "Rollouts": {
+        "Groups kept by the filter": ("rollout/filter_kept_ratio",),
+        "Response length": ("response_length/mean", "response_length/max"),
+        "Responses cut at a limit": ("response_length/clip_ratio", "rollout/context_clip_ratio"),
+        "Invalid actions": ("rollout/invalid_action_rate",),
+    },
+}
 """Section -> title of a panel and its metrics."""
 
 
@@ -78,8 +66,8 @@ def build(about: Dashboard) -> tuple[Any, Any]:
     """
     wr, ws = _library()
     panels = [
-        (section, [_line(wr, title, metrics) for title, metrics in wanted])
-        for section, wanted in PANELS
+        (section, [_line(wr, title, metrics) for title, metrics in wanted.items()])
+        for section, wanted in PANELS.items()
     ]
     workspace = ws.Workspace(
         name=about.title or about.sweep,

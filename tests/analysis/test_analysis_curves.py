@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rltune.analysis.curves import Band, Point, bands_of, points_of, to_csv
+from rltune.analysis.curves import Point, bands_of, points_of, to_csv
 from rltune.comparability.records import TrialRecord
 from rltune.types import TrialSpec
 
@@ -89,11 +89,11 @@ def test_rows_come_by_condition_then_metric_then_step():
     ]
 
 
-def test_csv_round_trips_and_leaves_an_unknown_interval_empty():
-    text = to_csv([Band('k="1, 2"', SUCCESS, 0, 1, 0.5, None, None)], Band)
+def test_csv_round_trips():
+    text = to_csv([Point("s", 'k="1, 2"', 0, 1, SUCCESS, 0.5)])
     (row,) = csv.DictReader(io.StringIO(text))
     assert row == {
-        "condition": 'k="1, 2"', "metric": SUCCESS, "step": "0", "n_seeds": "1",
-        "mean": "0.5", "low": "", "high": "",
+        "sweep": "s", "condition": 'k="1, 2"', "seed": "0", "step": "1", "metric": SUCCESS,
+        "value": "0.5",
     }  # fmt: skip
-    assert to_csv([], Point) == "sweep,condition,seed,step,metric,value\n"
+    assert to_csv([]) == "sweep,condition,seed,step,metric,value\n"

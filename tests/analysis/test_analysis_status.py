@@ -124,7 +124,7 @@ def test_trials_outside_the_comparison_are_listed(mixed):
     prefix.write_failed(TrialFailure(RowStatus.HARNESS_ABORT, "as asked", "", 1, 1))
     with file_lock(mixed.run.child("child-a").lock):
         state = read_state(read_folder(mixed.run), now=NOW)
-    assert [(d.kind, d.said, d.trial.status, d.trial.last) for d in state.derived] == [
+    assert [(d.kind, d.note, d.trial.status, d.trial.last) for d in state.derived] == [
         (
             "child",
             "from step 20 (best), loss.kl_loss_coef 0.0 -> 0.02",

@@ -7,7 +7,7 @@ from run_folders import CONTROL, TREATED, FolderWriter, finished_sweep, write_sw
 
 from rltune.comparability.check import check_sweep
 from rltune.forecast import parameters
-from rltune.forecast.cost import Measured, measure, trial_cost, trial_costs
+from rltune.forecast.cost import Measured, measure, trial_cost
 from rltune.report.plan import cost_json, make_plan, plan_view
 from rltune.report.render import size
 from rltune.report.render_check import proof_view
@@ -245,7 +245,7 @@ def test_cost_as_data(planned):
 def test_a_trial_has_a_time_only_where_its_kind_was_measured(planned):
     plan = planned("paper")
     measured = Measured("runs/kl-00000000", 7, {speed_key(plan.specs[0].config): 3.0})
-    costs = trial_costs(plan.specs, measured)
+    costs = [trial_cost(spec, measured) for spec in plan.specs]
     assert costs[0].wall_s == 400 * 3.0
     assert costs[1].wall_s is None  # with a reference: not measured
 
