@@ -85,8 +85,8 @@ def load_sweep(path: str | Path | None = None, *, runs_dir: str | Path | None = 
     folder = read_folder(find_run(None if path is None else Path(path), runs))
     read = read_records(folder)
     if read.problems:
-        said = f"{folder.run.path}: lines that could not be read: {len(read.problems)}"
-        warnings.warn(f"{said}; see .problems", stacklevel=2)
+        unread = f"{folder.run.path}: lines that could not be read: {len(read.problems)}"
+        warnings.warn(f"{unread}; see .problems", stacklevel=2)
     return Sweep(folder, read, judge_folder(folder, read))
 
 
@@ -195,10 +195,10 @@ class Sweep:
         _require_choice("figure", name, tuple(FIGURES))
         _require_choice("estimator", estimator, ESTIMATORS)
         tables = tables_of(self._folder, self._read, self._audit, estimator=estimator)
-        found = FIGURES[name](tables)
-        if isinstance(found, LeftOut):
-            raise StoreError(Problem(str(self.path), f"no figure {name!r}: {found.reason}."))
-        return found
+        made = FIGURES[name](tables)
+        if isinstance(made, LeftOut):
+            raise StoreError(Problem(str(self.path), f"no figure {name!r}: {made.reason}."))
+        return made
 
     def compare(self, a: Json, b: Json) -> Compared:
         """Compare the last gates of two conditions (`0.01`) or trials (`"0.01@0"`).
@@ -291,8 +291,8 @@ def frame(rows: Iterable[Row | Band]) -> "DataFrame":
     """
     import pandas as pd
 
-    found = list(rows)
-    kinds = {type(row) for row in found}
+    records = list(rows)
+    kinds = {type(row) for row in records}
     if len(kinds) != 1 or not kinds <= {*TABLES.values(), Band}:
         given = ", ".join(sorted(kind.__name__ for kind in kinds)) or "no rows"
         what, allowed = f"got {given}.", "It takes the rows of one table, at least one."
@@ -300,7 +300,7 @@ def frame(rows: Iterable[Row | Band]) -> "DataFrame":
     types = {str: "str", bool: "boolean", int: "Int64", float: "float64"}
     return pd.DataFrame(
         {
-            name: pd.array([getattr(row, name) for row in found], dtype=types[column])
+            name: pd.array([getattr(row, name) for row in records], dtype=types[column])
             for name, column in columns_of(kinds.pop()).items()
         }
     )

@@ -65,12 +65,12 @@ def check(
         no_custom_code=no_custom_code,
     )
     reports = [_prove(sweep, deep=deep) for sweep in sweeps]
-    found = check_json(sweeps, reports)
+    data = check_json(sweeps, reports)
     if as_json:
-        emit_json(found)
+        emit_json(data)
     else:
         _show_all(sweeps, reports, deep=deep)
-    raise typer.Exit(0 if found["ok"] else 2)
+    raise typer.Exit(0 if data["ok"] else 2)
 
 
 def _load_all(

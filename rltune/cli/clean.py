@@ -44,31 +44,27 @@ def clean(
     """
     run = find_run(folder, runs_dir)
     with take_driver_lock(run.lock, argv=tuple(sys.argv)):
-        found = spares(run, best_only=best_only)
+        unneeded = spares(run, best_only=best_only)
         if not dry_run:
             remove_ray_folders(run.tune)  # before the notes go that say where they are
-            remove(found)
+            remove(unneeded)
     if as_json:
-        emit_json({"deleted": not dry_run, "spares": list(found), "run": str(run.path)})
+        emit_json({"deleted": not dry_run, "spares": list(unneeded), "run": str(run.path)})
     else:
-        _say(run, found, dry_run=dry_run)
+        _say(run, unneeded, dry_run=dry_run)
 
 
-def _say(run: RunDir, found: tuple[Spare, ...], *, dry_run: bool) -> None:
+def _say(run: RunDir, unneeded: tuple[Spare, ...], *, dry_run: bool) -> None:
     reasons: dict[str, list[Spare]] = {}
-    for spare in found:
+    for spare in unneeded:
         reasons.setdefault(spare.why, []).append(spare)
     table = grid(("size", "", "what"), right=(0, 1), gap=2)
     for why, group in sorted(reasons.items()):
         table.add_row(size(sum(spare.size for spare in group)), f"{len(group)} x", why)
-    total = size(sum(spare.size for spare in found))
+    total = size(sum(spare.size for spare in unneeded))
     verb = "would go" if dry_run else "deleted"
-    names = (verbatim(f"  {spare.path.relative_to(run.path)}") for spare in found)
+    names = (verbatim(f"  {spare.path.relative_to(run.path)}") for spare in unneeded)
     left = f"{size(size_of(run.path))} {'are there now' if dry_run else 'are left'}"
-    lines: list[RenderableType] = [table, *names] if found else []
-    show(
-        Group(
-            *lines,
-            line(f"{plural(len(found), 'item')}, {total} {verb}; {left} in {Path(run.path).name}."),
-        )
-    )
+    lines: list[RenderableType] = [table, *names] if unneeded else []
+    item = plural(len(unneeded), "item")
+    show(Group(*lines, line(f"{item}, {total} {verb}; {left} in {Path(run.path).name}.")))

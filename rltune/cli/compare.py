@@ -7,7 +7,7 @@ import typer
 
 from rltune.analysis.compare_sides import Side
 from rltune.analysis.lookup import find_side
-from rltune.cli.console import emit_json, show, warn
+from rltune.cli.console import answer, warn
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.report.compare_text import compare_and_say, compared_view
 
@@ -34,11 +34,8 @@ def compare(
       rltune compare runs/kl-31966bc3:0.01 runs/kl-5d0e7a41:0.01
 
     """
-    found = compare_and_say(*(_side(given, folder, runs_dir) for given in (a, b)))
-    if as_json:
-        emit_json(found)
-    else:
-        show(compared_view(found))
+    compared = compare_and_say(*(_side(given, folder, runs_dir) for given in (a, b)))
+    answer(compared, compared_view(compared), as_json=as_json)
 
 
 def _side(given: str, folder: Path | None, runs_dir: Path) -> Side:

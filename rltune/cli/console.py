@@ -72,6 +72,14 @@ def emit_json(data: Any) -> None:
     sys.stdout.write(dumps(data, indent=2) + "\n")
 
 
+def answer(data: Any, view: RenderableType, *, as_json: bool) -> None:
+    """Print data as JSON, or as its drawing."""
+    if as_json:
+        emit_json(data)
+    else:
+        show(view)
+
+
 def warn(text: str) -> None:
     """Print a warning on standard error; control characters in it are shown, not obeyed."""
     with suppress(OSError):  # a terminal that is gone ends no sweep

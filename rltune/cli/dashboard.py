@@ -42,31 +42,30 @@ def dashboard(
       rltune dashboard --no-save
 
     """
-    found = read_folder(find_run(folder, runs_dir))
+    sweep = read_folder(find_run(folder, runs_dir))
     is_saved = has_key() if save is None else save
     if is_saved:
         require_server()
-    built = dict(zip(("workspace", "report"), build(_about(found, entity)), strict=True))
-    said = _save(built) if is_saved else _write(built, found.run.path / "wandb")
+    built = dict(zip(("workspace", "report"), build(_about(sweep, entity)), strict=True))
+    places = _save(built) if is_saved else _write(built, sweep.run.path / "wandb")
     if as_json:
-        emit_json({"saved": is_saved, **said})
+        emit_json({"saved": is_saved, **places})
         return
-
-    for name, place in said.items():
+    for name, place in places.items():
         show(line(f"{name}: {place}"))
     if not is_saved:
         show(line("Not saved online. Run `wandb login`, `rltune sync`, then this again."))
 
 
-def _about(found: SweepFolder, entity: str) -> Dashboard:
-    audit = judge_folder(found, read_records(found))
-    tracking = [spec.config.get("tracking", {}).get("project") for spec in found.specs]
+def _about(sweep: SweepFolder, entity: str) -> Dashboard:
+    audit = judge_folder(sweep, read_records(sweep))
+    tracking = [spec.config.get("tracking", {}).get("project") for spec in sweep.specs]
     return Dashboard(
-        sweep=found.name,
-        title=found.title,
-        question=found.question,
+        sweep=sweep.name,
+        title=sweep.title,
+        question=sweep.question,
         verdict="passed" if audit.report.ok else "failed: see `rltune audit`",
-        project=next((name for name in tracking if name), found.name),
+        project=next((name for name in tracking if name), sweep.name),
         entity=entity,
     )
 

@@ -57,17 +57,17 @@ def doctor(runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
 
     """
     console = make_console()
-    found = []
+    checks = []
     for item in diagnose(runs_dir):
-        found.append(item)
+        checks.append(item)
         if not as_json:
             console.print(f"{item.state.value:<7} {item.name}: {item.detail}", soft_wrap=True)
             if item.action:
                 console.print(f"        -> {item.action}", soft_wrap=True)
-    missing = [item for item in found if item.state is State.MISSING]
-    warned = [item for item in found if item.state is State.WARNING]
+    missing = [item for item in checks if item.state is State.MISSING]
+    warned = [item for item in checks if item.state is State.WARNING]
     if as_json:
-        emit_json({"ok": not missing, "checks": found})
+        emit_json({"ok": not missing, "checks": checks})
     elif missing:
         console.print(f"Not ready: {', '.join(item.name for item in missing)}.")
     else:
@@ -98,9 +98,9 @@ def python() -> Check:
 
 def packages() -> Check:
     """Check that the packages rltune depends on are installed."""
-    found = {name: _version(name) for name in PACKAGES}
-    absent = [name for name in PACKAGES if found[name] is None]
-    detail = ", ".join(f"{name} {version}" for name, version in found.items() if version)
+    versions = {name: _version(name) for name in PACKAGES}
+    absent = [name for name in PACKAGES if versions[name] is None]
+    detail = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     if not absent:
         return Check("packages", State.OK, detail)
     action = f"pip install {' '.join(absent)}"
@@ -109,9 +109,9 @@ def packages() -> Check:
 
 def engines() -> Check:
     """Say which rollout engines can be asked for; vLLM is optional, and is not loaded here."""
-    found = vllm_version()
-    if found is not None:
-        return Check("rollout engines", State.OK, f"torch, vllm {found}")
+    vllm = vllm_version()
+    if vllm is not None:
+        return Check("rollout engines", State.OK, f"torch, vllm {vllm}")
     detail = f"torch; vllm is not installed, and only `rollout.engine: vllm` needs it: {INSTALL}"
     return Check("rollout engines", State.OK, detail)
 
@@ -193,8 +193,8 @@ def gpu() -> Check:
     if not torch.cuda.is_available():
         return Check("gpu", State.OK, "none; profile laptop needs none, gpu and paper do")
     names = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
-    found = ", ".join(f"{device.name} with {size(device.total_memory)}" for device in names)
-    return Check("gpu", State.OK, found)
+    devices = ", ".join(f"{device.name} with {size(device.total_memory)}" for device in names)
+    return Check("gpu", State.OK, devices)
 
 
 def weights() -> Check:

@@ -81,10 +81,10 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in _SYSTEM:
         where = f"{error.filename}: " if error.filename else ""
         return _say(f"{where}{error.strerror}.", FAILED)
-    said = " ".join(str(error).split()) or "no message"
+    text = " ".join(str(error).split()) or "no message"
     path = _write_traceback(error)
     left = f"traceback in {path}" if path else "its traceback could not be written"
-    return _say(f"{type(error).__name__}: {said}. This is a bug in rltune; {left}", FAILED)
+    return _say(f"{type(error).__name__}: {text}. This is a bug in rltune; {left}", FAILED)
 
 
 def _say(text: str, code: int) -> int:

@@ -73,16 +73,16 @@ def export(
         _rebuild(folder, runs_dir, as_json=as_json)
         return
 
-    found = read_folder(find_run(folder, runs_dir))
-    inputs = digests(found.run, input_files(found))
-    read = read_records(found)
-    audited = audit_folder(found, read)
+    sweep = read_folder(find_run(folder, runs_dir))
+    inputs = digests(sweep.run, input_files(sweep))
+    read = read_records(sweep)
+    audited = audit_folder(sweep, read)
     points = points_of(read.records)
-    out = found.run.path / "figures"
+    out = sweep.run.path / "figures"
     out.mkdir(exist_ok=True)
-    tables = write_tables(found, read, audited, out)
+    tables = write_tables(sweep, read, audited, out)
     write_text_atomic(out / "curves.csv", to_csv(points))
-    content = _manifest(found, read, audited, inputs, estimator or "mean")
+    content = _manifest(sweep, read, audited, inputs, estimator or "mean")
     figures = _write_figures(out, tables, content)
     for problem in read.problems:
         warn(f"unreadable: {problem}")
@@ -93,7 +93,7 @@ def export(
 
 
 def _manifest(
-    found: SweepFolder,
+    sweep: SweepFolder,
     read: RecordsRead,
     audited: Audit,
     inputs: list[dict[str, Any]],
@@ -103,7 +103,7 @@ def _manifest(
     state = code_state()
     command = ["rltune", *(masked(word) for word in sys.argv[1:])]
     code = Code(command, versions(), state.label, state.source_sha256)
-    return manifest(found, read, audited, code, inputs=inputs, estimator=estimator)
+    return manifest(sweep, read, audited, code, inputs=inputs, estimator=estimator)
 
 
 def _write_figures(out: Path, tables: Sequence[Table], content: dict[str, Any]) -> Written:
@@ -128,8 +128,8 @@ def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
             }
         )
     else:
-        said = [verbatim(text) for text in _figure_lines(done.written)]
-        show(Group(*said, verbatim(f"made from the {done.kind} tables alone")))
+        lines = [verbatim(text) for text in _figure_lines(done.written)]
+        show(Group(*lines, verbatim(f"made from the {done.kind} tables alone")))
     if done.other_data:
         warn(f"not the data that manifest.json lists: {', '.join(done.other_data)}")
     if done.other_drawings and not done.other_data:
@@ -183,19 +183,19 @@ def _say(
             }
         )
         return
-    said = [
+    lines = [
         f"wrote {short_path(table.files[0])}{', .parquet' * (len(table.files) - 1)}: "
         f"{quantity(table.rows)} rows"
         for table in tables
     ]
-    said += [f"wrote {short_path(others[0])}: {quantity(n_values)} values"]
-    said += _figure_lines(figures)
-    said += [f"wrote {short_path(others[-1])}: digests of what was read and written"]
+    lines += [f"wrote {short_path(others[0])}: {quantity(n_values)} values"]
+    lines += _figure_lines(figures)
+    lines += [f"wrote {short_path(others[-1])}: digests of what was read and written"]
     marked = [] if mark == OK else [line(f"marked in every row: {mark}", "yellow")]
     show(
         Group(
             audit_verdict(audited),
-            *(verbatim(text) for text in said),
+            *(verbatim(text) for text in lines),
             *marked,
             *(line(f"note: {note}", "yellow") for note in figures.notes),
         )

@@ -56,28 +56,28 @@ def final_test(
       rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again
 
     """
-    found = find_trial(trial, folder, runs_dir)
-    config = _prepare(found)  # before torch is imported
+    source = find_trial(trial, folder, runs_dir)
+    config = _prepare(source)  # before torch is imported
     if no_custom_code:
         paths = import_paths(config.model_dump())
-        refuse_paths((f"{found.config}: {key}", path) for key, path in paths)
+        refuse_paths((f"{source.config}: {key}", path) for key, path in paths)
 
     from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
 
     which = checkpoint or BEST
-    step = checkpoint_step(found, which)
-    record = read_record(found)
+    step = checkpoint_step(source, which)
+    record = read_record(source)
     if record is not None and not again and record["step"] != step:
         what = (
             f"the test tasks were played with the checkpoint of step {record['step']}, not {step}."
         )
         action = "Add --again to evaluate again; each evaluation is counted."
-        raise StoreError(Problem(str(found.path), what, action=action))
+        raise StoreError(Problem(str(source.path), what, action=action))
     if record is None or again:
-        if found.read_done() is None:
+        if source.read_done() is None:
             warn("The trial has not finished: its gate may still choose another checkpoint.")
-        base = base_of(read_provenance(found), otherwise=Path.cwd())
-        there = TrialDir(found.path.absolute())
+        base = base_of(read_provenance(source), otherwise=Path.cwd())
+        there = TrialDir(source.path.absolute())
         with naming_custom_env(config.env), within(base), short_temporary_folder():
             record = look(_job(there, config, base), which=which)
     if as_json:
@@ -90,7 +90,7 @@ def paragraph(record: dict[str, Any]) -> str:
     """Return a recorded final test in words."""
     low, high = record["interval"]
     sampled = f"temperature {record['temperature']:g}" if record["do_sample"] else "greedy"
-    said = [
+    sentences = [
         f"{record['trial_id']}, step {record['step']}: solved {record['successes']} of "
         f"{record['n']} test tasks, {record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % "
         f"Wilson, over tasks), {sampled}.",
@@ -98,27 +98,29 @@ def paragraph(record: dict[str, Any]) -> str:
     ]
     if record["auxiliary"]:
         means = ", ".join(f"{name} {value:.3f}" for name, value in record["auxiliary"].items())
-        said.append(f"Means: {means}.")
+        sentences.append(f"Means: {means}.")
     if record["fault_count"]:
-        said.append(_faults(record["n"], record["fault_count"]))
+        sentences.append(_faults(record["n"], record["fault_count"]))
     if not record.get("code", {}).get("is_of_trial", True):
-        said.append("It was trained with other code or packages than it was tested with.")
+        sentences.append("It was trained with other code or packages than it was tested with.")
     looks = record["looks"]
     if looks == 1:
-        said.append("This trial's test tasks were looked at once.")
+        sentences.append("This trial's test tasks were looked at once.")
     else:
-        said.append(f"This trial's test tasks were looked at {looks} times; this is the last look.")
-    return " ".join(said)
+        sentences.append(
+            f"This trial's test tasks were looked at {looks} times; this is the last look."
+        )
+    return " ".join(sentences)
 
 
 def _faults(n: int, n_faults: int) -> str:
     """Return how many test tasks were scored, and what that means."""
     asked = n + n_faults
-    said = f"Scored were {n} of {asked} test tasks; {n_faults} had a fault and do not count."
+    sentence = f"Scored were {n} of {asked} test tasks; {n_faults} had a fault and do not count."
     if not too_many_faults(n_faults, asked):
-        return said
+        return sentence
     share = f"more than {FAULT_SHARE:.0%} were lost"
-    return f"{said} This proves nothing ({share}): repair what failed, and test again."
+    return f"{sentence} This proves nothing ({share}): repair what failed, and test again."
 
 
 def _prepare(trial: TrialDir) -> TrialConfig:

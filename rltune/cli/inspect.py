@@ -8,7 +8,7 @@ import typer
 from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.analysis.status import StatusReader
 from rltune.analysis.trial_states import state_json
-from rltune.cli.console import emit_json, is_live, make_console, show
+from rltune.cli.console import answer, is_live, make_console
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.errors import InputError, Problem
 from rltune.report.live import make_progress
@@ -46,10 +46,7 @@ def status(
     if watch and not _watch(reader):
         raise typer.Exit(0)
     state = reader.read()
-    if as_json:
-        emit_json(state_json(state))
-    else:
-        show(status_view(state))
+    answer(state_json(state), status_view(state), as_json=as_json)
     raise typer.Exit(1 if state.has_failed else 0)
 
 
@@ -95,10 +92,7 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
       rltune audit runs/kl-31966bc3
 
     """
-    found = read_folder(find_run(folder, runs_dir))
-    result = audit_folder(found, read_records(found))
-    if as_json:
-        emit_json(result.to_json())
-    else:
-        show(audit_view(result))
+    sweep = read_folder(find_run(folder, runs_dir))
+    result = audit_folder(sweep, read_records(sweep))
+    answer(result.to_json(), audit_view(result), as_json=as_json)
     raise typer.Exit(0 if result.verdict in (AuditVerdict.PASSED, AuditVerdict.INCOMPLETE) else 1)

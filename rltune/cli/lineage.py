@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli.console import emit_json, show, warn
+from rltune.cli.console import answer, emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import Problem, StoreError
 from rltune.lineage.query import children, recent
@@ -78,12 +78,12 @@ def show_table(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = 
 
     """
     store, read = _read(source, runs_dir)
-    found = calibration_of(store, read)
+    calibration = calibration_of(store, read)
     if as_json:
         named = {"metric": store.metric_name, "mode": store.metric_mode}
-        emit_json(named | {"rows": read.rows, "calibration": found})
+        emit_json(named | {"rows": read.rows, "calibration": calibration})
     else:
-        show(lineage_view(read.rows, store.metric, found))
+        show(lineage_view(read.rows, store.metric, calibration))
 
 
 def show_best(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
@@ -115,11 +115,8 @@ def show_chain(
     """
     store = open_table(source, runs_dir)
     name = of or _best_id(store)
-    found = store.chain(name)
-    if as_json:
-        emit_json(found)
-    else:
-        show(chain_view(found))
+    chain = store.chain(name)
+    answer(chain, chain_view(chain), as_json=as_json)
 
 
 def _best_id(store: LineageStore) -> str:
@@ -144,10 +141,7 @@ def show_recent(
 
     """
     rows = recent(_read(source, runs_dir)[1].rows, n)
-    if as_json:
-        emit_json(rows)
-    else:
-        show(rows_view(rows))
+    answer(rows, rows_view(rows), as_json=as_json)
 
 
 def show_children(
@@ -180,8 +174,5 @@ def show_calibration(
       rltune lineage calibration runs/kl-31966bc3 --json
 
     """
-    found = calibration_of(*_read(source, runs_dir))
-    if as_json:
-        emit_json(found)
-    else:
-        show(calibration_view(found))
+    calibration = calibration_of(*_read(source, runs_dir))
+    answer(calibration, calibration_view(calibration), as_json=as_json)

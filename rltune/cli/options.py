@@ -140,8 +140,8 @@ def parse_duration(text: str) -> float:
         InputError: It is no such text, or nothing at all.
 
     """
-    found = _DURATION.fullmatch(text.strip())
-    parts = found.groups(default="0") if found is not None else ()
+    match = _DURATION.fullmatch(text.strip())
+    parts = match.groups(default="0") if match is not None else ()
     seconds = sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False))
     if seconds <= 0:
         what = f"{text!r} is not a duration."

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rltune.cli.console import emit_json, show
+from rltune.cli.console import answer
 from rltune.cli.options import (
     RUNS,
     Json,
@@ -46,7 +46,8 @@ def plan(
     specs = expand(loaded)
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     planned = make_plan(loaded, specs, measured)
-    if as_json:
-        emit_json({**plan_json(loaded, specs, tasks=None), "cost": cost_json(planned)})
-        return
-    show(plan_view(planned))
+    answer(
+        {**plan_json(loaded, specs, tasks=None), "cost": cost_json(planned)},
+        plan_view(planned),
+        as_json=as_json,
+    )

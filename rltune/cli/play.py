@@ -145,8 +145,8 @@ def play(
 
 def _refuse_custom_code(given: str, chosen: Chosen) -> None:
     reward = chosen.reward.model_dump() if chosen.reward else None
-    found = import_paths({"env": chosen.env.model_dump(), "reward": reward})
-    refuse_paths((f"{given}: {key}", path) for key, path in found)
+    paths = import_paths({"env": chosen.env.model_dump(), "reward": reward})
+    refuse_paths((f"{given}: {key}", path) for key, path in paths)
 
 
 def _made(chosen: Chosen) -> TextEnv:
@@ -273,8 +273,8 @@ def _validated(section: Mapping[str, Any]) -> Env:
     try:
         return model.model_validate(section)
     except ValidationError as error:
-        found = problems_from(error, model, lambda path: ".".join(("env", *map(str, path))))
-        raise InputError(list(found)) from error
+        problems = problems_from(error, model, lambda path: ".".join(("env", *map(str, path))))
+        raise InputError(list(problems)) from error
 
 
 def _config(chosen: Chosen, model: str) -> TrialConfig:
@@ -288,5 +288,5 @@ def _config(chosen: Chosen, model: str) -> TrialConfig:
     try:
         return TrialConfig.model_validate({**sections, "env": env.model_dump(), "policy": policy})
     except ValidationError as error:
-        found = problems_from(error, TrialConfig, lambda path: ".".join(map(str, path)))
-        raise InputError(list(found)) from error
+        problems = problems_from(error, TrialConfig, lambda path: ".".join(map(str, path)))
+        raise InputError(list(problems)) from error

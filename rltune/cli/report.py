@@ -35,9 +35,9 @@ def report(
       rltune report runs/kl-31966bc3 --out kl.html
 
     """
-    found = read_folder(find_run(folder, runs_dir))
-    path = found.run.path / "figures" / "report.html" if out is None else out
-    evidence = gather(found)
+    sweep = read_folder(find_run(folder, runs_dir))
+    path = sweep.run.path / "figures" / "report.html" if out is None else out
+    evidence = gather(sweep)
     text = page(evidence)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

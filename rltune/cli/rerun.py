@@ -159,52 +159,52 @@ def _started(trial: TrialDir, changes: tuple[Change, ...]) -> None:
 
 def _repeat(source: Source, *, steps: int | None, verify: bool, as_json: bool) -> int:
     base = base_of(source.provenance, otherwise=Path.cwd())
-    found = rerun_trial(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
+    again = rerun_trial(source, steps=steps, argv=tuple(sys.argv), base=base, on_start=_started)
     refresh_lineage_report(source.run)
     if as_json:
-        emit_json(verdict_json(source, found))
+        emit_json(verdict_json(source, again))
     else:
-        typer.echo(verdict_text(source, found))
-    if found.verdict is Verdict.INCOMPLETE:
-        return 3 if found.status is TrialStatus.INTERRUPTED else 1
-    return 1 if verify and found.verdict is not Verdict.REPRODUCED else 0
+        typer.echo(verdict_text(source, again))
+    if again.verdict is Verdict.INCOMPLETE:
+        return 3 if again.status is TrialStatus.INTERRUPTED else 1
+    return 1 if verify and again.verdict is not Verdict.REPRODUCED else 0
 
 
-def verdict_text(source: Source, found: Rerun) -> str:
+def verdict_text(source: Source, again: Rerun) -> str:
     """Return what a rerun shows, in words."""
-    name, comparison = source.trial.trial_id, found.comparison
-    folder = f"Kept in {short_path(found.trial.path)}, verdict in {found.trial.verdict.name}."
+    name, comparison = source.trial.trial_id, again.comparison
+    folder = f"Kept in {short_path(again.trial.path)}, verdict in {again.trial.verdict.name}."
     if comparison is None:
-        failure = found.trial.read_failed()
+        failure = again.trial.read_failed()
         why = f": {failure.reason}" if failure is not None else ""
-        return f"{name}: not compared, the rerun ended {found.status}{why}.\n{folder}"
+        return f"{name}: not compared, the rerun ended {again.status}{why}.\n{folder}"
     steps = ", ".join(map(str, comparison.checkpoints)) or "none"
     scope = (
-        f"steps 0 to {found.last}: {comparison.metric_rows} rows of metrics without clocks and "
+        f"steps 0 to {again.last}: {comparison.metric_rows} rows of metrics without clocks and "
         f"rates, {comparison.gates} held-out gates, checkpoints of step {steps}"
     )
-    changed = ", ".join(change.name for change in found.changes if change.decides)
-    if found.verdict is Verdict.OTHER_INPUTS:
-        return "\n".join([*_other_inputs(name, found, scope), folder])
+    changed = ", ".join(change.name for change in again.changes if change.decides)
+    if again.verdict is Verdict.OTHER_INPUTS:
+        return "\n".join([*_other_inputs(name, again, scope), folder])
     if comparison.difference is None:
-        said = f"{name}: reproduced, bit-equal in {scope}."
-        return f"{said}{f' Although changed: {changed}.' if changed else ''}\n{folder}"
+        sentence = f"{name}: reproduced, bit-equal in {scope}."
+        return f"{sentence}{f' Although changed: {changed}.' if changed else ''}\n{folder}"
     lines = [
-        f"{name}: {found.verdict}; compared {scope}.",
+        f"{name}: {again.verdict}; compared {scope}.",
         f"First difference: {comparison.difference}.",
     ]
-    if found.verdict is Verdict.OTHER_SOFTWARE:
+    if again.verdict is Verdict.OTHER_SOFTWARE:
         lines.append(f"Changed since: {changed}. Run it on what its provenance.json names.")
     return "\n".join([*lines, folder])
 
 
-def _other_inputs(name: str, found: Rerun, scope: str) -> list[str]:
+def _other_inputs(name: str, again: Rerun, scope: str) -> list[str]:
     """Return what a rerun that read other files shows: nothing of the trial."""
-    files = ", ".join(change.name for change in found.changes if change.is_input)
-    difference = found.comparison.difference if found.comparison else None
+    files = ", ".join(change.name for change in again.changes if change.is_input)
+    difference = again.comparison.difference if again.comparison else None
     outcome = f"first difference: {difference}" if difference else f"bit-equal in {scope}"
     return [
-        f"{name}: {found.verdict}; {outcome}.",
+        f"{name}: {again.verdict}; {outcome}.",
         f"It read other files than the trial: {files}. Put them back as they were, and run again.",
     ]
 

@@ -104,12 +104,12 @@ def _source(
         return load_corpus(corpus), str(corpus)
     if questions is not None:
         loaded = load_questions(questions, file_format=file_format)
-        found = tuple(dict.fromkeys(one for question in loaded for one in question.passages))
-        if not found:
+        passages = tuple(dict.fromkeys(one for question in loaded for one in question.passages))
+        if not passages:
             raise InputError(
                 Problem(str(questions), "its questions have no passages.", action="Give --corpus.")
             )
-        return found, str(questions)
+        return passages, str(questions)
 
     world = World(seed=world_seed, passages=world_passages)
     return world.passages, f"the closed world {world_seed}"
@@ -123,9 +123,9 @@ def _cannot_listen(host: str, port: int, error: OSError) -> Problem:
             f"another program listens at {host}:{port} already.",
             action="Stop it, or give another port; 0 takes a free one.",
         )
-    said = error.strerror or str(error)
+    why = error.strerror or str(error)
     return Problem(
         f"--host {host} --port {port}",
-        f"cannot listen there: {said}.",
+        f"cannot listen there: {why}.",
         action="127.0.0.1 is this machine alone, 0.0.0.0 all of its addresses.",
     )

@@ -198,13 +198,13 @@ def late_text(late: Declined) -> str:
     return f"{estimate_text(late.estimate)}, and {duration(late.left_s)} are left"
 
 
-def estimate_text(found: Estimate) -> str:
+def estimate_text(rest: Estimate) -> str:
     """Return how long a trial takes, and by what."""
-    if found.step_s is None:
-        return f"{found.trial_id}: {plural(found.steps, 'step')}, {found.source}"
+    if rest.step_s is None:
+        return f"{rest.trial_id}: {plural(rest.steps, 'step')}, {rest.source}"
     return (
-        f"{found.trial_id}: {duration(found.seconds)} = {found.start_s:.2f} s to the first gate + "
-        f"{plural(found.steps, 'step')} of {found.step_s:.2f} s ({found.source})"
+        f"{rest.trial_id}: {duration(rest.seconds)} = {rest.start_s:.2f} s to the first gate + "
+        f"{plural(rest.steps, 'step')} of {rest.step_s:.2f} s ({rest.source})"
     )
 
 
@@ -259,5 +259,5 @@ class Watcher:
             self._progress.show(self._reader.read())
         except Exception as error:  # whatever it is, the trials are worth more than the display
             self._reader = None
-            said = f"{type(error).__name__}: {error}"
-            warn(f"warning: progress cannot be shown ({said}); the sweep goes on.")
+            why = f"{type(error).__name__}: {error}"
+            warn(f"warning: progress cannot be shown ({why}); the sweep goes on.")

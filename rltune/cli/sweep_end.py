@@ -36,8 +36,8 @@ def report_end(run: RunDir, console: Console) -> bool:
     console.print()
     console.print(paths_view(written(run)))
     if any(run.trials.glob("*/wandb/offline-run-*")):
-        said = f"  to W&B when you like: rltune sync {short_path(run.path)}"
-        console.print(said, soft_wrap=True)
+        hint = f"  to W&B when you like: rltune sync {short_path(run.path)}"
+        console.print(hint, soft_wrap=True)
     console.print()
     console.print(audit_view(audit))
     return audit.report.ok and not state.has_failed

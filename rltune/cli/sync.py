@@ -64,17 +64,17 @@ def sync(
       rltune sync --dry-run
 
     """
-    found = read_folder(find_run(folder, runs_dir))
+    sweep = read_folder(find_run(folder, runs_dir))
     if not dry_run:
         require_server()
-    whole, done = read_state(found), []
+    whole, done = read_state(sweep), []
     children = (one.trial for one in whole.derived if one.kind == "child")
     for state in (*whole.trials, *children):
         done.append(_sync(state, whole.metric_name, dry_run=dry_run, timeout_s=timeout_s))
         if not as_json:
             _say(done[-1])
     if as_json:
-        emit_json({"run": str(found.run.path), "trials": done})
+        emit_json({"run": str(sweep.run.path), "trials": done})
     raise typer.Exit(int(any(one.outcome == "failed" for one in done)))
 
 
@@ -89,20 +89,20 @@ def warn_of_offline(config: Mapping[str, Any]) -> None:
 
 def _sync(state: TrialState, metric: str, *, dry_run: bool, timeout_s: float) -> Synced:
     trial = TrialDir(Path(state.log).parent)
-    found = sessions(trial.path)
-    is_cut_off = _is_cut_off(trial, has_sessions=bool(found))
-    if not found and not is_cut_off:
+    written = sessions(trial.path)
+    is_cut_off = _is_cut_off(trial, has_sessions=bool(written))
+    if not written and not is_cut_off:
         return Synced(state.trial_id, "no run", 0)
     if state.status is TrialStatus.RUNNING:
-        return Synced(state.trial_id, "still runs", len(found))
+        return Synced(state.trial_id, "still runs", len(written))
     if is_cut_off and not dry_run:
         if reason := _write_history(trial, state.status, metric):
-            return Synced(state.trial_id, "failed", len(found), masked(reason))
-        found, is_cut_off = sessions(trial.path), False
-    left = [session for session in found if not (is_synced(session) or is_empty(session))]
+            return Synced(state.trial_id, "failed", len(written), masked(reason))
+        written, is_cut_off = sessions(trial.path), False
+    left = [session for session in written if not (is_synced(session) or is_empty(session))]
     n_left = len(left) + is_cut_off  # the session that is written first
     if not n_left:
-        is_there = any(map(is_synced, found))
+        is_there = any(map(is_synced, written))
         return Synced(state.trial_id, "was uploaded" if is_there else "no run", 0)
     if dry_run:
         return Synced(state.trial_id, "to upload", n_left)
@@ -128,16 +128,16 @@ def _tracking(trial: TrialDir) -> str:
 def _write_history(trial: TrialDir, status: TrialStatus, metric: str) -> str:
     """Write a session with the trial's whole metrics; return why that failed, empty if not."""
     rows, result = read_metrics(trial.metrics).rows, trial.read_done()
-    said: list[str] = []
+    warnings: list[str] = []
     write_history(
         trial.read_spec(),
         trial.path,
         rows,
         status=status,
         summary=outcome_summary(result, rows, metric=metric) if result else {},
-        warn=said.append,
+        warn=warnings.append,
     )
-    return said[0] if said else ""
+    return warnings[0] if warnings else ""
 
 
 def _say(one: Synced) -> None:

@@ -109,9 +109,9 @@ def decline(run: RunDir, spec: TrialSpec, deadline: Deadline | None) -> Declined
     """
     if deadline is None:
         return None
-    left, found = deadline.at - time.time(), estimate(run, spec, deadline)
-    is_late = left <= 0 if found.seconds is None else found.seconds > left
-    return Declined(found, max(0.0, left)) if is_late else None
+    left, rest = deadline.at - time.time(), estimate(run, spec, deadline)
+    is_late = left <= 0 if rest.seconds is None else rest.seconds > left
+    return Declined(rest, max(0.0, left)) if is_late else None
 
 
 def first_trials(run: RunDir, todo: Sequence[TrialSpec], limit: int | None) -> list[TrialSpec]:
@@ -132,9 +132,9 @@ def startable(
 
     Each is asked again when its turn comes: by then more is measured, and less time is left.
     """
-    found = {spec.trial_id: decline(run, spec, deadline) for spec in todo}
-    may = [spec for spec in todo if found[spec.trial_id] is None]
-    declined = [late for late in found.values() if late is not None]
+    refusals = {spec.trial_id: decline(run, spec, deadline) for spec in todo}
+    may = [spec for spec in todo if refusals[spec.trial_id] is None]
+    declined = [late for late in refusals.values() if late is not None]
     return first_trials(run, may, limit), declined
 
 
@@ -147,11 +147,11 @@ def write_declined(launch: Path, declined: Declined) -> None:
 
 def read_declined(launch: Path) -> list[Declined]:
     """Return the trials of a launch that were not started."""
-    found = []
+    declined = []
     for path in sorted((launch / DECLINED).glob("*.json")):
         try:
             data = read_json(path)
-            found.append(Declined(Estimate(**data["estimate"]), float(data["left_s"])))
+            declined.append(Declined(Estimate(**data["estimate"]), float(data["left_s"])))
         except (InputError, KeyError, TypeError, ValueError):
             continue  # only the message is lost: the trial is not done, and runs another time
-    return found
+    return declined

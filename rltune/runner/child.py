@@ -212,12 +212,12 @@ def _not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str
 
 
 def _hypothesis(source: Source, config: dict[str, Any], start: Start | None) -> str:
-    said = [f"{source.spec.condition}, seed {config['seed']}"]
+    parts = [f"{source.spec.condition}, seed {config['seed']}"]
     if start is not None:
-        said.append(f"from step {start.step} ({start.which}) of {source.trial.trial_id}")
+        parts.append(f"from step {start.step} ({start.which}) of {source.trial.trial_id}")
     for key, (before, now) in diff_configs(source.recorded, config).items():
-        said.append(f"{key} {before} -> {now}")
-    return ", ".join(said)
+        parts.append(f"{key} {before} -> {now}")
+    return ", ".join(parts)
 
 
 def _noted(changes: tuple[Change, ...]) -> str:

@@ -88,8 +88,8 @@ def _is_refused(address: str, mode: str) -> bool:
         return False
     if _REFUSED in done.stderr:
         return True
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    raise _unusable(address, said[-1].strip() if said else f"exit code {done.returncode}")
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    raise _unusable(address, lines[-1].strip() if lines else f"exit code {done.returncode}")
 
 
 def _unusable(address: str, why: str) -> ResourceError:

@@ -86,12 +86,12 @@ def require_startable(address: str | None) -> None:
             that is short enough for sockets.
 
     """
-    found = [name for name in REFUSED if name in os.environ]
-    if found:
+    refused = [name for name in REFUSED if name in os.environ]
+    if refused:
         raise ResourceError(
             [
                 Problem(f"environment: {name}", "Ray does not accept it.", action="Unset it.")
-                for name in found
+                for name in refused
             ]
         )
     if address is None:

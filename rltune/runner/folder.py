@@ -36,7 +36,7 @@ class FrozenTasks:
 def next_launch(run: RunDir) -> str:
     """Return the name of a launch that this folder has not seen: `launch-0001`, then on."""
     names = [path.name for path in run.tune.iterdir()] if run.tune.is_dir() else []
-    numbers = [int(found[1]) for name in names if (found := _LAUNCH.fullmatch(name))]
+    numbers = [int(match[1]) for name in names if (match := _LAUNCH.fullmatch(name))]
     return f"launch-{max(numbers, default=0) + 1:04d}"
 
 

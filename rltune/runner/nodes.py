@@ -30,8 +30,8 @@ def is_gone(node: str) -> bool:
     It is asked directly: the cluster itself gives a machine up only after a while.
     """
     start = node.rpartition(" ")[2]
-    found = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
-    return found is not None and not (found["Alive"] and _answers(found))
+    known = next((own for own in ray.nodes() if start and own["NodeID"].startswith(start)), None)
+    return known is not None and not (known["Alive"] and _answers(known))
 
 
 def _answers(node: Mapping[str, Any]) -> bool:

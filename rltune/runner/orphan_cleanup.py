@@ -70,14 +70,14 @@ def main() -> None:
 
 def members(folder: str) -> list[psutil.Process]:
     """Return the living processes of a cluster."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == folder and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:  # it ended just now, or is somebody else's
             continue
-    return found
+    return processes
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ def prove(loaded: LoadedSweep, base: Path) -> ComparabilityReport:
 
     """
     report = check_sweep(loaded)
-    found = probe_conditions({c.label: c.config for c in loaded.conditions}, base)
-    return report_of(loaded, (*report.errors, *report.warnings, *found)) if found else report
+    probed = probe_conditions({c.label: c.config for c in loaded.conditions}, base)
+    return report_of(loaded, (*report.errors, *report.warnings, *probed)) if probed else report
 
 
 def probe_conditions(configs: Mapping[str, Mapping[str, Any]], base: Path) -> tuple[Finding, ...]:
@@ -73,8 +73,8 @@ def _ask(request: Mapping[str, Any], folder: Path) -> tuple[Finding, ...]:
     except subprocess.TimeoutExpired:
         return (probe_failed(f"it did not end within {HANGS_AFTER_S:g} s."),)
     if not answered.is_file():
-        said = ended.stderr.strip()[-_LAST_WORDS:].splitlines()
-        last = said[-1].strip() if said else f"its process ended with code {ended.returncode}"
+        lines = ended.stderr.strip()[-_LAST_WORDS:].splitlines()
+        last = lines[-1].strip() if lines else f"its process ended with code {ended.returncode}"
         return (probe_failed(f"{last.rstrip('.')}."),)
     return findings_of(json.loads(answered.read_text(encoding="utf-8")))
 

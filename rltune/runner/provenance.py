@@ -19,22 +19,14 @@ from typing import Any
 import rltune
 import rltune_envs
 from rltune.rollout.vllm_setup import vllm_version
+from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
 PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 EARLIER = (
-    *(
-        "attempt",
-        "host",
-        "node",
-        "started",
-        "commit",
-        "dirty",
-        "diff_sha256",
-        "source_sha256",
-        "versions",
-    ),
+    *("attempt", "host", "node", "started"),
+    *("commit", "dirty", "diff_sha256", "source_sha256", "versions"),
     *("device", "cpu_model", "dtype", "engine", "threads"),
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "base", "inputs"),
     "inputs_changed",
@@ -117,10 +109,10 @@ def source_digest() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    found = {name: _version(name) for name in PACKAGES}
+    installed = {name: _version(name) for name in PACKAGES}
     if vllm := vllm_version():
-        found["vllm"] = vllm
-    return {"python": platform.python_version(), **found, "rltune": rltune_version()}
+        installed["vllm"] = vllm
+    return {"python": platform.python_version(), **installed, "rltune": rltune_version()}
 
 
 def rltune_version() -> str:
@@ -130,36 +122,28 @@ def rltune_version() -> str:
 
 def trial_provenance(
     driver: DriverProvenance,
+    config: TrialConfig,
     *,
     attempt: int,
     device: str,
-    dtype: str,
-    engine: str,
-    threads: int,
     manifest_sha256: str,
     base: Path,
     inputs: Mapping[str, str],
     node: str = "",
-    weights_sha256: str = "",
-    tokenizer_sha256: str = "",
-    prompt_sha256: str = "",
 ) -> dict[str, Any]:
     """Return the content of provenance.json, collected in the process that trains.
 
+    The digests of weights, tokenizer and prompt are empty until they are loaded.
+
     Args:
         driver: The driver's part.
+        config: Of the trial.
         attempt: Which attempt of the trial, from 1.
         device: `cpu`, or a torch device of a GPU.
-        dtype: Number format of the policy.
-        engine: Rollout engine.
-        threads: Threads given to torch.
         manifest_sha256: Digest of the frozen tasks.
         base: Folder to which relative paths refer.
         inputs: File that the trial reads, as `rltune.store.inputs` names it -> its sha256.
         node: Name and id of the cluster's machine; empty outside Ray.
-        weights_sha256: Digest of the weights as loaded; empty while they are not.
-        tokenizer_sha256: Digest of tokenizer, template and renderer; empty until they are loaded.
-        prompt_sha256: Digest of what the policy is shown; likewise.
 
     """
     code = code_of_worker(driver.code)
@@ -171,12 +155,12 @@ def trial_provenance(
         "pid": os.getpid(),
         "device": device_name(device),
         "cpu_model": cpu_model(),
-        "dtype": dtype,
-        "engine": engine,
-        "threads": threads,
-        "weights_sha256": weights_sha256,
-        "tokenizer_sha256": tokenizer_sha256,
-        "prompt_sha256": prompt_sha256,
+        "dtype": config.policy.dtype,
+        "engine": config.rollout.engine,
+        "threads": config.resources.threads,
+        "weights_sha256": "",
+        "tokenizer_sha256": "",
+        "prompt_sha256": "",
         "manifest_sha256": manifest_sha256,
         "base": str(base.absolute()),
         "inputs": dict(inputs),

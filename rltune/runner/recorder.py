@@ -149,13 +149,13 @@ class Recorder:
 
     def _earlier_specs(self, *, besides: Container[str]) -> dict[str, TrialSpec]:
         """Return the other trials here. One whose spec is torn waits until it is asked for."""
-        found = {}
+        specs = {}
         for trial in self.run.trial_dirs():
             if trial.trial_id in besides or not trial.spec.is_file():
                 continue
             with suppress(StoreError):
-                found[trial.trial_id] = trial.read_spec()
-        return found
+                specs[trial.trial_id] = trial.read_spec()
+        return specs
 
     def _reconcile_trial(self, spec: TrialSpec, entry: TrialLedger | None) -> None:
         trial = self.run.trial(spec.trial_id)
@@ -254,9 +254,9 @@ def _ended_at(trial: TrialDir) -> str:
 
 def commit_of(trial: TrialDir) -> str:
     """Return the commit that a trial's newest attempt ran, with `-dirty` where it had changes."""
-    found: Mapping[str, object] = read_provenance(trial)
-    commit = str(found.get("commit", ""))
-    return f"{commit}-dirty" if commit and found.get("dirty") else commit
+    origin: Mapping[str, object] = read_provenance(trial)
+    commit = str(origin.get("commit", ""))
+    return f"{commit}-dirty" if commit and origin.get("dirty") else commit
 
 
 def snapshot_of(run: RunDir, trial: TrialDir) -> str:

@@ -96,10 +96,10 @@ def rerun_trial(
     has_result = status.is_finished and not status.is_failure
     if has_result or (reached is not None and reached >= last):
         comparison = compare_trials(source.trial, trial, last=last)
-    found = Rerun(trial, status, _verdict(comparison, changes), last, changes, comparison)
-    write_json_atomic(trial.verdict, verdict_json(source, found))
-    _record(source, spec, found)
-    return found
+    again = Rerun(trial, status, _verdict(comparison, changes), last, changes, comparison)
+    write_json_atomic(trial.verdict, verdict_json(source, again))
+    _record(source, spec, again)
+    return again
 
 
 def _spec(source: Source) -> TrialSpec:
@@ -165,42 +165,42 @@ def _verdict(comparison: Comparison | None, changes: tuple[Change, ...]) -> Verd
     return Verdict.OTHER_SOFTWARE if has_changed else Verdict.NOT_REPRODUCIBLE
 
 
-def verdict_json(source: Source, found: Rerun) -> dict[str, Any]:
+def verdict_json(source: Source, again: Rerun) -> dict[str, Any]:
     """Return the verdict as plain data: verify.json, and `--json`."""
     return {
         "trial": source.trial.trial_id,
-        "folder": str(found.trial.path),
-        "status": found.status,
-        "verdict": found.verdict,
-        "last_step": found.last,
-        "changes": list(found.changes),
-        "comparison": found.comparison,
+        "folder": str(again.trial.path),
+        "status": again.status,
+        "verdict": again.verdict,
+        "last_step": again.last,
+        "changes": list(again.changes),
+        "comparison": again.comparison,
     }
 
 
-def _record(source: Source, spec: TrialSpec, found: Rerun) -> None:
+def _record(source: Source, spec: TrialSpec, again: Rerun) -> None:
     """Append the rerun's row. An attempt that was ended on purpose says nothing about the trial."""
-    failure = found.trial.read_failed()
-    comparison = found.comparison
+    failure = again.trial.read_failed()
+    comparison = again.comparison
     if failure is not None and comparison is not None:
-        found.trial.clear_failed()
-        reason = f"ended after step {found.last} as asked: a prefix was to be compared"
-        found.trial.write_failed(
+        again.trial.clear_failed()
+        reason = f"ended after step {again.last} as asked: a prefix was to be compared"
+        again.trial.write_failed(
             TrialFailure(RowStatus.HARNESS_ABORT, reason, "", failure.step, failure.attempt)
         )
-    said = f"rerun of {source.trial.trial_id}: {found.verdict}"
+    notes = f"rerun of {source.trial.trial_id}: {again.verdict}"
     if comparison is not None and comparison.difference is not None:
-        said += f"; first difference: {comparison.difference}"
-    if found.changes:
-        said += f"; changed since: {', '.join(change.name for change in found.changes)}"
+        notes += f"; first difference: {comparison.difference}"
+    if again.changes:
+        notes += f"; changed since: {', '.join(change.name for change in again.changes)}"
     differs = comparison is not None and comparison.difference is not None
     record_single(
         source,
-        found.trial,
+        again.trial,
         spec,
-        exp_id=f"{source.trial.trial_id}.r{int(found.trial.path.parent.name)}",
+        exp_id=f"{source.trial.trial_id}.r{int(again.trial.path.parent.name)}",
         hypothesis=f"{spec.condition}, seed {spec.seed}, run again",
-        notes=said,
+        notes=notes,
         counts=False,
         disqualified="its repetition differs from the original" if differs else "",
     )

@@ -151,10 +151,10 @@ def steps_done(trial: TrialDir) -> int | None:
 def read_provenance(trial: TrialDir) -> Mapping[str, Any]:
     """Return provenance.json; empty when the trial has none that can be read."""
     try:
-        found = read_json(trial.provenance)
+        content = read_json(trial.provenance)
     except InputError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _severity(error: BaseException) -> int:
@@ -201,12 +201,10 @@ def _provenance(
     """Write and return provenance.json, as far as it is known before the weights are loaded."""
     origin = trial_provenance(
         payload.driver,
+        config,
         attempt=payload.attempt,
         node=payload.node,
         device=device,
-        dtype=config.policy.dtype,
-        engine=config.rollout.engine,
-        threads=config.resources.threads,
         manifest_sha256=tasks_sha256,
         base=payload.base,
         inputs=inputs_of(config, payload.base),

@@ -89,10 +89,10 @@ class TuneLaunch:
 
     def failures(self) -> tuple[WorkerFailure, ...]:
         """Return the workers that died since the last call."""
-        found = []
+        failures = []
         while self._watch.failures:
-            found.append(self._watch.failures.popleft())
-        return tuple(found)
+            failures.append(self._watch.failures.popleft())
+        return tuple(failures)
 
     @property
     def unschedulable(self) -> frozenset[str]:

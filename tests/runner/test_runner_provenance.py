@@ -20,6 +20,7 @@ from rltune.runner.provenance import (
     trial_provenance,
     versions,
 )
+from rltune.spec.schema.trial import TrialConfig
 
 CODE_STATE = "from rltune.runner.provenance import code_state as c; import json; s = c(); "
 CODE_STATE += "print(json.dumps([s.commit, s.dirty, s.diff_sha256, s.source_sha256]))"
@@ -116,11 +117,9 @@ def test_a_worker_with_other_files_says_so():
 def test_provenance_has_every_field_that_the_audit_compares():
     record = trial_provenance(
         DriverProvenance(code_state(), ("rltune", "sweep")),
+        TrialConfig(policy={"model": "tiny"}, env={"prompt": "compact"}),
         attempt=2,
         device="cpu",
-        dtype="float32",
-        engine="torch",
-        threads=1,
         manifest_sha256="m",
         base=Path("work"),
         inputs={"my_env.py": "e"},
