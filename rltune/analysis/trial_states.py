@@ -75,6 +75,11 @@ class TrialState:
     scored: str = ""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Its name for readers: condition and seed."""
+        return f"{self.condition}, seed {self.seed}"
+
 
 @dataclass(frozen=True, slots=True)
 class DerivedState:

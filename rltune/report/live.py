@@ -51,7 +51,7 @@ def events(old: SweepState | None, new: SweepState) -> Iterator[tuple[TrialState
         if trial.status is TrialStatus.RUNNING and earlier.step is not None:
             if earlier.status is not TrialStatus.RUNNING:
                 reached = f"its last attempt reached step {earlier.step}/{earlier.steps}"
-                yield trial, f"{_name(trial)}: started again; {reached}"
+                yield trial, f"{trial.name}: started again; {reached}"
         elif trial.status is not earlier.status:
             yield trial, _status_sentence(trial)
 
@@ -66,12 +66,8 @@ def ended_between(old: SweepState | None, new: SweepState) -> tuple[TrialState, 
     )
 
 
-def _name(trial: TrialState) -> str:
-    return f"{trial.condition}, seed {trial.seed}"
-
-
 def _gate_sentence(trial: TrialState) -> str:
-    sentence = f"{_name(trial)}: step {trial.last_gate}/{trial.steps}, held-out {rate(trial.last)}"
+    sentence = f"{trial.name}: step {trial.last_gate}/{trial.steps}, held-out {rate(trial.last)}"
     if trial.last_gate:
         sentence += f" (start {rate(trial.base)})"
     if trial.tokens_per_s is not None:
@@ -82,20 +78,19 @@ def _gate_sentence(trial: TrialState) -> str:
 
 
 def _status_sentence(trial: TrialState) -> str:
-    name = _name(trial)
     at = "before the first gate" if trial.step is None else f"at step {trial.step}/{trial.steps}"
     match trial.status:
         case TrialStatus.RUNNING:
-            return f"{name}: started" if not trial.step else f"{name}: goes on {at}"
+            return f"{trial.name}: started" if not trial.step else f"{trial.name}: goes on {at}"
         case TrialStatus.DONE:
             gain = f"held-out {rate(trial.base)} -> {rate(trial.last)}"
-            return f"{name}: done, {gain}, best gate at step {trial.best_step}"
+            return f"{trial.name}: done, {gain}, best gate at step {trial.best_step}"
         case TrialStatus.FAILED | TrialStatus.DIVERGED:
             status, log = trial.status.value.upper(), short_path(trial.log)
-            return f"{name}: {status} {at}: {trial.reason}; log: {log}"
+            return f"{trial.name}: {status} {at}: {trial.reason}; log: {log}"
         case _:
             why = f": {trial.reason}" if trial.reason else ""
-            return f"{name}: {trial.status.value} {at}{why}"
+            return f"{trial.name}: {trial.status.value} {at}{why}"
 
 
 class PlainProgress:

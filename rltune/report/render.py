@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rltune.analysis.stats import Estimate
-from rltune.comparability.findings import Finding, Severity
+from rltune.comparability.findings import RULES, Finding, Severity
 from rltune.maths.interval import Interval
 from rltune.spec.problems import show
 from rltune.types import TrialStatus
@@ -171,3 +171,23 @@ def finding(item: Finding) -> RenderableType:
     if item.accepted_reason:
         parts.append(indent(line(f"accepted: {item.accepted_reason}", "green")))
     return Group(*parts)
+
+
+def rules_table(
+    rules: Iterable[str], findings: Sequence[Finding], is_checked: bool = True
+) -> RenderableType:
+    """Return a line per rule: its name, what was found of it, what it holds."""
+    table = grid(("", "", ""), gap=1)
+    table.show_header = False
+    for rule in rules:
+        own = [item for item in findings if item.rule == rule]
+        table.add_row(rule, _state(own) if is_checked else Text("-"), RULES[rule])
+    return table
+
+
+def _state(findings: Sequence[Finding]) -> Text:
+    if any(item.severity is Severity.ERROR for item in findings):
+        return Text("ERROR", style="bold red")
+    if any(not item.accepted_reason for item in findings):
+        return Text("warning", style="yellow")
+    return Text("accepted" if findings else "ok", style="green")

@@ -9,7 +9,16 @@ from rich.text import Text
 from rltune.comparability.distinct import pairs_to_probe
 from rltune.comparability.findings import RULES, ComparabilityReport, Finding, Severity
 from rltune.comparability.protocol import check_protocol
-from rltune.report.render import finding, fits_columns, grid, indent, line, pairs, plural
+from rltune.report.render import (
+    finding,
+    fits_columns,
+    grid,
+    indent,
+    line,
+    pairs,
+    plural,
+    rules_table,
+)
 from rltune.spec.custom_code import custom_code
 from rltune.spec.identity import flatten
 from rltune.spec.load import LoadedSweep
@@ -142,13 +151,8 @@ def _style(settings: Mapping[str, Any], control: Mapping[str, Any], key: str) ->
 
 
 def _rules(findings: Sequence[Finding], has_protocol: bool) -> RenderableType:
-    table = grid(["", "", ""], gap=1)
-    table.show_header = False
-    for rule in STATIC_RULES:
-        if rule == "S9" and not has_protocol:
-            continue
-        table.add_row(rule, _state([item for item in findings if item.rule == rule]), RULES[rule])
-    return table
+    rules = [rule for rule in STATIC_RULES if rule != "S9" or has_protocol]
+    return rules_table(rules, findings)
 
 
 def _found(findings: Sequence[Finding]) -> Iterator[RenderableType]:
@@ -156,14 +160,6 @@ def _found(findings: Sequence[Finding]) -> Iterator[RenderableType]:
         yield line("Findings", "bold")
         yield from (indent(finding(item)) for item in findings)
         yield line()
-
-
-def _state(findings: Sequence[Finding]) -> Text:
-    if _errors(findings):
-        return Text("ERROR", style="bold red")
-    if any(not item.accepted_reason for item in findings):
-        return Text("warning", style="yellow")
-    return Text("accepted" if findings else "ok", style="green")
 
 
 def verdict(loaded: LoadedSweep, *, errors: int) -> RenderableType:

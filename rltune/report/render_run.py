@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.analysis.memory_use import MemoryUse
@@ -20,6 +19,7 @@ from rltune.report.render import (
     plural,
     quantity,
     rate,
+    rules_table,
     short_path,
     size,
     verbatim,
@@ -31,14 +31,9 @@ WIDE = 112  # columns from which an interval fits beside its mean
 def audit_view(audit: Audit) -> RenderableType:
     """Return the audit: what each rule found, what was consumed, the verdict."""
     findings = (*audit.report.errors, *audit.report.warnings)
-    rules = grid(("", "", ""), gap=1)
-    rules.show_header = False
-    for rule in (name for name in RULES if name.startswith("A")):
-        own = [item for item in findings if item.rule == rule]
-        bad = any(item in audit.report.errors for item in own)
-        word, style = ("ERROR", "bold red") if bad else ("warning", "yellow")
-        state = Text(word, style=style) if own else Text("ok", style="green")
-        rules.add_row(rule, state if audit.started else Text("-"), RULES[rule])
+    rules = rules_table(
+        [name for name in RULES if name.startswith("A")], findings, bool(audit.started)
+    )
     return Group(
         line("Audit of what really ran", "bold"),
         indent(rules),

@@ -85,7 +85,7 @@ def notes(state: SweepState) -> Iterator[RenderableType]:
     judged = judged_line(judged_by_condition((t.condition, t.judged) for t in state.trials))
     if judged:
         yield line(judged)
-    named = unjudged_line((f"{t.condition}, seed {t.seed}", t.judged) for t in state.trials)
+    named = unjudged_line((t.name, t.judged) for t in state.trials)
     if named:
         yield line(named, "yellow")
     yield from (line(text, "yellow") for text in map(silence, state.trials) if text)
@@ -125,7 +125,7 @@ def silence(trial: TrialState) -> str:
     if trial.silent_s <= max(_LEAST_SILENCE_S, _SILENT_STEPS * usual):
         return ""
     words = f"no new step for {duration(trial.silent_s)}; a step takes {trial.step_s:.1f} s"
-    return f"{trial.condition}, seed {trial.seed}: {words}; log: {short_path(trial.log)}"
+    return f"{trial.name}: {words}; log: {short_path(trial.log)}"
 
 
 def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
@@ -134,17 +134,14 @@ def bad_lines(trials: Iterable[TrialState]) -> Iterator[RenderableType]:
         if trial.status.is_failure:
             yield failure_view(trial)
         for warning in trial.warnings:
-            text = f"warning: {trial.condition}, seed {trial.seed}: {warning}"
-            yield line(text, "yellow")
+            yield line(f"warning: {trial.name}: {warning}", "yellow")
 
 
 def failure_view(trial: TrialState) -> RenderableType:
     """Return why a trial failed and where its log is."""
     where = "before the first gate" if trial.step is None else f"at step {trial.step}"
-    name = f"{trial.condition}, seed {trial.seed}"
-    head = Text.assemble(
-        (trial.status.value.upper(), "bold red"), f" {where}: {name}: {trial.reason}"
-    )
+    status = (trial.status.value.upper(), "bold red")
+    head = Text.assemble(status, f" {where}: {trial.name}: {trial.reason}")
     return Group(head, verbatim(f"  log: {short_path(trial.log)}"))
 
 

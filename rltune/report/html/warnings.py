@@ -50,15 +50,11 @@ def _warnings(evidence: Evidence) -> Iterator[Warned]:
 def _bad_end(trial: TrialState) -> Warned:
     where = "" if trial.step is None else f" at step {trial.step} of {trial.steps}"
     why = trial.reason or "no reason was recorded"
-    return Warned(trial.status.value, f"{_name(trial)}{where}: {why}", "bad")
+    return Warned(trial.status.value, f"{trial.name}{where}: {why}", "bad")
 
 
 def _of_trial(trial: TrialState) -> Iterator[Warned]:
     """Yield why a trial that did not fail ended early, and what its card warns of."""
     if not trial.status.is_failure and trial.reason:
-        yield Warned(trial.status.value, f"{_name(trial)}: {trial.reason}")
-    yield from (Warned("trial", f"{_name(trial)}: {text}") for text in trial.warnings)
-
-
-def _name(trial: TrialState) -> str:
-    return f"{trial.condition}, seed {trial.seed}"
+        yield Warned(trial.status.value, f"{trial.name}: {trial.reason}")
+    yield from (Warned("trial", f"{trial.name}: {text}") for text in trial.warnings)
