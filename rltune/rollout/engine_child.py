@@ -54,8 +54,8 @@ class DistantModel:
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the trial's weights one by one, in the format that the engine computes in."""
         self._ask("open_weights")
-        while (found := self._ask("next_weight")) is not None:
-            name, dtype, shape = found
+        while (header := self._ask("next_weight")) is not None:
+            name, dtype, shape = header
             memory = bytearray(self._connection.recv_bytes())
             yield name, torch.frombuffer(memory, dtype=dtype).reshape(shape)
 

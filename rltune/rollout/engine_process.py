@@ -155,11 +155,11 @@ class ProcessEngine:
         self._send(None)
 
     def _send_weight(self) -> None:
-        found = next(self._weights, None)
-        if found is None:
+        weight = next(self._weights, None)
+        if weight is None:
             self._send(None)
             return
-        name, tensor = found[0], found[1].to("cpu", self._dtype).contiguous()
+        name, tensor = weight[0], weight[1].to("cpu", self._dtype).contiguous()
         self._send((name, tensor.dtype, tuple(tensor.shape)))
         assert self._connection is not None
         self._connection.send_bytes(tensor.reshape(-1).view(torch.uint8).numpy().data)

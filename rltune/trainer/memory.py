@@ -1,4 +1,4 @@
-"""How much memory a trial has held; `rltune audit` compares it with the plan."""
+"""The most memory that a trial has held; `rltune audit` compares it with the plan."""
 
 import ctypes
 import resource
@@ -10,9 +10,9 @@ GIB = 2**30
 
 
 def memory_used() -> dict[str, float]:
-    """Return the most that this process has held so far, in GiB, under metric names.
+    """Return the most that this process has held so far, in GiB, under verl's metric names (`gb`).
 
-    Of a GPU it is what torch had allocated, which is what a plan counts. verl's `gb` are GiB, too.
+    Of a GPU it is what torch had allocated, which is what a plan counts.
     """
     used = {"perf/max_rss_gb": peak_rss() / GIB}
     if torch.cuda.is_available() and (peak := torch.cuda.max_memory_allocated()):
@@ -23,15 +23,14 @@ def memory_used() -> dict[str, float]:
 def peak_rss() -> int:
     """Return the most bytes of memory that this program has held.
 
-    Not what getrusage says where there is better: that counts what the process was before it began
-    this program.
+    The kernel's count comes first: getrusage includes what the process held before it started this
+    program.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         lines = []
-    found = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-    kib = next(found, None)
+    kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), None)
     return 1024 * (int(kib) if kib else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 

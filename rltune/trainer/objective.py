@@ -64,7 +64,7 @@ def update(
 
     """
     size = config.optim.mini_batch_size
-    found: dict[str, list[float]] = defaultdict(list)
+    per_step: dict[str, list[float]] = defaultdict(list)
     n_steps = 0
     for epoch in range(config.optim.epochs):
         seed = stream_seed(config.seed, "minibatch", step, epoch)
@@ -80,9 +80,9 @@ def update(
                 on_entropy=on_entropy,
             )
             for name, value in made.items():
-                found[name].append(value)
+                per_step[name].append(value)
             n_steps += 1
-    means = {name: sum(values) / len(values) for name, values in found.items()}
+    means = {name: sum(values) / len(values) for name, values in per_step.items()}
     return {**means, "budget/optimizer_steps": float(n_steps)}
 
 

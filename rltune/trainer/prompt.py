@@ -29,7 +29,7 @@ def prompt_of(policy: Policy, task: Task, env: TextEnv) -> Prompt:
     """Return what a policy is shown of a task.
 
     One sentence more or less in a prompt moves a base model by points. What it is made of may lie
-    outside the config and the code, such as a file that an env of one's own reads.
+    outside the config and the code, such as a file that a custom env reads.
     """
     observation, prefix = env.reset(seed=task.seed), env.response_prefix
     render, decode = policy.renderer, policy.tokenizer.decode

@@ -25,7 +25,7 @@ def probe_prompt(policy: Policy, task: Task, env: TextEnv) -> list[int]:
 
 
 @torch.no_grad()
-def prove_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
+def check_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
     """Sample a few tokens after a prompt; return their logprobs' largest gap to the trainer's.
 
     What passes can still be slightly stale: see the module.

@@ -1,4 +1,4 @@
-"""What a trial learns with: policy, critic, reference, optimisers; and scoring with them."""
+"""What a trial trains: policy, critic, reference, optimisers; and scoring with them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
 
 
 def updates_made(optimizer: torch.optim.Optimizer | None) -> int:
-    """Return how often an optimiser has moved its parameters; its own count, which a resume keeps.
+    """Return how often an optimiser has moved its parameters: its own count, which a resume keeps.
 
     A critic warm-up leaves the policy's as it is. A mini-batch with nothing to train on counts:
     momentum and weight decay go on in it.
@@ -146,15 +146,8 @@ def score_batch(
 ) -> Signals:
     """Score all rows with the current policy, the reference and the critic, in micro-batches.
 
-    Args:
-        train_state: What scores.
-        batch: Rows of the step.
-        temperature: Of the rollouts.
-        micro_batch_size: Rows per forward pass.
-        with_entropy: Whether to keep the entropy over the vocabulary, too.
-        read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
-            values are kept for this alone, those of one micro-batch at a time.
-
+    `read` is called after the policy's pass over each micro-batch that is trained on. Its keys and
+    values are kept for this alone, those of one micro-batch at a time.
     """
     names = ["old_logp"]
     names += ["ref_logp"] if train_state.reference is not None else []

@@ -12,7 +12,7 @@ from rltune.policy.load import weights_digest
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.store.jsonl import read_jsonl
 from rltune.trainer.collect import tasks_of_step
-from rltune.trainer.sync_check import probe_prompt, prove_sync
+from rltune.trainer.sync_check import check_sync, probe_prompt
 from rltune.types import TrialStatus
 
 STATS = ("mean", "max", "min")
@@ -348,14 +348,14 @@ class Remembering:
     """Answers a request that it has seen with what it said then."""
 
     def __init__(self, engine):
-        self._engine, self._said = engine, {}
+        self._engine, self._answers = engine, {}
 
     def generate(self, requests, params):
         for request in requests:
             key = tuple(request.prompt_ids), request.seed
-            if key not in self._said:
-                (self._said[key],) = self._engine.generate([request], params)
-        return [self._said[tuple(r.prompt_ids), r.seed] for r in requests]
+            if key not in self._answers:
+                (self._answers[key],) = self._engine.generate([request], params)
+        return [self._answers[tuple(r.prompt_ids), r.seed] for r in requests]
 
     def sync(self):
         pass
@@ -367,7 +367,7 @@ class Remembering:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_an_honest_engine_is_proven(small_policy, up_env, dtype):
     policy = small_policy(dtype=dtype)
-    gap = prove_sync(
+    gap = check_sync(
         TorchEngine(policy.decoder()), policy, probe_prompt(policy, up_env().task(0), up_env())
     )
     assert gap < (1e-4 if dtype == "float32" else 0.3)
@@ -380,7 +380,7 @@ def test_weights_that_are_not_finite_are_divergence_not_staleness(small_policy, 
         next(policy.model.parameters()).fill_(torch.nan)
     engine.sync()
     with pytest.raises(DivergedError, match="logprobs are not finite"):
-        prove_sync(engine, policy, probe_prompt(policy, up_env().task(0), up_env()))
+        check_sync(engine, policy, probe_prompt(policy, up_env().task(0), up_env()))
 
 
 def test_what_is_drawn_from_no_distribution_is_divergence(small_policy, make_config, sample_batch):

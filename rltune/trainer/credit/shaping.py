@@ -85,8 +85,8 @@ def _signal(signals: Signals, name: str) -> Tensor:
 def planning_mask(policy: Policy, batch: TokenBatch, *, grams: Sequence[str]) -> Tensor:
     """Return, (N, T) boolean, the sampled tokens that overlap a planning phrase of their turn.
 
-    Phrases are looked for in the decoded text of each response on its own: what the environment
-    said is not the policy's plan.
+    Phrases are looked for in the decoded text of one response at a time: the text of the
+    environment is not the policy's plan.
     """
     ids_NT = batch.ids_NT.cpu()
     turn_ids_NT = batch.turn_ids_NT.where(batch.action_mask_NT, -1).cpu()

@@ -87,12 +87,11 @@ def _ratio(
 def likeness(a: str, b: str, matches: Iterable[Match]) -> Likeness:
     """Return what all probe batches say of two conditions.
 
-    They are one run where every batch without a fault has the same factor; batches with faults may
-    say otherwise, and that is told.
+    They are one run where every batch without a fault has the same factor. Batches with faults may
+    differ all the same: `only_faults_differ`.
     """
     every = list(matches)
-    valid = [found for found in every if not found.has_faults]
-    factor = _common_factor(valid)
+    factor = _common_factor([match for match in every if not match.has_faults])
     if factor is None:
         return Likeness(a, b, "different")
     is_everywhere = _common_factor(every) is not None
@@ -107,12 +106,12 @@ def likeness(a: str, b: str, matches: Iterable[Match]) -> Likeness:
 
 def _common_factor(matches: Sequence[Match]) -> float | None:
     """Return the one factor of all matches; 1 where no batch has a gradient; None without one."""
-    if not all(found.is_one for found in matches):
+    if not all(match.is_one for match in matches):
         return None
-    known = [found for found in matches if found.factor is not None]
+    known = [match for match in matches if match.factor is not None]
     if not known:
         return 1.0
-    sharpest = min(known, key=lambda found: found.tolerance)
+    sharpest = min(known, key=lambda match: match.tolerance)
     factor = sharpest.factor or 1.0
     is_common = all(abs((m.factor or 0) / factor - 1) <= 2 * m.tolerance for m in known)
     return factor if is_common else None

@@ -33,11 +33,8 @@ def probe(
 ) -> tuple[list[Likeness], dict[str, str]]:
     """Return how the pairs compare, and why some conditions could not be probed.
 
-    Args:
-        configs: Label -> config of every condition in some pair.
-        pairs: Which to compare.
-        selections: Those of them that differ in what the filter selects.
-
+    `configs` holds every condition of some pair by its label; `selections` are the pairs that
+    differ in what the filter selects.
     """
     words = Words(_phrases(configs.values()))
     bounds = bounds_of(configs.values())
@@ -58,12 +55,12 @@ def probe(
         for a, b in pairs:
             if a in traces and b in traces:
                 matches[a, b].append(match(traces[a], traces[b]))
-    found = [
+    results = [
         replace(likeness(a, b, matches[a, b]), is_selection=(a, b) in selections)
         for a, b in pairs
         if a not in failed and b not in failed
     ]
-    return found, failed
+    return results, failed
 
 
 def _traces(
@@ -80,7 +77,7 @@ def _traces(
             continue
         try:
             traces[label] = trace(subject, look, words, bounds)
-        except Exception as error:  # whatever an estimator of a user's own raises
+        except Exception as error:  # whatever a custom estimator raises
             failed[label] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return traces
 
@@ -92,8 +89,8 @@ def _phrases(configs: Iterable[TrialConfig]) -> list[str]:
         for config in configs
         if config.advantage.shaping.hicra_alpha or config.advantage.shaping.sepa.schedule != "none"
     ]
-    known = set().union(*lists) if lists else set()
-    return sorted(known, key=lambda phrase: (all(phrase in own for own in lists), phrase))[
+    phrases = set().union(*lists) if lists else set()
+    return sorted(phrases, key=lambda phrase: (all(phrase in known for known in lists), phrase))[
         :_MOST_PHRASES
     ]
 
@@ -116,8 +113,8 @@ def main(request_file: str, answer_file: str) -> None:
         label: TrialConfig.model_validate(plain) for label, plain in request["conditions"].items()
     }
     pairs = [(a, b) for a, b in request["pairs"]]
-    found, failed = probe(configs, pairs, [(a, b) for a, b in request["selections"]])
-    answer = {"pairs": [asdict(item) for item in found], "failed": failed}
+    results, failed = probe(configs, pairs, [(a, b) for a, b in request["selections"]])
+    answer = {"pairs": [asdict(result) for result in results], "failed": failed}
     Path(answer_file).write_text(json.dumps(answer), encoding="utf-8")
 
 

@@ -86,8 +86,8 @@ def _settings(config: TrialConfig, state: SepaState, step: int) -> Settings:
 
 
 def _verdicts(config: TrialConfig, step: int) -> float:
-    own = config.attribution
-    return verdict_weight(own, step) if own.kind == "adca" else 0.0
+    attribution = config.attribution
+    return verdict_weight(attribution, step) if attribution.kind == "adca" else 0.0
 
 
 def telling_steps(
@@ -95,15 +95,12 @@ def telling_steps(
 ) -> tuple[tuple[int, int], ...]:
     """Return (feedback, training step) where some pair differs most, and the last warm-up's end.
 
-    Args:
-        tracks: Condition -> its settings for each feedback.
-        pairs: Which conditions are compared.
-
+    `tracks` are the settings of each condition for each feedback.
     """
     first = max(
-        (track.step for own in tracks.values() for track in own[0] if track.is_warmup), default=0
+        (at.step for of_one in tracks.values() for at in of_one[0] if at.is_warmup), default=0
     )
-    found = {(0, min(first + 1, len(next(iter(tracks.values()))[0]))): None}
+    steps = {(0, min(first + 1, len(next(iter(tracks.values()))[0]))): None}
     for a, b in pairs:
         most, where = 1e-9, None
         for nth, (left, right) in enumerate(zip(tracks[a], tracks[b], strict=True)):
@@ -111,5 +108,5 @@ def telling_steps(
                 if one.distance(other) > most * (1 + 1e-9):
                     most, where = one.distance(other), (nth, one.step)
         if where is not None:
-            found[where] = None
-    return tuple(found)
+            steps[where] = None
+    return tuple(steps)

@@ -47,7 +47,7 @@ class Look:
 
     Attributes:
         scene: Number of the probe batch.
-        feedback: Of the simulation that `step` was found in.
+        feedback: Number of the simulation that `step` comes from.
         step: Training step.
         has_noise: Whether the ratio is off by rounding at the first optimiser step.
 
@@ -112,7 +112,7 @@ def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
         return Trace((), (), scene.has_faults, tolerance)
     batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
     train_state = _train_state(config, whole, beliefs, words, bounds, seed)
-    _learn(train_state, batch, whole, subject, look, beliefs, bounds, chosen.scale)
+    _update(train_state, batch, whole, subject, look, beliefs, bounds, chosen.scale)
     return Trace(
         tuple(_gradients(train_state.actor_optimizer)),
         tuple(_gradients(train_state.critic_optimizer)),
@@ -173,7 +173,7 @@ def _train_state(
     )
 
 
-def _learn(
+def _update(
     train_state: TrainState,
     batch: TokenBatch,
     whole: TokenBatch,

@@ -70,11 +70,11 @@ def _faults(members: Sequence[Episode]) -> int:
 
 def distributions(entropies: Sequence[Tensor], model: nn.Module) -> dict[str, Histogram]:
     """Return how the entropy of a step's tokens and its last gradient are distributed."""
-    found = {
+    histograms = {
         "actor/token_entropy": value_histogram(entropies),
         "actor/gradient": gradient_histogram(model),
     }
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: one for name, one in histograms.items() if one is not None}
 
 
 def value_histogram(values: Sequence[Tensor]) -> Histogram | None:
@@ -93,12 +93,12 @@ def gradient_histogram(model: nn.Module) -> Histogram | None:
 
     They are those of the last optimiser step, after clipping. One bin edge is 0.
     """
-    found = [p.grad.detach() for p in model.parameters() if p.grad is not None]
-    largest = max((float(grad.abs().max()) for grad in found), default=0.0)
+    gradients = [p.grad.detach() for p in model.parameters() if p.grad is not None]
+    largest = max((float(grad.abs().max()) for grad in gradients), default=0.0)
     if largest == 0.0:
         return None
     counts = sum(
-        torch.histc(grad.float(), bins=_BINS, min=-largest, max=largest).cpu() for grad in found
+        torch.histc(grad.float(), bins=_BINS, min=-largest, max=largest).cpu() for grad in gradients
     )
     edges = np.linspace(-largest, largest, _BINS + 1)
     return Histogram(tuple(int(n) for n in torch.as_tensor(counts)), tuple(edges.tolist()))

@@ -32,15 +32,7 @@ Card = dict[str, Any]
 def make_card(
     job: Job, result: TrialResult, gates: Sequence[GateResult], tasks_sha256: str
 ) -> Card:
-    """Return the card of a trial whose last gate is done.
-
-    Args:
-        job: The trial.
-        result: What its DONE marker will hold.
-        gates: Its evaluations, step 0 included.
-        tasks_sha256: Digest of the ids of the held-out tasks.
-
-    """
+    """Return the card of a trial whose last gate is done; `gates` include step 0."""
     trial, mode = job.trial, job.metric_mode
     best = choose_best(gates, mode=mode)
     equal = ties(gates, mode=mode)
@@ -110,13 +102,13 @@ def pool_counts(rows: Iterable[Row]) -> list[tuple[int, int, int]]:
     return counts
 
 
-def inversion_sentence(found: Inversion) -> str:
-    """Return the warning in words, both curves' ends in it."""
-    (h0, h1), (p0, p1) = found.heldout, found.pool
+def inversion_sentence(inversion: Inversion) -> str:
+    """Return the warning in words, with both ends of both curves."""
+    (h0, h1), (p0, p1) = inversion.heldout, inversion.pool
     return (
-        f"inversion: training success rose {p0:.3f} -> {p1:.3f} {_signed(found.pool_change)} while "
-        f"held-out success fell {h0:.3f} -> {h1:.3f} {_signed(found.heldout_change)} (95 %): it "
-        "learned what does not carry over"
+        f"inversion: training success rose {p0:.3f} -> {p1:.3f} {_signed(inversion.pool_change)} "
+        f"while held-out success fell {h0:.3f} -> {h1:.3f} {_signed(inversion.heldout_change)} "
+        "(95 %): it learned what does not carry over"
     )
 
 
@@ -133,11 +125,11 @@ def _names(trial: TrialDir) -> dict[str, Any]:
 
 def _code(trial: TrialDir) -> dict[str, Any]:
     try:
-        found = read_json(trial.provenance)
+        provenance = read_json(trial.provenance)
     except InputError:
-        found = {}
+        provenance = {}
     names = ("commit", "dirty", "diff_sha256", "source_sha256", "versions", "device")
-    return {name: found.get(name) for name in names}
+    return {name: provenance.get(name) for name in names}
 
 
 def _checkpoint(folder: Path) -> dict[str, str] | None:
@@ -161,12 +153,12 @@ def _is_close(gate: GateResult, best: GateResult) -> bool:
 
 
 def _why(best: GateResult, equal: Sequence[GateResult], gates: Sequence[GateResult]) -> str:
-    said = f"best held-out metric of {len(gates)} gates, step 0 included"
+    why = f"best held-out metric of {len(gates)} gates, step 0 included"
     if equal:
-        said += "; of equals the earliest"
+        why += "; of equals the earliest"
     if best.step == 0:
-        said += "; training did not beat the start"
-    return said
+        why += "; training did not beat the start"
+    return why
 
 
 def card_markdown(card: Mapping[str, Any]) -> str:
