@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from judge_requests import GOOD, make_request
+from patience import HANG_S
 
 from rltune.judge.budget import Usage, usage_in
 from rltune.judge.client import LlmJudge
@@ -255,14 +256,20 @@ def test_the_service_may_ask_for_a_longer_wait_up_to_a_limit(ask):
     assert second - first >= 1
 
 
-def test_the_deadline_holds_for_all(ask):
-    requests = [make_request(name) for name in "abc"]
-    asked = ask("ok,hang*9", requests=requests, max_concurrency=1, deadline_s=3.0)
-    late = Verdict(VerdictStatus.DEADLINE, None, "not judged within 3 s")
-    assert asked.result.verdicts == (JUDGED, late, late)
-    assert outcomes(asked) == ["reply", "cut_off"]
-    assert asked.log[1]["tokens"] > 1024  # the most it could have cost
-    assert asked.result.usage == usage_in(asked.log)
+def test_the_deadline_holds_for_all(ask, serve):
+    """One is known already, one hangs, one is not sent."""
+    known = ask()
+    server = serve("hang*9")
+    settings = {"max_concurrency": 1, "deadline_s": 2.0, "timeout_s": HANG_S}
+    judge = LlmJudge(base_url=server.url, api_key_env="JUDGE_KEY", **settings)
+    requests = [make_request(), make_request("b"), make_request("c")]
+    log = []
+    result = judge.judge(requests, logged=known.log, log=log.append)
+    late = Verdict(VerdictStatus.DEADLINE, None, "not judged within 2 s")
+    assert result.verdicts == (JUDGED, late, late)
+    assert [record["outcome"] for record in log] == ["cut_off"]
+    assert log[0]["tokens"] > 1024  # the most it could have cost
+    assert result.usage == usage_in(log)
 
 
 def test_the_limit_of_calls_is_hard(ask):
