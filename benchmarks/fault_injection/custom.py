@@ -34,7 +34,7 @@ score.time_limit_s = {limit_s}
 def raising_score(sandbox: Sandbox) -> Finding:
     """A custom score that raises one time in twenty."""
     _write(sandbox, _RAISES)
-    ended = sandbox.sweep_again()
+    ended = sandbox.run_sweep()
     log = sandbox.trials[1].log.read_text()
     return Finding(
         "each is a fault of its episode, counted and masked; the trials go on",
@@ -58,7 +58,7 @@ def hanging_score(sandbox: Sandbox) -> Finding:
     flag.touch()
     ended = sandbox.end(process)
     flag.unlink()
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "each call ends at its limit; after 3 steps in a row that lost over a quarter of their "
         "episodes the trial fails by name, and the same command goes on",
@@ -85,7 +85,7 @@ def interrupted_score(sandbox: Sandbox) -> Finding:
     os.killpg(process.pid, signal.SIGINT)
     ended = sandbox.end(process)
     flag.unlink()
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "says what it waits for; the call is given up; exit 3",
         "what followed the last checkpoint",

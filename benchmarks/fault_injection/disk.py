@@ -11,10 +11,10 @@ from sandbox import Sandbox
 def disk_full(sandbox: Sandbox) -> Finding:
     """The disk of the run folder fills up during a trial."""
     with _OwnDisk(sandbox, size="6m") as disk:
-        ended = sandbox.sweep_again()
+        ended = sandbox.run_sweep()
         status = sandbox.run_command("status", str(sandbox.run.path))
         _mount("remount,size=200m", disk)
-        again = sandbox.sweep_again()
+        again = sandbox.run_sweep()
         finding = Finding(
             "the trials that could not write are recorded with that reason; exit 1",
             "what followed the last checkpoint",
@@ -46,7 +46,7 @@ def read_only(sandbox: Sandbox) -> Finding:
     """The run folder cannot be written."""
     with _OwnDisk(sandbox, size="64m") as disk:
         _mount("remount,ro", disk)
-        ended = sandbox.sweep_again()
+        ended = sandbox.run_sweep()
         _mount("remount,rw", disk)
     return Finding(
         "nothing starts; the error names the folder",

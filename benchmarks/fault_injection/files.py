@@ -12,7 +12,7 @@ def torn_checkpoint(damage: Callable[[Path], None]) -> Callable[[Sandbox], Findi
         interrupt(sandbox)
         before = steps_of(sandbox.trials[1])
         damage(max(sandbox.trials[1].checkpoints.glob("step-*")) / "policy.safetensors")
-        again = sandbox.sweep_again()
+        again = sandbox.run_sweep()
         log = sandbox.trials[1].log.read_text()
         return Finding(
             "set aside as torn-step-...; the trial goes on from the checkpoint before",
@@ -38,10 +38,10 @@ def flip(path: Path) -> None:
 
 def corrupt_marker(sandbox: Sandbox) -> Finding:
     """The DONE marker of a finished trial is half a file."""
-    sandbox.sweep_again()
+    sandbox.run_sweep()
     half(sandbox.trials[0].done)
     status = sandbox.run_command("status", str(sandbox.run.path))
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "status names the file; the trial ends again from its last checkpoint",
         checks={
@@ -59,7 +59,7 @@ def corrupt_config(sandbox: Sandbox) -> Finding:
     before = steps_of(sandbox.trials[1])
     for path in (sandbox.trials[1].config, sandbox.trials[1].spec, sandbox.trials[1].provenance):
         half(path)
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "written again from the sweep file",
         steps_again(before, sandbox),
@@ -77,7 +77,7 @@ def torn_table(sandbox: Sandbox) -> Finding:
         file.write('not json\n{"event": "sta')
     with sandbox.trials[1].metrics.open("a") as file:
         file.write('{"step": 9')
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     table = sandbox.run_command("lineage", "show", str(sandbox.run.path))
     return Finding(
         "unreadable lines are skipped, named with their number, and kept in *.torn",
@@ -96,7 +96,7 @@ def corrupt_ray_state(sandbox: Sandbox) -> Finding:
     for path in [path for path in sandbox.run.tune.rglob("*") if path.is_file()]:
         if path.name != "STOP":
             path.write_bytes(b"\x00garbage")
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "never read: each launch starts a fresh one",
         steps_again(before, sandbox),

@@ -18,7 +18,7 @@ def signalled(number: int) -> Callable[[Sandbox], Finding]:
         ended = sandbox.end(process)
         before, left = steps_of(sandbox.trials[1]), sandbox.orphans()
         status = sandbox.run_command("status", str(sandbox.run.path))
-        again = sandbox.sweep_again()
+        again = sandbox.run_sweep()
         return Finding(
             "stops after the running step, with a checkpoint; exit 3",
             steps_again(before, sandbox),
@@ -42,7 +42,7 @@ def kill_driver(sandbox: Sandbox) -> Finding:
     sandbox.end(process)
     left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
     status = sandbox.run_command("status", str(sandbox.run.path))
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "its workers end with it; the next launch records the attempt as preempted",
         steps_again(before, sandbox),
@@ -61,7 +61,7 @@ def kill_worker(sandbox: Sandbox) -> Finding:
     os.kill(sandbox.worker(sandbox.trials[1]), signal.SIGKILL)
     ended = sandbox.end(process)
     before = steps_of(sandbox.trials[1])
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "that trial is recorded as a crash with its signal, the others go on; exit 1",
         steps_again(before, sandbox),
@@ -85,7 +85,7 @@ def kill_ray(sandbox: Sandbox) -> Finding:
         os.kill(pid, signal.SIGKILL)
     ended = sandbox.end(process)
     left, before = sandbox.orphans(), steps_of(sandbox.trials[1])
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "the driver ends with an error that names Ray; the same command goes on",
         steps_again(before, sandbox),
@@ -111,9 +111,9 @@ def out_of_memory(sandbox: Sandbox) -> Finding:
         "RAY_memory_usage_threshold": "0.001",
         "RAY_memory_monitor_refresh_ms": "200",
     }
-    ended = sandbox.sweep_again()
+    ended = sandbox.run_sweep()
     sandbox.environment.clear()
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     return Finding(
         "the trials are recorded as crashes whose reason says memory; exit 1",
         "what followed the last checkpoint",
@@ -129,7 +129,7 @@ def two_drivers(sandbox: Sandbox) -> Finding:
     """A second driver on the same folder."""
     process = sandbox.launch()
     sandbox.wait(process, sandbox.second_trains)
-    second = sandbox.sweep_again()
+    second = sandbox.run_sweep()
     first = sandbox.end(process)
     return Finding(
         "the second is refused and told the first one's process; exit 2",

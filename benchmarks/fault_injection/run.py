@@ -44,7 +44,7 @@ def main() -> None:
 def undisturbed(folder: Path) -> dict[str, str]:
     """Return what the trials measure when nothing happens to them."""
     sandbox = Sandbox(folder / "undisturbed")
-    ended = sandbox.sweep_again()
+    ended = sandbox.run_sweep()
     if ended.code:
         sys.exit(f"the undisturbed sweep fails:\n{ended.text}")
     if wrong := sandbox.record_problems(most_ends=1):

@@ -117,8 +117,8 @@ class Sandbox:
         """Run a command to its end."""
         return self.end(self.start(*arguments))
 
-    def sweep_again(self) -> Ended:
-        """Give the same command again and wait for its end."""
+    def run_sweep(self) -> Ended:
+        """Run the sweep command to its end; again where it has run before."""
         return self.end(self.launch())
 
     def end(self, process: subprocess.Popen[str]) -> Ended:

@@ -13,8 +13,8 @@ from rltune.runner.trial import read_provenance
 
 def not_a_number(sandbox: Sandbox) -> Finding:
     """The loss or the weights are not finite."""
-    ended = sandbox.sweep_again()
-    again = sandbox.sweep_again()
+    ended = sandbox.run_sweep()
+    again = sandbox.run_sweep()
     status = sandbox.run_command("status", str(sandbox.run.path))
     kept = [any(trial.checkpoints.glob("step-*")) for trial in sandbox.trials]
     return Finding(
@@ -77,7 +77,7 @@ def changed_code(sandbox: Sandbox) -> Finding:
     before = steps_of(sandbox.trials[1])
     with (code / "rltune" / "gate.py").open("a") as file:
         file.write("\n# edited\n")
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     seen = {read_provenance(trial)["source_sha256"] for trial in sandbox.trials}
     return Finding(
         "recorded for each attempt; the audit fails (A1) and names the trials",
@@ -101,7 +101,7 @@ def hanging_judge(sandbox: Sandbox) -> Finding:
                 "attribution.llm.max_retries": 0,
             }
         )
-        ended = sandbox.sweep_again()
+        ended = sandbox.run_sweep()
     return Finding(
         "each call ends at its timeout; a trial with nothing judged in 3 steps fails by name",
         "what followed the last checkpoint",

@@ -61,22 +61,22 @@ class Graphs(Generic[InputsT]):
         """
         if size not in self._captured:
             self._captured[size] = self._capture(inputs)
-        graph, own = self._captured[size]
-        for mine, new in zip(own, inputs, strict=True):
-            mine.copy_(new)
+        graph, buffers = self._captured[size]
+        for buffer, value in zip(buffers, inputs, strict=True):
+            buffer.copy_(value)
         graph.replay()
         return self._out_RV[: len(inputs[0])].clone()  # the next replay writes over it
 
     def _capture(self, inputs: InputsT) -> _Captured[InputsT]:
         """Record one pass, after two on the same stream as a warm-up."""
-        own = type(inputs)(*(tensor.clone() for tensor in inputs))
+        buffers = type(inputs)(*(tensor.clone() for tensor in inputs))
         current = torch.cuda.current_stream()
         if self._stream is None:
             self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            self._run(own)
-            shape = self._run(own).shape
+            self._run(buffers)
+            shape = self._run(buffers).shape
         current.wait_stream(self._stream)
         if len(self._out_RV) < shape[0]:
             self.clear()
@@ -85,8 +85,8 @@ class Graphs(Generic[InputsT]):
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                self._out_RV[: shape[0]].copy_(self._run(own))
+                self._out_RV[: shape[0]].copy_(self._run(buffers))
         except RuntimeError:
             torch.cuda.set_stream(current)  # torch does not when a capture fails
             raise
-        return _Captured(graph, own)
+        return _Captured(graph, buffers)

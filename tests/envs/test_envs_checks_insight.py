@@ -71,7 +71,7 @@ class Tires(Knows):
 
 
 @pytest.mark.parametrize("env", [MyEnv, Knows, Spells, Errands, Halves, Tires])
-def test_a_sound_environment_passes(env):
+def test_a_valid_environment_passes(env):
     check_env(env, seeds=range(24))
 
 

@@ -1,4 +1,4 @@
-"""The worked example of a user's own environment and reward: it is small, sound and usable."""
+"""The worked example of a custom environment and reward: it is small, valid and usable."""
 
 from pathlib import Path
 

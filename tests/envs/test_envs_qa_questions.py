@@ -26,7 +26,7 @@ from rltune_envs.multihop_qa.verifiers import exact_match
 from rltune_envs.multihop_qa.world import WORDS, World
 
 N = 10_000
-SIGMAS = 4  # a sound generator is further off once in 16,000 checks
+SIGMAS = 4  # a valid generator is further off once in 16,000 checks
 
 
 @pytest.fixture(scope="module")

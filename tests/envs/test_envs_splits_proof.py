@@ -97,7 +97,7 @@ def test_a_task_too_long_for_an_episode_is_left_out():
     assert made.heldout_ceiling < 1
 
 
-def test_a_sound_reward_proves_all_tasks():
+def test_a_valid_reward_proves_all_tasks():
     env = under(lambda attempt: attempt.task.difficulty / len(attempt.turns))
 
     assert build_manifest(env, **SIZES).heldout == SPLITS.heldout

@@ -36,7 +36,7 @@ def test_a_sweep_whose_files_were_damaged_ends_all_the_same(tmp_path):
     assert status.code == 1
     assert status.says("its DONE cannot be read; run the same command to finish it")
 
-    again = sandbox.sweep_again()
+    again = sandbox.run_sweep()
     assert again.code == 0, again.text
     assert sandbox.record_problems(most_ends=2) == []
     log = second.log.read_text()
@@ -44,4 +44,4 @@ def test_a_sweep_whose_files_were_damaged_ends_all_the_same(tmp_path):
     resumed = int(log.rpartition("resumed from step ")[2].split()[0])
     assert 0 < resumed < before  # from the checkpoint before the one with a flipped bit
     assert sandbox.orphans() == 0
-    assert sandbox.sweep_again().says("Nothing was left to run")
+    assert sandbox.run_sweep().says("Nothing was left to run")

@@ -209,7 +209,7 @@ class MultihopQaEnv(TextEnv):
             for query in queries(self._missing(), by_text=by_text):
                 if query not in self._tried:
                     return (Action(SEARCH, query).name,)
-        return (_answer(self.question.answers[0]),)
+        return (protocol.answer_name(self.question.answers[0]),)
 
     def distance_to_go(self) -> int | None:
         """Return the number of supporting passages still to be found, and 1 for the answer.
@@ -229,7 +229,7 @@ class MultihopQaEnv(TextEnv):
 
     def random_actions(self, rng: random.Random) -> tuple[str, ...]:
         """Answer at once, with one of the candidates."""
-        return (_answer(rng.choice(guesses(self.question))),)
+        return (protocol.answer_name(rng.choice(guesses(self.question))),)
 
     def random_success_probability(self, seed: int) -> float:
         """Return the share of the candidates that are right; 0 where none are known."""
@@ -316,7 +316,3 @@ class MultihopQaEnv(TextEnv):
         if outcome.action is None:
             return FailureClass.MALFORMED
         return FailureClass.WRONG if outcome.action.kind == ANSWER else FailureClass.UNFINISHED
-
-
-def _answer(text: str) -> str:
-    return Action(ANSWER, protocol.one_line(text)).name

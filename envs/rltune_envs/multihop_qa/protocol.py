@@ -130,6 +130,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def answer_name(text: str) -> str:
+    """Return the name of the action that gives an answer."""
+    return Action(ANSWER, one_line(text)).name
+
+
 def instruction(*, max_turns: int, max_searches: int) -> str:
     """Return the system prompt of the natural prompt."""
     return _INSTRUCTION.format(max_turns=max_turns, max_searches=max_searches)
