@@ -71,8 +71,8 @@ class MemoryPlan:
     @property
     def parts(self) -> Mapping[str, int]:
         """Every part by its name, those that take nothing left out."""
-        found = {name: int(getattr(self, name)) for name in PART_NAMES}
-        return {name: amount for name, amount in found.items() if amount}
+        amounts = {name: int(getattr(self, name)) for name in PART_NAMES}
+        return {name: amount for name, amount in amounts.items() if amount}
 
     @property
     def peak(self) -> int:

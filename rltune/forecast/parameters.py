@@ -26,8 +26,8 @@ def model_folder(model: str, env_kind: str) -> Path | None:
     if Path(model).is_dir():
         return Path(model)
     snapshots = _hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots"
-    found = sorted(snapshots.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
-    return found[-1].parent if found else None
+    configs = sorted(snapshots.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
+    return configs[-1].parent if configs else None
 
 
 def _hub_cache() -> Path:
@@ -44,10 +44,10 @@ def model_shape(model: str, env_kind: str) -> Mapping[str, Any] | None:
 def read_shape(folder: Path) -> Mapping[str, Any] | None:
     """Return the config.json of a model folder; None when it cannot be read."""
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return config if isinstance(config, dict) else None
 
 
 def parameter_count(config: Mapping[str, Any]) -> int | None:

@@ -70,13 +70,13 @@ def parse_verdicts(reply: str, *, n_steps: int) -> tuple[bool, ...]:
     text = _THOUGHT.sub("", reply)
     if not text.strip():
         raise VerdictError("it is empty")
-    found = [_numbered(entries) for entries in _verdict_lists(text)]
-    if not found:
+    lists = [_numbered(entries) for entries in _verdict_lists(text)]
+    if not lists:
         lines = [(int(step), _WORDS[word.lower()]) for step, word in _LINE.findall(text)]
         if not lines:
             raise VerdictError('there is no JSON object with "verdicts"')
-        found = [lines]
-    flags = [_in_order(pairs, n_steps=n_steps) for pairs in found]
+        lists = [lines]
+    flags = [_in_order(pairs, n_steps=n_steps) for pairs in lists]
     if len(set(flags)) > 1:
         raise VerdictError("it holds several lists of verdicts, and they differ")
     return flags[0]

@@ -90,14 +90,14 @@ def parse_delta(text: str) -> float | None:
     `-0.05 success` is -0.05, `+5 pp` is 0.05. A per cent may be relative or not, so it is none;
     neither is a bound (`<0.02`), nor a number without a sign beside a word of less (`0.05 lower`).
     """
-    found = list(_NUMBER.finditer(text))
-    if len(found) != 1:
+    numbers = list(_NUMBER.finditer(text))
+    if len(numbers) != 1:
         return None
-    before, rest = text[: found[0].start()].rstrip(), text[found[0].end() :]
-    is_signed = not found[0][0][0].isdigit() and found[0][0][0] != "."
+    before, rest = text[: numbers[0].start()].rstrip(), text[numbers[0].end() :]
+    is_signed = not numbers[0][0][0].isdigit() and numbers[0][0][0] != "."
     if before.endswith(_UNCLEAR) or (not is_signed and _LESS.search(text)):
         return None
-    value = float(found[0][0].replace("\u2212", "-"))
+    value = float(numbers[0][0].replace("\u2212", "-"))
     if rest.lstrip().startswith("%") or not math.isfinite(value):
         return None
     return value / 100.0 if _POINTS.match(rest) else value
@@ -142,28 +142,27 @@ def _prediction(row: LineageRow, parent: LineageRow | None, outcomes_of: Outcome
     )
 
 
-def calibration_lines(found: Calibration) -> list[str]:
+def calibration_lines(calibration: Calibration) -> list[str]:
     """Return the summary in sentences; none when nothing was predicted."""
-    if not found.predictions and not found.waiting:
+    if not calibration.predictions and not calibration.waiting:
         return []
     lines = []
-    if found.signs:
-        lines.append(f"right sign: {found.right_signs} of {found.signs} predictions")
-    if found.mean_absolute_error is not None:
+    if calibration.signs:
+        lines.append(f"right sign: {calibration.right_signs} of {calibration.signs} predictions")
+    if calibration.mean_absolute_error is not None:
         lines.append(
-            f"mean absolute error: {found.mean_absolute_error:.3f} over {found.sizes}, "
+            f"mean absolute error: {calibration.mean_absolute_error:.3f} over {calibration.sizes}, "
             "against the parent's metric"
         )
-    if found.intervals:
-        lines.append(
-            f"inside the 95 % interval of what was observed: {found.within} of {found.intervals}"
-        )
-    unread = [p.text for p in found.predictions if p.expected is None]
+    if calibration.intervals:
+        share = f"{calibration.within} of {calibration.intervals}"
+        lines.append(f"inside the 95 % interval of what was observed: {share}")
+    unread = [p.text for p in calibration.predictions if p.expected is None]
     if unread:
         lines.append(f"not exactly one clear number, so not judged: {len(unread)}")
-    orphans = sum(p.observed is None for p in found.predictions)
+    orphans = sum(p.observed is None for p in calibration.predictions)
     if orphans:
         lines.append(f"without a parent's metric to compare with: {orphans}")
-    if found.waiting:
-        lines.append(f"predicted, and the trial gave no result: {found.waiting}")
+    if calibration.waiting:
+        lines.append(f"predicted, and the trial gave no result: {calibration.waiting}")
     return lines

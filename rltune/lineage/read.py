@@ -123,8 +123,8 @@ def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
         return ReadResult((), ())
     if b"\n" in body and (problem := header_problem(body, path)):
         return ReadResult((), (problem,))
-    found = parse(body, metric)
-    return ReadResult(found.rows, tuple(bad.problem(path) for bad in found.bad))
+    parsed = parse(body, metric)
+    return ReadResult(parsed.rows, tuple(bad.problem(path) for bad in parsed.bad))
 
 
 def parse(body: bytes, metric: Metric | None, *, has_header: bool = True) -> Parsed:
@@ -168,8 +168,8 @@ def lines_by_id(body: bytes) -> dict[str, bytes] | None:
     Then only `parse` can tell which of the two counts: it depends on whether the first is whole.
     """
     lines = body.split(b"\n")[1:-1]
-    found = {line.partition(b"\t")[0].decode(errors="replace"): line for line in lines}
-    return found if len(found) == len(lines) else None
+    by_id = {line.partition(b"\t")[0].decode(errors="replace"): line for line in lines}
+    return by_id if len(by_id) == len(lines) else None
 
 
 def scores(lines: Mapping[str, bytes], metric: Metric) -> dict[str, float]:
@@ -227,10 +227,10 @@ def read_metric(path: Path) -> Metric:
     body = path.read_bytes()
     if problem := header_problem(body, path):
         raise StoreError(problem)
-    found = sorted(metrics_of(body))
-    if len(found) == 1:
-        return found[0]
-    named = " and ".join(f"{one.name!r} ({one.mode})" for one in found) or "none"
+    metrics = sorted(metrics_of(body))
+    if len(metrics) == 1:
+        return metrics[0]
+    named = " and ".join(f"{one.name!r} ({one.mode})" for one in metrics) or "none"
     example = '{"metric_name": "heldout/success_rate", "metric_mode": "max"}'
     what = f"the sidecar is missing and the rows name {named}."
     raise StoreError(Problem(str(meta), what, action=f"Write it: {example}"))

@@ -107,11 +107,11 @@ def _plan(path: Path) -> _Plan:
     metric = _metric(path, body, has_header=has_header)
     if not meta_path(path).exists():
         notes.append(f"{meta_path(path).name} is missing and is written: {' '.join(metric)}")
-    found = parse(body, metric, has_header=has_header)
+    parsed = parse(body, metric, has_header=has_header)
     shift = 1 if _DAMAGED in notes else 0  # the header that was put before the file's first line
-    bad = tuple(one._replace(number=one.number - shift) for one in found.bad)
-    content = b"".join(line + b"\n" for line in (HEADER.encode(), *found.lines))
-    return _Plan(Damage(path, len(found.rows), bad, tuple(notes)), content, metric)
+    bad = tuple(one._replace(number=one.number - shift) for one in parsed.bad)
+    content = b"".join(line + b"\n" for line in (HEADER.encode(), *parsed.lines))
+    return _Plan(Damage(path, len(parsed.rows), bad, tuple(notes)), content, metric)
 
 
 _DAMAGED = "the header is damaged and is written anew"
@@ -141,5 +141,5 @@ def _metric(path: Path, body: bytes, *, has_header: bool) -> Metric:
     if meta_path(path).exists():
         return read_metric(path)
     whole = body if has_header else HEADER.encode() + b"\n" + body
-    found = metrics_of(whole)
-    return found.pop() if len(found) == 1 else read_metric(path)
+    metrics = metrics_of(whole)
+    return metrics.pop() if len(metrics) == 1 else read_metric(path)

@@ -115,14 +115,14 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 def row_problems(row: LineageRow) -> list[str]:
     """Return what is wrong with the values of a row, one sentence each."""
-    found = []
+    complaints = []
     for name in COLUMNS:
         complaint = _complaint(name, getattr(row, name))
         if complaint:
-            found.append(f"{name}: {complaint}")
+            complaints.append(f"{name}: {complaint}")
     if isinstance(row.exp_id, str) and (complaint := _id_complaint(row.exp_id)):
-        found.append(complaint)
-    return found
+        complaints.append(complaint)
+    return complaints
 
 
 def _id_complaint(exp_id: str) -> str:

@@ -89,8 +89,8 @@ class LineageStore:
             StoreError: Neither the sidecar nor the rows name one metric and its direction.
 
         """
-        found = read_metric(path)
-        return cls(path, found.name, found.mode)
+        metric = read_metric(path)
+        return cls(path, metric.name, metric.mode)
 
     @property
     def metric(self) -> Metric:
@@ -228,16 +228,16 @@ class LineageStore:
 
     def _checked(self, row: LineageRow, parent_of: Mapping[str, str]) -> LineageRow:
         """Return the row with aliases resolved, or raise with everything that is wrong."""
-        found = row_problems(row)
-        if found:
-            raise self._refusal(row, found)
+        complaints = row_problems(row)
+        if complaints:
+            raise self._refusal(row, complaints)
         for name in ("metric_name", "metric_mode"):
             if getattr(row, name) != getattr(self, name):
-                found.append(
+                complaints.append(
                     f"{name}: {getattr(row, name)!r}; this table holds {getattr(self, name)!r}"
                 )
         if row.exp_id in parent_of:
-            found.append("exp_id: a row with this id exists; a new attempt needs a new id")
+            complaints.append("exp_id: a row with this id exists; a new attempt needs a new id")
         row = replace(
             row,
             parent_exp=resolve_alias(row.parent_exp, parent_of),
@@ -246,15 +246,16 @@ class LineageStore:
         for name in ("parent_exp", "baseline_exp"):
             value = getattr(row, name)
             if value and value not in parent_of:
-                found.append(f"{name}: {value!r} is not in this table; leave it empty for a root")
+                what = f"{value!r} is not in this table; leave it empty for a root"
+                complaints.append(f"{name}: {what}")
         if around := circle(row.parent_exp, parent_of):
-            found.append(f"parent_exp: its ancestors form a circle: {' -> '.join(around)}")
-        if found:
-            raise self._refusal(row, found)
+            complaints.append(f"parent_exp: its ancestors form a circle: {' -> '.join(around)}")
+        if complaints:
+            raise self._refusal(row, complaints)
         return row
 
-    def _refusal(self, row: LineageRow, found: list[str]) -> StoreError:
-        return StoreError([Problem(f"{self.path}: {row.exp_id}", one) for one in found])
+    def _refusal(self, row: LineageRow, complaints: list[str]) -> StoreError:
+        return StoreError([Problem(f"{self.path}: {row.exp_id}", one) for one in complaints])
 
     @property
     def _named(self) -> dict[str, str]:

@@ -147,11 +147,11 @@ def tasks_for_power(p: float, q: float, *, power: float = 0.8, level: float = 0.
     def sees(n: int) -> bool:
         return mcnemar_power(n, p, q, level=level) >= power
 
-    found, both = _smallest(sees, 1), min(1.0, p + q)
-    if found is None or math.sqrt(found * both * (1.0 - both)) >= _EVEN:
-        return found
-    reach = 3 * math.isqrt(found) + 3
-    short = (n for n in range(found + reach, max(0, found - reach), -1) if not sees(n))
+    enough, both = _smallest(sees, 1), min(1.0, p + q)
+    if enough is None or math.sqrt(enough * both * (1.0 - both)) >= _EVEN:
+        return enough
+    reach = 3 * math.isqrt(enough) + 3
+    short = (n for n in range(enough + reach, max(0, enough - reach), -1) if not sees(n))
     return next(short, 0) + 1
 
 

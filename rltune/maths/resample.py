@@ -103,9 +103,9 @@ def bootstrap_interval(
     sizes = tuple(len(values) for values in arrays)
     draws = _draws(sizes, reps, rng_seed)
     drawn = [values[rows] for values, rows in zip(arrays, draws, strict=True)]
-    found = statistic(np.concatenate(drawn, axis=1))
+    estimates = statistic(np.concatenate(drawn, axis=1))
     tail = _tail(sizes, confidence) if is_expanded else (1.0 - confidence) / 2.0
-    low, high = np.quantile(found, [tail, 1.0 - tail])
+    low, high = np.quantile(estimates, [tail, 1.0 - tail])
     return Interval(float(low), float(high))
 
 

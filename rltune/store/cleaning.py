@@ -39,15 +39,15 @@ def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
             rerun and continued as before; it cannot be extended from its last step.
 
     """
-    found = [*_of_ray(run), *_half_written(run)]
+    items = [*_of_ray(run), *_half_written(run)]
     for trial in (*run.trial_dirs(), *child_dirs(run), *rerun_dirs(run)):
-        found += _checkpoints(trial, best_only=best_only)
-    return tuple(sorted(found, key=lambda spare: spare.path))
+        items += _checkpoints(trial, best_only=best_only)
+    return tuple(sorted(items, key=lambda spare: spare.path))
 
 
-def remove(found: tuple[Spare, ...]) -> None:
+def remove(spares: tuple[Spare, ...]) -> None:
     """Delete them; what is already gone is no error."""
-    for spare in found:
+    for spare in spares:
         if spare.path.is_dir() and not spare.path.is_symlink():
             shutil.rmtree(spare.path, ignore_errors=True)
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, starmap, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -76,11 +76,14 @@ def compare_trials(before: TrialDir, now: TrialDir, *, last: int) -> Comparison:
     metrics = [_until(read_jsonl(metric), last, metric) for metric, _ in files]
     gates = [_until(read_jsonl(heldout), last, heldout) for _, heldout in files]
     steps = [step for step in _checkpoints(now) if before.checkpoint(step).is_dir()]
-    found = first_difference("metrics.jsonl", *([deterministic_row(r) for r in m] for m in metrics))
-    found = found or first_difference("heldout.jsonl", *gates)
-    for step in steps if found is None else ():
-        found = found or _weights_difference(before.checkpoint(step), now.checkpoint(step), step)
-    return Comparison(len(metrics[1]), len(gates[1]), tuple(steps), found)
+    rows = ([deterministic_row(row) for row in side] for side in metrics)
+    pairs = ((before.checkpoint(step), now.checkpoint(step), step) for step in steps)
+    parts = chain(
+        (first_difference("metrics.jsonl", *rows), first_difference("heldout.jsonl", *gates)),
+        starmap(_weights_difference, pairs),
+    )
+    first = next((part for part in parts if part is not None), None)
+    return Comparison(len(metrics[1]), len(gates[1]), tuple(steps), first)
 
 
 def first_difference(
@@ -137,8 +140,8 @@ def _weights_difference(before: Path, now: Path, step: int) -> FirstDifference |
             return FirstDifference(where, step, "the whole file", *texts)
         if sha256_file(paths[0]) == sha256_file(paths[1]):
             continue
-        if found := _first_tensor(*paths):
-            return FirstDifference(where, step, *found)
+        if tensor := _first_tensor(*paths):
+            return FirstDifference(where, step, *tensor)
     return None
 
 

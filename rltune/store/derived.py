@@ -5,8 +5,8 @@ from rltune.store.rundir import RunDir, TrialDir, require_name
 
 def child_dirs(run: RunDir) -> tuple[TrialDir, ...]:
     """Return the folders of the children that have begun, by name."""
-    found = sorted(run.children.iterdir()) if run.children.is_dir() else []
-    return tuple(TrialDir(path) for path in found if TrialDir(path).spec.is_file())
+    folders = sorted(run.children.iterdir()) if run.children.is_dir() else []
+    return tuple(TrialDir(path) for path in folders if TrialDir(path).spec.is_file())
 
 
 def rerun_dirs(run: RunDir) -> tuple[TrialDir, ...]:

@@ -45,8 +45,8 @@ def changed_since(recorded: Mapping[str, str], base: Path) -> tuple[str, ...]:
 
 def recorded_inputs(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return what a provenance.json says of its inputs; empty for an older one."""
-    found = provenance.get("inputs")
-    return dict(found) if isinstance(found, Mapping) else {}
+    inputs = provenance.get("inputs")
+    return dict(inputs) if isinstance(inputs, Mapping) else {}
 
 
 def base_of(provenance: Mapping[str, Any], *, otherwise: Path) -> Path:
@@ -99,8 +99,8 @@ def _is_data(folder: Path) -> bool:
 def file_digest(path: Path) -> str:
     """Return the sha256 of a file; `GONE` when it cannot be read. Each content is read once."""
     try:
-        found = path.stat()
-        return _digest(str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ino)
+        stat = path.stat()
+        return _digest(str(path.absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
     except OSError:
         return GONE
 

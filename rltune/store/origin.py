@@ -56,10 +56,10 @@ def read_origin(trial: TrialDir) -> Origin | None:
     if not trial.origin.exists():
         return None
     try:
-        found = read_json(trial.origin)
-        if found.pop("format") != _FORMAT:
+        content = read_json(trial.origin)
+        if content.pop("format") != _FORMAT:
             raise ValueError("another format")
-        return Origin(**found | {"software": tuple(found["software"])})
+        return Origin(**content | {"software": tuple(content["software"])})
     except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"does not say where this trial comes from ({error})."
         action = "Restore the file, or move the trial's folder away to make it again."

@@ -69,12 +69,12 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return _ASSIGNED.sub(_blot, text)
 
 
-def _blot(found: re.Match[str]) -> str:
-    value = found["value"]
-    if found["token"] and (
+def _blot(match: re.Match[str]) -> str:
+    value = match["value"]
+    if match["token"] and (
         len(value) < _SHORTEST_TOKEN
         or _NUMBER.fullmatch(value)
         or not any(char.isdigit() for char in value)
     ):
-        return found[0]
-    return f"{found['name']}{found['sign']}{MASK}"
+        return match[0]
+    return f"{match['name']}{match['sign']}{MASK}"

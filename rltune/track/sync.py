@@ -89,19 +89,19 @@ def has_key(environment: Mapping[str, str] = os.environ) -> bool:
 
     server = environment.get("WANDB_BASE_URL") or _CLOUD
     try:
-        found = netrc.netrc().authenticators(urlsplit(server).hostname or "")
+        login = netrc.netrc().authenticators(urlsplit(server).hostname or "")
     except (OSError, netrc.NetrcParseError):
         return False
-    return found is not None
+    return login is not None
 
 
-def upload(found: Sequence[Path], *, timeout_s: float) -> str:
+def upload(offline: Sequence[Path], *, timeout_s: float) -> str:
     """Upload the sessions of one trial; return why that failed, empty when it did not.
 
     A session counts as uploaded when its `.synced` file is there: the command can end well
     without it.
     """
-    command = [sys.executable, "-m", "wandb", "sync", *(str(one.resolve()) for one in found)]
+    command = [sys.executable, "-m", "wandb", "sync", *(str(one.resolve()) for one in offline)]
     environment = dict(os.environ)
     forget_caller(environment)
     try:
@@ -114,11 +114,11 @@ def upload(found: Sequence[Path], *, timeout_s: float) -> str:
             timeout=timeout_s,
             check=False,
             stdin=subprocess.DEVNULL,
-            cwd=found[0].parents[1],  # it logs into ./wandb
+            cwd=offline[0].parents[1],  # it logs into ./wandb
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {timeout_s:g} s; the same command goes on where it was"
-    left = [session.name for session in found if not is_synced(session)]
+    left = [session.name for session in offline if not is_synced(session)]
     if done.returncode == 0 and not left:
         return ""
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
