@@ -1,9 +1,8 @@
 """S1 to S9: the proof, before anything runs, that only the axis moves. Pure functions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from rltune.comparability.confounders import hidden_axes
+from rltune.comparability.confounders import confounders
 from rltune.comparability.distinct import check_distinct
 from rltune.comparability.findings import (
     SEEDS_FOR_A_CLAIM,
@@ -15,15 +14,16 @@ from rltune.comparability.findings import (
     split,
     warning,
 )
-from rltune.comparability.inactive_keys import inert_keys
+from rltune.comparability.inactive_keys import inactive_keys
 from rltune.comparability.judge_budget import judge_findings
 from rltune.comparability.knobs import KNOBS, budget
 from rltune.comparability.protocol import check_protocol
 from rltune.comparability.single_axis import check_conditions
 from rltune.spec.identity import flatten, same_value
-from rltune.spec.keys import overlaps
+from rltune.spec.keys import overlaps, typed
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
+from rltune.spec.schema.trial import TrialConfig, to_plain
 
 
 def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
@@ -35,6 +35,7 @@ def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
     agrees with the other sweeps of the protocol is `rltune.comparability.protocol.check_protocol`.
     """
     configs = {condition.label: condition.config for condition in loaded.conditions}
+    trees = {label: typed(config) for label, config in configs.items()}
     control = loaded.control
     moving = (*loaded.axis_keys, *loaded.coupled_keys)
     findings = (
@@ -46,12 +47,12 @@ def check_sweep(loaded: LoadedSweep) -> ComparabilityReport:
             values={condition.label: condition.value for condition in loaded.conditions},
             control_label=control.label,
         ),
-        *check_held(configs, control.label, moving, loaded.held_keys),
+        *check_held(trees, control.label, moving, loaded.held_keys),
         *check_seeds(loaded.seeds),
-        *check_budgets(configs, control.label),
+        *check_budgets(trees, control.label),
         *check_distinct(configs),
-        *hidden_axes(configs, moving),
-        *judge_findings(configs),
+        *confounders(trees, moving),
+        *judge_findings(trees),
         *check_protocol([loaded]),
     )
     return report_of(loaded, findings)
@@ -75,7 +76,7 @@ def axis_table(loaded: LoadedSweep) -> tuple[AxisRow, ...]:
 
 
 def check_held(
-    configs: Mapping[str, Mapping[str, Any]],
+    configs: Mapping[str, TrialConfig],
     control_label: str,
     moving: tuple[str, ...],
     held: tuple[str, ...],
@@ -84,15 +85,15 @@ def check_held(
 
     One that not every condition has is part of the variant that the axis chooses.
     """
-    inert = [inert_keys(config) for config in configs.values()]
-    flat = [flatten(config) for config in configs.values()]
-    control = flatten(configs[control_label])
+    inactive = [inactive_keys(config) for config in configs.values()]
+    flat = {label: flatten(to_plain(config)) for label, config in configs.items()}
+    control = flat[control_label]
     missing = [
         knob
         for knob in KNOBS
-        if all(knob in own for own in flat)
+        if all(knob in own for own in flat.values())
         and not any(overlaps(knob, key) for key in (*moving, *held))
-        and not all(knob in keys for keys in inert)
+        and not all(knob in keys for keys in inactive)
     ]
     if missing:
         reasons = "; ".join(f"{knob} ({KNOBS[knob]})" for knob in missing)
@@ -108,9 +109,7 @@ def check_seeds(seeds: tuple[int, ...]) -> Iterator[Finding]:
         yield warning("S4", f"No claim can be made from {count}.", remedy)
 
 
-def check_budgets(
-    configs: Mapping[str, Mapping[str, Any]], control_label: str
-) -> Iterator[Finding]:
+def check_budgets(configs: Mapping[str, TrialConfig], control_label: str) -> Iterator[Finding]:
     """Yield S5: a condition that may use more, or is measured differently, than the control."""
     wanted = budget(configs[control_label])
     for label, config in configs.items():

@@ -1,23 +1,26 @@
 """S8: what is known to move along with a knob although no key says so. Each has a remedy."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from rltune.comparability.findings import Finding, listed, warning
-from rltune.comparability.inactive_keys import credit_of_turns, drops_inputs, filter_is_on
 from rltune.comparability.knobs import (
+    credit_of_turns,
+    drops_inputs,
+    filter_is_on,
     is_drawing_key,
     moving_task_keys,
 )
-from rltune.comparability.scale_confounders import CONSTANT_NORM, hidden_scales
+from rltune.comparability.scale_confounders import CONSTANT_NORM, has_kl, scale_confounders
 from rltune.spec.identity import flatten, same_value
 from rltune.spec.keys import overlaps
-from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.spec.warmstart_data import TAUGHT_ENVS, UNSEEN_TASKS
 
-Configs = Mapping[str, Mapping[str, Any]]
-"""Condition label -> flat config."""
+Configs = Mapping[str, TrialConfig]
+"""Condition label -> config."""
 
 KEPT_TOKENS = (
     "rollout_filter",
@@ -29,60 +32,106 @@ KEPT_TOKENS = (
 """Axes that change which tokens, or how many, are trained on."""
 
 
-def hidden_axes(
-    configs: Mapping[str, Mapping[str, Any]], moving: Sequence[str]
-) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A setting that confounds wherever it is, whatever the axis.
+
+    Attributes:
+        code: Of the finding.
+        holds: Whether a condition has it.
+        message: What it does; `{where}` stands for the conditions.
+        remedy: What to do instead.
+
+    """
+
+    code: str
+    holds: Callable[[TrialConfig], bool]
+    message: str
+    remedy: str
+
+
+def _takes_softmax_share(config: TrialConfig) -> bool:
+    own = config.rollout_filter
+    return own.strategy == "top_p" and own.value < 1.0 and own.mode == "softmax"
+
+
+TRAPS = (
+    Trap(
+        "S8.drop_changes_updates",
+        lambda config: filter_is_on(config) and config.rollout_filter.on_drop == "drop",
+        "The filter drops groups in {where}, so the number of optimiser steps, and which rows "
+        "share one, depend on the rewards and differ between conditions.",
+        "Set rollout_filter.on_drop: mask.",
+    ),
+    Trap(
+        "S8.k1_loss",
+        lambda config: config.loss.use_kl_loss and config.loss.kl_type == "k1",
+        "The KL loss in {where} is k1 (logp - logp_ref), whose expected gradient is zero "
+        "on-policy: the coefficient adds noise, not a constraint.",
+        "Set loss.kl_type: k2, or k3+.",
+    ),
+    Trap(
+        "S8.k3_clamp",
+        lambda config: has_kl(config) and config.loss.kl_type == "k3",
+        "The KL loss in {where} is k3, whose value is cut at 10: a token that fell more than 2.6 "
+        "nats below the reference has no KL gradient, so that what moved furthest is not pulled "
+        "back.",
+        "Set loss.kl_type: k3+, or k2.",
+    ),
+    Trap(
+        "S8.dropout_ratio",
+        lambda config: drops_inputs(config) and config.loss.kind != "reinforce",
+        "Adapters in {where} drop inputs when the loss is computed, and not when the old logprobs "
+        "are: the ratio is not 1 in the first optimiser step either. A tight clip cuts tokens for "
+        "that alone (actor/pg_clipfrac), and actor/ppo_kl counts the noise of dropout with the "
+        "movement of the policy.",
+        "Set policy.lora.dropout: 0.0.",
+    ),
+    Trap(
+        "S8.softmax_scale",
+        _takes_softmax_share,
+        "The filter in {where} takes a share of softmax(score), which depends on the scale of the "
+        "score: values may select identical groups, and do not carry over to another environment.",
+        "Set rollout_filter.mode: mass.",
+    ),
+)
+
+
+def confounders(configs: Configs, moving: Sequence[str]) -> tuple[Finding, ...]:
     """Return the S8 warnings of a sweep.
 
     Args:
-        configs: Condition label -> resolved config.
+        configs: Condition label -> config.
         moving: Dotted axis and coupled keys.
 
     """
-    flat = {label: flatten(config) for label, config in configs.items()}
     return (
-        *_dropped_groups(flat),
-        *_dropped_verdicts(flat),
-        *_kl_without_gradient(flat),
-        *_ratio_with_dropout(flat),
-        *_scale_dependent_filter(flat),
-        *_moving_normaliser(flat, moving),
-        *hidden_scales(flat, moving),
+        *_traps(configs),
+        *_dropped_verdicts(configs),
+        *_moving_normaliser(configs, moving),
+        *scale_confounders(configs, moving),
         *_other_tasks(configs),
-        *_other_success(configs),
-        *_seen_tasks(flat),
+        *_seen_tasks(configs),
     )
 
 
-def _dropped_groups(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
-        if filter_is_on(config) and config["rollout_filter.on_drop"] == "drop"
-    ]
-    if labels:
-        yield warning(
-            "S8.drop_changes_updates",
-            f"The filter drops groups in {listed(labels)}, so the number of optimiser steps, and "
-            "which rows share one, depend on the rewards and differ between conditions.",
-            "Set rollout_filter.on_drop: mask.",
-        )
+def _traps(configs: Configs) -> Iterator[Finding]:
+    for trap in TRAPS:
+        labels = [label for label, config in configs.items() if trap.holds(config)]
+        if labels:
+            yield warning(trap.code, trap.message.format(where=listed(labels)), trap.remedy)
 
 
-def _dropped_verdicts(flat: Configs) -> Iterator[Finding]:
+def _dropped_verdicts(configs: Configs) -> Iterator[Finding]:
     """Yield where a filter drops groups whose turns have credit of their own."""
     teaching: dict[tuple[str, str], list[str]] = {}
-    for label, config in flat.items():
+    for label, config in configs.items():
         credit = credit_of_turns(config)
         if credit and filter_is_on(config):
-            score = _SCORES.get(config["rollout_filter.metric"], "the spread of their rewards")
+            score = _SCORES.get(config.rollout_filter.metric, _SPREAD)
             teaching.setdefault((score, credit), []).append(label)
     for (score, credit), labels in teaching.items():
-        equal = (
-            ""
-            if score in _SCORES.values()
-            else (": a group of equal rewards has turns of different worth")
-        )
+        equal = ": a group of equal rewards has turns of different worth" * (score == _SPREAD)
         yield warning(
             "S8.dropped_verdicts",
             f"The filter in {listed(labels)} drops groups by {score}, and with them what "
@@ -92,61 +141,12 @@ def _dropped_verdicts(flat: Configs) -> Iterator[Finding]:
         )
 
 
+_SPREAD = "the spread of their rewards"
 _SCORES = {"length": "their mean length", "entropy": "their mean surprisal"}
 
 
-def _kl_without_gradient(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
-        if config["loss.use_kl_loss"] and config["loss.kl_type"] == "k1"
-    ]
-    if labels:
-        yield warning(
-            "S8.k1_loss",
-            f"The KL loss in {listed(labels)} is k1 (logp - logp_ref), whose expected gradient is "
-            "zero on-policy: the coefficient adds noise, not a constraint.",
-            "Set loss.kl_type: k2, or k3+.",
-        )
-
-
-def _ratio_with_dropout(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
-        if drops_inputs(config) and config["loss.kind"] != "reinforce"
-    ]
-    if labels:
-        yield warning(
-            "S8.dropout_ratio",
-            f"Adapters in {listed(labels)} drop inputs when the loss is computed, and not when "
-            "the old logprobs are: the ratio is not 1 in the first optimiser step either. A "
-            "tight clip cuts tokens for that alone (actor/pg_clipfrac), and actor/ppo_kl counts "
-            "the noise of dropout with the movement of the policy.",
-            "Set policy.lora.dropout: 0.0.",
-        )
-
-
-def _scale_dependent_filter(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
-        if config["rollout_filter.strategy"] == "top_p"
-        and config["rollout_filter.value"] < 1.0
-        and config["rollout_filter.mode"] == "softmax"
-    ]
-    if labels:
-        yield warning(
-            "S8.softmax_scale",
-            f"The filter in {listed(labels)} takes a share of softmax(score), which depends on "
-            "the scale of the score: values may select identical groups, and do not carry over "
-            "to another environment.",
-            "Set rollout_filter.mode: mass.",
-        )
-
-
-def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
-    modes = {config["loss.aggregation"] for config in flat.values()}
+def _moving_normaliser(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+    modes = {config.loss.aggregation for config in configs.values()}
     direct = [key for key in moving if key in ("loss.aggregation", "loss.sum_norm")]
     if direct:
         yield warning(
@@ -157,7 +157,7 @@ def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding
         )
         return
     touching = [key for key in moving if any(overlaps(key, other) for other in KEPT_TOKENS)]
-    sizes = {config["optim.mini_batch_size"] for config in flat.values()}
+    sizes = {config.optim.mini_batch_size for config in configs.values()}
     if not touching or (modes == {CONSTANT_NORM} and len(sizes) == 1):
         return
     divisor = (
@@ -174,60 +174,62 @@ def _moving_normaliser(flat: Configs, moving: Sequence[str]) -> Iterator[Finding
     )
 
 
-def _other_tasks(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    keys = [key for key in moving_task_keys(configs.values()) if not overlaps(key, "reward")]
-    if keys:
+def _other_tasks(configs: Configs) -> Iterator[Finding]:
+    moved = moving_task_keys(to_plain(config) for config in configs.values())
+    tasks = [key for key in moved if not overlaps(key, "reward")]
+    paid = [key for key in moved if overlaps(key, "reward")]
+    if tasks:
         yield warning(
             "S8.tasks",
-            f"{', '.join(keys)} changes the frozen tasks, or their floor and ceiling: conditions "
+            f"{', '.join(tasks)} changes the frozen tasks, or their floor and ceiling: conditions "
             "are not trained and evaluated on the same ones.",
             "Hold it; or, where other tasks are the intervention, accept this with that reason.",
         )
-
-
-def _other_success(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    keys = [key for key in moving_task_keys(configs.values()) if overlaps(key, "reward")]
-    if keys:
+    if paid:
         yield warning(
             "S8.success",
-            f"{', '.join(keys)} may change what counts as a success: success rates of different "
+            f"{', '.join(paid)} may change what counts as a success: success rates of different "
             "conditions are then not of one kind.",
             "Compare a measure of the env that all conditions have (metric.name), or accept this "
             "with the reason why success means the same.",
         )
 
 
-def _seen_tasks(flat: Configs) -> Iterator[Finding]:
+def _seen_tasks(configs: Configs) -> Iterator[Finding]:
     """Yield where the tiny policy may be evaluated on levels that it was warm-started on."""
-    labels = {
+    by_label = {
         label: _beyond_the_unseen(config)
-        for label, config in flat.items()
-        if config["policy.model"] == "tiny"
+        for label, config in configs.items()
+        if config.policy.model == "tiny"
     }
-    labels = {label: keys for label, keys in labels.items() if keys}
+    labels = [label for label, keys in by_label.items() if keys]
     if labels:
-        keys = dict.fromkeys(key for keys in labels.values() for key in keys)
+        keys = dict.fromkeys(key for label in labels for key in by_label[label])
         yield warning(
             "S8.seen_tasks",
             f"The demonstrations of policy tiny exclude only the first {UNSEEN_TASKS} tasks of the "
-            f"env that it was taught; with {', '.join(keys)} as in {listed(list(labels))}, "
+            f"env that it was taught; with {', '.join(keys)} as in {listed(labels)}, "
             "held-out or test tasks may be among its demonstrations.",
             "Leave these keys as they were taught, or name the folder of another policy in "
             "policy.model.",
         )
 
 
-def _beyond_the_unseen(config: Mapping[str, Any]) -> list[str]:
+def _beyond_the_unseen(config: TrialConfig) -> list[str]:
     """Return the keys by which held-out and test tasks are not those that were kept unseen."""
-    taught = _taught(config["env.kind"])
+    taught = _taught(config.env.kind)
     changed = [
         key
-        for key, value in config.items()
+        for key, value in _env_keys(config).items()
         if is_drawing_key(key) and key in taught and not same_value(value, taught[key])
     ]
-    counts = [key for key in ("gate.tasks", "gate.test_tasks") if config[key]]
-    needed = sum(config[key] for key in counts)
-    return changed + (counts if needed > UNSEEN_TASKS else [])
+    counts = {"gate.tasks": config.gate.tasks, "gate.test_tasks": config.gate.test_tasks}
+    used = [key for key, count in counts.items() if count]
+    return changed + (used if sum(counts.values()) > UNSEEN_TASKS else [])
+
+
+def _env_keys(config: TrialConfig) -> dict[str, Any]:
+    return flatten({"env": config.env.model_dump(mode="json")})
 
 
 @cache
@@ -239,5 +241,4 @@ def _taught(kind: str) -> Mapping[str, Any]:
             "policy": {"model": "tiny"},
         }
     )
-    env = flatten({"env": config.env.model_dump(mode="json")})
-    return {key: value for key, value in env.items() if key != "env.train_tasks"}
+    return {key: value for key, value in _env_keys(config).items() if key != "env.train_tasks"}

@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import NamedTuple
 
 from rltune.comparability.findings import Finding, warning
-from rltune.comparability.inactive_keys import filter_is_on
+from rltune.comparability.knobs import filter_is_on
 from rltune.comparability.records import TrialRecord
-from rltune.spec.identity import flatten
+from rltune.spec.keys import typed
 
 UPDATES, MINI_BATCHES = "budget/policy_updates", "budget/optimizer_steps"
 COUNTERS = ("budget/rollouts", "budget/generated_tokens", MINI_BATCHES, UPDATES)
@@ -179,8 +179,8 @@ def _consumed(at: _At) -> dict[str, float]:
 
 
 def _drops(record: TrialRecord) -> bool:
-    flat = flatten(record.spec.config)
-    return filter_is_on(flat) and flat["rollout_filter.on_drop"] == "drop"
+    config = typed(record.spec.config)
+    return filter_is_on(config) and config.rollout_filter.on_drop == "drop"
 
 
 def budget_findings(spent: Consumption) -> Iterator[Finding]:

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from rltune.comparability.findings import Finding, error
-from rltune.comparability.inactive_keys import inert_keys, settings
+from rltune.comparability.inactive_keys import inactive_keys, settings
 from rltune.comparability.reward_keys import weights
-from rltune.spec.identity import MISSING, diff_configs, flatten, identity_view
-from rltune.spec.keys import overlaps
+from rltune.spec.identity import MISSING, diff_configs, identity_view
+from rltune.spec.keys import overlaps, typed
 
 Configs = Mapping[str, Mapping[str, Any]]
 """Condition label -> resolved config."""
@@ -52,10 +53,25 @@ ADDED_TERMS = ("loss.kl_loss_coef", "loss.use_kl_loss", "loss.entropy_coeff")
 """Keys that add a term to the gradient: conditions that differ in them alone need no probe."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What S6 knows of a condition: identity, inactive keys, and what keys come to."""
+
+    view: Mapping[str, Any]
+    inactive: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+def _known(config: Mapping[str, Any]) -> _Known:
+    own = typed(config)
+    return _Known(identity_view(config), inactive_keys(own), settings(own))
+
+
 def check_distinct(configs: Configs) -> Iterator[Finding]:
-    """Yield S6: two conditions that are one run, also when they differ in inert keys only."""
-    for (a, left), (b, right) in combinations(configs.items(), 2):
-        differing, reasons = differences(left, right)
+    """Yield S6: two conditions that are one run, also when they differ in inactive keys only."""
+    known = {label: _known(config) for label, config in configs.items()}
+    for (a, left), (b, right) in combinations(known.items(), 2):
+        differing, reasons = _differences(left, right)
         if len(reasons) < len(differing):
             continue
         message = f"{a!r} and {b!r} resolve to the same config."
@@ -65,35 +81,30 @@ def check_distinct(configs: Configs) -> Iterator[Finding]:
         yield error("S6", message, "Remove one of them, or give them different values.")
 
 
-def differences(
-    left: Mapping[str, Any], right: Mapping[str, Any]
-) -> tuple[dict[str, tuple[Any, Any]], dict[str, str]]:
+def _differences(left: _Known, right: _Known) -> tuple[dict[str, tuple[Any, Any]], dict[str, str]]:
     """Return the keys in which two configs differ, and why some of them change nothing.
 
     A key that one of them does not have, and that does nothing in the other, is no difference.
     """
-    ours, theirs = inert_keys(left), inert_keys(right)
+    inactive = {**left.inactive, **right.inactive}
     differing = {
         key: pair
-        for key, pair in diff_configs(identity_view(left), identity_view(right)).items()
-        if not (MISSING in pair and key in ours.keys() | theirs.keys())
+        for key, pair in diff_configs(left.view, right.view).items()
+        if not (MISSING in pair and key in inactive)
     }
-    same = settings(left).items() & settings(right).items()
-    silent = {key: why for key, why in ours.items() if key in theirs} | dict(same)
+    same = left.settings.items() & right.settings.items()
+    silent = {key: why for key, why in left.inactive.items() if key in right.inactive} | dict(same)
     return differing, {key: why for key, why in silent.items() if key in differing}
 
 
 def pairs_to_probe(configs: Configs) -> tuple[tuple[str, str], ...]:
     """Return the pairs of conditions that only their gradients can tell apart, or not."""
-    return tuple(
-        (a, b)
-        for (a, left), (b, right) in combinations(configs.items(), 2)
-        if _needs_probe(left, right)
-    )
+    known = {label: _known(config) for label, config in configs.items()}
+    return tuple((a, b) for a, b in combinations(known, 2) if _needs_probe(known[a], known[b]))
 
 
-def _needs_probe(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    differing, reasons = differences(left, right)
+def _needs_probe(left: _Known, right: _Known) -> bool:
+    differing, reasons = _differences(left, right)
     telling = {key: pair for key, pair in differing.items() if key not in reasons}
     if not telling or telling.keys() <= set(ADDED_TERMS):
         return False
@@ -101,7 +112,7 @@ def _needs_probe(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
         return False
     if "reward.terms" in telling and not (_pays_at_the_end(left) and _pays_at_the_end(right)):
         return False
-    has_target = flatten(left)["loss.kl_target"] is not None
+    has_target = left.view["loss.kl_target"] is not None
     return not (has_target and "loss.kl_type" in telling)  # its value steers the coefficient
 
 
@@ -125,12 +136,11 @@ def _is_one_reward(left: Any, right: Any) -> bool:
     return all(math.isclose(x, factors[0]) and x > 0 for x in factors)
 
 
-def _pays_at_the_end(config: Mapping[str, Any]) -> bool:
-    reward = config["reward"]
-    return reward["turn_rewards"] == "none" and not reward["format_penalty"]
+def _pays_at_the_end(known: _Known) -> bool:
+    return known.view["reward.turn_rewards"] == "none" and not known.view["reward.format_penalty"]
 
 
 def moves_selection(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Return whether two conditions differ in what the rollout filter selects."""
-    differing, reasons = differences(left, right)
+    differing, reasons = _differences(_known(left), _known(right))
     return any(overlaps(key, "rollout_filter") for key in differing.keys() - reasons.keys())

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rltune.comparability.findings import Finding, warning
-from rltune.spec.schema.attribution import AdcaConfig, Attribution, JudgeConfig
+from rltune.comparability.knobs import rollouts_per_step
+from rltune.spec.schema.attribution import AdcaConfig, JudgeConfig
+from rltune.spec.schema.trial import TrialConfig
 
 TOKENS_OF_A_CALL = 500
 """Least tokens that a call takes: about 370 of instructions, the rest trajectory and reply."""
-
-Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +32,20 @@ class JudgeNeed:
     by: str
 
 
-def judge_need(config: Config) -> JudgeNeed | None:
+def judge_need(config: TrialConfig) -> JudgeNeed | None:
     """Return what a trial asks of a language-model judge; None when it asks none."""
-    attribution = _adca(config)
-    if attribution is None or not attribution.asks_llm:
+    own = config.attribution
+    if own.kind != "adca" or not own.asks_llm:
         return None
-    llm, steps = attribution.llm, _steps(attribution, int(config["budget"]["steps"]))
-    a_step = int(config["rollout"]["groups"]) * int(config["rollout"]["group_size"])
+    steps, a_step = _steps(own, config.budget.steps), rollouts_per_step(config)
     covered = {
-        "max_calls": llm.max_calls // a_step,
-        "max_tokens": llm.max_tokens // (a_step * TOKENS_OF_A_CALL),
+        "max_calls": own.llm.max_calls // a_step,
+        "max_tokens": own.llm.max_tokens // (a_step * TOKENS_OF_A_CALL),
     }
     by = min(covered, key=lambda name: covered[name])
     return JudgeNeed(
         steps * a_step, steps, ends=None if covered[by] >= steps else covered[by] + 1, by=by
     )
-
-
-def _adca(config: Config) -> AdcaConfig | None:
-    section: Attribution | Config = config["attribution"]
-    if not isinstance(section, Mapping) or section["kind"] != "adca":
-        return None
-    return AdcaConfig.model_validate(section)
 
 
 def _steps(attribution: AdcaConfig, steps: int) -> int:
@@ -65,7 +56,7 @@ def _steps(attribution: AdcaConfig, steps: int) -> int:
     return last
 
 
-def judge_findings(configs: Mapping[str, Config]) -> Iterator[Finding]:
+def judge_findings(configs: Mapping[str, TrialConfig]) -> Iterator[Finding]:
     """Yield S8: a judge whose budget ends before the trial, or that is set and never asked."""
     needs = {label: judge_need(config) for label, config in configs.items()}
     short = {label: need for label, need in needs.items() if need and need.ends is not None}
@@ -90,9 +81,9 @@ def _remedy(worst: JudgeNeed) -> str:
     )
 
 
-def _idle(configs: Mapping[str, Config]) -> str:
+def _idle(configs: Mapping[str, TrialConfig]) -> str:
     """Return why nobody asks a judge that some condition sets; empty when none sets one."""
-    sections = [own for own in map(_adca, configs.values()) if own is not None]
+    sections = [c.attribution for c in configs.values() if c.attribution.kind == "adca"]
     if all(own.llm == JudgeConfig() for own in sections):
         return ""
     judges = dict.fromkeys(own.judge for own in sections)

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rltune.spec.estimators import CRITIC_KINDS
+from rltune.spec.filter_effect import effect_of
 from rltune.spec.identity import MISSING, canonical_json, flatten
+from rltune.spec.schema.trial import TrialConfig
 
 KNOBS = {
     "loss.entropy_coeff": "an entropy bonus flattens the policy whatever the reward says",
@@ -30,7 +32,7 @@ KNOBS = {
 
 Estimator, critic, clipping and optimiser are the method, not interventions: they come from base
 and profile, are part of S1 and S9, and need no line in every sweep file. A knob without effect in
-every condition (`inert_keys`) need not be held either, nor one that the env does not have.
+every condition (`inactive_keys`) need not be held either, nor one that the env does not have.
 """
 
 SHOWN_ONLY = (
@@ -75,9 +77,9 @@ PAID_ONLY = ("env.format_penalty",)
 unless it is told what a turn earned (`shows_reward`)."""
 
 
-def shows_reward(flat: Mapping[str, Any]) -> bool:
-    """Return whether the env of a flat config tells the policy what its last turn earned."""
-    return flat["env.kind"] in ("sokoban", "frozen_lake") and flat["env.prompt"] == "natural"
+def shows_reward(kind: str, prompt: str) -> bool:
+    """Return whether an env tells the policy what its last turn earned."""
+    return kind in ("sokoban", "frozen_lake") and prompt == "natural"
 
 
 def is_task_key(key: str) -> bool:
@@ -102,7 +104,7 @@ def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def sampling_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the keys that can change what is sampled before the first update."""
     flat = flatten(config)
-    unread = () if shows_reward(flat) else PAID_ONLY
+    unread = () if shows_reward(flat["env.kind"], flat["env.prompt"]) else PAID_ONLY
     return {
         key: value
         for key, value in flat.items()
@@ -119,30 +121,51 @@ def moving_task_keys(configs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def budget(config: Mapping[str, Any]) -> dict[str, Any]:
+def budget(config: TrialConfig) -> dict[str, Any]:
     """Return what must be equal for a fair comparison (S5); products where only they count."""
-    flat = flatten(config)
+    rollout, gate = config.rollout, config.gate
     return {
-        "budget.steps": flat["budget.steps"],
-        "rollouts per step": flat["rollout.groups"] * flat["rollout.group_size"],
-        "rollout.max_response_tokens": flat["rollout.max_response_tokens"],
-        "rollout.max_context": flat["rollout.max_context"],
-        "gate.every": flat["gate.every"],
-        "gate.tasks": flat["gate.tasks"],
-        "gate.temperature": flat["gate.temperature"],
+        "budget.steps": config.budget.steps,
+        "rollouts per step": rollouts_per_step(config),
+        "rollout.max_response_tokens": rollout.max_response_tokens,
+        "rollout.max_context": rollout.max_context,
+        "gate.every": gate.every,
+        "gate.tasks": gate.tasks,
+        "gate.temperature": gate.temperature,
     }
 
 
-def warmup_steps(config: Mapping[str, Any]) -> int:
+def rollouts_per_step(config: TrialConfig) -> int:
+    """Return the episodes of a training step."""
+    return config.rollout.groups * config.rollout.group_size
+
+
+def warmup_steps(config: TrialConfig) -> int:
     """Return the training steps of a trial in which its critic learns and its policy does not."""
-    flat = flatten(config)
-    if flat["advantage.kind"] not in CRITIC_KINDS:
+    if config.advantage.kind not in CRITIC_KINDS:
         return 0
-    return min(int(flat["critic.warmup_steps"]), int(flat["budget.steps"]))
+    return min(config.critic.warmup_steps, config.budget.steps)
 
 
-def updates_per_step(config: Mapping[str, Any]) -> int:
+def updates_per_step(config: TrialConfig) -> int:
     """Return optimiser steps per training step when no group is dropped."""
-    flat = flatten(config)
-    rollouts = int(flat["rollout.groups"]) * int(flat["rollout.group_size"])
-    return rollouts // int(flat["optim.mini_batch_size"]) * int(flat["optim.epochs"])
+    return rollouts_per_step(config) // config.optim.mini_batch_size * config.optim.epochs
+
+
+def filter_is_on(config: TrialConfig) -> bool:
+    """Return whether the filter of a config can drop a group."""
+    return effect_of(config.rollout_filter, config.rollout).can_drop
+
+
+def drops_inputs(config: TrialConfig) -> bool:
+    """Return whether the update of a config drops inputs of adapters."""
+    return config.policy.lora.rank > 0 and config.policy.lora.dropout > 0
+
+
+def credit_of_turns(config: TrialConfig) -> str:
+    """Return what gives turns credit of their own, `verdicts on turns`; empty for nothing."""
+    own = config.attribution
+    if own.kind == "adca":
+        return "verdicts on turns" if own.has_weight else ""
+    is_gain = own.kind == "info_gain" and own.mode != "none" and own.ig_coef > 0
+    return "the information gain of turns" if is_gain else ""

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rltune.comparability.knobs import shows_reward
-from rltune.spec.estimators import GROUP_KINDS
-from rltune.spec.filter_effect import effect_of_flat
+from rltune.spec.filter_effect import effect_of
 from rltune.spec.identity import canonical_json
-
-Flat = Mapping[str, Any]
-"""A flat config."""
+from rltune.spec.schema.reward import RewardConfig, TermConfig
+from rltune.spec.schema.trial import TrialConfig
 
 Terms = Sequence[Mapping[str, Any]]
 """`reward.terms`."""
@@ -21,7 +19,7 @@ REWARD_KEYS = tuple(
     f"reward{key}" for key in ("", ".terms", ".threshold", ".turn_rewards", ".format_penalty")
 )
 PENALTY = "env.format_penalty"
-SUCCESS_ALONE: Terms = ({"score": "success", "weight": 1.0},)
+SUCCESS_ALONE = RewardConfig(terms=(TermConfig(score="success"),))
 
 
 def weights(terms: Terms) -> dict[str, float]:
@@ -35,53 +33,53 @@ def pays_success(kind: str, format_penalty: float) -> bool:
     return kind in ("frozen_lake", "multihop_qa") and format_penalty == 0
 
 
-def paid_settings(flat: Flat) -> Iterator[tuple[str, str]]:
-    """Yield dotted key -> what it and the other keys of rewards come to, as `inert.settings`."""
-    success, unseen = _success(flat), () if shows_reward(flat) else (PENALTY,)
-    if _reads_success_alone(flat):
+def paid_settings(config: TrialConfig) -> Iterator[tuple[str, str]]:
+    """Yield dotted key -> what the keys of rewards come to, as `inactive_keys.settings`."""
+    env, own = config.env, config.reward
+    penalty = getattr(env, "format_penalty", 0.0)
+    unseen = () if shows_reward(env.kind, env.prompt) else (PENALTY,)
+    success = _success(own)
+    if _reads_success_alone(config):
         why = f"advantage.outcome is success and nothing reads a reward; a success is {success}"
         yield from ((key, why) for key in (*REWARD_KEYS, *unseen))
         return
-    terms = flat.get("reward.terms")
-    if terms is None and not pays_success(flat["env.kind"], flat.get(PENALTY, 0.0)):
+    if own is None and not pays_success(env.kind, penalty):
         return
-    terms = terms or SUCCESS_ALONE
+    rubric = own or SUCCESS_ALONE
     yield "reward.threshold", f"a success is {success}"
-    sums = canonical_json(weights(terms))
-    yield "reward.terms", f"the reward is {sums}, and a success goes by {terms[0]['score']}"
-    own, penalty = flat.get("reward.turn_rewards", "none"), flat.get("reward.format_penalty", 0.0)
-    turns = f"turns before the last earn {own}, and a malformed one {penalty!r}"
+    sums = canonical_json(weights([term.model_dump() for term in rubric.terms]))
+    yield "reward.terms", f"the reward is {sums}, and a success goes by {rubric.terms[0].score}"
+    turns = f"turns before the last earn {rubric.turn_rewards}, and a malformed one "
+    turns += f"{rubric.format_penalty!r}"
     yield from ((key, turns) for key in ("reward", "reward.turn_rewards", "reward.format_penalty"))
-    if not _reads_env_reward(terms, own):
+    if not _reads_env_reward(rubric):
         why = "no score of the reward section reads the environment's own reward"
         yield from ((key, why) for key in unseen)
 
 
-def _success(flat: Flat) -> str:
+def _success(reward: RewardConfig | None) -> str:
     """Return what decides success, in words that are equal where it is the same."""
-    terms = flat.get("reward.terms")
-    score, threshold = (terms[0]["score"], flat["reward.threshold"]) if terms else ("success", 1.0)
+    score, threshold = (reward.terms[0].score, reward.threshold) if reward else ("success", 1.0)
     if score == "success" and 0 < threshold <= 1:
         return "the environment's own"
     return f"{score} from {threshold!r} on"
 
 
-def _reads_success_alone(flat: Flat) -> bool:
+def _reads_success_alone(config: TrialConfig) -> bool:
     """Return whether credit, filter and early stops see the success of an episode, and no reward.
 
     ADCA tells a judge the reward.
     """
-    effect = effect_of_flat(flat)
+    effect = effect_of(config.rollout_filter, config.rollout)
     return (
-        flat["advantage.kind"] in GROUP_KINDS
-        and flat["advantage.outcome"] == "success"
-        and flat["attribution.kind"] != "adca"
+        getattr(config.advantage, "outcome", "") == "success"
+        and config.attribution.kind != "adca"
         and not (effect.is_spread and effect.can_drop)
-        and flat["early_stop.reward_std_share"] is None
+        and config.early_stop.reward_std_share is None
     )
 
 
-def _reads_env_reward(terms: Terms, turn_rewards: str) -> bool:
+def _reads_env_reward(reward: RewardConfig) -> bool:
     """Return whether a rubric may see what the environment pays; a score of a user's own may."""
-    names = [term["score"] for term in terms]
-    return turn_rewards == "env" or any(":" in name or name == "env_reward" for name in names)
+    names = [term.score for term in reward.terms]
+    return reward.turn_rewards == "env" or any(":" in n or n == "env_reward" for n in names)

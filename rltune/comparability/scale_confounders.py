@@ -5,16 +5,21 @@ What moves along otherwise (tasks, tokens that are trained on, gradients that ar
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rltune.comparability.findings import Finding, listed, warning
-from rltune.comparability.inactive_keys import filter_is_on, inert_keys
-from rltune.comparability.knobs import updates_per_step, warmup_steps
+from rltune.comparability.inactive_keys import inactive_keys
+from rltune.comparability.knobs import (
+    filter_is_on,
+    rollouts_per_step,
+    updates_per_step,
+    warmup_steps,
+)
 from rltune.spec.estimators import WHITENED_KINDS
 from rltune.spec.keys import overlaps
+from rltune.spec.schema.trial import TrialConfig
 
-Configs = Mapping[str, Mapping[str, Any]]
-"""Condition label -> flat config."""
+Configs = Mapping[str, TrialConfig]
+"""Condition label -> config."""
 
 CONSTANT_NORM = "seq-mean-token-sum-norm"
 """The `loss.aggregation` that divides by constants of the config."""
@@ -41,23 +46,22 @@ BOUNDED = {
 """`loss.kind` -> what `loss.clip_low` and `loss.clip_high` bound."""
 
 
-def hidden_scales(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+def scale_confounders(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     """Yield the S8 warnings about sizes.
 
     Args:
-        flat: Condition label -> flat config.
+        configs: Condition label -> config.
         moving: Dotted axis and coupled keys.
 
     """
-    yield from _critic_warmup(flat)
-    yield from _update_count(flat)
-    yield from _staleness(flat, moving)
-    yield from _term_weights(flat, moving)
-    yield from _adapter_scale(flat, moving)
-    yield from _clip_meaning(flat, moving)
-    yield from _clamped_kl(flat)
-    yield from _batch_mates(flat)
-    yield from _batch_whitening(flat)
+    yield from _critic_warmup(configs)
+    yield from _update_count(configs)
+    yield from _staleness(configs, moving)
+    yield from _term_weights(configs, moving)
+    yield from _adapter_scale(configs, moving)
+    yield from _clip_meaning(configs, moving)
+    yield from _batch_mates(configs)
+    yield from _batch_whitening(configs)
 
 
 def _moves(key: str, moving: Sequence[str]) -> bool:
@@ -68,15 +72,15 @@ def _counts(counts: Mapping[str, object]) -> str:
     return ", ".join(f"{label}: {count}" for label, count in counts.items())
 
 
-def _critic_warmup(flat: Configs) -> Iterator[Finding]:
-    silent = {label: warmup_steps(config) for label, config in flat.items()}
-    trained = {label: flat[label]["budget.steps"] - n for label, n in silent.items()}
+def _critic_warmup(configs: Configs) -> Iterator[Finding]:
+    silent = {label: warmup_steps(config) for label, config in configs.items()}
+    trained = {label: configs[label].budget.steps - n for label, n in silent.items()}
     unmoved = [label for label, count in trained.items() if count == 0]
     if unmoved:
         yield warning(
             "S8.critic_warmup",
             f"The policy is never updated in {listed(unmoved)}: critic.warmup_steps covers all "
-            f"{flat[unmoved[0]]['budget.steps']} training steps.",
+            f"{configs[unmoved[0]].budget.steps} training steps.",
             "Set critic.warmup_steps below budget.steps.",
         )
     elif len(set(silent.values())) > 1:
@@ -89,8 +93,8 @@ def _critic_warmup(flat: Configs) -> Iterator[Finding]:
         )
 
 
-def _update_count(flat: Configs) -> Iterator[Finding]:
-    counts = {label: updates_per_step(config) for label, config in flat.items()}
+def _update_count(configs: Configs) -> Iterator[Finding]:
+    counts = {label: updates_per_step(config) for label, config in configs.items()}
     if len(set(counts.values())) > 1:
         yield warning(
             "S8.update_count",
@@ -99,9 +103,9 @@ def _update_count(flat: Configs) -> Iterator[Finding]:
         )
 
 
-def _staleness(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+def _staleness(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     """Yield where conditions are off-policy by different amounts, or correct it differently."""
-    counts = {label: updates_per_step(config) for label, config in flat.items()}
+    counts = {label: updates_per_step(config) for label, config in configs.items()}
     if len(set(counts.values())) > 1:
         behind = {label: count - 1 for label, count in counts.items()}
         yield warning(
@@ -112,8 +116,9 @@ def _staleness(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
             "Give all conditions as many optimiser steps a batch; or, where the reuse of samples "
             "is the intervention, accept this with that reason.",
         )
-    plain = [label for label, config in flat.items() if config["loss.kind"] == "reinforce"]
-    if _moves("loss.kind", moving) and len(plain) < len(flat) and any(counts[p] > 1 for p in plain):
+    plain = [label for label, config in configs.items() if config.loss.kind == "reinforce"]
+    is_stale = any(counts[label] > 1 for label in plain)
+    if is_stale and _moves("loss.kind", moving) and len(plain) < len(configs):
         yield warning(
             "S8.staleness",
             f"loss.kind reinforce in {listed(plain)} has no ratio: from the second optimiser step "
@@ -124,11 +129,11 @@ def _staleness(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _term_weights(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
-    keys = _resizing(flat, moving)
+def _term_weights(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+    keys = _resizing(configs, moving)
     terms = {
-        "loss.entropy_coeff": any(config["loss.entropy_coeff"] > 0 for config in flat.values()),
-        "loss.kl_loss_coef": any(_has_kl(config) for config in flat.values()),
+        "loss.entropy_coeff": any(config.loss.entropy_coeff > 0 for config in configs.values()),
+        "loss.kl_loss_coef": any(has_kl(config) for config in configs.values()),
     }
     fixed = [key for key, is_on in terms.items() if is_on and not _moves(key, moving)]
     if keys and fixed:
@@ -142,36 +147,38 @@ def _term_weights(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _has_kl(config: Mapping[str, Any]) -> bool:
-    return bool(config["loss.use_kl_loss"] and config["loss.kl_loss_coef"] > 0)
+def has_kl(config: TrialConfig) -> bool:
+    """Return whether a KL to the starting policy is a term of the loss."""
+    return config.loss.use_kl_loss and config.loss.kl_loss_coef > 0
 
 
-def _resizing(flat: Configs, moving: Sequence[str]) -> list[str]:
+def _resizing(configs: Configs, moving: Sequence[str]) -> list[str]:
     """Return the moving keys after which the policy loss may have another size.
 
     Estimators that all whiten over the batch give advantages of one variance; those that divide by
     the spread or the mean of a group do not feel the scale of a reward.
     """
     keys = [key for key in moving if any(overlaps(key, size) for size in SIZES)]
-    if all(config["advantage.kind"] in WHITENED_KINDS for config in flat.values()):
+    if all(config.advantage.kind in WHITENED_KINDS for config in configs.values()):
         return [key for key in keys if any(overlaps(key, scaled) for scaled in SCALED)]
-    if any(_feels_scale(config) for config in flat.values()):
+    if any(_feels_scale(config) for config in configs.values()):
         return keys
     return [key for key in keys if not key.startswith(("reward", "env."))]
 
 
-def _feels_scale(config: Mapping[str, Any]) -> bool:
+def _feels_scale(config: TrialConfig) -> bool:
     """Return whether twice the rewards are twice the advantages, as far as is known."""
-    if config["advantage.kind"] == "grpo":
-        return not config["advantage.normalize_std"]
-    return config["advantage.kind"] in ("grpo_center", "rloo", "custom")
+    own = config.advantage
+    if own.kind == "grpo":
+        return not own.normalize_std
+    return own.kind in ("grpo_center", "rloo", "custom")
 
 
-def _adapter_scale(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+def _adapter_scale(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     scales = {
-        label: config["policy.lora.alpha"] / config["policy.lora.rank"]
-        for label, config in flat.items()
-        if config["policy.lora.rank"] > 0
+        label: config.policy.lora.alpha / config.policy.lora.rank
+        for label, config in configs.items()
+        if config.policy.lora.rank > 0
     }
     if _moves("policy.lora.rank", moving) and len(set(scales.values())) > 1:
         named = _counts({label: f"{scale:g}" for label, scale in scales.items()})
@@ -183,16 +190,15 @@ def _adapter_scale(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _clip_meaning(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
+def _clip_meaning(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     """Yield equal clip bounds under losses that bound different things, where a bound can bite."""
     if not _moves("loss.kind", moving):
         return
     by_bounds: dict[tuple[float, float], dict[str, None]] = {}
-    for config in flat.values():
-        kind = config["loss.kind"]
-        if kind in BOUNDED and "loss.clip_high" not in inert_keys(config):
-            bounds = (config["loss.clip_low"], config["loss.clip_high"])
-            by_bounds.setdefault(bounds, {})[kind] = None
+    for config in configs.values():
+        loss = config.loss
+        if loss.kind != "reinforce" and "loss.clip_high" not in inactive_keys(config):
+            by_bounds.setdefault((loss.clip_low, loss.clip_high), {})[loss.kind] = None
     for (low, high), kinds in by_bounds.items():
         if len(kinds) > 1:
             meanings = "; ".join(f"{kind}: {BOUNDED[kind]}" for kind in kinds)
@@ -205,49 +211,30 @@ def _clip_meaning(flat: Configs, moving: Sequence[str]) -> Iterator[Finding]:
             )
 
 
-def _clamped_kl(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
-        if _has_kl(config) and config["loss.kl_type"] == "k3"
-    ]
-    if labels:
-        yield warning(
-            "S8.k3_clamp",
-            f"The KL loss in {listed(labels)} is k3, whose value is cut at 10: a token that fell "
-            "more than 2.6 nats below the reference has no KL gradient, so that what moved "
-            "furthest is not pulled back.",
-            "Set loss.kl_type: k3+, or k2.",
-        )
-
-
-def _batch_mates(flat: Configs) -> Iterator[Finding]:
-    labels = [
-        label
-        for label, config in flat.items()
+def _batch_mates(configs: Configs) -> Iterator[Finding]:
+    modes = {
+        label: config.loss.aggregation
+        for label, config in configs.items()
         if filter_is_on(config)
-        and config["rollout_filter.on_drop"] == "mask"
-        and config["optim.mini_batch_size"] < _rollouts(config)
-        and config["loss.aggregation"] != CONSTANT_NORM
-    ]
-    if labels:
-        modes = ", ".join(sorted({flat[label]["loss.aggregation"] for label in labels}))
+        and config.rollout_filter.on_drop == "mask"
+        and config.optim.mini_batch_size < rollouts_per_step(config)
+        and config.loss.aggregation != CONSTANT_NORM
+    }
+    if modes:
         yield warning(
             "S8.batch_mates",
-            f"The filter in {listed(labels)} masks rows, and loss.aggregation {modes} divides by "
-            "those that are left in a mini-batch: how much a token weighs depends on which rows "
-            "the shuffle put beside it.",
+            f"The filter in {listed(list(modes))} masks rows, and loss.aggregation "
+            f"{', '.join(sorted(set(modes.values())))} divides by those that are left in a "
+            "mini-batch: how much a token weighs depends on which rows the shuffle put beside it.",
             f"Set loss.aggregation: {CONSTANT_NORM}, or optim.mini_batch_size to all rollouts of "
             "a step.",
         )
 
 
-def _rollouts(config: Mapping[str, Any]) -> int:
-    return int(config["rollout.groups"] * config["rollout.group_size"])
-
-
-def _batch_whitening(flat: Configs) -> Iterator[Finding]:
-    causes = {label: _over_batch(config) for label, config in flat.items() if filter_is_on(config)}
+def _batch_whitening(configs: Configs) -> Iterator[Finding]:
+    causes = {
+        label: _over_batch(config) for label, config in configs.items() if filter_is_on(config)
+    }
     labels = [label for label, cause in causes.items() if cause]
     if labels:
         named = ", ".join(dict.fromkeys(causes[label] for label in labels))
@@ -261,11 +248,10 @@ def _batch_whitening(flat: Configs) -> Iterator[Finding]:
         )
 
 
-def _over_batch(config: Mapping[str, Any]) -> str:
+def _over_batch(config: TrialConfig) -> str:
     """Return what makes the credit of a token depend on all groups of the batch; empty if none."""
-    if config["advantage.kind"] in WHITENED_KINDS:
-        return f"advantage.kind {config['advantage.kind']}"
-    is_shaped = config["advantage.shaping.gtpo_beta"] > 0
-    if is_shaped and config["advantage.shaping.scope"] == "batch":
-        return "advantage.shaping.scope batch"
-    return ""
+    if config.advantage.kind in WHITENED_KINDS:
+        return f"advantage.kind {config.advantage.kind}"
+    shaping = config.advantage.shaping
+    is_shaped = shaping.gtpo_beta > 0 and shaping.scope == "batch"
+    return "advantage.shaping.scope batch" if is_shaped else ""

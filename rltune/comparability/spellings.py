@@ -1,24 +1,31 @@
 """Keys that come to one thing where they are written otherwise (S6): sets, defaults, the unread."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
-SETS = ("policy.lora.targets", "env.hops", "env.kinds")
-"""Lists whose order is no matter."""
+from rltune.spec.schema.trial import TrialConfig
 
 _FOUND = ("env.k", "env.max_information_words", "env.retriever", "env.corpus")
 
 
-def spellings(flat: Mapping[str, Any]) -> dict[str, str]:
-    """Return dotted key -> what it comes to in a flat config, as `inert.settings`."""
-    found = {
-        key: f"the order of {sorted(flat[key])} is no matter" for key in SETS if key in flat
-    } | dict.fromkeys(("collapse.every", "collapse.prompts"), "it measures, no more")
-    if "env.max_difficulty" in flat:
-        hardest = flat["env.max_difficulty"] or flat["env.max_actions"]
-        found["env.max_difficulty"] = f"the hardest task takes {hardest} actions"
-    if flat.get("env.observation") == "coord":
-        found["env.symbols"] = "env.observation coord draws no grid"
-    if flat.get("env.max_searches") == 0:
-        found |= dict.fromkeys(_FOUND, "env.max_searches is 0")
-    return found
+def spellings(config: TrialConfig) -> dict[str, str]:
+    """Return dotted key -> what it comes to, as `inactive_keys.settings`."""
+    env = config.env
+    known = {
+        "policy.lora.targets": _unordered(config.policy.lora.targets),
+        **dict.fromkeys(("collapse.every", "collapse.prompts"), "it measures, no more"),
+    }
+    if env.kind == "multihop_qa":
+        known |= {"env.hops": _unordered(env.hops), "env.kinds": _unordered(env.kinds)}
+        if env.max_searches == 0:
+            known |= dict.fromkeys(_FOUND, "env.max_searches is 0")
+    elif env.kind != "custom" and env.observation == "coord":
+        known["env.symbols"] = "env.observation coord draws no grid"
+    if env.kind == "sokoban":
+        hardest = env.max_difficulty or env.max_actions
+        known["env.max_difficulty"] = f"the hardest task takes {hardest} actions"
+    return known
+
+
+def _unordered(values: Iterable[Any]) -> str:
+    return f"the order of {sorted(values)} is no matter"

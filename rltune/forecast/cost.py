@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from rltune.comparability.knobs import updates_per_step, warmup_steps
+from rltune.comparability.knobs import rollouts_per_step, updates_per_step, warmup_steps
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
 from rltune.forecast.gpus import Gpu, gpus_that_hold
@@ -15,7 +15,7 @@ from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens
 from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
-from rltune.spec.keys import nested
+from rltune.spec.keys import nested, typed
 from rltune.store.run_folder import find_run, is_run_folder, read_folder, read_records
 from rltune.store.rundir import RunDir
 from rltune.store.speed import speed_key, step_speeds
@@ -93,24 +93,23 @@ def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
 
 def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     """Return the cost of one trial."""
-    config = spec.config
-    rollout, steps = config["rollout"], int(config["budget"]["steps"])
-    rollouts = steps * rollout["groups"] * rollout["group_size"]
-    every = int(config["gate"]["every"])
-    gates = 1 + math.ceil(steps / every)
-    step_s = measured.step_s.get(speed_key(config)) if measured is not None else None
+    config = typed(spec.config)
+    steps = config.budget.steps
+    rollouts, updates = steps * rollouts_per_step(config), updates_per_step(config)
+    gates = 1 + math.ceil(steps / config.gate.every)
+    step_s = measured.step_s.get(speed_key(spec.config)) if measured is not None else None
     cost = TrialCost(
         steps=steps,
         rollouts=rollouts,
-        max_tokens=rollouts * sampled_tokens(config),
-        optimizer_steps=steps * updates_per_step(config),
-        policy_updates=(steps - warmup_steps(config)) * updates_per_step(config),
+        max_tokens=rollouts * sampled_tokens(spec.config),
+        optimizer_steps=steps * updates,
+        policy_updates=(steps - warmup_steps(config)) * updates,
         gates=gates,
-        heldout_rollouts=gates * int(config["gate"]["tasks"]),
+        heldout_rollouts=gates * config.gate.tasks,
         wall_s=None if step_s is None else step_s * steps,
     )
-    model = model_shape(config["policy"]["model"], config["env"]["kind"])
-    return cost if model is None else _with_model(cost, config, model)
+    model = model_shape(config.policy.model, config.env.kind)
+    return cost if model is None else _with_model(cost, spec.config, model)
 
 
 def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, Any]) -> TrialCost:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rltune.rollout.filter import SPREADS, group_scores, select_groups
-from rltune.spec.identity import flatten
+from rltune.spec.keys import typed
+from rltune.spec.schema.trial import TrialConfig
 
 SIMULATED_STEPS = 100
 _REWARDS = {"sokoban": (-1.0, 10.4)}  # of a failure and a success; elsewhere 0 and 1
@@ -32,37 +33,33 @@ def same_selection(
 
     """
     kept: dict[tuple[object, ...], list[str]] = {}
-    for label, config in configs.items():
-        flat = flatten(config)
-        if flat["rollout_filter.metric"] not in SPREADS or flat["rollout.group_size"] < 2:
+    for label, plain in configs.items():
+        config = typed(plain)
+        rollout = config.rollout
+        if config.rollout_filter.metric not in SPREADS or rollout.group_size < 2:
             continue
-        shape = (steps, flat["rollout.groups"], flat["rollout.group_size"])
-        kept.setdefault((shape, _selections(flat, shape, seed)), []).append(label)
+        shape = (steps, rollout.groups, rollout.group_size)
+        kept.setdefault((shape, _selections(config, shape, seed)), []).append(label)
     return [tuple(labels) for labels in kept.values() if len(labels) > 1]
 
 
-def _selections(flat: Mapping[str, Any], shape: tuple[int, int, int], seed: int) -> bytes:
+def _selections(config: TrialConfig, shape: tuple[int, int, int], seed: int) -> bytes:
     """Return which groups a filter keeps, over all simulated steps."""
     rng = np.random.default_rng(seed)
     rates = rng.random(shape[:2])
     is_success = rng.random(shape) < rates[..., None]
-    plain = (0.0, 1.0)
-    failure, success = (
-        plain if flat.get("reward", plain) is not None else _REWARDS.get(flat["env.kind"], plain)
-    )
+    kind = config.env.kind if config.reward is None else ""
+    failure, success = _REWARDS.get(kind, (0.0, 1.0))
     rewards = np.where(is_success, success, failure)
+    keys = config.rollout_filter
     selected = [
         select_groups(
-            group_scores(
-                rewards_GM,
-                metric=flat["rollout_filter.metric"],
-                ddof=flat["rollout_filter.ddof"],
-            ),
-            strategy=flat["rollout_filter.strategy"],
-            value=flat["rollout_filter.value"],
-            mode=flat.get("rollout_filter.mode", "softmax"),
-            kind=flat["rollout_filter.type"],
-            include_zero=flat["rollout_filter.include_zero"],
+            group_scores(rewards_GM, metric=keys.metric, ddof=keys.ddof),
+            strategy=keys.strategy,
+            value=keys.value,
+            mode=keys.mode if keys.strategy == "top_p" else "softmax",
+            kind=keys.type,
+            include_zero=keys.include_zero,
         )
         for rewards_GM in rewards
     ]

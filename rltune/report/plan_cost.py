@@ -11,6 +11,7 @@ from rltune.forecast.cost import Measured, TrialCost, largest_of
 from rltune.forecast.gpus import GPUS, names
 from rltune.forecast.memory import PART_NOTES, MemoryPlan
 from rltune.report.render import duration, grid, quantity, size
+from rltune.spec.keys import typed
 from rltune.spec.schema.run import reserved_gpus
 from rltune.types import TrialSpec
 
@@ -63,7 +64,7 @@ def _rows(
 
 def _judge_rows(specs: Sequence[TrialSpec]) -> Iterator[Row]:
     """Yield the calls to a language-model judge, and whether its budget covers a trial."""
-    asked = [(spec, need) for spec in specs if (need := judge_need(spec.config))]
+    asked = [(spec, need) for spec in specs if (need := judge_need(typed(spec.config)))]
     if not asked:
         return
     spec, need = min(asked, key=lambda pair: pair[1].ends or pair[1].last_step + 1)

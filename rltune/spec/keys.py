@@ -57,6 +57,18 @@ def kept_keys(section: str, variant: object) -> Collection[str]:
     return _KEPT.get(section, tuple(model.model_fields) if model is not None else ())
 
 
+def typed(config: Mapping[str, Any]) -> TrialConfig:
+    """Return a resolved or recorded config as its typed tree.
+
+    Keys that records of before config version 2 have of other variants are left out.
+    """
+    sections = dict(config)
+    for section, tag in VARIANT_SECTIONS.items():
+        own = variants(section)[config[section][tag]].model_fields
+        sections[section] = {key: item for key, item in config[section].items() if key in own}
+    return TrialConfig.model_validate(sections)
+
+
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:
     for name, info in model.model_fields.items():
         is_list = get_origin(info.annotation) is tuple

@@ -1,15 +1,19 @@
 """Keys without effect (S6): each rule once, with why, and where the key does have an effect."""
 
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 
 from rltune.comparability.check import check_sweep
 from rltune.comparability.distinct import check_distinct
-from rltune.comparability.inactive_keys import inert_keys
+from rltune.comparability.inactive_keys import inactive_keys
 from rltune.comparability.knobs import sampling_settings, shows_reward
 from rltune.spec.identity import flatten
-from rltune.spec.keys import is_config_key, nested
+from rltune.spec.keys import is_config_key, models_of, nested, typed
+from rltune.spec.paths import key_path
 from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.trainer.tasks import env_maker
 
@@ -226,6 +230,8 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
      [{"early_stop.heldout_success": 0.01}]),
     ("collapse.prompts", {}, "collapse.every is 0", []),
 ]  # fmt: skip
+UNCHANGEABLE = ("loss.kl_target", "loss.turn_clip_beta")  # any other value is refused
+URL = "http://127.0.0.1:9/v1"
 IDS = [f"{case[0].split()[0]}-{case[2]}" for case in CASES]
 
 
@@ -239,20 +245,45 @@ def rubric(**weights):
 
 
 def changed(config, key):
-    """Return the config with another value at a key; comparing does not look at its domain."""
+    """Return the config with another value at a key; as it is where every other one is refused."""
     flat = flatten(config)
     assert key in flat
-    return nested({**flat, key: _another(flat[key])})
+    for value in _others(flat[key], key):
+        if value == flat[key]:
+            continue
+        with suppress(ValidationError):
+            return to_plain(TrialConfig.model_validate(nested({**flat, key: value})))
+    return config
 
 
-def _another(value):
+def _others(value, key):
     if isinstance(value, bool):
-        return not value
-    if value is None:
-        return 1
-    if isinstance(value, float):
-        return value + 0.5
-    return value + 1 if isinstance(value, int) else "another"
+        return [not value]
+    if isinstance(value, int | float):
+        return [value + 1, value - 1, value + 0.5, value / 2, value * 2, value + 1e-5]
+    if isinstance(value, list):
+        return [value[:1], ["another"]]
+    return [
+        *_literals(TrialConfig, key_path(key)),
+        1,
+        0.5,
+        "another",
+        ["another"],
+        URL,
+        "OTHER_KEY",
+    ]
+
+
+def _literals(model, path):
+    """Return the words that a key may have, in any variant of its section."""
+    found = []
+    info = model.model_fields.get(path[0])
+    if info is not None and len(path) == 1:
+        found = [one for part in (info.annotation, *get_args(info.annotation))
+                 for one in get_args(part) if isinstance(one, str | int)]  # fmt: skip
+    elif info is not None:
+        found = [one for inner in models_of(info.annotation) for one in _literals(inner, path[1:])]
+    return found
 
 
 def distinct(left, right):
@@ -262,9 +293,12 @@ def distinct(left, right):
 @pytest.mark.parametrize(("keys", "parts", "why", "live"), CASES, ids=IDS)
 def test_a_key_that_does_nothing_makes_no_other_run(keys, parts, why, live):
     config = config_of(parts)
-    reasons = inert_keys(config)
+    reasons = inactive_keys(typed(config))
     for key in keys.split():
         assert reasons[key] == why
+        if changed(config, key) == config:
+            assert key in UNCHANGEABLE
+            continue
         for pair in ((config, changed(config, key)), (changed(config, key), config)):
             (found,) = distinct(*pair)
             assert found.rule == "S6"
@@ -278,13 +312,13 @@ def test_a_key_that_does_something_makes_another_run(keys, parts, why, live):
     for other in live:
         config = config_of(other)
         for key in keys.split():
-            assert key not in inert_keys(config), other
+            assert key not in inactive_keys(typed(config)), other
             assert distinct(config, changed(config, key)) == []
 
 
 def test_every_key_that_can_do_nothing_has_its_case():
     named = {key for keys, *_ in CASES for key in keys.split()}
-    found = {key for _, parts, *_ in CASES for key in inert_keys(config_of(parts))}
+    found = {key for _, parts, *_ in CASES for key in inactive_keys(typed(config_of(parts)))}
     assert found == named
     assert [key for key in sorted(found) if not is_config_key(key)] == []
 
@@ -405,7 +439,7 @@ def test_who_is_told_what_a_turn_earned_reads_its_penalty(kind, prompt):
         env.reset(seed=0)
         shown.append(env.step("rubbish").observation)
         configs.append(to_plain(config))
-    is_told = shows_reward(flatten(configs[0]))
+    is_told = shows_reward(kind, prompt)
     assert (shown[0] != shown[1]) is is_told
     assert (sampling_settings(configs[0]) != sampling_settings(configs[1])) is is_told
 

@@ -14,7 +14,8 @@ from rltune.comparability.judged import (
 )
 from rltune.errors import SpecError
 from rltune.spec.judge_names import address_fault
-from rltune.spec.schema.attribution import AdcaConfig, JudgeConfig
+from rltune.spec.schema.attribution import JudgeConfig
+from rltune.spec.schema.trial import TrialConfig
 
 NONE = "  attribution.kind: none"
 LLM = (NONE, "  attribution.kind: adca\n  attribution.judge: llm\n  advantage.kind: grpo")
@@ -100,9 +101,17 @@ def test_a_judge_that_nobody_asks_is_named(load):
 
 
 def need(steps=10, **attribution):
-    section = AdcaConfig(judge="llm", **attribution).model_dump()
-    rollout = {"groups": 4, "group_size": 5}
-    return judge_need({"attribution": section, "rollout": rollout, "budget": {"steps": steps}})
+    return judge_need(
+        TrialConfig(
+            policy={"model": "x"},
+            advantage={"kind": "grpo"},
+            attribution={"kind": "adca", "judge": "llm", **attribution},
+            rollout={"groups": 4, "group_size": 5},
+            optim={"mini_batch_size": 20},
+            collapse={"prompts": 4},
+            budget={"steps": steps},
+        )
+    )
 
 
 def test_what_a_trial_asks():

@@ -5,8 +5,7 @@ from copy import deepcopy
 import pytest
 
 from rltune.comparability.check import check_sweep
-from rltune.comparability.scale_confounders import hidden_scales
-from rltune.spec.identity import flatten
+from rltune.comparability.confounders import confounders
 from rltune.spec.schema.trial import TrialConfig
 
 BASE = {
@@ -31,7 +30,7 @@ CONSTANT = {"loss.aggregation": "seq-mean-token-sum-norm"}
 BATCH_SCOPE = {"advantage.shaping": {"gtpo_beta": 0.1, "scope": "batch"}}
 
 
-def flat_config(*changes):
+def config_of(*changes):
     data = deepcopy(BASE)
     for key, value in {k: v for change in changes for k, v in change.items()}.items():
         *path, last = key.split(".")
@@ -39,13 +38,13 @@ def flat_config(*changes):
         for part in path:
             place = place.setdefault(part, {})
         place[last] = deepcopy(value)
-    return flatten(TrialConfig.model_validate(data).model_dump(mode="json"))
+    return TrialConfig.model_validate(data)
 
 
 def found(moving, *conditions):
     """Return code -> message for conditions, each a tuple of changes."""
-    flat = {f"c{i}": flat_config(*changes) for i, changes in enumerate(conditions)}
-    return {finding.code: finding.message for finding in hidden_scales(flat, moving)}
+    configs = {f"c{i}": config_of(*changes) for i, changes in enumerate(conditions)}
+    return {finding.code: finding.message for finding in confounders(configs, moving)}
 
 
 def warm(steps, kind=GAE):

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rltune.advantages.sepa import SepaState
-from rltune.comparability.knobs import updates_per_step
+from rltune.comparability.knobs import filter_is_on, updates_per_step
 from rltune.spec.estimators import CRITIC_KINDS
-from rltune.spec.filter_effect import effect_of
-from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.controllers import sepa_after, sepa_strength
 from rltune.trainer.credit.attribution import verdict_weight
 
@@ -56,8 +55,8 @@ def simulate(config: TrialConfig) -> list[Track]:
 
     A filter that drops groups slows the clock of SEPA's ramp down, to one optimiser step a step.
     """
-    full = updates_per_step(to_plain(config))
-    paces = [full, 1] if effect_of(config.rollout_filter, config.rollout).can_drop else [full, full]
+    full = updates_per_step(config)
+    paces = [full, 1] if filter_is_on(config) else [full, full]
     return [_track(config, falls_after, pace) for falls_after in FALLS_AFTER for pace in paces]
 
 
