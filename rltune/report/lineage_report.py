@@ -74,12 +74,7 @@ def render_lineage_report(
 ) -> LineageReport:
     """Return both files.
 
-    Args:
-        rows: The rows of a table, in its order.
-        metric: What they measure.
-        calibration: How good their predictions were.
-        problems: Lines of the table that are no rows.
-
+    `problems` counts the lines of the table that are no rows.
     """
     found = _Table(tuple(rows), metric, best(rows, metric.mode), problems)
     return LineageReport(_leaderboard(found), _knowledge(found, calibration))
@@ -108,7 +103,7 @@ def _leaderboard(found: _Table) -> str:
     lines += table(headers, cells) if cells else ["No kept row has a metric yet."]
     left, unscored = len(scored) - len(cells), len(kept) - len(scored)
     if left:
-        lines += ["", f"{plural(left, 'kept row')} more not shown."]
+        lines += ["", f"{plural(left, 'more kept row')} not shown."]
     if unscored:
         lines += ["", f"{plural(unscored, 'kept row')} without a metric, so without a rank."]
     lines += ["", *_LEGEND]
@@ -159,12 +154,12 @@ def _lineage_lines(found: _Table) -> list[str]:
             if size > _CHAIN:
                 break
             tail.insert(0, item)
-        items = [items[0], f"  - {len(items) - 1 - len(tail)} rows between not shown", *tail]
+        items = [items[0], f"  - {len(items) - 1 - len(tail)} rows in between not shown", *tail]
     if got.skipped:
         names = ", ".join(code_id(row.exp_id) for row in got.skipped[:5])
         items += [
             "",
-            f"Left out because not kept, {plural(len(got.skipped), 'ancestor')}: {names}.",
+            f"{plural(len(got.skipped), 'ancestor')} left out because not kept: {names}.",
         ]
     if got.missing:
         items += ["", f"The chain is broken: parent {code_id(got.missing)} is not in the table."]

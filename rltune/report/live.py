@@ -97,11 +97,6 @@ class PlainProgress:
     """One line at each gate and change of status, without escape codes.
 
     After each end comes a line about the sweep: what is left, and what it cost so far.
-
-    Args:
-        say: Prints one line.
-        clock: Returns the time of day that lines start with.
-
     """
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], str]) -> None:

@@ -64,17 +64,7 @@ def manifest(
     inputs: Sequence[Mapping[str, Any]],
     estimator: str,
 ) -> dict[str, Any]:
-    """Return the content of manifest.json but `outputs`, which come last.
-
-    Args:
-        folder: The run folder.
-        read: Its trials.
-        audit: Their audit.
-        code: What exports.
-        inputs: Digests of the files read.
-        estimator: Over seeds, in the figures.
-
-    """
+    """Return the content of manifest.json but `outputs`, which come last."""
     return {
         "format": FORMAT,
         "sweep": folder.name,

@@ -113,7 +113,7 @@ def _axis(loaded: LoadedSweep) -> Iterator[RenderableType]:
 
 
 def _custom(loaded: LoadedSweep) -> Iterator[RenderableType]:
-    """Yield the code of one's own that the sweep runs: a check has already imported it."""
+    """Yield the custom code that the sweep runs: a check has already imported it."""
     if found := custom_code(loaded):
         yield line("Runs custom code (--no-custom-code refuses it)", "bold")
         yield from (indent(line(f"{key}: {path}")) for key, path in found)
@@ -178,7 +178,7 @@ def unprobed(loaded: LoadedSweep) -> str:
     if not count:
         return ""
     return (
-        f"S6 compared keys: `rltune check --deep` also compares the gradients of "
+        f"S6 compared keys only: `rltune check --deep` also compares the gradients of "
         f"{plural(count, 'pair')}, as `rltune sweep` does."
     )
 

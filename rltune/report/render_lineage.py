@@ -72,12 +72,14 @@ def chain_view(ancestors: Chain) -> RenderableType:
     problems = []
     if ancestors.skipped:
         names = ", ".join(f"{row.exp_id} ({row.status})" for row in ancestors.skipped)
-        problems.append(line(visible(f"Left out, not kept: {names}.")))
+        problems.append(line(visible(f"Left out because not kept: {names}.")))
     if ancestors.missing:
-        broken = f"Broken: parent {ancestors.missing} is not in the table."
+        broken = f"The chain is broken: parent {ancestors.missing} is not in the table."
         problems.append(line(visible(broken), "bold red"))
     if ancestors.cycle:
-        problems.append(line(visible(f"Circle: {' -> '.join(ancestors.cycle)}."), "bold red"))
+        problems.append(
+            line(visible(f"The chain is circular: {' -> '.join(ancestors.cycle)}."), "bold red")
+        )
     return Group(rows_view(ancestors.rows), *problems)
 
 

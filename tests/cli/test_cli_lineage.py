@@ -72,7 +72,7 @@ def test_chain_goes_through_kept_rows_and_names_the_others(rltune, table):
     assert [line.split()[0] for line in result.out.splitlines()] == (
         ["exp_id", "kl-0", "kl-2", "Left"]
     )
-    assert result.out.endswith("Left out, not kept: kl-1 (crash).\n")
+    assert result.out.endswith("Left out because not kept: kl-1 (crash).\n")
     data = json.loads(rltune("lineage", "chain", "nights.tsv", "--of", "kl-3", "--json").out)
     assert [one["exp_id"] for one in data["rows"]] == ["kl-0", "kl-2", "kl-3"]
     assert data["missing"] == ""

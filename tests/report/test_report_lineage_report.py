@@ -109,7 +109,7 @@ def test_a_broken_chain_and_a_circle_are_named():
     around = report(
         [row("r", BASELINE, 0.1), row("x", CRASH, parent="r"), row("k", KEEP, 1, 0, "x")]
     )
-    assert "Left out because not kept, 1 ancestor: `x`." in around.knowledge
+    assert "1 ancestor left out because not kept: `x`." in around.knowledge
 
 
 def test_saturation_is_said_only_without_progress_beyond_the_noise():
@@ -146,12 +146,12 @@ def test_thousands_of_long_rows_stay_small_and_what_is_left_out_is_said():
     assert len(made.leaderboard.encode()) < 12_000
     assert len(made.knowledge.encode()) < 64_000
     for said in (
-        "(100 of 5000 characters)", "(2500 of 5000 characters)", "rows between not shown",
+        "(100 of 5000 characters)", "(2500 of 5000 characters)", "rows in between not shown",
         "more rows not shown for length.", "more children not shown for length.",
         "older not shown",
     ):  # fmt: skip
         assert said in made.knowledge, said
-    assert "kept rows more not shown." in made.leaderboard
+    assert "more kept rows not shown." in made.leaderboard
 
 
 def test_exactly_what_was_shown_is_kept(tmp_path):

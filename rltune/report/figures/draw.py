@@ -27,11 +27,7 @@ def has_matplotlib() -> bool:
 
 
 def draw(data: Figure, *, kind: str) -> bytes:
-    """Return a figure as a file; the same data and the same matplotlib give the same bytes.
-
-    Args:
-        data: What it shows.
-        kind: `png`, `svg` or `pdf`.
+    """Return a figure as `png`, `svg` or `pdf`; same data and matplotlib, same bytes.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.

@@ -50,13 +50,7 @@ def head_of(
 ) -> Head:
     """Return what a figure says of its sweep.
 
-    Args:
-        tables: The export.
-        figure: Name of the figure.
-        caption: What its marks mean.
-        alt: What it shows, in words; the notes are added.
-        notes: Its own, which follow those of the sweep.
-
+    `notes` are its own; they follow those of the sweep, and `alt` follows all of them.
     """
     first = tables.trials[0]
     about = tables.about
@@ -110,12 +104,7 @@ def warning_notes(about: About) -> list[str]:
 
 
 def seed_notes(counts: Sequence[int]) -> list[str]:
-    """Return what few seeds forbid.
-
-    Args:
-        counts: Seeds that each condition has.
-
-    """
+    """Return what few seeds forbid."""
     fewest = min(counts, default=SEEDS_FOR_A_CLAIM)
     if fewest >= SEEDS_FOR_A_CLAIM:
         return []

@@ -105,10 +105,7 @@ def read_about(folder: Path) -> About:
 def read_tables(folder: Path, about: About, *, kind: str = "csv") -> Tables:
     """Return the tables of an export.
 
-    Args:
-        folder: Where they are.
-        about: Of their sweep.
-        kind: `csv` or `parquet`; both give the same.
+    `kind` is `csv` or `parquet`; both give the same.
 
     Raises:
         StoreError: A table is missing, or is another version's.

@@ -54,10 +54,7 @@ Board = tuple[tuple[Tile, ...], ...]
 def board_of(observation: str, env: Mapping[str, object]) -> Board | None:
     """Return the board in an observation; None where there is none, or of unknown width.
 
-    Args:
-        observation: What the policy read. A compact prompt is the cells of a square in one line.
-        env: The env section of its trial.
-
+    A compact prompt is the cells of a square in one line.
     """
     tiles = _tiles(env)
     lines = observation.strip("\n").split("\n")
@@ -92,13 +89,7 @@ def _rows(lines: list[str], tiles: Mapping[str, Tile]) -> list[str]:
 
 
 def draw_board(board: Board, *, label: str) -> dict[str, Any]:
-    """Return what the macro `board` draws: its size, its cells, and in words where things are.
-
-    Args:
-        board: Its cells.
-        label: Which board it is.
-
-    """
+    """Return what the macro `board` draws: its size, its cells, and in words where things are."""
     rows, columns = len(board), len(board[0])
     across = "".join(f"M0 {i * CELL}h{columns * CELL}" for i in range(rows + 1))
     down = "".join(f"M{i * CELL} 0v{rows * CELL}" for i in range(columns + 1))

@@ -50,11 +50,7 @@ def strongest_credit(replays: Sequence[Replay]) -> float:
 def card_of(replay: Replay, credits: Credits, *, number: int) -> dict[str, Any]:
     """Return what templates/replay.html shows of one replay.
 
-    Args:
-        replay: The episode.
-        credits: The scale of the colours.
-        number: Of the replay on the page; its id is made from it.
-
+    Its id on the page is made from `number`.
     """
     numbered = list(enumerate(replay.turns, start=1))
     if len(numbered) > MOST_TURNS:

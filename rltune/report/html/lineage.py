@@ -23,11 +23,7 @@ _LONGEST = 300  # characters of a hypothesis or a note
 def lineage_of(read: ReadResult | None, *, mode: str, path: Path) -> dict[str, Any]:
     """Return the chain to the best trial and the newest rows.
 
-    Args:
-        read: The rows of results.tsv; None without one.
-        mode: `max` or `min`: what is better.
-        path: Of the table, to name it.
-
+    `read` is None without a results.tsv at `path`; `mode` is `max` or `min`: what is better.
     """
     rows = read.rows if read is not None else ()
     left = len(rows) - MOST_ROWS

@@ -27,11 +27,6 @@ def rebuilt(spec: TrialSpec, rows: Sequence[Row]) -> Iterator[tuple[Row, list[st
 
     The texts are empty where the environment cannot be made here, where an env with luck has no
     noise seed recorded, or where it does not execute the actions that were recorded.
-
-    Args:
-        spec: The trial.
-        rows: Lines of its episodes.jsonl.
-
     """
     env = _env(spec.config)
     for row in rows:

@@ -44,10 +44,7 @@ class Drawn:
 def results_of(evidence: Evidence, places: Mapping[str, str]) -> dict[str, Any]:
     """Return what came out: the comparison to the control, figures, training.
 
-    Args:
-        evidence: Of the sweep.
-        places: Trial id -> id of its row on the page.
-
+    `places` is trial id -> id of its row on the page.
     """
     tables = evidence.tables
     compared, curves = comparison_data(tables), curves_data(tables)
