@@ -99,7 +99,7 @@ class Sweep:
     _audit: Audit
 
     def __repr__(self) -> str:
-        """Return one line: where, how much of it finished, and what stands against it."""
+        """Return one line: path, trials finished, and what stands against the sweep."""
         done = f"{self._audit.finished} of {self._audit.trials} trials finished"
         return f"<Sweep {self.path}: {done}, {self.mark}>"
 
@@ -189,7 +189,7 @@ class Sweep:
             estimator: Over seeds: `mean`, or `iqm`, the interquartile mean.
 
         Raises:
-            RltuneError: There is no such figure, or the sweep has no data for it, and why.
+            RltuneError: There is no such figure, or the sweep has no data for it.
 
         """
         _require_choice("figure", name, tuple(FIGURES))
@@ -204,7 +204,7 @@ class Sweep:
         """Compare the last gates of two conditions (`0.01`) or trials (`"0.01@0"`).
 
         Raises:
-            RltuneError: No such condition or trial, or they cannot be compared, and why.
+            RltuneError: One of them does not exist, or they cannot be compared.
 
         """
         sides = (find_side(name, self.path, self.path.parent)[0] for name in (a, b))
@@ -218,7 +218,7 @@ class Sweep:
         """Return the folder of a trial: its id, the start of it, or condition@seed.
 
         Raises:
-            RltuneError: No trial or several are meant.
+            RltuneError: No trial matches, or several do.
 
         """
         return find_trial(trial, self.path, self.path.parent).path
@@ -239,22 +239,22 @@ class Sweep:
 
 def _require_choice(what: str, given: str, choices: Sequence[str]) -> None:
     if given not in choices:
-        problem = Problem(what, f"{given!r} is no {what}.", f"Choose one of {', '.join(choices)}.")
-        raise InputError(problem)
+        allowed = f"Choose one of {', '.join(choices)}."
+        raise InputError(Problem(what, f"{given!r} is not a known {what}.", allowed))
 
 
 def read_table(path: str | Path) -> list[Row]:
     """Read a table that `rltune export` wrote, by its name: `figures/trials.csv` or `.parquet`.
 
     Raises:
-        RltuneError: There is no such file, it is none of the tables, or its columns are others.
+        RltuneError: The file does not exist, is not an exported table, or has other columns.
 
     """
     file = Path(path)
     kind = TABLES.get(file.stem)
     if kind is None or file.suffix not in (".csv", ".parquet"):
         names = ", ".join(TABLES)
-        what, allowed = "is no exported table.", f"Tables are {names}, as .csv or .parquet."
+        what, allowed = "is not an exported table.", f"Tables are {names}, as .csv or .parquet."
         raise StoreError(Problem(str(file), what, allowed))
     if not file.is_file():
         action = "Run `rltune export DIR` first."
@@ -270,7 +270,7 @@ def draw(figure: Figure, kind: str = "png") -> bytes:
         kind: `png`, `svg` or `pdf`.
 
     Raises:
-        RltuneError: Another kind is asked for, or matplotlib is not installed.
+        RltuneError: The kind is unknown, or matplotlib is not installed.
 
     """
     _require_choice("kind", kind, KINDS)
@@ -286,7 +286,7 @@ def frame(rows: Iterable[Row | Band]) -> "DataFrame":
     """Return rows of one table as a pandas DataFrame, a column a field; unknown numbers are NA.
 
     Raises:
-        RltuneError: The rows are none, or of several tables.
+        RltuneError: There are no rows, or rows of several tables.
 
     """
     import pandas as pd

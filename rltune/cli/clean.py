@@ -1,4 +1,4 @@
-"""`rltune clean`: free the disk of what nobody needs."""
+"""`rltune clean`: delete files that no result needs."""
 
 import sys
 from pathlib import Path

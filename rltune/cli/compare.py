@@ -1,4 +1,4 @@
-"""`rltune compare A B`: whether two trials, or two conditions, can be told apart."""
+"""`rltune compare A B`: test whether two trials or conditions differ."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Where commands print: a rich console that is plain off a terminal, and JSON."""
+"""Output of commands: a rich console, plain text off a terminal, or JSON."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from rltune.store.files import dumps
 
 
 class QuietConsole(Console):
-    """A console that leaves no blanks at line ends, and falls silent when its reader is gone.
+    """A console without trailing blanks that falls silent when its reader is gone.
 
     A sweep must not end with the `head` that it was piped into.
     """

@@ -1,4 +1,4 @@
-"""`rltune doctor`: is this machine ready, and what to do when it is not."""
+"""`rltune doctor`: check this machine, and say how to fix what is missing."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ _DISK_BYTES = 2e9
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"  # it works, not as well or not as expected
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what was looked at, what was found, what to do."""
+    """Result of one check."""
 
     name: str
     state: State
@@ -77,7 +77,7 @@ def doctor(runs_dir: RunsDir = RUNS, as_json: Json = False) -> None:
 
 
 def diagnose(runs_dir: Path) -> Iterator[Check]:
-    """Yield every check as it is done; the slow ones import torch and come last."""
+    """Run the checks one by one; the slow ones import torch and come last."""
     yield python()
     yield packages()
     yield engines()

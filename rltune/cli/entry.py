@@ -1,4 +1,4 @@
-"""From the arguments to an exit code: 0 ok, 1 a trial failed, 2 refused input, 3 interrupted.
+"""Run a command line and return its exit code: 0 ok, 1 a trial failed, 2 refused, 3 interrupted.
 
 Errors are one line per problem on standard error, never a traceback; a bug leaves its traceback
 in a file and says where.
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _show_unencodable() -> None:
-    """Print what a narrow encoding lacks by its code; an error message may quote anything."""
+    """Escape characters that the terminal cannot encode; an error message may quote anything."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -68,7 +68,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Report what is no error of rltune's own: of the arguments, of the system, or a bug."""
+    """Report any other exception: a usage error, an error of the system, or a bug."""
     message = getattr(error, "format_message", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error, file=sys.stderr)

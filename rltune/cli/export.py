@@ -1,4 +1,4 @@
-"""`rltune export`: a run folder as tables with their evidence, and its figures."""
+"""`rltune export`: write the tables of a run folder with their evidence, and its figures."""
 
 import sys
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ def _manifest(
     inputs: list[dict[str, Any]],
     estimator: str,
 ) -> dict[str, Any]:
-    """Return the content of manifest.json without what was written."""
+    """Return the content of manifest.json without the list of outputs."""
     state = code_state()
     command = ["rltune", *(masked(word) for word in sys.argv[1:])]
     code = Code(command, versions(), state.label, state.source_sha256)
@@ -115,7 +115,7 @@ def _write_figures(out: Path, tables: Sequence[Table], content: dict[str, Any]) 
 
 
 def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
-    """Make the figures of an export again, and say whether they are those of its manifest."""
+    """Redraw the figures of an export, and say whether they match its manifest."""
     done = rebuild(find_export(folder if folder is not None else newest_run(runs_dir)))
     if as_json:
         emit_json(
@@ -139,7 +139,7 @@ def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
 
 
 def _say_missing(figures: Written) -> None:
-    """Say on standard error which figures there are not, and why."""
+    """Warn of figures that are missing, with the reason."""
     for one in figures.left_out:
         warn(f"no figure {one.figure}: {one.reason}")
     if figures.files and not figures.is_drawn:

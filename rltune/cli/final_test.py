@@ -1,4 +1,4 @@
-"""`rltune test`: the last measurement of a trial, on tasks that nothing was chosen by."""
+"""`rltune test`: evaluate a trial on test tasks that played no part in any choice."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -87,7 +87,7 @@ def final_test(
 
 
 def paragraph(record: dict[str, Any]) -> str:
-    """Return a recorded final test in words."""
+    """Return a recorded final test as a paragraph."""
     low, high = record["interval"]
     sampled = f"temperature {record['temperature']:g}" if record["do_sample"] else "greedy"
     sentences = [
@@ -114,7 +114,7 @@ def paragraph(record: dict[str, Any]) -> str:
 
 
 def _faults(n: int, n_faults: int) -> str:
-    """Return how many test tasks were scored, and what that means."""
+    """Return how many test tasks were scored, and whether that proves anything."""
     asked = n + n_faults
     sentence = f"Scored were {n} of {asked} test tasks; {n_faults} had a fault and do not count."
     if not too_many_faults(n_faults, asked):
@@ -124,7 +124,7 @@ def _faults(n: int, n_faults: int) -> str:
 
 
 def _prepare(trial: TrialDir) -> TrialConfig:
-    """Return the config of a trial, and set this process up as its own one was."""
+    """Return the config of a trial, and set up this process as the trial's was."""
     if not trial.spec.exists():
         what = "the trial has not started, so no gate has finished."
         raise StoreError(Problem(str(trial.path), what, action="Run it first."))
@@ -136,7 +136,7 @@ def _prepare(trial: TrialDir) -> TrialConfig:
 
 
 def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
-    """Put together what the test needs, as the trial itself had it.
+    """Return what the test needs, with the trial's own policy, environment and tasks.
 
     Args:
         trial: The trial.
@@ -169,11 +169,11 @@ def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
 
 
 def _code(origin: Mapping[str, Any], *, device: str) -> dict[str, Any]:
-    """Return what tests, and whether the last attempt of the trial ran the same.
+    """Return the code that tests, and whether the trial's last attempt ran the same code.
 
     Args:
         origin: The trial's provenance.
-        device: The torch device that tests; another one than trained is no other code.
+        device: The torch device that tests; it may differ from the one that trained.
 
     """
     inputs = recorded_inputs(origin)  # they are as they were: others are refused

@@ -1,4 +1,4 @@
-"""`rltune status`, `rltune audit`: they read a run folder only."""
+"""`rltune status` and `rltune audit`: read a run folder."""
 
 import time
 from typing import Annotated
@@ -51,7 +51,7 @@ def status(
 
 
 def _watch(reader: StatusReader) -> bool:
-    """Show the sweep until its driver ends; return False when the person ended it."""
+    """Show the sweep until its driver ends; return False after Ctrl-C."""
     console = make_console()
     redraws = is_live(console)
     state = reader.read()

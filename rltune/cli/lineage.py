@@ -1,4 +1,4 @@
-"""`rltune lineage`: questions to the table of everything that was tried."""
+"""`rltune lineage`: query the table of everything that was tried."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +41,7 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
     """Return the path of the table.
 
     Raises:
-        StoreError: There is no such run folder, or no table in it yet.
+        StoreError: The run folder does not exist, or has no table yet.
 
     """
     if source is not None and (source.is_file() or source.suffix == ".tsv"):
@@ -56,12 +56,12 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
 
 
 def open_table(source: Path | None, runs_dir: Path) -> LineageStore:
-    """Open the table; StoreError when there is none."""
+    """Open the table; StoreError if it does not exist."""
     return LineageStore.open(table_path(source, runs_dir))
 
 
 def _read(source: Path | None, runs_dir: Path) -> tuple[LineageStore, ReadResult]:
-    """Return a table and its rows; lines that are no rows are warnings."""
+    """Return a table and its rows; warn of lines that cannot be read."""
     store = open_table(source, runs_dir)
     read = store.read()
     for problem in read.problems:

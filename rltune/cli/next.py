@@ -1,4 +1,4 @@
-"""`rltune next`: exactly one trial of a sweep, the one that is due."""
+"""`rltune next`: run one trial of a sweep, the one that is due."""
 
 import sys
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
     """Return the sweep of a run folder as its last launch had it, and why it may be confounded.
 
     Raises:
-        StoreError: It is no run folder, or the sweep's files are no longer what they were.
+        StoreError: It is not a run folder, or the sweep's files have changed.
 
     """
     run = find_run(folder, folder.parent)
@@ -91,7 +91,7 @@ def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
         file, profile = Path(plan["file"]), plan["profile"]
         overrides, seeds = tuple(plan["overrides"]), tuple(plan["seeds"])
     except (KeyError, TypeError) as error:
-        raise StoreError(Problem(str(run.plan), f"is no plan of rltune ({error!r}).")) from error
+        raise StoreError(Problem(str(run.plan), f"is not an rltune plan ({error!r}).")) from error
     if not file.is_file():
         what = f"its sweep file {str(file)!r} is not here."
         action = "Call this where the sweep was started, or give the sweep file."

@@ -1,4 +1,4 @@
-"""The options that several commands share, and what their texts mean."""
+"""Options that several commands share, and parsers of their values."""
 
 import os
 import re
@@ -69,7 +69,7 @@ class TakesValues(TyperCommand):
     """A command whose arguments may be negative numbers: `-0.1` is a value, not an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what no option is as an argument, where one looks like a negative number."""
+        """Take unknown options as arguments if one of them looks like a negative number."""
         ctx.ignore_unknown_options |= any(_NEGATIVE.match(text) for text in args)
         return super().parse_args(ctx, args)
 
@@ -113,7 +113,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     """Return `0,1,2` as numbers.
 
     Raises:
-        SpecError: A part is no whole number.
+        SpecError: A part is not a whole number.
 
     """
     if text is None:
@@ -137,7 +137,7 @@ def parse_duration(text: str) -> float:
     """Return `8h`, `1h30m` or `45s` in seconds.
 
     Raises:
-        InputError: It is no such text, or nothing at all.
+        InputError: It is not a duration, or zero.
 
     """
     match = _DURATION.fullmatch(text.strip())

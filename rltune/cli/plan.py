@@ -1,4 +1,4 @@
-"""`rltune plan`: every trial, resolved, with what it will cost."""
+"""`rltune plan`: every resolved trial with its cost."""
 
 from pathlib import Path
 

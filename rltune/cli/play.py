@@ -45,7 +45,7 @@ _NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is played.
+    """An environment to play.
 
     Attributes:
         env: The env section.
@@ -60,7 +60,7 @@ class Chosen:
 
     @property
     def is_sweep(self) -> bool:
-        """Whether a sweep said what is played."""
+        """Whether it comes from a sweep file."""
         return bool(self.sections)
 
 
@@ -162,7 +162,7 @@ def _made(chosen: Chosen) -> TextEnv:
 
 
 def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
-    """Return the share of several tasks that was solved, between its floor and its ceiling."""
+    """Return the success rate over several tasks, with its floor and ceiling."""
     counted = [one for one in outcomes if one.failure_class != FailureClass.FAULT]
     faults = len(outcomes) - len(counted)
     left_out = f" {faults} more had a fault and do not count." if faults else ""
@@ -190,7 +190,7 @@ def _play_all(
     temperature: float | None,
     is_solver: bool,
 ) -> None:
-    """Play the tasks until the last one, or until the person has had enough."""
+    """Play the tasks, until the person quits."""
     if policy is not None:
         config = _config(chosen, policy)
         watched = PolicyPlayer(config, env, temperature=temperature, is_sweep=chosen.is_sweep)
@@ -210,7 +210,7 @@ def _play_all(
 def choose(
     given: str, *, prompt: str | None, overrides: Sequence[str], defaults: Mapping[str, Any]
 ) -> Chosen:
-    """Return what a person wants to play.
+    """Return the environment that the arguments name.
 
     Args:
         given: A kind of env, a sweep file (its control is played), or an import path.
@@ -219,7 +219,7 @@ def choose(
         defaults: Keys of the section of a kind that replace the schema's.
 
     Raises:
-        InputError: There is no such env, key or value; all such are named.
+        InputError: Names every env, key or value that does not exist.
 
     """
     sections: dict[str, Any] = {}
@@ -241,7 +241,7 @@ def choose(
 
 
 def _laid_over(section: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a section with what was asked for, without what that leaves unread."""
+    """Return a section with the requested keys, without keys that these leave unread."""
     (kept,) = without_unread([Layer({"env": section}, "")], [Layer({"env": asked}, "--set")])
     return {**kept.data["env"], **asked}
 
@@ -278,7 +278,7 @@ def _validated(section: Mapping[str, Any]) -> Env:
 
 
 def _config(chosen: Chosen, model: str) -> TrialConfig:
-    """Return the config of a policy on an env: a sweep's own, or one with a response's length."""
+    """Return the trial config of a policy: the sweep's, or one with the env's response limit."""
     from rltune.trainer.warmstart import RECIPES  # torch
 
     env, sections = chosen.env, dict(chosen.sections)

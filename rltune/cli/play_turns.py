@@ -39,7 +39,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the task of a seed ended: solved, or why not."""
+    """Outcome of the task of a seed: solved, or why not."""
 
     seed: int
     success: bool
@@ -47,12 +47,12 @@ class Outcome:
 
 
 def inner(env: TextEnv) -> TextEnv:
-    """Return the environment that a rubric is wrapped around; one without stays as it is."""
+    """Return the environment inside a rubric's wrapper; one without a rubric is returned as is."""
     return env.inner if isinstance(env, VerifiedEnv) else env
 
 
 def drawn(env: TextEnv, observation: str) -> str:
-    """Return an observation for people: a compact board is one line to a policy, rows to them."""
+    """Return an observation for people: a compact board, one line for a policy, becomes rows."""
     game = inner(env)
     if not (isinstance(game, SokobanEnv | FrozenLakeEnv) and game.is_compact):
         return observation.strip()
@@ -62,7 +62,7 @@ def drawn(env: TextEnv, observation: str) -> str:
 
 
 def opening(env: TextEnv, seed: int, observation: str) -> str:
-    """Return what is shown when a task begins."""
+    """Return the text at the start of a task."""
     task, game = env.task(seed), inner(env)
     unit = env.difficulty_unit.removesuffix("s" if task.difficulty == 1 else "")
     lines = [f"{task.task_id} (seed {seed}), difficulty {task.difficulty} {unit}"]
@@ -79,7 +79,7 @@ def turn(env: TextEnv, step: Step) -> str:
 
 
 def turn_line(step: Step) -> str:
-    """Return what one turn did, and what of it was refused."""
+    """Return what one turn did, and which part of it was refused."""
     done = ", ".join(step.actions) or "nothing was executed"
     odd = "" if step.is_valid else " (the response could not be read, or not all of it)"
     over = f" ({step.n_over_limit} more not executed: over a limit)" if step.n_over_limit else ""
@@ -88,7 +88,7 @@ def turn_line(step: Step) -> str:
 
 
 def _ending(env: TextEnv, outcome: Outcome, steps: Sequence[Step]) -> str:
-    """Return how an episode ended, and why."""
+    """Return the text at the end of an episode."""
     reward, turns = sum(step.reward for step in steps), len(steps)
     text = f"{_why(outcome)}; reward {reward:.4g} in {turns} turn{'' if turns == 1 else 's'}."
     if steps and steps[-1].auxiliary:
@@ -117,16 +117,16 @@ class Player(Protocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether no further task is wanted."""
+        """Whether the player quit."""
 
 
 class Solver:
-    """The perfect player that every env has."""
+    """The env's perfect player."""
 
     has_left = False
 
     def respond(self, env: TextEnv) -> str | None:
-        """Return what the expert does; None when it sees no solution."""
+        """Return the expert's response; None if it sees no solution."""
         actions = env.expert_actions()
         if actions is None:
             typer.echo("The solver sees no solution that is left.")
@@ -137,13 +137,13 @@ class Solver:
 
 
 class Person:
-    """Somebody who types; or a script at standard input."""
+    """A person who types, or a script on standard input."""
 
     def __init__(self) -> None:
         self.has_left = False
 
     def respond(self, env: TextEnv) -> str | None:
-        """Ask until a line says what to do; None at `q` or at the end of the input."""
+        """Ask until a line names an action; None at `q` or at the end of the input."""
         while True:
             line = self._line()
             if line is None or line.lower() in _QUIT:
@@ -171,7 +171,7 @@ class Person:
 
 
 def response_of(env: TextEnv, line: str) -> str | None:
-    """Return a typed line as a response of the protocol; None where it says nothing.
+    """Return a typed line as a response of the protocol; None if it names no action.
 
     Args:
         env: Knows its actions.
@@ -188,7 +188,7 @@ def response_of(env: TextEnv, line: str) -> str | None:
 
 
 def _actions(env: TextEnv, line: str) -> list[str]:
-    """Return the actions that a line names; none where a word of it is no action."""
+    """Return the actions that a line names; none if one of its words is not an action."""
     if isinstance(env, MultihopQaEnv):
         kind, _, text = line.partition(":")
         return [f"{kind.strip().lower()}: {text.strip()}"]
@@ -238,7 +238,7 @@ def finish(
         env: What was played.
         seed: Of the task.
         steps: All of the episode.
-        failure_class: Why it is no success; None: as the last step says.
+        failure_class: Why it failed; None: as the last step says.
 
     """
     last = steps[-1] if steps else None
@@ -299,7 +299,7 @@ class PolicyPlayer:
 
 
 class _Shown:
-    """An environment that prints what is done to it, and remembers its steps."""
+    """An environment that prints its turns and remembers its steps."""
 
     def __init__(self, env: TextEnv) -> None:
         self._env = env

@@ -1,4 +1,4 @@
-"""`rltune rerun` and `rltune continue`: one recorded trial again, or a new one made from it."""
+"""`rltune rerun` and `rltune continue`: repeat a recorded trial, or make a new one from it."""
 
 import sys
 from collections.abc import Sequence
@@ -115,7 +115,7 @@ def continue_(
 
 
 def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bool) -> Source:
-    """Return the trial, this process set up as its own one was: before torch is imported."""
+    """Return the trial, and set up this process as the trial's was, before torch is imported."""
     source = _read_source(find_trial(trial, folder, runs_dir))
     if no_custom_code:
         paths = import_paths(source.recorded)
@@ -151,7 +151,7 @@ def _read_source(trial: TrialDir) -> Source:
 
 
 def _started(trial: TrialDir, changes: tuple[Change, ...]) -> None:
-    """Say where it runs, and loudly what is not as it was."""
+    """Say where it runs, and warn of everything that has changed."""
     warn(f"Running in {short_path(trial.path)}")
     for change in changes:
         warn(f"WARNING: {change}")
@@ -171,7 +171,7 @@ def _repeat(source: Source, *, steps: int | None, verify: bool, as_json: bool) -
 
 
 def verdict_text(source: Source, again: Rerun) -> str:
-    """Return what a rerun shows, in words."""
+    """Return the verdict of a rerun as text."""
     name, comparison = source.trial.trial_id, again.comparison
     folder = f"Kept in {short_path(again.trial.path)}, verdict in {again.trial.verdict.name}."
     if comparison is None:
@@ -199,7 +199,7 @@ def verdict_text(source: Source, again: Rerun) -> str:
 
 
 def _other_inputs(name: str, again: Rerun, scope: str) -> list[str]:
-    """Return what a rerun that read other files shows: nothing of the trial."""
+    """Return the verdict of a rerun that read other files: it says nothing about the trial."""
     files = ", ".join(change.name for change in again.changes if change.is_input)
     difference = again.comparison.difference if again.comparison else None
     outcome = f"first difference: {difference}" if difference else f"bit-equal in {scope}"
@@ -248,7 +248,7 @@ def _child(
 
 
 def child_text(source: Source, child: Child) -> str:
-    """Return how a child ended, in words."""
+    """Return the outcome of a child as text."""
     result, failure = child.trial.read_done(), child.trial.read_failed()
     name = child.trial.trial_id
     if result is None:

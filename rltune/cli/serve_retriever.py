@@ -1,4 +1,4 @@
-"""`rltune serve-retriever`: the Search-R1 `/retrieve` protocol over BM25, for us and for others."""
+"""`rltune serve-retriever`: serve passages over the Search-R1 protocol, ranked by BM25."""
 
 import errno
 import signal
@@ -75,7 +75,7 @@ def serve_retriever(
 
 
 def _serve(url: str, what: str) -> None:
-    """Say what is served, and return at the first SIGTERM or SIGINT."""
+    """Print what is served, and return at the first SIGTERM or SIGINT."""
     try:
         for one in _STOP:
             signal.signal(one, signal.default_int_handler)
@@ -95,7 +95,7 @@ def _source(
     world_seed: int,
     world_passages: int,
 ) -> tuple[tuple[Passage, ...], str]:
-    """Return the passages to serve, and where they come from in words."""
+    """Return the passages to serve, and a description of their source."""
     if corpus is not None and questions is not None:
         raise InputError(
             Problem("--corpus, --questions", "both were given.", action="Give one of the two.")
@@ -116,7 +116,7 @@ def _source(
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> Problem:
-    """Say why the address cannot be had."""
+    """Return why the server cannot listen at an address."""
     if error.errno == errno.EADDRINUSE:
         return Problem(
             f"--port {port}",

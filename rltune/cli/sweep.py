@@ -1,4 +1,4 @@
-"""`rltune sweep`: prove, run, show, close, audit."""
+"""`rltune sweep`: prove the sweep, run its trials, report and audit the results."""
 
 import sys
 import time
@@ -153,7 +153,7 @@ def _show_plan(loaded: LoadedSweep, console: Console, runs_dir: Path) -> None:
 
 
 def deadline_of(loaded: LoadedSweep, runs_dir: Path, budget_s: float) -> Deadline:
-    """Return when a launch that begins now should be over, with what an earlier run measured."""
+    """Return the deadline of a launch that starts now, with the step times of an earlier run."""
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     at = time.time() + budget_s
     return Deadline(at) if measured is None else Deadline(at, measured.step_s, measured.source)
@@ -187,19 +187,19 @@ def run(request: SweepRequest, console: Console) -> int:
 
 
 def _asked_to_leave(request: SweepRequest, outcome: SweepOutcome) -> set[str]:
-    """Return the trials that may be left over: not started, as the command's limits said."""
+    """Return the trials that may be left: those that the command's limits kept from starting."""
     declined = {late.estimate.trial_id for late in outcome.declined}
     waiting = outcome.statuses.keys() - outcome.begun
     return declined | (waiting if request.max_trials is not None else set())
 
 
 def late_text(late: Declined) -> str:
-    """Return why a trial was not started, in numbers."""
+    """Return the time that a trial needs and the time that is left."""
     return f"{estimate_text(late.estimate)}, and {duration(late.left_s)} are left"
 
 
 def estimate_text(rest: Estimate) -> str:
-    """Return how long a trial takes, and by what."""
+    """Return the estimated time of a trial, and its source."""
     if rest.step_s is None:
         return f"{rest.trial_id}: {plural(rest.steps, 'step')}, {rest.source}"
     return (
@@ -219,7 +219,7 @@ class Watcher:
     Args:
         console: Where to print.
         progress: The display.
-        deadline: When the launch should be over, if ever; what that rests on is said at the start.
+        deadline: When the launch should be over, if ever; the start explains the estimate.
 
     """
 
@@ -232,7 +232,7 @@ class Watcher:
         self._reader: StatusReader | None = None
 
     def start(self, run: RunDir, specs: Sequence[TrialSpec]) -> None:
-        """Say what is going to run, once the run folder is written."""
+        """Print what is going to run, once the run folder is written."""
         self._reader = StatusReader(read_folder(run))
         self._console.print()
         self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)

@@ -56,7 +56,7 @@ def refresh_lineage_report(run: RunDir) -> None:
 
 
 def written(run: RunDir) -> dict[str, str]:
-    """Return what a sweep leaves: name -> path, those that exist."""
+    """Return the existing files of a sweep: name -> path."""
     paths = {
         "trials": run.trials,
         "lineage": run.results,

@@ -34,7 +34,7 @@ Outcome = Literal["uploaded", "was uploaded", "to upload", "still runs", "no run
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What became of one trial's W&B run."""
+    """Outcome of one trial's upload."""
 
     trial_id: str
     outcome: Outcome
@@ -79,7 +79,7 @@ def sync(
 
 
 def warn_of_offline(config: Mapping[str, Any]) -> None:
-    """Say once, before a sweep starts, that its trials cannot reach W&B although they should."""
+    """Warn before a sweep starts if its trials are to log online but cannot reach W&B."""
     if config["tracking"]["wandb"] != "online":
         return
 

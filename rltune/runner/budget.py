@@ -1,4 +1,4 @@
-"""What a launch may start: so many trials, and none that cannot finish in time."""
+"""Which trials a launch may start: at most `--max-trials`, and none that cannot finish in time."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _ORDER = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.PENDING, Tri
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a launch should be over. Picklable: each trial looks at it before it starts.
+    """When a launch should be over. Picklable: each trial checks it before it starts.
 
     Attributes:
         at: Seconds since the epoch.
@@ -36,14 +36,14 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long the rest of a trial takes.
+    """Estimated time of the rest of a trial.
 
     Attributes:
         trial_id: The trial.
         steps: Training steps left.
         step_s: Seconds of one; None when nothing was measured anywhere.
         start_s: Seconds before the first; 0 for a trial that has begun.
-        source: What that rests on.
+        source: Where it was measured.
 
     """
 
@@ -68,7 +68,7 @@ class Declined:
 
 
 def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> Estimate:
-    """Return how long the rest of a trial takes, by the best that is measured.
+    """Estimate the rest of a trial from the best measurement there is.
 
     That is: the sweep's own trials with the same work a step; else its slowest others; else an
     earlier run, as in the plan; else nothing, and `step_s` is None.
@@ -103,7 +103,7 @@ def _speed(
 
 
 def decline(run: RunDir, spec: TrialSpec, deadline: Deadline | None) -> Declined | None:
-    """Return why a trial must not start: it cannot finish in time. None when it may.
+    """Return a trial that cannot finish in time as declined; None if it may start.
 
     One of unknown length may start: it is what the others are measured by.
     """
@@ -115,7 +115,7 @@ def decline(run: RunDir, spec: TrialSpec, deadline: Deadline | None) -> Declined
 
 
 def first_trials(run: RunDir, todo: Sequence[TrialSpec], limit: int | None) -> list[TrialSpec]:
-    """Return the trials to run: what was begun first, then what is new, what failed last.
+    """Return the trials to run: first those begun, then new ones, then failed ones.
 
     Without a limit their order is left alone.
     """
@@ -139,7 +139,7 @@ def startable(
 
 
 def write_declined(launch: Path, declined: Declined) -> None:
-    """Leave word for the driver that a trial was not started."""
+    """Record for the driver that a trial was not started."""
     folder = launch / DECLINED
     folder.mkdir(exist_ok=True)
     write_json_atomic(folder / f"{declined.estimate.trial_id}.json", declined)
@@ -153,5 +153,5 @@ def read_declined(launch: Path) -> list[Declined]:
             data = read_json(path)
             declined.append(Declined(Estimate(**data["estimate"]), float(data["left_s"])))
         except (InputError, KeyError, TypeError, ValueError):
-            continue  # only the message is lost: the trial is not done, and runs another time
+            continue  # only the message is lost: the trial is not done, and runs later
     return declined

@@ -27,7 +27,7 @@ from rltune.types import TrialSpec, TrialStatus
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child, run or found.
+    """A child trial.
 
     Attributes:
         trial: Its folder.

@@ -1,4 +1,4 @@
-"""Whether a running cluster is spoken to with a token. Asks the cluster; imports no Ray.
+"""Find out whether a running cluster needs a token, by asking it. Imports no Ray.
 
 Ray does not look for it by itself when an address is given, and driver and cluster must agree. A
 cluster with a token refuses a driver that sends none. A driver that demands one connects to a
@@ -25,8 +25,8 @@ def choose_auth_mode(address: str) -> None:
     """Set RAY_AUTH_MODE as the cluster at an address needs it. Call before importing Ray.
 
     Raises:
-        ResourceError: No cluster answers there; it requires a token, and the one at hand is not its
-            own, or there is none; or RAY_AUTH_MODE is set to what it does not know.
+        ResourceError: No cluster answers there; it requires a token that is missing or wrong; or
+            RAY_AUTH_MODE contradicts it.
 
     """
     given = os.environ.get(MODE)
@@ -66,7 +66,7 @@ def _require_token(address: str) -> None:
 
 
 def _is_refused(address: str, mode: str) -> bool:
-    """Ask whether a cluster refuses us for want of its token; raise when it cannot be used at all.
+    """Return whether a cluster refuses us without its token; raise if it cannot be used at all.
 
     In a process of its own: Ray reads the mode once, and prints what it meets.
     """

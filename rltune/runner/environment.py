@@ -1,4 +1,4 @@
-"""What Ray reads from the environment, and what a trial needs of a cluster. Imports no Ray."""
+"""Ray's environment variables and folders, and the resources of trials. Imports no Ray."""
 
 import os
 import secrets
@@ -116,7 +116,7 @@ def make_ray_folder(launch: Path) -> Path:
     Not below the run folder, whose path may be too long for a socket.
 
     Raises:
-        ResourceError: There is no place for it.
+        ResourceError: No folder has a short enough path.
 
     """
     folder = Path(tempfile.mkdtemp(prefix=RAY_PREFIX, dir=socket_folder()))

@@ -1,4 +1,4 @@
-"""What a sweep's folder holds before its first trial starts: question, proof, plan, tasks."""
+"""Write the run folder of a sweep before its first trial: question, proof, plan, tasks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ _RESTORE = "Restore the file, or start over in another --runs-dir."
 
 
 def _tasks_key(config: Mapping[str, Any]) -> str:
-    """Return what decides a manifest; two configs of one key share the file."""
+    """Return the key of a manifest; two configs with the same key share the file."""
     gate = config["gate"]
     counts = {"tasks": gate["tasks"], "test_tasks": gate["test_tasks"]}
     return sha256_hex(canonical_json({**counts, "env": config["env"], "reward": config["reward"]}))
@@ -125,7 +125,7 @@ def _env_hash(config: Mapping[str, Any]) -> str:
 
 
 def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Path]:
-    """Name each manifest: after its env section when there are several, as the reports look."""
+    """Name each manifest, after its env section if there are several, as reports expect."""
     if len(sections) == 1:
         return {key: run.tasks() for key in sections}
     named = {key: run.tasks(_env_hash(config)) for key, config in sections.items()}

@@ -22,8 +22,8 @@ def stop_on_signal(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` at the first signal; raise KeyboardInterrupt at the second.
 
     Handlers belong to the main thread, so elsewhere nothing is installed. A signal that is
-    ignored stays ignored: `nohup` and background jobs ask for that. The handlers of before
-    come back at the end.
+    ignored stays ignored: `nohup` and background jobs ask for that. The previous
+    handlers come back at the end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What a launch may use of its machine: cores, and a folder whose path is short enough for sockets.
+"""Cores that a launch may use, and a folder whose path is short enough for sockets.
 
 Imports no Ray.
 """
@@ -36,7 +36,7 @@ def socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
     /tmp, /var/tmp.
 
     Raises:
-        ResourceError: There is none.
+        ResourceError: No folder will do.
 
     """
     given = environ.get("RAY_TMPDIR") or tempfile.gettempdir()
@@ -54,7 +54,7 @@ def socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def short_temporary_folder() -> Iterator[None]:
-    """Give this process a temporary folder with a short path, where its own one's is too long.
+    """Give this process a temporary folder with a short path if its own is too long.
 
     Raises:
         ResourceError: There is no short folder that can be written.

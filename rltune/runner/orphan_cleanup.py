@@ -52,7 +52,7 @@ class OrphanCleanup:
 
 
 def main() -> None:
-    """Wait for the driver's last word, and clean up when there is none."""
+    """Wait for the driver to say that it is done; clean up if it dies without saying so."""
     folder = sys.argv[1]
     if sys.stdin.buffer.read():
         return

@@ -1,4 +1,4 @@
-"""What a trial's process is given: threads and a device.
+"""Threads and device of a trial's process.
 
 Torch is imported late: its thread pools read the environment when they are first loaded.
 """

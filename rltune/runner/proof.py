@@ -1,4 +1,4 @@
-"""The proof that a sweep's conditions differ in its axis alone: by keys, and by what they do.
+"""Prove that a sweep's conditions differ in its axis alone, by their keys and their gradients.
 
 One proof for `rltune sweep`, `rltune next` and `rltune check --deep`. Gradients are compared in a
 process of its own (`rltune.trainer.probe.run`), so that a check of keys alone imports no torch.
@@ -22,7 +22,7 @@ from rltune.trainer.preflight.references import require_usable
 
 PROBE = "rltune.trainer.probe.run"
 HANGS_AFTER_S = 1800.0
-"""A probe takes seconds; an estimator of a user's own that never returns must not hang a check."""
+"""A probe takes seconds; a custom estimator that never returns must not hang a check."""
 
 _LAST_WORDS = 500  # characters
 
@@ -41,7 +41,7 @@ def prove(loaded: LoadedSweep, base: Path) -> ComparabilityReport:
 
 
 def probe_conditions(configs: Mapping[str, Mapping[str, Any]], base: Path) -> tuple[Finding, ...]:
-    """Return what S6 finds in the gradients of some conditions; no process where keys tell all."""
+    """Return what S6 finds in the gradients of conditions; no process runs if keys are enough."""
     pairs = pairs_to_probe(configs)
     if not pairs:
         return ()
@@ -94,11 +94,11 @@ def require_proven(
         base: Folder to which relative paths and import paths refer.
         allow_confounded: Reason for running although the proof fails; None refuses that.
         no_custom_code: Whether to refuse custom code.
-        show: Told the proof before it is refused.
+        show: Called with the proof before it may be refused.
 
     Raises:
         SpecError: A file or an import path in a config cannot be used.
-        ConfoundedError: The proof fails, and there is no reason.
+        ConfoundedError: The proof fails, and no reason is given.
 
     """
     require_usable(loaded, base, no_custom_code=no_custom_code)

@@ -1,4 +1,4 @@
-"""Where a result comes from: code, packages, machine, weights, tasks. What the audit (A1) compares.
+"""Provenance of a result: code, packages, machine, weights, tasks. The audit (A1) compares it.
 
 The driver reads the code's commit once, before anything starts. A worker checks that it runs that
 code: an edit during a sweep, or another installation on another machine, shows in its record.
@@ -31,7 +31,7 @@ EARLIER = (
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "base", "inputs"),
     "inputs_changed",
 )
-"""What provenance.json keeps of each earlier attempt: all that the audit compares, and where."""
+"""Keys that provenance.json keeps of an earlier attempt: the audit compares or names them."""
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
 
 
@@ -60,7 +60,7 @@ class CodeState:
 
 @dataclass(frozen=True, slots=True)
 class DriverProvenance:
-    """What the driver knows and hands to every trial."""
+    """The driver's part of every trial's provenance."""
 
     code: CodeState
     argv: tuple[str, ...]
@@ -72,7 +72,7 @@ def driver_provenance(argv: Sequence[str]) -> DriverProvenance:
 
 
 def code_state() -> CodeState:
-    """Return which code this process would run now."""
+    """Return the state of the code that this process would run now."""
     source = source_digest()
     commit = _git("rev-parse", "HEAD") if _is_checkout() else None
     if commit is None:
@@ -172,7 +172,7 @@ def trial_provenance(
 
 
 def earlier_attempts(before: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what the audit needs of the attempts before this one, oldest first.
+    """Return the earlier attempts as the audit needs them, oldest first.
 
     An attempt whose weights_sha256 is empty ended before it had loaded any, so it trained nothing.
 
@@ -213,12 +213,12 @@ def _version(package: str) -> str:
 
 
 def _is_checkout() -> bool:
-    """Whether git tracks this very package; a virtual environment inside a repository is none."""
+    """Return whether git tracks this package; it does not inside a virtual environment."""
     return _git("ls-files", "--error-unmatch", str(_FOLDERS[0] / "__init__.py")) is not None
 
 
 def _git(*arguments: str) -> bytes | None:
-    """Return what a git command prints, or None when it fails or there is no git."""
+    """Return the output of a git command, or None if it fails or git is missing."""
     command = ["git", "-C", str(_FOLDERS[0]), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=60)

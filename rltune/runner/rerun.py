@@ -22,7 +22,7 @@ from rltune.types import RowStatus, TrialSpec, TrialStatus
 
 
 class Verdict(StrEnum):
-    """What a rerun shows."""
+    """Verdict of a rerun."""
 
     REPRODUCED = "reproduced"  # all that was compared is bit-equal
     OTHER_INPUTS = "not the same inputs"  # a file that the trial reads has another content
@@ -179,7 +179,7 @@ def verdict_json(source: Source, again: Rerun) -> dict[str, Any]:
 
 
 def _record(source: Source, spec: TrialSpec, again: Rerun) -> None:
-    """Append the rerun's row. An attempt that was ended on purpose says nothing about the trial."""
+    """Append the rerun's row. An attempt stopped on purpose says nothing about the trial."""
     failure = again.trial.read_failed()
     comparison = again.comparison
     if failure is not None and comparison is not None:

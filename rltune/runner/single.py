@@ -100,7 +100,7 @@ def run_single(
     base: Path,
     stop_after: int | None = None,
 ) -> TrialStatus:
-    """Run one attempt of a trial here; what it says goes to standard error as well.
+    """Run one attempt of a trial here; its log goes to standard error as well.
 
     The first signal asks for a checkpoint and the end; the same command then goes on.
     """
@@ -186,7 +186,7 @@ def record_single(
         exp_id: Id of the row.
         hypothesis: What was asked.
         notes: More for people.
-        counts: Whether it may be kept; a repetition of a trial is no new result.
+        counts: Whether it may be kept; a repetition is not a new result.
         disqualified: Why it must not count; empty when it may.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What differs between the software and hardware that a trial ran on and those of now."""
+"""Changes of software and hardware since a trial ran."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -53,7 +53,7 @@ class Change:
 
 
 def software_now(before: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Return what is known before anything is loaded, and the files of a trial as they are now.
+    """Return the current software, processor and input files, before anything is loaded.
 
     Args:
         before: provenance.json of the trial.
@@ -90,7 +90,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Chan
 
 
 def _of_earlier(before: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield where the original's own attempts differ: no single software made its records."""
+    """Yield differences between the original's own attempts: its records mix software."""
     for attempt in before.get("earlier", ()):
         if not attempt.get("weights_sha256"):
             continue  # it ended before it trained anything

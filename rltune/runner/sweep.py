@@ -41,7 +41,7 @@ MakePayloads = Callable[[Recorder, Sequence[TrialSpec]], list[TrialPayload]]
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """What to run, and how.
+    """A request to run a sweep.
 
     Attributes:
         loaded: The sweep.
@@ -71,7 +71,7 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
-    """What a command left.
+    """State of a sweep after a command.
 
     Attributes:
         run: The sweep's folder.
@@ -195,7 +195,7 @@ def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:
 
 @dataclass(slots=True)
 class _Ran:
-    """What the launches of a command have come to so far.
+    """Progress over the launches of a command.
 
     Attributes:
         declined: Trials that were not started, as they could not finish by the deadline.
@@ -222,7 +222,7 @@ def _run_all(
     say: Say,
     tick_s: float,
 ) -> None:
-    """Launch the trials, then those again whose machines went, until none is left to take up."""
+    """Launch the trials, and launch again those whose machines were lost, until none is left."""
     todo = list(specs)
     while todo:
         payloads = make(recorder, todo)
@@ -260,7 +260,7 @@ def _run_all(
 def _take_up(
     request: SweepRequest, run: RunDir, preempted: Sequence[TrialSpec], ran: _Ran, say: Say
 ) -> list[TrialSpec]:
-    """Return which of the trials whose machines went are launched again; say what becomes of each.
+    """Return the trials to launch again after their machines were lost; report on each.
 
     Other machines may be smaller: whether there is room is seen when Ray is asked.
     """

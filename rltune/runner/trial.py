@@ -47,7 +47,7 @@ LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor wa
 
 @dataclass(frozen=True, slots=True)
 class TrialPayload:
-    """All that a process needs to run one attempt of a trial. Picklable; paths are absolute.
+    """Everything that a process needs to run one attempt of a trial. Picklable; absolute paths.
 
     Attributes:
         spec: The trial.
@@ -140,7 +140,7 @@ def _place(error: BaseException) -> str:
 
 
 def steps_done(trial: TrialDir) -> int | None:
-    """Return the last step with metrics; None when there is none, or they cannot be read."""
+    """Return the last step with metrics; None if there are none, or they cannot be read."""
     try:
         steps = [row["step"] for row in read_jsonl(trial.metrics).rows if "step" in row]
     except OSError:
@@ -163,7 +163,7 @@ def _severity(error: BaseException) -> int:
 
 @contextmanager
 def _job(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> Iterator["Job"]:
-    """Set the process up, and yield the trial with all that its training needs."""
+    """Set the process up, and yield everything that training needs."""
     config = TrialConfig.model_validate_json(dumps(payload.spec.config))
     set_environment(config)
     write_text_atomic(trial.config, _yaml(payload.spec.config))

@@ -247,7 +247,7 @@ class _Silent(TrialProgressCallback):  # type: ignore[misc]
 class _Drained(tune.Stopper):  # type: ignore[misc]
     """Ends the launch once a stop was asked for and the trials that ran have ended.
 
-    It also ends one that waits for machines that are no more.
+    It also ends one that waits for machines that are gone.
     """
 
     def __init__(self, watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""The trials of a launch that wait for a machine, and whether one is left that can hold them."""
+"""Trials of a launch that wait for a machine, and whether any machine left can hold them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ Amounts = Mapping[str, float]
 
 
 class Waiting:
-    """Who waits. Machines may go while a launch runs, and Ray would wait for them for ever.
+    """Trials that wait. Machines may go while a launch runs, and Ray would wait for ever.
 
     Args:
         needs: Trial id -> its `CPU` and `GPU`.
@@ -30,7 +30,7 @@ class Waiting:
 
     @property
     def trials(self) -> frozenset[str]:
-        """Those that have not started."""
+        """Ids of the trials that have not started."""
         return frozenset(self._needs)
 
     def start(self, trial_id: str) -> None:

@@ -23,7 +23,7 @@ class WorkerFailure:
 
 
 class Watch:
-    """What the threads of Tune and of the driver tell each other. Picklable: Tune insists."""
+    """State that the threads of Tune and of the driver share. Picklable: Tune insists."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
