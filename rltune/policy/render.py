@@ -8,8 +8,8 @@ Texts of the world are encoded apart from the frames around them (`rltune.policy
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
@@ -35,23 +35,32 @@ _DATE = (  # 26 July 2024, the fallback of Llama 3's template, in place of a tem
 _RENDERINGS = 4  # of one conversation; a template with randomness would differ
 
 
-class TextRenderer(Protocol):
+class TextRenderer(ABC):
     """Makes the ids that are appended to a conversation before each response."""
 
+    _tokenizer: Tokenizer
+    _pieces: PieceEncoder
+    _silent: frozenset[int]
+
+    @abstractmethod
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
         """Return the ids of a new conversation up to the first sampled token."""
 
+    @abstractmethod
     def following(self, observation: str, prefix: str, *, is_ended: bool) -> list[int]:
         """Return the ids between two responses; `is_ended` if the first has its end token."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of sampled ids, end and padding tokens left out."""
+        """Return the text of sampled ids without ends and padding; special tags are text."""
+        spoken = [id for id in ids if id not in self._silent]
+        return str(self._tokenizer.decode(spoken, skip_special_tokens=False))
 
     def written(self, text: str) -> list[int]:
         """Return ids of a text that a policy can sample after its prefix."""
+        return self._pieces.continued(text)
 
 
-class PlainRenderer:
+class PlainRenderer(TextRenderer):
     """Text without a chat template.
 
     A conversation begins with the special tokens that the tokenizer puts before a text: models
@@ -72,6 +81,7 @@ class PlainRenderer:
         self._user = user
         self._assistant = assistant
         self._pieces = PieceEncoder(tokenizer, control_ids(tokenizer, end_ids=end_ids))
+        # The end tag of a tiny tokenizer is text, not an end token.
         self._silent = _silent_ids(tokenizer, end_ids) if user else frozenset()
 
     def first(self, system: str, observation: str, prefix: str) -> list[int]:
@@ -83,14 +93,6 @@ class PlainRenderer:
         """Return the next observation and the start of the next response."""
         return self._pieces.encode(self._turn(observation, prefix))
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids; the tiny tokenizer's end tag is text, not an end token."""
-        return _decoded(self._tokenizer, ids, self._silent)
-
-    def written(self, text: str) -> list[int]:
-        """Return ids of a text that a policy can sample after its prefix."""
-        return self._pieces.continued(text)
-
     def _turn(self, observation: str, prefix: str) -> list[Piece]:
         return [frame(self._user), content(observation), frame(self._assistant + prefix)]
 
@@ -98,12 +100,6 @@ class PlainRenderer:
 def _silent_ids(tokenizer: Tokenizer, end_ids: Sequence[int]) -> frozenset[int]:
     """Return the ids that say nothing in a response: ends and padding."""
     return frozenset({*end_ids, tokenizer.eos_token_id, tokenizer.pad_token_id} - {None})
-
-
-def _decoded(tokenizer: Tokenizer, ids: Sequence[int], silent: frozenset[int]) -> str:
-    """Return the text of ids; a tag that is a special token is a part of it."""
-    spoken = [id for id in ids if id not in silent]
-    return str(tokenizer.decode(spoken, skip_special_tokens=False))
 
 
 def _start_ids(tokenizer: Tokenizer) -> list[int]:
@@ -114,7 +110,7 @@ def _start_ids(tokenizer: Tokenizer) -> list[int]:
     return next((whole[:at] for at in starts if whole[at : at + len(text)] == text), [])
 
 
-class ChatRenderer:
+class ChatRenderer(TextRenderer):
     """Text through the tokenizer's chat template.
 
     What the template writes before and after a marked response is appended as ids. Where it writes
@@ -173,14 +169,6 @@ class ChatRenderer:
                     between = between.lstrip().removeprefix(end)
                     break
         return self._encode(between, "", observation, prefix)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids without end and padding tokens."""
-        return _decoded(self._tokenizer, ids, self._silent)
-
-    def written(self, text: str) -> list[int]:
-        """Return ids of a text that a policy can sample after its prefix."""
-        return self._pieces.continued(text)
 
     def _encode(self, frames: str, system: str, observation: str, prefix: str) -> list[int]:
         """Replace the marks in a template's text by the messages, and encode the whole."""
