@@ -1,4 +1,4 @@
-"""A sweep small enough to train in seconds."""
+"""A sweep small enough to train in seconds, and a policy for it."""
 
 _SWEEP = """
 name: small
@@ -61,6 +61,20 @@ def small_sweep(
 ):
     """Return the text of its file."""
     return _SWEEP.format(**locals())
+
+
+def save_policy(folder):
+    """Write an untrained policy of one layer to a folder, as a user's own model; return it."""
+    import torch
+
+    from rltune.policy.tiny import tiny_model, tiny_tokenizer
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = tiny_model("sokoban", hidden_size=32, layers=1, heads=2)
+    model.save_pretrained(folder)
+    tiny_tokenizer("sokoban").save_pretrained(folder)
+    return folder
 
 
 def levels(count, width=5):

@@ -1,9 +1,8 @@
 """A run folder in which one trial of a small sweep has ended, made in this process without Ray."""
 
 import torch
-from small_sweep import small_sweep
+from small_sweep import save_policy, small_sweep
 
-from rltune.policy.tiny import SHIPPED
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.trial import TrialPayload, run_trial
@@ -26,7 +25,7 @@ def trained_folder(folder, *, which, **changes):
 
     """
     text = small_sweep(
-        policy=SHIPPED / "sokoban",
+        policy=save_policy(folder / "policy"),
         gate_every=1,
         checkpoint_every=1,
         train_tasks=8,

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_sweep import small_sweep
+from small_sweep import save_policy, small_sweep
 
-from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.trial import TrialPayload
@@ -22,15 +21,7 @@ MakePayload = Callable[..., TrialPayload]
 
 @pytest.fixture(scope="session")
 def small_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("policy")
-    state = torch.get_rng_state()
-    torch.manual_seed(0)
-    tokenizer = tiny_tokenizer("sokoban")
-    model = tiny_model("sokoban", hidden_size=32, layers=1, heads=2)
-    torch.set_rng_state(state)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_policy(tmp_path_factory.mktemp("policy"))
 
 
 @pytest.fixture(scope="session")
