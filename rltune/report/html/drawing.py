@@ -69,6 +69,8 @@ def svg_of(
     labels = [one.label for one in data.head.conditions]
     for one in [one for one in root.iter("g") if "id" in one.attrib]:
         _mark(one, marks[one.attrib.pop("id").removeprefix(f"{name}-")], labels, links or {})
+    for text in root.iter("text") if links else ():
+        text.set("aria-hidden", "true")  # the label has it all, in order
     root.attrib = {
         "class": "chart own" if is_own else "chart",
         "fill": "currentColor",
