@@ -4,12 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from lake_drawings import parse_lake
 
 from rltune_envs.errors import GenerationError
 from rltune_envs.frozen_lake.batch import LakeBatch
 from rltune_envs.frozen_lake.env import FrozenLakeEnv
 from rltune_envs.frozen_lake.generate import generate
-from rltune_envs.frozen_lake.rules import canonical_hash, parse_lake, slip, transition_table
+from rltune_envs.frozen_lake.rules import canonical_hash, slip, transition_table
 from rltune_envs.frozen_lake.solve import (
     PerfectPlayer,
     random_success_probability,

@@ -5,13 +5,13 @@ import re
 from collections import deque
 
 import pytest
+from lake_drawings import parse_lake
 
 from examples.my_env import MyEnv
 from rltune_envs.base import GoldResponse
 from rltune_envs.errors import EnvError, SearchLimitError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.frozen_lake import env as frozen_lake
-from rltune_envs.frozen_lake.rules import parse_lake
 from rltune_envs.rewards import SCORES, Rubric, Term
 from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.sokoban import env as sokoban

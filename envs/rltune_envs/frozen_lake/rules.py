@@ -5,10 +5,8 @@ each of the two sides with half of the rest; it never goes backwards. A step aga
 stays. A hole and the goal end the episode.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rltune_envs.errors import LevelError
 from rltune_envs.pictures import hash_of_pictures
 
 ACTIONS = ("Left", "Down", "Right", "Up")  # in Gymnasium's order: neighbours are perpendicular
@@ -120,27 +118,6 @@ def check_success_rate(value: object) -> float:
     if not 0 <= value <= 1:
         raise ValueError(f"success_rate is {value!r}; give a probability from 0.0 to 1.0")
     return float(value)
-
-
-def parse_lake(rows: Sequence[str]) -> Lake:
-    """Read a lake drawn with the symbols of `render`.
-
-    Raises:
-        LevelError: It is not a square, a symbol is unknown, or there is not exactly one player and
-            one goal.
-
-    """
-    text = "".join(rows)
-    if any(len(row) != len(rows) for row in rows):
-        raise LevelError(f"rows have lengths {[len(row) for row in rows]}; a lake is a square")
-    if odd := sorted(set(text) - set(FROZEN + HOLE + GOAL + PLAYER)):
-        raise LevelError(f"{odd[0]!r} is no lake symbol; allowed: {FROZEN} {HOLE} {GOAL} {PLAYER}")
-    if text.count(PLAYER) != 1 or text.count(GOAL) != 1:
-        raise LevelError(
-            f"{text.count(PLAYER)} players and {text.count(GOAL)} goals; one of each is needed"
-        )
-    holes = sum(1 << cell for cell, symbol in enumerate(text) if symbol == HOLE)
-    return Lake(len(rows), holes, text.index(PLAYER), text.index(GOAL))
 
 
 def render(lake: Lake, player: int) -> tuple[str, ...]:
