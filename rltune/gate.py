@@ -84,15 +84,15 @@ def choose_best(history: Sequence[GateResult], *, mode: Mode) -> GateResult:
 
 
 def fault_warnings(history: Sequence[GateResult], *, mode: Mode) -> tuple[str, ...]:
-    """Return what must be said of gates that lost too many tasks to faults; empty without any."""
+    """Return a warning of gates that lost too many tasks to faults; empty without any."""
     lost = [gate for gate in history if gate.is_lost]
     if not lost:
         return ()
     counts = ", ".join(f"{gate.n} of {gate.asked} at step {gate.step}" for gate in lost)
-    loss = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks: scored were {counts}"
+    loss = f"faults took more than {FAULT_SHARE:.0%} of the held-out tasks, leaving {counts}"
     if choose_best(history, mode=mode).is_lost:
-        return (f"{loss}; no gate is whole, so the chosen checkpoint has no result",)
-    return (f"{loss}; such a gate is not chosen, and no start or end of a comparison",)
+        return (f"{loss}; this holds for every gate, so the chosen checkpoint has no result",)
+    return (f"{loss}; such a gate is never chosen or compared",)
 
 
 def ties(history: Sequence[GateResult], *, mode: Mode) -> tuple[GateResult, ...]:

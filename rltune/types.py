@@ -125,7 +125,7 @@ class Episode:
     truncated: bool  # a limit ended it (turns, actions, context)
     success: bool
     reward: float  # sum of turn rewards
-    failure_class: str = "none"  # why it is no success: `rltune_envs.base.FailureClass`
+    failure_class: str = "none"  # why it failed: `rltune_envs.base.FailureClass`
     auxiliary: Mapping[str, float] = field(default_factory=dict)  # the env's measures of it
     closing: str = ""  # what the environment showed at the end; the policy never read it
     is_out_of_context: bool = False  # the context left no room for another response
@@ -164,4 +164,4 @@ class TrialResult:
     total_s: float
     budget: Mapping[str, float] = field(default_factory=dict)  # rollouts, generated_tokens, ...
     receipts: Mapping[str, float] = field(default_factory=dict)  # ig/*: means over all steps
-    warnings: tuple[str, ...] = ()  # what must be said beside its numbers
+    warnings: tuple[str, ...] = ()  # shown beside its numbers

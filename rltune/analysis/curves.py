@@ -65,8 +65,8 @@ def bands_of(
 ) -> list[Band]:
     """Return the mean over seeds of some metrics, at each step that any seed has.
 
-    A value that is not finite is no value: its seed is missing from `n_seeds`. Where a trial names
-    a step twice, the later row counts.
+    A value that is not finite does not count: its seed is missing from `n_seeds`. Where a trial
+    names a step twice, the later row counts.
 
     Args:
         points: Values, of any metrics.

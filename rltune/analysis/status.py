@@ -268,12 +268,12 @@ def _status(trial: TrialDir, *, is_driven: bool) -> tuple[TrialStatus, str]:
 
 
 def _warnings(trial: TrialDir) -> tuple[str, ...]:
-    """Return the warnings of a trial's card; none where there is no card that can be read."""
+    """Return the warnings of a trial's model card; empty where it cannot be read."""
     return tuple(map(str, _read_object(trial.model_card).get("warnings", ())))
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:
-    """Return the object in a JSON file; empty where there is none that can be read."""
+    """Return the object in a JSON file; empty where it cannot be read."""
     try:
         content = read_json(path)
     except InputError:

@@ -60,8 +60,8 @@ class ConditionRow:
         gain: final - base, seed by seed.
         difference: final - the control's final, over seeds that ended at the same step; None for
             the control.
-        verdict: What may be said of it; None for the control.
-        bounds: None when the metric is no success rate or the manifest is missing.
+        verdict: The one about it; None for the control.
+        bounds: None when the metric is not a success rate or the manifest is missing.
 
     """
 
@@ -86,7 +86,7 @@ class Closing:
     Attributes:
         metric_name: What is measured.
         rows: One a condition, control first.
-        verdicts: What may be said from it, one sentence each.
+        verdicts: One sentence a condition.
         stamps: Hidden second axes that the sweep did not remedy and did not accept.
         judged: How much a judge left unjudged, by condition; empty when none was asked.
         scored: Which last gates lost tasks to faults; empty when none did.
@@ -149,7 +149,7 @@ def verdicts_of_records(
 
 
 def _forbidden(audit: Audit) -> list[str]:
-    """Return why nothing may be said about the axis, in one line; nothing when it may."""
+    """Return why no claim about the axis is allowed, in one line; empty when it is."""
     if audit.confounded:
         return [f"CONFOUNDED, nothing follows about the axis. Run anyway: {audit.confounded}"]
     if not audit.report.ok:

@@ -28,7 +28,7 @@ CONTROL = "the control"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What may be said of one condition against another.
+    """The claim that the data allow about one condition against another.
 
     Attributes:
         condition: Its label.
@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def is_claim(self) -> bool:
-        """Whether one is said to be above the other."""
+        """Whether it claims that one is above the other."""
         return self.word in (ABOVE, BELOW)
 
     @property

@@ -1,4 +1,4 @@
-"""GPUs that a trial may run on, by the memory that they have."""
+"""Which GPUs hold a trial, by their memory."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The hard limits of a trial's judging: calls and tokens, never exceeded, counted before a call.
+"""The hard limits of a trial's judge, in calls and tokens: counted before a call, never exceeded.
 
-What a call will cost is not known before it. Its most is: a token is at least one byte of the
-prompt, and the reply has a limit. That much is reserved, and given back as far as it was not used.
+The cost of a call is unknown beforehand, but its maximum is known: a token is at least one byte of
+the prompt, and the reply has a limit. That much is reserved, and what was not used is given back.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class Usage:
 
     Attributes:
         calls: Requests that reached the service, further tries and those that it answered with an
-            error included: it may count them, and may bill them. One that found nobody is none.
+            error included: it may count and bill them. One that reached nobody is not among them.
         tokens: Tokens of prompts and replies. A call that was cut off, or did not say what it
             cost, counts with the most that it could have cost.
 

@@ -162,7 +162,7 @@ def _read(content: bytes) -> Reply:
     """Return the chat completion of an answer.
 
     Raises:
-        CallError: It is none, as of a proxy in between; another try may give one.
+        CallError: It holds none (a proxy may answer, too); another try may.
 
     """
     try:

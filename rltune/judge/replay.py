@@ -1,4 +1,4 @@
-"""Replies that an earlier attempt of a trial was given: read off its log, and used without a call.
+"""Replies to an earlier attempt of a trial: read from its log, and used again without a call.
 
 A trial that was killed makes the steps after its checkpoint again. What it asked then it asks
 again, word for word, so that the log knows the answer: nothing is paid twice, and a service that
@@ -22,7 +22,7 @@ REPLY = "reply"
 def call_digest(
     messages: Sequence[Message], *, model: str, temperature: float, max_tokens: int
 ) -> str:
-    """Return the sha256 hex of all that decides a reply; the key and the tries are no part."""
+    """Return the sha256 hex of all that decides a reply; key and tries do not."""
     asked = {
         "model": model,
         "messages": list(messages),
@@ -52,7 +52,7 @@ class Replay:
     def take(self, digest: str) -> Reply | None:
         """Return the next reply to a call; None when the log has none (left).
 
-        A failed call is no reply: it is passed over, and what it cost is counted.
+        A failed call has no reply: it is skipped, and its cost is counted.
         """
         calls = self._calls.get(digest, deque())
         while calls:

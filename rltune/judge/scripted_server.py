@@ -63,7 +63,7 @@ def parse_faults(text: str) -> list[str]:
     """Return the names of a list such as `429*2,ok,hang`.
 
     Raises:
-        ValueError: A name is unknown, or a count is no number.
+        ValueError: A name is unknown, or a count is not a number.
 
     """
     names: list[str] = []

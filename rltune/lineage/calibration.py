@@ -1,4 +1,4 @@
-"""Were the predictions any good? `expected_delta` of each row beside what it then measured."""
+"""How good the predictions were: `expected_delta` of each row beside what it then measured."""
 
 import math
 import re
@@ -20,7 +20,7 @@ _POINTS = re.compile(r"\s*(?:pp\b|percentage points?\b)")
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One prediction and what came.
+    """One prediction and its outcome.
 
     Attributes:
         exp_id: The row.
@@ -40,7 +40,7 @@ class Prediction:
 
     @property
     def has_right_sign(self) -> bool | None:
-        """Whether it went the way that was said; None when that cannot be judged.
+        """Whether its sign was right; None when that cannot be judged.
 
         A prediction of no change is right when the interval holds zero.
         """
@@ -87,8 +87,8 @@ class Calibration:
 def parse_delta(text: str) -> float | None:
     """Return the one number of a prediction; None when there is not exactly one clear one.
 
-    `-0.05 success` is -0.05, `+5 pp` is 0.05. A per cent may be relative or not, so it is none;
-    neither is a bound (`<0.02`), nor a number without a sign beside a word of less (`0.05 lower`).
+    `-0.05 success` is -0.05, `+5 pp` is 0.05. Not clear are a per cent (it may be
+    relative), a bound (`<0.02`), and an unsigned number beside a word of less (`0.05 lower`).
     """
     numbers = list(_NUMBER.finditer(text))
     if len(numbers) != 1:
@@ -159,10 +159,10 @@ def calibration_lines(calibration: Calibration) -> list[str]:
         lines.append(f"inside the 95 % interval of what was observed: {share}")
     unread = [p.text for p in calibration.predictions if p.expected is None]
     if unread:
-        lines.append(f"not exactly one clear number, so not judged: {len(unread)}")
+        lines.append(f"without exactly one clear number, so not judged: {len(unread)}")
     orphans = sum(p.observed is None for p in calibration.predictions)
     if orphans:
         lines.append(f"without a parent's metric to compare with: {orphans}")
     if calibration.waiting:
-        lines.append(f"predicted, and the trial gave no result: {calibration.waiting}")
+        lines.append(f"predicted, but the trial gave no result: {calibration.waiting}")
     return lines

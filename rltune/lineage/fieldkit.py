@@ -1,7 +1,7 @@
 r"""fieldkit's lineage table: 17 columns in csv quotes, so one record may span several lines.
 
-Read tolerantly: a record that is none is named with its line, and the next one is read. The file
-does not say which way its metric is better, so whoever imports it says so.
+Read tolerantly: a damaged record is reported with its line, and the next one is read. The file does
+not store which way its metric is better; whoever imports it must say.
 """
 
 import math

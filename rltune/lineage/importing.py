@@ -1,4 +1,4 @@
-"""Rows from elsewhere on their way into a table: cleaned, linked, none dropped without a word."""
+"""Rows of other tools on their way into a table: cleaned and linked; every skip is reported."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ class Imported:
 
 
 def read_text(path: Path) -> str:
-    """Read a foreign table; bytes that are no UTF-8 become replacement characters.
+    """Read a foreign table; bytes that are not UTF-8 become replacement characters.
 
     Raises:
         StoreError: It is missing.
@@ -123,7 +123,7 @@ def linked(row: LineageRow, ids: Collection[str]) -> tuple[LineageRow, str]:
     for name, what in (("parent_exp", "parent"), ("baseline_exp", "baseline")):
         target = resolve_alias(getattr(row, name), ids)
         if target and target not in ids:
-            lost.append(f"its {what} {target!r} is no row before it")
+            lost.append(f"its {what} {target!r} is not a row before it")
             target = ""
         changes[name] = target
     loss = "; ".join(lost)

@@ -1,7 +1,7 @@
-"""How far luck on the held-out tasks reaches: the interval of a difference between two trials.
+"""Noise of the held-out tasks: the interval of a difference between two trials.
 
-Luck of the tasks only: what another training seed would have done is not in it, and the gate that
-chose a trial's checkpoint saw the same tasks. The interval is therefore the least there is.
+It covers the luck of the tasks alone. The luck of the training seed comes on top, and the gate that
+chose a trial's checkpoint saw the same tasks, so the interval is a lower bound.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Questions to a lineage table: which row is best, where it comes from, what came after it."""
+"""Queries of a lineage table: the best row, the ancestors of a row, its children."""
 
 import difflib
 import math
@@ -56,7 +56,7 @@ class Chain:
 def best(rows: Sequence[LineageRow], mode: str) -> Best:
     """Return the best of the kept and baseline rows by core_metric.
 
-    A row of any other status is no candidate, whatever it scored: blocked, overrun and
+    A row of any other status does not count, whatever it scored: blocked, overrun and
     disqualified runs often carry a metric. None and NaN never win. Among equals the
     earliest row is the best, and the others are named as ties.
     """

@@ -1,4 +1,4 @@
-"""What the bytes of a lineage table say: rows, and the lines that are none.
+"""Reading a lineage table: its rows, and the lines that are not rows.
 
 `parse` decodes everything. `LazyTable` decodes only the rows that choosing and walking need, so
 that a table of a hundred thousand rows answers in a fraction of a second.
@@ -36,14 +36,14 @@ class Metric(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """The rows of a table in file order, and the lines that are no rows."""
+    """The rows of a table in file order, and the lines that are not rows."""
 
     rows: tuple[LineageRow, ...]
     problems: tuple[Problem, ...]
 
 
 class BadLine(NamedTuple):
-    """A physical line that is no row of its table."""
+    """A physical line that is not a row of its table."""
 
     number: int  # from 1, the header's
     content: bytes
@@ -63,7 +63,7 @@ class Parsed(NamedTuple):
 
 
 class LazyTable(Mapping[str, LineageRow]):
-    """The rows of a table by id, each decoded when it is asked for; ValueError when it is none."""
+    """The rows of a table by id, each decoded when asked for; ValueError for a damaged one."""
 
     def __init__(self, lines: Mapping[str, bytes], metric: Metric) -> None:
         self._lines = lines
@@ -128,7 +128,7 @@ def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
 
 
 def parse(body: bytes, metric: Metric | None, *, has_header: bool = True) -> Parsed:
-    """Decode every line. A row of another metric is no row of this table: it never compares."""
+    """Decode every line. A row of another metric is bad: the two never compare."""
     *lines, tail = body.split(b"\n")
     rows: dict[str, LineageRow] = {}
     kept: list[bytes] = []

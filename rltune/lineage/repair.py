@@ -1,4 +1,4 @@
-"""Mending a lineage table: every line that is no row goes to the side file, none is thrown away."""
+"""Repairing a lineage table: lines that are not rows move to a side file; none is thrown away."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class Damage:
 
     @property
     def side_file(self) -> Path:
-        """Where the lines go that are no rows."""
+        """Where the lines go that are not rows."""
         return self.path.with_name(self.path.name + ".torn")
 
 
@@ -102,11 +102,11 @@ def _plan(path: Path) -> _Plan:
             raise StoreError(problem)
         if not is_headless:  # a torn or foreign first line, rows after it
             body = HEADER.encode() + b"\n" + body
-        notes.append("the header is missing and is written" if is_headless else _DAMAGED)
+        notes.append("the header is missing; it is added" if is_headless else _DAMAGED)
         has_header = not is_headless
     metric = _metric(path, body, has_header=has_header)
     if not meta_path(path).exists():
-        notes.append(f"{meta_path(path).name} is missing and is written: {' '.join(metric)}")
+        notes.append(f"{meta_path(path).name} is missing; it is added: {' '.join(metric)}")
     parsed = parse(body, metric, has_header=has_header)
     shift = 1 if _DAMAGED in notes else 0  # the header that was put before the file's first line
     bad = tuple(one._replace(number=one.number - shift) for one in parsed.bad)
@@ -114,7 +114,7 @@ def _plan(path: Path) -> _Plan:
     return _Plan(Damage(path, len(parsed.rows), bad, tuple(notes)), content, metric)
 
 
-_DAMAGED = "the header is damaged and is written anew"
+_DAMAGED = "the header is damaged; it is rewritten"
 
 
 def _unix(body: bytes) -> tuple[bytes, list[str]]:
@@ -122,7 +122,7 @@ def _unix(body: bytes) -> tuple[bytes, list[str]]:
     notes = []
     if body.startswith(_BOM):
         body = body.removeprefix(_BOM)
-        notes.append("a byte order mark is taken away")
+        notes.append("the byte order mark is removed")
     if body.partition(b"\n")[0].endswith(b"\r"):
         body = body.replace(b"\r\n", b"\n")
         notes.append("Windows line ends become newlines")

@@ -30,7 +30,7 @@ def require_rankable(store: LineageStore, domains: Iterable[str]) -> None:
 def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int:
     """Append the rows that the shared table does not hold yet; return how many.
 
-    Asking again adds nothing, so a driver may die between its own table and the shared one. A row
+    A second call adds nothing, so a driver may die between its own table and the shared one. A row
     keeps the status that its own sweep gave it: best in the shared table is the best of the
     sweeps' bests. A parent that a repair put behind its child is copied before it; one that is
     nowhere is named in the notes.

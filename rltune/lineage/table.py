@@ -98,7 +98,7 @@ class LineageStore:
         return Metric(self.metric_name, self.metric_mode)
 
     def read(self) -> ReadResult:
-        """Read every whole row; name every line that is none. A missing table is empty."""
+        """Read every whole row; report every other line. A missing table is empty."""
         return self._read(self._body())
 
     def best(self) -> Best:

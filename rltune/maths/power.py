@@ -1,4 +1,4 @@
-"""How many seeds or tasks a difference needs to be seen.
+"""Sample sizes: how many seeds or tasks are needed to detect a difference.
 
 Every power here is that of the test itself, not of an approximation to it.
 """
@@ -170,7 +170,7 @@ def mcnemar_power(n: int, p: float, q: float, *, level: float = 0.05) -> float:
         level: Of the two-sided test.
 
     Raises:
-        ValueError: The shares are no shares of the same tasks.
+        ValueError: The shares cannot be of the same tasks.
 
     """
     if min(p, q) < 0.0 or p + q > 1.0 + 1e-9:

@@ -1,4 +1,4 @@
-"""What resampling the seeds says: interquartile mean, bootstrap intervals, odds of improvement.
+"""Statistics over seeds: interquartile mean, bootstrap intervals, probability of improvement.
 
 The seed is the unit: one policy plays all tasks of its seed, so that tasks are never resampled
 apart from it. Doing so would count 512 tasks of three seeds as 1,536 independent outcomes.

@@ -1,4 +1,4 @@
-"""What a run folder can lose without losing a result, and how large it is."""
+"""What may be deleted from a run folder without losing a result, and the size of it all."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _STOP = "STOP"
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """Something that may go.
+    """Something that may be deleted.
 
     Attributes:
         path: A file or a folder.
@@ -28,7 +28,7 @@ class Spare:
 
 
 def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
-    """Return what may go from a run folder that nobody drives, in order of path.
+    """Return what may be deleted from a run folder that nobody drives, in order of path.
 
     Kept are every record, each launch's (then empty) folder, the newest checkpoints of a trial that
     is not finished, and of a finished one the checkpoint that the gate chose and its newest.
@@ -46,7 +46,7 @@ def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
 
 
 def remove(spares: tuple[Spare, ...]) -> None:
-    """Delete them; what is already gone is no error."""
+    """Delete them; one that is already gone is skipped."""
     for spare in spares:
         if spare.path.is_dir() and not spare.path.is_symlink():
             shutil.rmtree(spare.path, ignore_errors=True)
@@ -93,7 +93,7 @@ def _checkpoints(trial: TrialDir, *, best_only: bool) -> Iterator[Spare]:
         if path.resolve() not in kept:
             yield _spare(path, "a checkpoint of a finished trial that is not the chosen one")
     if trial.latest.is_symlink() and trial.latest.resolve() not in kept:
-        yield _spare(trial.latest, "the name of a checkpoint that goes, too")
+        yield _spare(trial.latest, "a link to a checkpoint that is deleted, too")
 
 
 def _spare(path: Path, why: str) -> Spare:

@@ -20,7 +20,7 @@ ABSENT = "<absent>"
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first place where two runs of one trial part.
+    """The first place where two runs of one trial differ.
 
     Attributes:
         where: `metrics.jsonl`, `heldout.jsonl`, or a checkpoint's file.

@@ -64,7 +64,7 @@ def base_of(provenance: Mapping[str, Any], *, otherwise: Path) -> Path:
 
 @contextmanager
 def within(base: Path) -> Iterator[None]:
-    """Work in a folder for a while, so that code of one's own finds what it names from there.
+    """Work in a folder for a while, so that custom code finds what it names from there.
 
     One that this machine does not have changes nothing.
     """

@@ -93,7 +93,7 @@ def _mend_jsonl_tail(fd: int, path: Path) -> None:
 
 
 def read_jsonl(path: Path) -> JsonlRead:
-    """Read every whole record; name every line that is none. A missing file is empty.
+    """Read every whole record; report every other line. A missing file is empty.
 
     Args:
         path: JSON-lines file.
@@ -146,7 +146,7 @@ def _metric_value(value: Any) -> Any:
 def truncate_jsonl(path: Path, keep: Callable[[Row], bool]) -> Truncated:
     """Rewrite the file atomically with the records for which `keep` is true, byte for byte.
 
-    Lines that are no records go to `<name>.torn`. Nothing is rewritten when all are kept.
+    Lines that are not records go to `<name>.torn`. Nothing is rewritten when all are kept.
     """
     if not path.exists():
         return Truncated(0, 0, 0)

@@ -112,7 +112,7 @@ class Ledger:
         append_jsonl_many(self.path, map(to_json, entries))
 
     def read(self) -> LedgerState:
-        """Fold the file to one state per trial; report and skip lines that are no entries."""
+        """Fold the file to one state per trial; report and skip any other line."""
         read = read_jsonl(self.path)
         problems = list(read.problems)
         trials: dict[str, TrialLedger] = {}

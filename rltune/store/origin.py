@@ -50,7 +50,7 @@ def read_origin(trial: TrialDir) -> Origin | None:
     """Return where a trial comes from; None for a trial of a sweep.
 
     Raises:
-        StoreError: The file is no such record. Without it nobody knows what the trial starts from.
+        StoreError: The file is not such a record, so the start of the trial is unknown.
 
     """
     if not trial.origin.exists():

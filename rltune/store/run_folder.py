@@ -83,7 +83,7 @@ def find_run(given: Path | None, runs_dir: Path) -> RunDir:
     """Return the run folder that a person means: the one given, or the newest.
 
     Raises:
-        StoreError: It is no run folder.
+        StoreError: It is not a run folder.
 
     """
     if given is None:

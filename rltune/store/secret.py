@@ -1,4 +1,4 @@
-"""Keys of services never reach a record: their values are blotted out of what is written.
+"""Secrets never reach a file: their values are masked in everything that is written.
 
 A secret lives in an environment variable, and nowhere in a config. It can still end up in a
 command line, in an exception's text or in a library's log line; all of these pass through `masked`.
@@ -19,7 +19,7 @@ _IN_URL = re.compile(r"://[^/\s:@]+:[^/\s@]+@")
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 _HOLDS = re.compile(r"(api_?key|secret|password|passwd|(access|auth|bearer|hf)_token)s?$", re.I)
 SHORTEST = 8
-"""Characters: a shorter value of a variable would blot out ordinary words."""
+"""Characters: a shorter value of a variable would mask ordinary words."""
 _SHORTEST_TOKEN = 6
 
 
@@ -57,8 +57,8 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
     Secrets are the values of environment variables whose name ends in KEY, TOKEN, SECRET, PASSWORD
     or CREDENTIAL; what is given to a name that ends in api_key, secret or password, `name=value`
-    or as in a dict; the user and password of a URL. In a program about language a token is mostly
-    none: `token=value` is one when the value has a digit and is no number.
+    or as in a dict; the user and password of a URL. In a program about language most tokens
+    are not secrets: `token=value` is one if the value has a digit and is not a number.
 
     Args:
         text: What is going to be written.
@@ -66,10 +66,10 @@ def masked(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
     """
     text = _IN_URL.sub(f"://{MASK}@", without_secrets(text, environ))
-    return _ASSIGNED.sub(_blot, text)
+    return _ASSIGNED.sub(_mask_value, text)
 
 
-def _blot(match: re.Match[str]) -> str:
+def _mask_value(match: re.Match[str]) -> str:
     value = match["value"]
     if match["token"] and (
         len(value) < _SHORTEST_TOKEN

@@ -1,4 +1,4 @@
-"""What W&B would take from the environment of whoever started rltune, and must not.
+"""W&B variables of the caller that must not reach the run of a trial.
 
 A variable that names a run, a sweep or a running service is the caller's: with WANDB_SWEEP_ID and
 WANDB_RUN_ID set, W&B logs every trial to that one run, whatever `wandb.init` is told.

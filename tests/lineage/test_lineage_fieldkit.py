@@ -165,9 +165,9 @@ def test_importing_resolves_aliases_and_names_what_is_lost(tmp_path):
     done = import_into(store, read_fieldkit(GOLDEN, EM))
     assert [row.parent_exp for row in store.read().rows] == ["", "000", "001", "001", "001", ""]
     assert [str(note).removeprefix(f"{GOLDEN}:") for note in done.notes] == [
-        "12: 005: its parent '404' is no row before it."
+        "12: 005: its parent '404' is not a row before it."
     ]
-    assert store.read().rows[-1].notes == "[its parent '404' is no row before it]"
+    assert store.read().rows[-1].notes == "[its parent '404' is not a row before it]"
     assert store.best().row.exp_id == "001"  # not 004, which is blocked at 99.0
     again = import_into(store, read_fieldkit(GOLDEN, EM))
     assert (len(again.rows), len(again.problems)) == (0, 6)
@@ -182,7 +182,7 @@ def test_a_circle_of_parents_is_cut_where_it_closes(tmp_path):
     store = LineageStore(tmp_path / "ours.tsv", *EM)
     done = import_into(store, read_fieldkit(path, EM))
     assert [(row.exp_id, row.parent_exp) for row in done.rows] == [("a", ""), ("b", "a")]
-    assert "its parent 'b' is no row before it" in str(done.notes[0])
+    assert "its parent 'b' is not a row before it" in str(done.notes[0])
 
 
 def test_an_id_that_cannot_name_a_row_is_skipped_and_nul_is_taken_out(tmp_path):

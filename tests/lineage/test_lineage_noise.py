@@ -139,8 +139,8 @@ def test_calibration_by_hand():
         "right sign: 2 of 4 predictions",
         "mean absolute error: 0.065 over 4, against the parent's metric",
         "inside the 95 % interval of what was observed: 3 of 4",
-        "not exactly one clear number, so not judged: 1",
+        "without exactly one clear number, so not judged: 1",
         "without a parent's metric to compare with: 1",
-        "predicted, and the trial gave no result: 1",
+        "predicted, but the trial gave no result: 1",
     ]
     assert calibration_lines(calibrate(rows[:1], lambda one: None)) == []

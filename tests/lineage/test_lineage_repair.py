@@ -69,7 +69,7 @@ def test_what_is_no_row_moves_to_the_side_file_and_nothing_is_lost(path):
 
 def test_a_missing_header_is_written(path):
     path.write_text(f"{A}\n{B}\n")
-    assert find_damage(path).notes == ("the header is missing and is written",)
+    assert find_damage(path).notes == ("the header is missing; it is added",)
     repair(path)
     assert path.read_text() == f"{HEADER}\n{A}\n{B}\n"
 
@@ -77,7 +77,7 @@ def test_a_missing_header_is_written(path):
 def test_a_damaged_header_is_written_anew_and_kept_aside(path):
     path.write_text(f"{HEADER[:40]}\n{A}\nbad\n{B}\n")
     damage = find_damage(path)
-    assert damage.notes == ("the header is damaged and is written anew",)
+    assert damage.notes == ("the header is damaged; it is rewritten",)
     assert [one.number for one in damage.bad] == [1, 3]
     repair(path)
     assert path.read_text() == f"{HEADER}\n{A}\n{B}\n"
@@ -93,7 +93,7 @@ def test_what_an_editor_did_is_undone(path):
 
 def test_a_lost_sidecar_is_written_when_the_rows_agree(path):
     meta_path(path).unlink()
-    assert find_damage(path).notes == ("results.meta.json is missing and is written: m max",)
+    assert find_damage(path).notes == ("results.meta.json is missing; it is added: m max",)
     assert not meta_path(path).exists()
     repair(path)
     data = json.loads(meta_path(path).read_text())

@@ -41,7 +41,7 @@ def test_a_repair_that_moved_a_parent_or_took_it_away_stops_no_sweep(tmp_path):
     found = [(one.exp_id, one.parent_exp, one.notes) for one in store.read().rows]
     assert found[:2] == [("kl-1/a", "", ""), ("kl-1/b", "kl-1/a", "")]
     assert found[2][:2] == ("kl-1/c", "")
-    assert "its parent 'kl-1/gone' is no row before it" in found[2][2]
+    assert "its parent 'kl-1/gone' is not a row before it" in found[2][2]
 
 
 def test_tasks_of_another_kind_are_not_ranked_together(tmp_path):

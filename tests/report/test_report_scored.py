@@ -25,7 +25,7 @@ from rltune.store.files import write_json_atomic
 from rltune.store.jsonl import append_jsonl_many, read_jsonl
 from rltune.store.run_folder import read_folder, read_records
 
-WARNING = "faults took more than 25% of the held-out tasks: scored were 6 of 10 at step 20"
+WARNING = "faults took more than 25% of the held-out tasks, leaving 6 of 10 at step 20"
 
 
 def spoil(writer, label, seed, n):

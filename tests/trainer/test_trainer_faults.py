@@ -236,8 +236,8 @@ def test_a_gate_that_lost_too_many_tasks_is_not_chosen(make_trial, monkeypatch, 
         return
     assert result.best_step == 0
     said = (
-        "faults took more than 25% of the held-out tasks: scored were 3 of 5 at step 2, 3 of 5 at "
-        "step 4; such a gate is not chosen, and no start or end of a comparison"
+        "faults took more than 25% of the held-out tasks, leaving 3 of 5 at step 2, 3 of 5 at "
+        "step 4; such a gate is never chosen or compared"
     )
     assert result.warnings == (said,)
     assert trial.folder.read_done() == result or math.isnan(result.final_metric)
@@ -264,7 +264,7 @@ def test_where_every_gate_is_lost_one_is_chosen_and_proves_nothing():
     gates = [GateResult(0, 0.5, 2, 1, lost=2), GateResult(2, 1.0, 2, 2, lost=2)]
     assert choose_best(gates, mode="max").step == 2
     (said,) = fault_warnings(gates, mode="max")
-    assert said.endswith("no gate is whole, so the chosen checkpoint has no result")
+    assert said.endswith("this holds for every gate, so the chosen checkpoint has no result")
 
 
 def test_a_trial_without_a_whole_gate_has_no_result(make_trial):
@@ -272,7 +272,9 @@ def test_a_trial_without_a_whole_gate_has_no_result(make_trial):
     result = trial.run()
     assert all(map(math.isnan, (result.base_metric, result.heldout_metric, result.final_metric)))
     assert trial.folder.best_heldout.exists()
-    assert result.warnings[0].endswith("no gate is whole, so the chosen checkpoint has no result")
+    assert result.warnings[0].endswith(
+        "this holds for every gate, so the chosen checkpoint has no result"
+    )
 
 
 def test_a_lost_step_trains_on_nothing_and_is_in_no_mean(make_trial):
