@@ -209,6 +209,17 @@ def test_training_is_drawn_without_intervals_and_with_seeds_while_they_are_few(n
     assert 'role="img"' in drawn.svg
 
 
+def test_without_matplotlib_training_is_a_table(monkeypatch):
+    monkeypatch.setattr(drawing, "has_matplotlib", lambda: False)
+    curves = {("k=0", seed): {step: step / 500 for step in range(1, 501)} for seed in range(2)}
+    (drawn,) = training_of(tables(curves, extra=[("actor/entropy", curves)]))
+    (numbers,) = drawn.numbers
+    assert drawn.svg is None
+    assert numbers.rows[0] == ["k=0", 1, "0.002", "–", 2]
+    assert numbers.rows[-1] == ["k=0", 500, "1.000", "–", 2]
+    assert len(numbers.rows) == 101  # every fifth of 500, and the last
+
+
 def test_every_mark_of_a_seed_leads_to_its_trial(finished, text):
     places = dict(
         re.findall(r'<tr id="(trial-\d+)" tabindex="-1"><th scope="row"><code>([^<]+)', text)

@@ -182,8 +182,8 @@ def training_of(tables: Tables) -> Iterator[Drawn]:
         has_seeds = len(data.head.conditions) <= TOGETHER
         data = replace(data, panels=(_plain(data.panels[0], has_seeds=has_seeds),))
         drawn = svg_of(data, f"training-{at}", has_legend=False)
-        if drawn is not None:
-            yield Drawn(data.panels[0].label, "", drawn)
+        numbers = () if drawn else (_numbers(data.panels[0]),)
+        yield Drawn(data.panels[0].label, "", drawn, numbers)
 
 
 def _moves(panel: Panel) -> bool:
