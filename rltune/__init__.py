@@ -3,27 +3,11 @@
 The names below are those of `rltune.api`, loaded when first used: importing rltune is cheap.
 """
 
+# ruff: noqa: F405  (only type checkers see the names of the star import)
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rltune.api import (
-        Audit,
-        Band,
-        Compared,
-        EvalRow,
-        Figure,
-        GateRow,
-        HistoryRow,
-        RltuneError,
-        SummaryRow,
-        Sweep,
-        TrialRow,
-        Verdict,
-        draw,
-        frame,
-        load_sweep,
-        read_table,
-    )
+    from rltune.api import *  # noqa: F403
 
 __all__ = [
     "Audit",

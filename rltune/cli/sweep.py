@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -161,7 +162,7 @@ def deadline_of(loaded: LoadedSweep, runs_dir: Path, budget_s: float) -> Deadlin
 
 def run(request: SweepRequest, console: Console) -> int:
     """Run the trials and report; return the exit code."""
-    say = _printer(console)
+    say = partial(console.print, soft_wrap=True)  # one event is one line, however long
     progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
     with stop_on_signal(interrupt), progress:  # around what the sweep itself does at a signal
@@ -206,11 +207,6 @@ def estimate_text(rest: Estimate) -> str:
         f"{rest.trial_id}: {duration(rest.seconds)} = {rest.start_s:.2f} s to the first gate + "
         f"{plural(rest.steps, 'step')} of {rest.step_s:.2f} s ({rest.source})"
     )
-
-
-def _printer(console: Console) -> Callable[[str], None]:
-    """Return a function that prints one event as one line, however long."""
-    return lambda text: console.print(text, soft_wrap=True)
 
 
 class Watcher:

@@ -113,13 +113,15 @@ def run_child(
     _prepare(source, trial, config, start, changes)
     on_start(trial, changes)
     status = run_single(source, trial, spec, argv=argv, base=base)
+    names = ", ".join(change.name for change in changes)
+    changed = f"; changed since its parent ran: {names}" if names else ""
     record_single(
         source,
         trial,
         spec,
         exp_id=child_exp_id(trial),
         hypothesis=_hypothesis(source, config, start),
-        notes=f"child of {source.trial.trial_id}; selected_on: heldout{_noted(changes)}",
+        notes=f"child of {source.trial.trial_id}; selected_on: heldout{changed}",
         counts=True,
         disqualified=_not_comparable(source.recorded, config),
     )
@@ -218,8 +220,3 @@ def _hypothesis(source: Source, config: dict[str, Any], start: Start | None) -> 
     for key, (before, now) in diff_configs(source.recorded, config).items():
         parts.append(f"{key} {before} -> {now}")
     return ", ".join(parts)
-
-
-def _noted(changes: tuple[Change, ...]) -> str:
-    names = ", ".join(change.name for change in changes)
-    return f"; changed since its parent ran: {names}" if names else ""

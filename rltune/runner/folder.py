@@ -120,15 +120,14 @@ def _tasks_key(config: Mapping[str, Any]) -> str:
     return sha256_hex(canonical_json({**counts, "env": config["env"], "reward": config["reward"]}))
 
 
-def _env_hash(config: Mapping[str, Any]) -> str:
-    return sha256_hex(canonical_json(config["env"]))
-
-
 def _manifest_paths(run: RunDir, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Path]:
     """Name each manifest, after its env section if there are several, as reports expect."""
     if len(sections) == 1:
         return {key: run.tasks() for key in sections}
-    named = {key: run.tasks(_env_hash(config)) for key, config in sections.items()}
+    named = {
+        key: run.tasks(sha256_hex(canonical_json(config["env"])))
+        for key, config in sections.items()
+    }
     if len(set(named.values())) == len(named):
         return named
     return {key: run.tasks(key) for key in sections}

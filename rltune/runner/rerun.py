@@ -1,6 +1,7 @@
 """Run a recorded trial again, unchanged, in a folder of its own, and compare bit for bit."""
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,8 +150,6 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        import shutil
-
         shutil.copy2(source, target)
 
 

@@ -10,10 +10,6 @@ from rltune_envs.code_place import in_brackets
 from rltune_envs.guard import SLOW_S, Waiting
 
 
-def _never() -> bool:
-    return False
-
-
 class SlowCalls:
     """Given to `rltune_envs.guard.supervised`.
 
@@ -24,7 +20,7 @@ class SlowCalls:
     """
 
     def __init__(
-        self, say: Callable[[str], None], should_stop: Callable[[], bool] = _never
+        self, say: Callable[[str], None], should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         self._say, self._should_stop = say, should_stop
         self._seconds = float("inf")

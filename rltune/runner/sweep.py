@@ -91,16 +91,12 @@ class SweepOutcome:
     declined: tuple[Declined, ...] = ()
 
 
-def _say_nothing(text: str) -> None:
-    pass
-
-
 def run_sweep(
     request: SweepRequest,
     *,
     on_start: OnStart,
     on_tick: OnTick,
-    say: Say = _say_nothing,
+    say: Say = lambda text: None,
     tick_s: float = 1.0,
 ) -> SweepOutcome:
     """Run what is missing of a sweep. Finished trials are returned, never run again.

@@ -109,7 +109,9 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
                     train(job)
             except BaseException as error:  # an interrupt or an exit ends the attempt, too
                 failure = describe_failure(error, step=steps_done(trial), attempt=payload.attempt)
-                log.log(_severity(error), "%s\n%s", failure.reason, failure.traceback)
+                is_stop = isinstance(error, InterruptedRun)
+                severity = logging.INFO if is_stop else logging.ERROR
+                log.log(severity, "%s\n%s", failure.reason, failure.traceback)
                 trial.write_failed(failure)
         return trial_status(trial)
 
@@ -157,16 +159,13 @@ def read_provenance(trial: TrialDir) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _severity(error: BaseException) -> int:
-    return logging.INFO if isinstance(error, InterruptedRun) else logging.ERROR
-
-
 @contextmanager
 def _job(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> Iterator["Job"]:
     """Set the process up, and yield everything that training needs."""
     config = TrialConfig.model_validate_json(dumps(payload.spec.config))
     set_environment(config)
-    write_text_atomic(trial.config, _yaml(payload.spec.config))
+    text = yaml.safe_dump(dict(payload.spec.config), sort_keys=False, allow_unicode=True)
+    write_text_atomic(trial.config, text)
     trial.write_spec(payload.spec)
     manifest = Manifest.from_json(read_json(payload.manifest))
     device = device_of(config)
@@ -281,7 +280,3 @@ def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:
     if payload.stop_after is not None and (steps_done(trial) or 0) >= payload.stop_after:
         return True
     return payload.stop_file.exists()
-
-
-def _yaml(config: Mapping[str, Any]) -> str:
-    return str(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
