@@ -62,7 +62,7 @@ def final_test(
         paths = import_paths(config.model_dump())
         refuse_paths((f"{source.config}: {key}", path) for key, path in paths)
 
-    from rltune.trainer.final_test import BEST, checkpoint_step, look, read_record
+    from rltune.trainer.final_test import BEST, checkpoint_step, read_record, run_final_test
 
     which = checkpoint or BEST
     step = checkpoint_step(source, which)
@@ -79,7 +79,7 @@ def final_test(
         base = base_of(read_provenance(source), otherwise=Path.cwd())
         there = TrialDir(source.path.absolute())
         with naming_custom_env(config.env), within(base), short_temporary_folder():
-            record = look(_job(there, config, base), which=which)
+            record = run_final_test(_job(there, config, base), which=which)
     if as_json:
         emit_json(record)
     else:

@@ -1,4 +1,4 @@
-"""What a rollout engine is: token ids in, sampled token ids and their logprobs out.
+"""The protocol of rollout engines: token ids in, sampled token ids and their logprobs out.
 
 An engine may keep what it computed for a conversation and reuse it when a later prompt begins with
 the same tokens; that never changes what is sampled.
@@ -13,7 +13,7 @@ from rltune.types import StopReason
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to sample; the same for all requests of a call.
+    """Sampling parameters, the same for all requests of a call.
 
     Attributes:
         temperature: Divides the logits; 0 takes the likeliest token.
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What was sampled for one request.
+    """The response to one request.
 
     Attributes:
         token_ids: Exactly the sampled ids, end token included; none only when the prompt fills

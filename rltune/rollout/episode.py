@@ -48,7 +48,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What is measured of an environment around each response, beyond what it returns.
+    """Extra measurements of an environment around each response.
 
     Attributes:
         distance: The exact distance to go; costs a search where the environment has no table.

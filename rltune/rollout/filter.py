@@ -1,4 +1,4 @@
-"""Which groups of a step are trained on, chosen by a score of each. Numpy, no torch.
+"""Selection of the groups to train on, by a score of each. Numpy, no torch.
 
 Within groups, equal rewards are advantages of 0. The filter (RAGEN-2, arXiv 2604.06268) keeps the
 groups that spread most. Whole groups are kept or dropped.

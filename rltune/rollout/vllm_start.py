@@ -1,4 +1,4 @@
-"""How vLLM is started in a trial's process, without changing what the trainer computes there."""
+"""Start of vLLM in a trial's process, without changing what the trainer computes there."""
 
 import random
 import warnings
@@ -41,7 +41,7 @@ class ServableModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """How vLLM is set up.
+    """Settings of vLLM.
 
     Attributes:
         dtype: `float32` or `bfloat16`.

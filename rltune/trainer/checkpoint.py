@@ -228,7 +228,7 @@ def _require_start(folder: Path, saved: Mapping[str, str], train_state: TrainSta
         if before != now:
             raise ForeignCheckpointError(
                 f"{folder} began with other {name} ({before[:10]}) than policy.model now holds "
-                f"({now[:10]}). Put the model back as it was, or move the trial's folder away to "
+                f"({now[:10]}). Restore the model, or move the trial's folder away to "
                 "start this trial from step 0."
             )
 
@@ -237,7 +237,7 @@ def _require_bytes(folder: Path, digests: Mapping[str, str]) -> None:
     """Refuse files that are not as they were written: safetensors does not see a flipped bit."""
     for name, digest in digests.items():
         if sha256_file(folder / name) != digest:
-            raise ValueError(f"{name} is not as it was written: its sha256 differs")
+            raise ValueError(f"{name} was changed after it was written: its sha256 differs")
 
 
 def require_same_parameters(path: Path, module: torch.nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""What adapts from step to step besides weights: the KL coefficient, SEPA, the early stop."""
+"""Controllers that adapt from step to step: the KL coefficient, SEPA, the early stop."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from rltune.spec.schema.loss import Loss
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far the rewards of a group spread now, against the start; for the early stop.
+    """Spread of the rewards of a group against that at the start, for the early stop.
 
     Attributes:
         first_total: Sum of the in-group reward stds of the first steps.

@@ -1,4 +1,4 @@
-"""How a trial ends: early-stop rules, wall limits, and the result that its DONE marker holds."""
+"""The end of a trial: early-stop rules, wall limits, and the result in its DONE marker."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -61,6 +61,6 @@ def engine_gpu(gpus: float) -> str:
     seen = given.split(",") if given else [str(n) for n in range(torch.cuda.device_count())]
     if len(seen) > gpus:
         return seen[int(gpus)]
-    what = f"'own' needs {gpus + 1:g} GPUs, and there are {len(seen)} here."
+    what = f"'own' needs {gpus + 1:g} GPUs, and this process sees {len(seen)}."
     action = "Set it to shared, or run where there are more."
     raise ResourceError(Problem("resources.engine", what, action=action))

@@ -1,4 +1,4 @@
-"""Which groups of a step are trained on, and the batch without the others."""
+"""The choice of the groups to train on, and the batch without the others."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from rltune.spec.schema.rollout import RolloutFilter
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Which groups are trained on.
+    """The groups that are trained on.
 
     A group without a single valid row is no candidate: it is neither kept nor dropped.
 

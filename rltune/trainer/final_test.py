@@ -123,7 +123,7 @@ def read_manifest(run: Path, sha256: str) -> Manifest:
     raise StoreError(Problem(str(run), what, action="Restore the file as the sweep wrote it."))
 
 
-def look(job: TestJob, *, which: str = BEST) -> Record:
+def run_final_test(job: TestJob, *, which: str = BEST) -> Record:
     """Play every test task once with a checkpoint; record and return what came of it.
 
     Raises:

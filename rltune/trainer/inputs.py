@@ -1,4 +1,4 @@
-"""What a config reads besides itself: data files, custom code, model and adapter folders.
+"""Files that a config reads: data, custom code, model and adapter folders.
 
 A file that custom code opens is seen only if it is named under `arguments`.
 """

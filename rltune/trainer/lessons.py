@@ -1,4 +1,4 @@
-"""What the metrics of a trial say against it: cut responses, steps that taught nothing."""
+"""Warnings from the metrics of a trial: cut responses, steps without a gradient."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -30,7 +30,7 @@ have a default."""
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """What a policy loss can ask for; each takes the fields that its parameters name."""
+    """All inputs of policy losses; each loss takes the fields that its parameters name."""
 
     logp_BT: Tensor
     old_logp_BT: Tensor

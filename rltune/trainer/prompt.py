@@ -1,4 +1,4 @@
-"""What the policy is shown, as text and as a digest: the frame of every conversation."""
+"""The prompt of a conversation, as text and as a digest."""
 
 import json
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from rltune.gate import is_gate_step
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.trainer.collect import collect, sampled_digest, task_digests, tasks_of_step
 from rltune.trainer.controllers import Controllers
-from rltune.trainer.credit.attribution import AskJudge, probes
+from rltune.trainer.credit.attribution import probes
 from rltune.trainer.credit.collapse import collapse_metrics
 from rltune.trainer.credit.judging import Judged, TrialJudge
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
@@ -32,7 +32,7 @@ from rltune_envs.faults import retry
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a step leaves, besides the weights.
+    """Results of a step, besides the weights.
 
     Attributes:
         metrics: Of its rollouts, and of the update on them.
@@ -169,7 +169,7 @@ class TrainingStep:
             metrics,
             step=step,
             scale=chosen.scale,
-            ask=self._asker(step),
+            ask=partial(self._ask, step=step),
             timed=self._watch.timed,
             on_entropy=entropies.append if is_shown else None,
         )
@@ -178,16 +178,12 @@ class TrainingStep:
             job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
         return updated
 
-    def _asker(self, step: int) -> AskJudge:
-        """Return what asks the judge about the episodes of a step."""
-
-        def ask(episodes: Sequence[Episode]) -> Judged:
-            if self._judge is None:
-                raise ValueError("attribution.judge is not llm")
-            with self._watch.timed("judge"):
-                return self._judge.ask(episodes, step=step)
-
-        return ask
+    def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
+        """Ask the judge about episodes of a step."""
+        if self._judge is None:
+            raise ValueError("attribution.judge is not llm")
+        with self._watch.timed("judge"):
+            return self._judge.ask(episodes, step=step)
 
 
 def warn_of_faults(job: Job, episodes: Sequence[Episode], *, where: str) -> None:

@@ -1,4 +1,4 @@
-"""How long the parts of a training step take."""
+"""Time taken by the parts of a training step."""
 
 import time
 from collections.abc import Iterator

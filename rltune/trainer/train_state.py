@@ -1,4 +1,4 @@
-"""What a trial trains: policy, critic, reference, optimisers; and scoring with them."""
+"""The trained state of a trial: policy, critic, reference, optimisers; and scoring with them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ def score_actions(
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the credit and the objective need beyond rewards, (N, T), 0 outside the action mask.
+    """Inputs of credit and objective beyond rewards, (N, T), 0 outside the action mask.
 
     Attributes:
         old_logp_NT: Logprobs under the policy that sampled, by the trainer's own forward pass.

@@ -31,7 +31,7 @@ from rltune.types import Episode
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one batch did, besides the weights.
+    """Results of the update on one batch, besides the weights.
 
     Attributes:
         metrics: Of the batch, the credit and the update.

@@ -23,5 +23,7 @@ def test_without_a_list_all_of_the_machine_are_visible(monkeypatch):
 
 def test_one_gpu_is_too_few(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with pytest.raises(ResourceError, match=r"'own' needs 2 GPUs, and there are 1 here\. Set it"):
+    with pytest.raises(
+        ResourceError, match=r"'own' needs 2 GPUs, and this process sees 1\. Set it"
+    ):
         engine_gpu(1.0)

@@ -20,10 +20,10 @@ from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.final_test import (
     TestJob,
     checkpoint_step,
-    look,
     read_manifest,
     read_record,
     record_path,
+    run_final_test,
 )
 from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
@@ -111,12 +111,12 @@ def test_training_never_plays_a_test_task(make_trial, with_test, small_policy, u
         make_engine=lambda made: TorchEngine(made.decoder()),
     )
     with pytest.raises(Touched):  # and the guard does guard
-        look(test)
+        run_final_test(test)
 
 
 def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, small_policy):
     job = make_job(code={"commit": "abc"})
-    record = look(job, which="2")
+    record = run_final_test(job, which="2")
     policy = small_policy()
     load_checkpoint(
         trained.folder.checkpoint(2), make_train_state(policy, trained.config), config_hash=HASH
@@ -159,20 +159,20 @@ def test_checkpoints_play_differently(make_job, trained):
     assert len(set(trained_weights.values())) == 3
     job = make_job()
     before = job.policy.model.get_input_embeddings().weight.clone()
-    look(job, which="latest")
+    run_final_test(job, which="latest")
     assert not before.equal(job.policy.model.get_input_embeddings().weight)
 
 
 def test_a_greedy_gate_is_tested_greedily(make_job, trained):
     config = trained.config
     greedy = config.model_copy(update={"gate": config.gate.model_copy(update={"temperature": 0.0})})
-    record = look(make_job(config=greedy))
+    record = run_final_test(make_job(config=greedy))
     assert (record["temperature"], record["do_sample"]) == (0.0, False)
 
 
 def test_each_look_is_counted_and_none_is_forgotten(make_job, trained):
     assert read_record(trained.folder) is None
-    records = [look(make_job(), which=which) for which in ("0", "1", "best")]
+    records = [run_final_test(make_job(), which=which) for which in ("0", "1", "best")]
     assert [record["looks"] for record in records] == [1, 2, 3]
     assert records[2]["checkpoint"] == "best"
     assert [one["step"] for one in records[2]["earlier"]] == [0, 1]
@@ -183,7 +183,7 @@ def test_each_look_is_counted_and_none_is_forgotten(make_job, trained):
 
 
 def test_faults_are_counted_and_in_no_rate(make_job):
-    record = look(make_job(is_faulty=lambda seed: seed in (1001, 1004)))
+    record = run_final_test(make_job(is_faulty=lambda seed: seed in (1001, 1004)))
     assert (record["n"], record["fault_count"]) == (4, 2)
     kept = [record["success"][i] for i in (0, 2, 3, 5)]
     assert record["success_rate"] == sum(kept) / 4
@@ -192,7 +192,7 @@ def test_faults_are_counted_and_in_no_rate(make_job):
 
 def test_a_look_in_which_all_had_a_fault_is_none(make_job, trained):
     with pytest.raises(TrialError, match=r"^final test: 6 of 6 episodes had a fault"):
-        look(make_job(is_faulty=lambda seed: True))
+        run_final_test(make_job(is_faulty=lambda seed: True))
     assert not record_path(trained.folder).exists()
 
 
@@ -238,26 +238,26 @@ def test_a_torn_checkpoint_is_refused_and_left_alone(make_job, trained):
     path = trained.folder.checkpoint(1) / "policy.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(StoreError, match=r"step-000001 cannot be read"):
-        look(make_job(), which="1")
+        run_final_test(make_job(), which="1")
     assert path.exists()
     assert not record_path(trained.folder).exists()
 
 
 def test_another_start_is_refused(make_job, small_policy):
     with pytest.raises(StoreError, match=r"began with other weights"):
-        look(make_job(policy=small_policy(seed=9)))
+        run_final_test(make_job(policy=small_policy(seed=9)))
 
 
 def test_a_folder_with_another_step_inside_is_refused(make_job, trained):
     shutil.rmtree(trained.folder.checkpoint(1))
     shutil.copytree(trained.folder.checkpoint(2), trained.folder.checkpoint(1))
     with pytest.raises(StoreError, match=r"holds the state of step 2\. Restore the folder\.$"):
-        look(make_job(), which="1")
+        run_final_test(make_job(), which="1")
 
 
 def test_no_test_tasks_is_refused(make_job, make_manifest):
     with pytest.raises(StoreError, match=r"no test split \(gate\.test_tasks is 0\)"):
-        look(make_job(manifest=make_manifest()))
+        run_final_test(make_job(manifest=make_manifest()))
 
 
 def test_a_file_that_is_no_record_is_refused(trained):

@@ -146,7 +146,7 @@ def test_an_end_token_that_is_a_tag():
     assert refusal(policy, SokobanEnv()) == (
         "policy.model: its tokenizer cannot write '</answer>': "
         "'<think></think><answer>Up</answer>' comes back as '<think></think><answer>Up', which the "
-        "environment takes for something else. Use a model whose tokenizer keeps these texts apart "
+        "environment reads as something else. Use a model whose tokenizer keeps these texts apart "
         "from its end and padding tokens."
     )
     within = refusal(policy_over(characters(eos="</think>")), SokobanEnv())

@@ -264,7 +264,7 @@ def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
     with pytest.raises(
         CheckpointError,
         match=rf"step-000003 began with other {name} \(\w{{10}}\) than policy\.model now holds "
-        r"\(\w{10}\)\. Put the model back as it was, or move the trial's folder away",
+        r"\(\w{10}\)\. Restore the model, or move the trial's folder away",
     ):
         trial.run()
     assert files(trial) == before

@@ -36,7 +36,7 @@ from rltune_envs.imports import load_object
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What the objective learns from, (N, T), 0 outside the action mask.
+    """Advantages and what goes with them, (N, T), 0 outside the action mask.
 
     Attributes:
         advantages_NT: One advantage per sampled token.

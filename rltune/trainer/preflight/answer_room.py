@@ -1,4 +1,4 @@
-"""Whether a sweep's token limit leaves room for any valid answer: seen before anything starts.
+"""A check before anything starts that a sweep's token limit leaves room for a valid answer.
 
 A trial sees more: `rltune.trainer.preflight.learnable` asks its own tokenizer and looks at its
 prompts.

@@ -1,4 +1,4 @@
-"""Whether anything can be learned here: asked of the policy and the environment before step 1.
+"""A check before step 1 that policy and environment understand each other.
 
 A prompt that fills the context, a tag that the tokenizer cannot write, a response limit below the
 shortest valid answer: a trial with one of these ends as "done, 0.000" after all its steps.
@@ -130,7 +130,7 @@ def _spelling_problems(
         yield Problem(
             "policy.model",
             f"its tokenizer cannot write {_listed(list(lost))}: {response!r} comes back as "
-            f"{read!r}, which the environment takes for something else.",
+            f"{read!r}, which the environment reads as something else.",
             action="Use a model whose tokenizer keeps these texts apart from its end and padding "
             "tokens.",
         )

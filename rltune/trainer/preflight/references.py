@@ -1,4 +1,4 @@
-"""What a config names outside itself, looked at before anything starts: files, classes, scores."""
+"""Checks of what a config refers to, before anything starts: files, classes, scores."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence

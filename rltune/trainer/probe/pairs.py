@@ -1,4 +1,4 @@
-"""Whether two conditions have one gradient: the comparison of S6's probe."""
+"""Comparison of the gradients of two conditions, for S6's probe."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _NOISE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one condition does with one probe batch.
+    """Gradients of one condition on one probe batch.
 
     Attributes:
         actor: Gradient of the policy, (N, T, V), in each of its optimiser steps.
@@ -35,7 +35,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How two traces compare.
+    """Comparison of two traces.
 
     Attributes:
         is_one: Whether one is a multiple of the other.

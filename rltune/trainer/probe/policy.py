@@ -90,7 +90,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """What the probe's policy believes at each place, and what a planned step makes of it.
+    """Log-probabilities of the probe's policy at each place, and after a planned step.
 
     Attributes:
         log_p_NTV: Log-probabilities of the token after each column.

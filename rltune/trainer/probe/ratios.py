@@ -1,4 +1,4 @@
-"""How far S6's probe moves its policy: around every bound that some condition has."""
+"""Policy moves of S6's probe: ratios around every bound that some condition has."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _REACH = 3.0  # a ratio goes to a third of a bound, and to three times of it
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What ratios and weights are compared with, over all conditions.
+    """Bounds on ratios and weights, over all conditions.
 
     Attributes:
         above: By how much a ratio may exceed 1.

@@ -21,7 +21,7 @@ from rltune.trainer.probe.pairs import Match, Trace, likeness, match
 from rltune.trainer.probe.policy import Words
 from rltune.trainer.probe.ratios import Bounds, bounds_of
 from rltune.trainer.probe.times import simulate, telling_steps
-from rltune.trainer.probe.trace import Look, Subject, as_probed, trace
+from rltune.trainer.probe.trace import ProbePoint, Subject, as_probed, trace
 from rltune.trainer.tasks import add_to_path
 
 Pairs = Sequence[tuple[str, str]]
@@ -47,11 +47,11 @@ def probe(
         )
         for label, config in configs.items()
     }
-    looks = _looks(telling_steps(tracks, pairs), len(next(iter(subjects.values())).scenes))
+    points = _points(telling_steps(tracks, pairs), len(next(iter(subjects.values())).scenes))
     matches: dict[tuple[str, str], list[Match]] = {pair: [] for pair in pairs}
     failed: dict[str, str] = {}
-    for look in looks:
-        traces = _traces(subjects, look, words, bounds, failed)
+    for point in points:
+        traces = _traces(subjects, point, words, bounds, failed)
         for a, b in pairs:
             if a in traces and b in traces:
                 matches[a, b].append(match(traces[a], traces[b]))
@@ -65,18 +65,18 @@ def probe(
 
 def _traces(
     subjects: Mapping[str, Subject],
-    look: Look,
+    point: ProbePoint,
     words: Words,
     bounds: Bounds,
     failed: dict[str, str],
 ) -> dict[str, Trace]:
-    """Return what each condition learns in a look; adds those that fail, and leaves them out."""
+    """Return what each condition learns at a point; adds those that fail, and leaves them out."""
     traces = {}
     for label, subject in subjects.items():
         if label in failed:
             continue
         try:
-            traces[label] = trace(subject, look, words, bounds)
+            traces[label] = trace(subject, point, words, bounds)
         except Exception as error:  # whatever a custom estimator raises
             failed[label] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return traces
@@ -95,13 +95,13 @@ def _phrases(configs: Iterable[TrialConfig]) -> list[str]:
     ]
 
 
-def _looks(steps: Sequence[tuple[int, int]], n_scenes: int) -> list[Look]:
+def _points(steps: Sequence[tuple[int, int]], n_scenes: int) -> list[ProbePoint]:
     """Return what to look at: every batch at the first of the steps, two at each other one."""
     (feedback, step), *others = steps
-    looks = [Look(scene, feedback, step) for scene in range(n_scenes)]
-    looks += [Look(scene, feedback, step, has_noise=True) for scene in (0, 2)]
-    looks += [Look(scene, at, when) for at, when in others for scene in (0, 1)]
-    return looks
+    points = [ProbePoint(scene, feedback, step) for scene in range(n_scenes)]
+    points += [ProbePoint(scene, feedback, step, has_noise=True) for scene in (0, 2)]
+    points += [ProbePoint(scene, at, when) for at, when in others for scene in (0, 1)]
+    return points
 
 
 def main(request_file: str, answer_file: str) -> None:

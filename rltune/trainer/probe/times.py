@@ -1,4 +1,4 @@
-"""At which training steps S6's probe looks: where a schedule or SEPA tells conditions apart.
+"""The training steps that S6's probe compares: where a schedule or SEPA differs most.
 
 What moves with the steps is simulated over the whole budget. SEPA's `auto` pools the more, the
 further the variance of the execution tokens has fallen, and the average that it follows can fall no
@@ -22,7 +22,7 @@ FALLS_AFTER = (1, 5, 20)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What moves with the training steps.
+    """Settings that change with the training steps.
 
     Attributes:
         step: Training step, from 1.

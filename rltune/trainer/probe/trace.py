@@ -1,4 +1,4 @@
-"""What a condition learns from a probe batch: the trainer's own filter, credit and objective."""
+"""Gradients of a condition on a probe batch, by the trainer's own filter, credit and objective."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ _UNCLIPPED = 1e30  # a factor must be seen; where a clip would hide it is told i
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbePoint:
     """One probe of all conditions.
 
     Attributes:
@@ -74,10 +74,10 @@ class Subject:
     scenes: list[Scene]
     sepa: list[list[float]]
 
-    def sepa_at(self, look: Look) -> float:
-        """Return the strength of SEPA's pooling in a look; a shorter trial keeps its last."""
-        track = self.sepa[look.feedback]
-        return track[min(look.step, len(track)) - 1]
+    def sepa_at(self, point: ProbePoint) -> float:
+        """Return the strength of SEPA's pooling at a point; a shorter trial keeps its last."""
+        track = self.sepa[point.feedback]
+        return track[min(point.step, len(track)) - 1]
 
 
 def as_probed(config: TrialConfig) -> TrialConfig:
@@ -94,25 +94,25 @@ def as_probed(config: TrialConfig) -> TrialConfig:
     return config.model_copy(update={"optim": optim, "attribution": attribution})
 
 
-def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
+def trace(subject: Subject, point: ProbePoint, words: Words, bounds: Bounds) -> Trace:
     """Return what a condition learns from one probe batch."""
-    config, scene = subject.config, subject.scenes[look.scene]
+    config, scene = subject.config, subject.scenes[point.scene]
     whole = to_batch(scene.episodes, pad_id=0)
-    seed = 100 * look.scene + look.step
+    seed = 100 * point.scene + point.step
     beliefs = make_beliefs(
         whole,
         n_words=len(words.words),
         temperature=config.rollout.temperature,
         seed=seed,
     )
-    whole = replace(whole, rollout_logprobs_NT=_sampled(config, look, whole, beliefs, bounds))
-    tolerance = 20 * FLOAT_NOISE if look.has_noise else EXACT
+    whole = replace(whole, rollout_logprobs_NT=_sampled(config, point, whole, beliefs, bounds))
+    tolerance = 20 * FLOAT_NOISE if point.has_noise else EXACT
     chosen = filter_groups(whole, groups=config.rollout.groups, config=config.rollout_filter)
     if chosen.is_empty and config.rollout_filter.on_drop == "drop":
         return Trace((), (), scene.has_faults, tolerance)
     batch = apply_filter(whole, chosen, on_drop=config.rollout_filter.on_drop)
     train_state = _train_state(config, whole, beliefs, words, bounds, seed)
-    _update(train_state, batch, whole, subject, look, beliefs, bounds, chosen.scale)
+    _update(train_state, batch, whole, subject, point, beliefs, bounds, chosen.scale)
     return Trace(
         tuple(_gradients(train_state.actor_optimizer)),
         tuple(_gradients(train_state.critic_optimizer)),
@@ -122,14 +122,14 @@ def trace(subject: Subject, look: Look, words: Words, bounds: Bounds) -> Trace:
 
 
 def _sampled(
-    config: TrialConfig, look: Look, batch: TokenBatch, beliefs: Beliefs, bounds: Bounds
+    config: TrialConfig, point: ProbePoint, batch: TokenBatch, beliefs: Beliefs, bounds: Bounds
 ) -> torch.Tensor:
     """Return what the engine reported: the trainer's logprobs, or others where they can differ."""
     logp_NT = beliefs.logp_NT.numpy()
     if not _is_exact(config) or config.rollout.engine != "torch":
-        logp_NT = logp_NT - log_weights(batch, bounds, seed=look.scene)
-    elif look.has_noise:
-        logp_NT = logp_NT - float_noise(batch, seed=50 + look.scene)
+        logp_NT = logp_NT - log_weights(batch, bounds, seed=point.scene)
+    elif point.has_noise:
+        logp_NT = logp_NT - float_noise(batch, seed=50 + point.scene)
     return torch.from_numpy(logp_NT).where(batch.action_mask_NT, 0).float()
 
 
@@ -178,13 +178,13 @@ def _update(
     batch: TokenBatch,
     whole: TokenBatch,
     subject: Subject,
-    look: Look,
+    point: ProbePoint,
     beliefs: Beliefs,
     bounds: Bounds,
     scale: float,
 ) -> None:
     """Score, credit and update, as `rltune.trainer.update_step` does."""
-    config, scene = subject.config, subject.scenes[look.scene]
+    config, scene = subject.config, subject.scenes[point.scene]
     signals = score_batch(
         train_state,
         batch,
@@ -203,22 +203,22 @@ def _update(
         signals,
         scene.episodes,
         config,
-        step=look.step,
-        sepa_lambda=subject.sepa_at(look),
+        step=point.step,
+        sepa_lambda=subject.sepa_at(point),
         scale=scale,
         ask=ask,
         gains=_gains(config, batch, scene),
     )
     start = None
     if not _is_exact(config):
-        start = log_ratios(whole, bounds, seed=look.scene)
-    elif look.has_noise:
-        start = torch.from_numpy(float_noise(whole, seed=look.scene))
+        start = log_ratios(whole, bounds, seed=point.scene)
+    elif point.has_noise:
+        start = torch.from_numpy(float_noise(whole, seed=point.scene))
     if start is not None:
         with torch.no_grad():
             train_state.policy.model.base_model.logits_NTV.copy_(beliefs.logits(start))
     data = MiniBatch(batch, signals, assigned.credit)
-    update(train_state, data, config, step=look.step, kl_coef=config.loss.kl_loss_coef)
+    update(train_state, data, config, step=point.step, kl_coef=config.loss.kl_loss_coef)
 
 
 def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> InfoGains | None:

@@ -1,1 +1,1 @@
-"""What a trial writes: metrics, episodes, replays, media, its model card."""
+"""The records of a trial: metrics, episodes, replays, media, model card."""

@@ -1,4 +1,4 @@
-"""What a trial is made from and what it makes, as trackers record it.
+"""Inputs and outputs of a trial, as trackers record them.
 
 Policies are named by the digest of their weights: a child's input is its parent's output.
 """

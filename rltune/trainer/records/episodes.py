@@ -1,4 +1,4 @@
-"""What a trial writes while it runs: held-out results and episodes, as JSON lines."""
+"""Held-out results and episodes of a running trial, as JSON lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a tracker shows beside the numbers: episodes of a gate, a filter's choice, distributions.
+"""Media for trackers: episodes of a gate, the filter's choice, distributions.
 
 Nothing here is drawn at random or computed a second time: showing changes no number.
 """

@@ -10,7 +10,7 @@ from rltune_envs.base import FailureClass
 FAILURES = tuple(
     name for name in FailureClass if name not in (FailureClass.NONE, FailureClass.FAULT)
 )
-"""What an episode without a fault can fail by."""
+"""The ways to fail of an episode without a fault."""
 
 
 def valid(episodes: Iterable[Episode]) -> list[Episode]:
