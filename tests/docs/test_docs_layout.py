@@ -72,7 +72,7 @@ def test_a_walk_names_files_and_climbs_at_most_twice(key, steps):
 
 
 def test_there_are_walks():
-    assert len(WALKS) == 3
+    assert len(WALKS) == 4
 
 
 def test_contributing_shows_the_layers_of_the_contract():
