@@ -56,7 +56,7 @@ class LineageReport(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _Lineage:
     """A table and what was asked of it once."""
 
     rows: tuple[LineageRow, ...]
@@ -76,18 +76,18 @@ def render_lineage_report(
 
     `problems` counts the lines of the table that are no rows.
     """
-    found = _Table(tuple(rows), metric, best(rows, metric.mode), problems)
-    return LineageReport(_leaderboard(found), _knowledge(found, calibration))
+    lineage = _Lineage(tuple(rows), metric, best(rows, metric.mode), problems)
+    return LineageReport(_leaderboard(lineage), _knowledge(lineage, calibration))
 
 
-def _leaderboard(found: _Table) -> str:
-    kept = [row for row in found.rows if row.status in ELIGIBLE]
+def _leaderboard(lineage: _Lineage) -> str:
+    kept = [row for row in lineage.rows if row.status in ELIGIBLE]
     scored = [row for row in kept if row.core_metric is not None]
-    sign = sign_of(found.metric.mode)
+    sign = sign_of(lineage.metric.mode)
     scored.sort(key=lambda row: -sign * (row.core_metric or 0.0))  # stable: earlier first
     cells = [
         [
-            "=" if row in found.top.ties else str(rank),
+            "=" if row in lineage.top.ties else str(rank),
             code_id(row.exp_id),
             row.status.value,
             number(row.core_metric),
@@ -99,7 +99,7 @@ def _leaderboard(found: _Table) -> str:
         for rank, row in enumerate(scored[:_TOP], start=1)
     ]
     headers = ["#", "exp_id", "status", "metric", "vs best then", "pool", "expected", "hypothesis"]
-    lines = ["# Leaderboard", "", *_head(found), ""]
+    lines = ["# Leaderboard", "", *_head(lineage), ""]
     lines += table(headers, cells) if cells else ["No kept row has a metric yet."]
     left, unscored = len(scored) - len(cells), len(kept) - len(scored)
     if left:
@@ -110,41 +110,41 @@ def _leaderboard(found: _Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(table: _Table) -> list[str]:
-    way = "more is better" if table.metric.mode == "max" else "less is better"
-    lines = [f"{inline(table.metric.name, _SHORT)}, {way}. {plural(len(table.rows), 'row')}."]
-    top = table.top
+def _head(lineage: _Lineage) -> list[str]:
+    way = "more is better" if lineage.metric.mode == "max" else "less is better"
+    lines = [f"{inline(lineage.metric.name, _SHORT)}, {way}. {plural(len(lineage.rows), 'row')}."]
+    top = lineage.top
     if top.row is not None:
         words = f"Best: {code_id(top.row.exp_id)} with {number(top.row.core_metric)}"
         ties = [code_id(row.exp_id) for row in top.ties]
         more = f" and {len(ties) - 5} more" if len(ties) > 5 else ""
         lines.append(f"{words}, tied with {', '.join(ties[:5])}{more}." if ties else f"{words}.")
-    if table.problems:
-        lines.append(f"Unreadable lines: {table.problems}; `rltune lineage repair` lists them.")
+    if lineage.problems:
+        lines.append(f"Unreadable lines: {lineage.problems}; `rltune lineage repair` lists them.")
     return lines
 
 
-def _knowledge(found: _Table, calibration: Calibration) -> str:
+def _knowledge(lineage: _Lineage, calibration: Calibration) -> str:
     sections = [
-        ("From the root to the best", _lineage_lines(found)),
-        ("Children of the best", _children_lines(found)),
-        ("Is it saturated?", _saturation_lines(found)),
+        ("From the root to the best", _lineage_lines(lineage)),
+        ("Children of the best", _children_lines(lineage)),
+        ("Is it saturated?", _saturation_lines(lineage)),
         ("Predictions", _prediction_lines(calibration)),
-        (f"Recent activity (last {_RECENT}, newest first)", _recent_lines(found)),
-        (f"The last {_FULL} in full", _full_lines(found)),
-        ("How trials failed", _failure_lines(found)),
+        (f"Recent activity (last {_RECENT}, newest first)", _recent_lines(lineage)),
+        (f"The last {_FULL} in full", _full_lines(lineage)),
+        ("How trials failed", _failure_lines(lineage)),
     ]
-    lines = ["# Knowledge", "", *_head(found)]
+    lines = ["# Knowledge", "", *_head(lineage)]
     for title, body in sections:
         if body:
             lines += ["", f"## {title}", "", *body]
     return "\n".join(lines) + "\n"
 
 
-def _lineage_lines(found: _Table) -> list[str]:
-    if found.top.row is None:
+def _lineage_lines(lineage: _Lineage) -> list[str]:
+    if lineage.top.row is None:
         return ["No kept row has a metric yet."]
-    got = chain(found.rows, found.top.row.exp_id)
+    got = chain(lineage.rows, lineage.top.row.exp_id)
     items = [f"{'  ' * min(i, 8)}- {_item(row)}" for i, row in enumerate(got.rows)]
     items[-1] += " **← BEST**"
     if sum(map(_bytes, items)) > _CHAIN and len(items) > 2:  # root and best matter most
@@ -185,19 +185,21 @@ def _item(row: LineageRow) -> str:
     )
 
 
-def _children_lines(found: _Table) -> list[str]:
-    if found.top.row is None:
+def _children_lines(lineage: _Lineage) -> list[str]:
+    if lineage.top.row is None:
         return []
-    born = [row for row in children(found.rows, found.top.row.exp_id) if row.status not in HIDDEN]
+    born = [
+        row for row in children(lineage.rows, lineage.top.row.exp_id) if row.status not in HIDDEN
+    ]
     if not born:
         return ["None yet."]
     return within_budget([f"- {_item(row)}" for row in born], _CHILDREN, "children")
 
 
-def _saturation_lines(found: _Table) -> list[str]:
-    done = [row for row in found.rows if row.status in COMPARED]
+def _saturation_lines(lineage: _Lineage) -> list[str]:
+    done = [row for row in lineage.rows if row.status in COMPARED]
     last = done[-_STALE:]
-    if len(last) < _STALE or any(is_progress(row, found.metric.mode) for row in last):
+    if len(last) < _STALE or any(is_progress(row, lineage.metric.mode) for row in last):
         return []
     return [
         f"The last {_STALE} finished rows brought no improvement beyond the noise. Another kind of "
@@ -215,7 +217,7 @@ def _prediction_lines(calibration: Calibration) -> list[str]:
     return [*(f"- {line}" for line in calibration_lines(calibration)), *beside]
 
 
-def _recent_lines(found: _Table) -> list[str]:
+def _recent_lines(lineage: _Lineage) -> list[str]:
     rows = [
         [
             code_id(row.exp_id),
@@ -225,9 +227,9 @@ def _recent_lines(found: _Table) -> list[str]:
             inline(row.expected_delta, 40),
             inline(row.hypothesis, _SHORT),
         ]
-        for row in recent(found.shown, _RECENT)
+        for row in recent(lineage.shown, _RECENT)
     ]
-    hidden = len(found.rows) - len(found.shown)
+    hidden = len(lineage.rows) - len(lineage.shown)
     note = f"Hidden (harness_abort, no evidence either way): {plural(hidden, 'row')}."
     if not rows:
         return [note] if hidden else ["Nothing yet."]
@@ -236,9 +238,9 @@ def _recent_lines(found: _Table) -> list[str]:
     return [head, rule, *within_budget(body, _TABLE, "rows"), *(["", note] if hidden else [])]
 
 
-def _full_lines(found: _Table) -> list[str]:
+def _full_lines(lineage: _Lineage) -> list[str]:
     items = []
-    for row in recent(found.shown, _FULL):
+    for row in recent(lineage.shown, _FULL):
         lines = [f"- {code_id(row.exp_id)} {row.status.value} {number(row.core_metric)}"]
         limits = {"hypothesis": _LONG, "expected_delta": _REASON, "notes": _LONG}
         for name, limit in limits.items():
@@ -248,8 +250,8 @@ def _full_lines(found: _Table) -> list[str]:
     return within_budget(items, _FULL_TEXT, "rows")
 
 
-def _failure_lines(found: _Table) -> list[str]:
-    failed = [row for row in found.shown if row.status not in COMPARED]
+def _failure_lines(lineage: _Lineage) -> list[str]:
+    failed = [row for row in lineage.shown if row.status not in COMPARED]
     counts = Counter(row.status for row in failed)
     lines = []
     for status in RowStatus:

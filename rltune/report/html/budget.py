@@ -6,9 +6,9 @@ from typing import Any
 
 from rltune.report.figures.data_budget import budget_data, spread_text
 from rltune.report.figures.notes import conditions_of
-from rltune.report.figures.records import LeftOut, Quantity
+from rltune.report.figures.records import Budget, LeftOut, Quantity
 from rltune.report.figures.source import Tables
-from rltune.report.html.drawing import svg_of
+from rltune.report.html.drawing import Drawn, svg_of
 from rltune.report.html.gather import TIMINGS
 from rltune.report.html.table import Cell, Table
 
@@ -43,23 +43,19 @@ def budget_of(tables: Tables) -> dict[str, Any]:
     known = step_seconds(tables)
     seconds = {c.label: known[c.label] for c in conditions_of(tables.trials) if c.label in known}
     budget = budget_data(tables)
-    consumed: dict[str, Any] = {"reason": budget.reason} if isinstance(budget, LeftOut) else {
-        "reason": "",
-        "consumed": _consumed(budget.quantities, [one.label for one in budget.head.conditions]),
-        "figure": {
-            "title": "What each trial consumed",
-            "caption": budget.head.caption,
-            "svg": svg_of(budget, "budget"),
-            "numbers": (),
-        },
-    }  # fmt: skip
     parts = _parts(seconds)
     return {
         "parts": parts,
         "bars": _bars(seconds, parts),
         "seconds": _table(seconds, parts) if seconds else None,
-        **consumed,
+        **({"reason": budget.reason} if isinstance(budget, LeftOut) else _budget(budget)),
     }
+
+
+def _budget(data: Budget) -> dict[str, Any]:
+    figure = Drawn("What each trial consumed", data.head.caption, svg_of(data, "budget"))
+    labels = [one.label for one in data.head.conditions]
+    return {"reason": "", "figure": figure, "consumed": _consumed(data.quantities, labels)}
 
 
 def _parts(seconds: Seconds) -> list[str]:

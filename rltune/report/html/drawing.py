@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from rltune.report.figures.draw import draw_bare, has_matplotlib
 from rltune.report.figures.records import Figure, HeatMap
 from rltune.report.figures.sheet import Mark
 from rltune.report.figures.style import ALARM, COLOURS, GRID, INK, QUIET
+from rltune.report.html.table import Table
 from rltune.report.markdown import shown
 
 _LONG = re.compile(r"-?\d+\.\d{3,}")
@@ -31,6 +33,16 @@ _THEME = {
 """Colour of a figure -> what report.css makes of it in light and dark."""
 
 _GEOMETRY = ("d", "x", "y", "transform", "width", "height")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure on the page: its drawing (None without matplotlib), caption and numbers."""
+
+    title: str
+    caption: str
+    svg: Markup | None
+    numbers: tuple[Table, ...] = ()
 
 
 class Link(NamedTuple):

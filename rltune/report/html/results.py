@@ -1,10 +1,8 @@
 """The results section: comparison with the control, figures, training."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
-
-from markupsafe import Markup
 
 from rltune.analysis.table_summary import verdicts_of
 from rltune.report.figures.data_comparison import comparison_data
@@ -15,7 +13,7 @@ from rltune.report.figures.notes import conditions_of, partial_notes, seed_notes
 from rltune.report.figures.records import Comparisons, Curves, LeftOut, Panel, SeedLine
 from rltune.report.figures.source import Tables
 from rltune.report.figures.style import looks_of
-from rltune.report.html.drawing import Link, svg_of, themed
+from rltune.report.html.drawing import Drawn, Link, svg_of, themed
 from rltune.report.html.gather import TRAINING, Evidence
 from rltune.report.html.table import Cell, Table, rounded, signed
 
@@ -29,16 +27,6 @@ MOST_POINTS = 120
 """Steps of a line of training, and in the numbers; of more, every n-th and the last."""
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A figure on the page: its drawing (None without matplotlib), caption and numbers."""
-
-    title: str
-    caption: str
-    svg: Markup | None
-    numbers: tuple[Table, ...] = ()
 
 
 def results_of(evidence: Evidence, places: Mapping[str, str]) -> dict[str, Any]:
