@@ -142,20 +142,17 @@ def find_inversion(
     if len(gates) < 2 or width == 0:
         return None
     first, last = gates[0], gates[-1]
-    heldout = difference_interval((first.successes, first.n), (last.successes, last.n))
+    start, end = (first.successes, first.n), (last.successes, last.n)
+    heldout = difference_interval(start, end)
     early, late = (_total(part) for part in (pool[:width], pool[-width:]))
     change = difference_interval(early, late)
     if heldout.high >= 0.0 or change.low <= 0.0:
         return None
-    return Inversion((_share(first), _share(last)), heldout, (_rate(early), _rate(late)), change)
+    return Inversion((_rate(start), _rate(end)), heldout, (_rate(early), _rate(late)), change)
 
 
 def _total(steps: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(successes for successes, _ in steps), sum(n for _, n in steps)
-
-
-def _share(gate: GateResult) -> float:
-    return _rate((gate.successes, gate.n))
 
 
 def _rate(counts: tuple[int, int]) -> float:

@@ -9,8 +9,7 @@ from dataclasses import astuple, dataclass
 from rltune.analysis.rates import RATES
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.comparability.records import TrialRecord
-
-_LEFT_OUT = ("timing_s/", "perf/")
+from rltune.store.digest import is_deterministic
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def points_of(records: Iterable[TrialRecord]) -> list[Point]:
         for spec in (record.spec,)
         for row in record.metrics
         for name, value in row.items()
-        if _is_number(value) and name not in ("step", "time") and not name.startswith(_LEFT_OUT)
+        if _is_number(value) and name != "step" and is_deterministic(name)
     ]
 
 

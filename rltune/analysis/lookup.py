@@ -9,7 +9,6 @@ from rltune.analysis.compare_sides import Side
 from rltune.analysis.named import of_condition, of_seed
 from rltune.comparability.records import TrialRecord
 from rltune.errors import Problem, StoreError
-from rltune.store.derived import child_dirs
 from rltune.store.origin import read_origin
 from rltune.store.run_folder import (
     RecordsRead,
@@ -69,7 +68,7 @@ Match = tuple[RunDir, TrialSpec]
 def _matches(run: RunDir, given: str) -> list[Match]:
     """Return the trials that a text names: the sweep's own go before their children."""
     planned = read_folder(run).specs
-    children = [child.read_spec() for child in child_dirs(run)]
+    children = [child.read_spec() for child in run.child_dirs()]
     specs = (
         [spec for spec in (*planned, *children) if spec.trial_id == given]
         or _meant(planned, given)

@@ -26,7 +26,6 @@ from rltune.forecast.eta import (
     timing_of,
 )
 from rltune.store.cleaning import size_of
-from rltune.store.derived import child_dirs, rerun_dirs
 from rltune.store.files import read_json
 from rltune.store.jsonl import Row, read_jsonl, read_metrics
 from rltune.store.lock import DriverInfo, read_driver
@@ -129,7 +128,7 @@ class StatusReader:
     def _derived(self, now: float) -> Iterator[DerivedState]:
         """Yield the children and repetitions that have begun."""
         run = self.folder.run
-        for trial in (*child_dirs(run), *rerun_dirs(run)):
+        for trial in (*run.child_dirs(), *run.rerun_dirs()):
             try:
                 spec, origin = trial.read_spec(), read_origin(trial)
             except InputError:

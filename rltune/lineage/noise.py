@@ -13,7 +13,6 @@ from rltune.lineage.query import COMPARED, sign_of
 from rltune.lineage.row import LineageRow
 from rltune.maths.difference import paired_interval, unpaired_interval
 from rltune.maths.interval import Interval
-from rltune.store.derived import child_dirs
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import RowStatus
@@ -90,7 +89,7 @@ def outcomes_of_run(run: RunDir) -> OutcomesOf:
     """Return a function that finds the outcomes behind the rows of a run folder."""
 
     def outcomes_of(row: LineageRow) -> Outcomes | None:
-        trials = {trial.trial_id: trial for trial in (*run.trial_dirs(), *child_dirs(run))}
+        trials = {trial.trial_id: trial for trial in (*run.trial_dirs(), *run.child_dirs())}
         trial = trials.get(row.trial_id)
         return outcomes_at(trial, row.best_step, row.metric_name) if trial else None
 

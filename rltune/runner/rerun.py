@@ -14,7 +14,6 @@ from rltune.runner.software import Change, changes_since, software_now
 from rltune.runner.trial import read_provenance, steps_done
 from rltune.spec.derive import derive_config
 from rltune.store.compare import Comparison, compare_trials
-from rltune.store.derived import new_rerun
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.origin import Origin, read_origin, write_origin
@@ -85,7 +84,7 @@ def rerun_trial(
     last = done if steps is None else min(steps, done)
     whole = source.trial.read_done() is not None
     spec = _spec(source)
-    trial = new_rerun(source.run, source.trial.trial_id)
+    trial = source.run.new_rerun(source.trial.trial_id)
     changes = changes_since(source.provenance, software_now(source.provenance, base))
     _prepare(source, trial, changes)
     on_start(trial, changes)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rltune.store.derived import child_dirs, rerun_dirs
 from rltune.store.rundir import RunDir, TrialDir
 
 _STOP = "STOP"
@@ -40,7 +39,7 @@ def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:
 
     """
     items = [*_of_ray(run), *_half_written(run)]
-    for trial in (*run.trial_dirs(), *child_dirs(run), *rerun_dirs(run)):
+    for trial in (*run.trial_dirs(), *run.child_dirs(), *run.rerun_dirs()):
         items += _checkpoints(trial, best_only=best_only)
     return tuple(sorted(items, key=lambda spare: spare.path))
 

@@ -162,6 +162,30 @@ class RunDir:
             return ()
         return tuple(TrialDir(path) for path in sorted(self.trials.iterdir()) if path.is_dir())
 
+    def child_dirs(self) -> tuple[TrialDir, ...]:
+        """Folders of the children that have begun, by name."""
+        folders = map(TrialDir, sorted(self.children.iterdir()) if self.children.is_dir() else ())
+        return tuple(folder for folder in folders if folder.spec.is_file())
+
+    def rerun_dirs(self) -> tuple[TrialDir, ...]:
+        """Folders of the repetitions, by number."""
+        paths = sorted(self.reruns.glob("[0-9]*/*"))
+        return tuple(TrialDir(path) for path in paths if path.is_dir())
+
+    def new_rerun(self, trial_id: str) -> TrialDir:
+        """Make the folder of one more repetition of a trial; never one that exists."""
+        require_name(trial_id, "trial_id")
+        numbers = [int(path.name) for path in self.reruns.glob("[0-9]*") if path.name.isdigit()]
+        number = max(numbers, default=0) + 1
+        while True:
+            folder = self.reruns / f"{number:04d}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:  # another process took it
+                number += 1
+            else:
+                return TrialDir(folder / trial_id).create()
+
 
 def trial_status(trial: TrialDir) -> TrialStatus:
     """Return the status that the trial's files prove.

@@ -9,7 +9,6 @@ from rltune.analysis.trial_states import Gate, state_json
 from rltune.analysis.usage import Cost, cost_of, total
 from rltune.report.render_status import silence, spent, status_view
 from rltune.store.cleaning import size_of
-from rltune.store.derived import new_rerun
 from rltune.store.failure import TrialFailure
 from rltune.store.files import dumps, loads, write_json_atomic
 from rltune.store.lock import file_lock, take_driver_lock
@@ -110,15 +109,15 @@ def test_trials_outside_the_comparison_are_listed(mixed):
         )
         write_json_atomic(trial.provenance, {})
     mixed.run.child("child-b").write_failed(CRASH)
-    repeated = new_rerun(mixed.run, parent.trial_id)
-    new_rerun(mixed.run, parent.trial_id)  # has not begun: it has no spec yet
+    repeated = mixed.run.new_rerun(parent.trial_id)
+    mixed.run.new_rerun(parent.trial_id)  # has not begun: it has no spec yet
     repeated.write_spec(parent)
     origin = mixed.run.trial(parent.trial_id).path
     repeated.metrics.write_bytes((origin / "metrics.jsonl").read_bytes())
     repeated.done.write_bytes((origin / "DONE").read_bytes())
     write_origin(repeated, Origin(kind="rerun", parent=parent.trial_id, folder="x"))
     write_json_atomic(repeated.verdict, {"verdict": "reproduced"})
-    prefix = new_rerun(mixed.run, parent.trial_id)
+    prefix = mixed.run.new_rerun(parent.trial_id)
     prefix.write_spec(parent)
     write_origin(prefix, Origin(kind="rerun", parent=parent.trial_id, folder="x"))
     prefix.write_failed(TrialFailure(RowStatus.HARNESS_ABORT, "as asked", "", 1, 1))

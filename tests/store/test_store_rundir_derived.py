@@ -3,7 +3,6 @@
 import pytest
 
 from rltune.errors import EvalOverrunError, StoreError, TrainOverrunError
-from rltune.store.derived import child_dirs, new_rerun
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.origin import Origin, read_origin, write_origin
 from rltune.store.rundir import RunDir
@@ -27,26 +26,26 @@ def run(tmp_path):
 
 
 def test_each_repetition_has_a_folder_of_its_own(run):
-    folders = [new_rerun(run, name).path for name in ("a", "a", "b")]
+    folders = [run.new_rerun(name).path for name in ("a", "a", "b")]
     names = [path.relative_to(run.path).as_posix() for path in folders]
     assert names == ["reruns/0001/a", "reruns/0002/a", "reruns/0003/b"]
     assert run.trial_dirs() == ()  # no seed of the sweep
     with pytest.raises(StoreError, match="cannot name a folder"):
-        new_rerun(run, "../a")
+        run.new_rerun("../a")
 
 
 def test_a_folder_that_another_process_took_is_not_used(run, monkeypatch):
-    new_rerun(run, "a")
+    run.new_rerun("a")
     monkeypatch.setattr(type(run.path), "glob", lambda *_: iter(()))  # as if it had looked before
-    assert new_rerun(run, "a").path.parent.name == "0002"
+    assert run.new_rerun("a").path.parent.name == "0002"
 
 
 def test_children_are_those_that_have_begun(run):
-    assert child_dirs(run) == ()
+    assert run.child_dirs() == ()
     begun = run.child("b").create()
     run.child("c").create()
     begun.spec.write_text("{}")
-    assert child_dirs(run) == (begun,)
+    assert run.child_dirs() == (begun,)
 
 
 def test_an_origin_is_read_as_written(run):
