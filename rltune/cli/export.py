@@ -134,7 +134,7 @@ def _rebuild(folder: Path | None, runs_dir: Path, *, as_json: bool) -> None:
         warn(f"not the data that manifest.json lists: {', '.join(done.other_data)}")
     if done.other_drawings and not done.other_data:
         names = ", ".join(done.other_drawings)
-        warn(f"the same data, drawn otherwise (another matplotlib or rltune) than listed: {names}")
+        warn(f"same data, drawn differently than listed (another matplotlib or rltune): {names}")
     _say_missing(done.written)
 
 

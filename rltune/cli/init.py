@@ -44,7 +44,7 @@ def init(
         write_text_atomic(path, text)
         typer.echo(f"wrote {path}")
     if kept := len(files) - len(changed):
-        typer.echo(f"{kept} files are there already, unchanged")
+        typer.echo(f"{kept} files are already there, unchanged")
     start = f"cd {shlex.quote(str(folder))} && " if folder != Path(".") else ""
     typer.echo(f"Next: {start}rltune check sweeps/quickstart.yaml")
 

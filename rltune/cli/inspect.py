@@ -39,8 +39,8 @@ def status(
 
     """
     if watch and as_json:
-        what = "--json prints the state of now, once."
-        raise InputError(Problem("--watch", what, action="Leave one out; ask for --json again."))
+        what = "--json prints the current state once."
+        raise InputError(Problem("--watch", what, action="Leave one of them out."))
 
     reader = StatusReader(read_folder(find_run(folder, runs_dir)))
     if watch and not _watch(reader):

@@ -146,7 +146,7 @@ def import_table(
         warn(f"note: {note}")
     for problem in done.problems:
         warn(f"warning: {problem}")
-    verb = "would come in" if dry_run else "came in"
+    verb = "would be imported" if dry_run else "imported"
     typer.echo(f"{into}: {len(done.rows)} rows {verb}, {len(done.problems)} records skipped")
     raise typer.Exit(1 if done.problems else 0)
 

@@ -74,7 +74,7 @@ def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[st
     given = {"--profile": profile, "--seeds": seeds, "--set": overrides}
     for option, value in given.items():
         if value:
-            what = "a run folder says that itself."
+            what = "a run folder already sets it."
             raise InputError(Problem(option, what, action="Give the sweep file to change it."))
 
 
@@ -94,11 +94,11 @@ def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
         raise StoreError(Problem(str(run.plan), f"is not an rltune plan ({error!r}).")) from error
     if not file.is_file():
         what = f"its sweep file {str(file)!r} is not here."
-        action = "Call this where the sweep was started, or give the sweep file."
+        action = "Run this where the sweep was started, or give the sweep file."
         raise StoreError(Problem(str(run.path), what, action=action))
     loaded = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
     if loaded.run_name != folder.resolve().name:
         what = f"{file} now makes {loaded.run_name}: it, or a file that it names, was edited."
-        action = "Restore it, or give the file to run what it says now."
+        action = "Restore it, or give the sweep file to run it as it is now."
         raise StoreError(Problem(str(run.path), what, action=action))
     return loaded, confounded_reason(run) or None

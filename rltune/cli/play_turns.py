@@ -129,7 +129,7 @@ class Solver:
         """Return the expert's response; None if it sees no solution."""
         actions = env.expert_actions()
         if actions is None:
-            typer.echo("The solver sees no solution that is left.")
+            typer.echo("The solver finds no solution from here.")
             return None
         response = env.format_response(actions)
         typer.echo(f"> {response}")

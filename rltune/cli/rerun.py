@@ -74,7 +74,7 @@ def rerun(
     """
     is_child = seed is not None or bool(overrides) or from_checkpoint is not None
     if is_child and (verify or steps is not None):
-        what = "a trial with another seed, key or start is a new one; there is nothing to compare."
+        what = "another seed, key or start makes a new trial; there is nothing to compare."
         action = "Leave --verify and --steps out, or the others."
         raise InputError(Problem("--verify", what, action=action))
     source = _open(trial, folder, runs_dir, no_custom_code=no_custom_code)
@@ -187,8 +187,8 @@ def verdict_text(source: Source, again: Rerun) -> str:
     if again.verdict is Verdict.OTHER_INPUTS:
         return "\n".join([*_other_inputs(name, again, scope), folder])
     if comparison.difference is None:
-        sentence = f"{name}: reproduced, bit-equal in {scope}."
-        return f"{sentence}{f' Although changed: {changed}.' if changed else ''}\n{folder}"
+        note = f" Changed since, without effect: {changed}." if changed else ""
+        return f"{name}: reproduced, bit-equal in {scope}.{note}\n{folder}"
     lines = [
         f"{name}: {again.verdict}; compared {scope}.",
         f"First difference: {comparison.difference}.",

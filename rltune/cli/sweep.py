@@ -142,7 +142,7 @@ def show_proof(
         show=lambda report: console.print(proof_view(loaded, report)),
     )
     if not report.ok:
-        console.print(f"Run all the same, every row disqualified: {allow_confounded}")
+        console.print(f"Running anyway, with every row disqualified: {allow_confounded}")
     return report
 
 

@@ -210,7 +210,7 @@ def _not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str
 
     if measured(parent) == measured(config):
         return ""
-    return "measured otherwise than its parent: env, reward or gate differ"
+    return "evaluated differently from its parent: env, reward or gate differ"
 
 
 def _hypothesis(source: Source, config: dict[str, Any], start: Start | None) -> str:

@@ -42,7 +42,7 @@ def _changed(name: str, base: Path, trials: Sequence[TrialDir]) -> Problem:
         f"config; or delete the folders of these trials in {trials[0].path.parent} to run them "
         "again."
     )
-    what = f"{_said(base / name)} since these trials read it: {shown}{more}."
+    what = f"{_change(base / name)} since these trials read it: {shown}{more}."
     return Problem(name, what, action=_elsewhere(read_provenance(trials[0]), base) or action)
 
 
@@ -66,7 +66,7 @@ def require_inputs_of(trial: TrialDir, provenance: Mapping[str, Any], base: Path
     problems = [
         Problem(
             name,
-            f"{_said(base / name)} since {trial.trial_id} read it.",
+            f"{_change(base / name)} since {trial.trial_id} read it.",
             action=_elsewhere(provenance, base) or action,
         )
         for name in names
@@ -75,7 +75,7 @@ def require_inputs_of(trial: TrialDir, provenance: Mapping[str, Any], base: Path
         raise StoreError(problems)
 
 
-def _said(path: Path) -> str:
+def _change(path: Path) -> str:
     return "is gone" if file_digest(path) == GONE else "has changed"
 
 

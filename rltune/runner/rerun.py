@@ -182,7 +182,7 @@ def _record(source: Source, spec: TrialSpec, again: Rerun) -> None:
     comparison = again.comparison
     if failure is not None and comparison is not None:
         again.trial.clear_failed()
-        reason = f"ended after step {again.last} as asked: a prefix was to be compared"
+        reason = f"ended after step {again.last} as requested, to compare a prefix"
         again.trial.write_failed(
             TrialFailure(RowStatus.HARNESS_ABORT, reason, "", failure.step, failure.attempt)
         )

@@ -208,7 +208,7 @@ def test_figures_that_differ_from_the_manifest_are_named(rltune, exported):
     write_json_atomic(path, manifest)
     result = rltune("export", "--from-tables")  # of the newest run folder
     assert result.code == 0
-    said = "the same data, drawn otherwise (another matplotlib or rltune) than listed: budget.svg"
+    said = "same data, drawn differently than listed (another matplotlib or rltune): budget.svg"
     assert said in result.err
     manifest["outputs"] = [e for e in manifest["outputs"] if e["path"] != "heatmap.json"]
     write_json_atomic(path, manifest)

@@ -153,7 +153,7 @@ def test_export_to_fieldkit_says_what_that_cannot_hold(rltune, table, tmp_path):
     assert (refused.code, len(table.read().rows)) == (2, 5)
     back = ("--into", "newer/b.tsv", "--metric", "heldout/success_rate", "--mode", "max")
     assert rltune("lineage", "import", "new/fk.tsv", "--format", "fieldkit", *back).out == (
-        "newer/b.tsv: 5 rows came in, 0 records skipped\n"
+        "newer/b.tsv: 5 rows imported, 0 records skipped\n"
     )
     assert (
         rltune("lineage", "best", "newer/b.tsv").out == rltune("lineage", "best", "nights.tsv").out
@@ -170,7 +170,7 @@ def test_import_needs_the_direction_and_a_dry_run_writes_nothing(rltune, table, 
     before = table.path.read_bytes()
     dry = rltune(*command, "--into", "nights.tsv", "--dry-run")
     assert (dry.code, dry.out) == (
-        1, "nights.tsv: 1 rows would come in, 1 records skipped\n",
+        1, "nights.tsv: 1 rows would be imported, 1 records skipped\n",
     )  # fmt: skip
     assert dry.err == "warning: fk.tsv:3: 1 columns instead of 17. The record is skipped.\n"
     assert table.path.read_bytes() == before
@@ -188,7 +188,7 @@ def test_import_of_autoresearch_knows_its_metric(rltune, tmp_path):
         "bbbbbbb\t0.000000\t0.0\tcrash\tdouble width\n"
     )
     command = ("lineage", "import", "results.tsv", "--format", "autoresearch", "--into", "n.tsv")
-    assert rltune(*command).out == "n.tsv: 2 rows came in, 0 records skipped\n"
+    assert rltune(*command).out == "n.tsv: 2 rows imported, 0 records skipped\n"
     assert rltune("lineage", "best", "n.tsv").out == "Best: aaaaaaa with val_bpb 0.998.\n"
     assert rltune(*command).code == 1  # they are there already
 

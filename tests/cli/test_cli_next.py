@@ -44,7 +44,7 @@ def test_next_of_a_run_folder_is_that_of_its_last_launch(rltune, fake, tmp_path)
     assert request.loaded.seeds == (0, 1)
     assert request.runs_dir == writer.run.path.parent
     more = rltune("next", str(writer.run.path), "--seeds", "1")
-    assert more.err.startswith("error: --seeds: a run folder says that itself.")
+    assert more.err.startswith("error: --seeds: a run folder already sets it.")
 
 
 def test_next_without_its_sweep_file_says_so(rltune, fake, tmp_path):
@@ -52,7 +52,7 @@ def test_next_without_its_sweep_file_says_so(rltune, fake, tmp_path):
     (tmp_path / "sweeps" / "kl.yaml").unlink()
     result = rltune("next", str(writer.run.path))
     assert result.code == 2
-    assert "Call this where the sweep was started, or give the sweep file." in result.err
+    assert "Run this where the sweep was started, or give the sweep file." in result.err
 
 
 def test_a_limited_sweep_says_what_is_left_and_why(rltune, fake, monkeypatch):

@@ -228,7 +228,7 @@ def test_a_confounded_sweep_runs_with_a_reason(run_with, tmp_path):
     write_sweep(tmp_path, SWEEP.replace("  loss.entropy_coeff: 0.0\n", ""))
     result, fake = run_with(arguments=("--allow-confounded", "to see it"))
     assert fake.requests[0].allow_confounded == "to see it"
-    assert "Run all the same, every row disqualified: to see it" in result.out
+    assert "Running anyway, with every row disqualified: to see it" in result.out
     blank, _ = run_with(arguments=("--allow-confounded", " "))
     assert blank.err == "error: --allow-confounded: the reason is empty. Write a sentence.\n"
 

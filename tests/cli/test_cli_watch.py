@@ -206,8 +206,7 @@ def test_watch_and_json_exclude_each_other(rltune, tmp_path):
     result = rltune("status", "--watch", "--json")
     assert result.code == 2
     assert result.err == (
-        "error: --watch: --json prints the state of now, once. "
-        "Leave one out; ask for --json again.\n"
+        "error: --watch: --json prints the current state once. Leave one of them out.\n"
     )
 
 
