@@ -2,7 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,16 +68,8 @@ def svg_of(
     if not has_matplotlib():
         return None
     svg, marks = draw_bare(data, has_legend=has_legend)
-    root = ET.fromstring(_NO_XML.sub(lambda found: shown(found[0]), svg))
-    used = set(_USED.findall(svg))
     is_own = isinstance(data, HeatMap)  # its colours mean values
-    for one in root.iter():
-        _clean(one, name, used | marks.keys())
-        for key in () if is_own else ("fill", "stroke"):
-            if key in one.attrib:
-                one.attrib[key] = themed(one.attrib[key])
-    for part in [one for one in root if one.tag == "metadata" or one.find("style") is not None]:
-        root.remove(part)
+    root = _cleaned(svg, name, marks, is_themed=not is_own)
     labels = [one.label for one in data.head.conditions]
     for one in [one for one in root.iter("g") if "id" in one.attrib]:
         _mark(one, marks[one.attrib.pop("id").removeprefix(f"{name}-")], labels, links or {})
@@ -93,12 +85,25 @@ def svg_of(
     return Markup(ET.tostring(root, encoding="unicode"))  # the tree escapes its texts
 
 
+def _cleaned(svg: str, name: str, marks: Iterable[str], *, is_themed: bool) -> ET.Element:
+    """Return an SVG without metadata, style sheet and ids that nothing refers to."""
+    root = ET.fromstring(_NO_XML.sub(lambda char: shown(char[0]), svg))
+    ids = {*_USED.findall(svg), *marks}
+    for one in root.iter():
+        _clean(one, name, ids)
+        for key in {"fill", "stroke"} & one.attrib.keys() if is_themed else ():
+            one.attrib[key] = themed(one.attrib[key])
+    for part in [one for one in root if one.tag == "metadata" or one.find("style") is not None]:
+        root.remove(part)
+    return root
+
+
 def themed(colour: str) -> str:
     """Return a colour of a figure as the page has it in light and dark."""
     return _THEME.get(colour.upper(), _THEME.get(colour, colour))
 
 
-def _clean(one: ET.Element, name: str, used: set[str]) -> None:
+def _clean(one: ET.Element, name: str, ids: set[str]) -> None:
     """Turn styles into attributes (the page's policy forbids them), and make ids the page's."""
     one.tag = one.tag.partition("}")[2]
     one.text = shown(one.text) if one.text and one.text.strip() else None
@@ -111,12 +116,11 @@ def _clean(one: ET.Element, name: str, used: set[str]) -> None:
         if key in attributes:
             attributes[key] = _LONG.sub(_short, _GAP.sub(r"\1", attributes[key].strip()))
     for key, value in attributes.items():
-        if value.startswith(("#", "url(#")) and key in ("href", "clip-path", "fill"):
-            is_colour = key == "fill" and value.startswith("#")
-            attributes[key] = value if is_colour else value.replace("#", f"#{name}-", 1)
+        if key == "href" or value.startswith("url("):
+            attributes[key] = value.replace("#", f"#{name}-", 1)
     if "id" in attributes:
         known = attributes.pop("id")
-        attributes |= {"id": f"{name}-{known}"} if known in used else {}
+        attributes |= {"id": f"{name}-{known}"} if known in ids else {}
     attributes.pop("font-family", None)  # that of the page
     one.attrib = attributes
 
