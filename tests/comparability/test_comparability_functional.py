@@ -51,7 +51,7 @@ NOT_NEEDED = {
     "KL estimators that steer the coefficient": (
         {"loss.kl_type": "k2"}, {"loss.kl_type": "k3+"}, {**KL, "loss.kl_target": 0.01},
     ),
-    "inert keys, which S6 names without a probe": (
+    "inactive keys, which S6 names without a probe": (
         {"critic.lr": 1e-4}, {"critic.lr": 1e-3}, {"advantage.kind": "grpo"},
     ),
 }  # fmt: skip

@@ -66,7 +66,7 @@ def credited(policy, batch, episodes, config):
         reader.gains(),
         outcome_of(batch, config.advantage),
         config.attribution,
-        turn_clip_beta=config.loss.turn_clip_beta,
+        turn_clip_beta=getattr(config.loss, "turn_clip_beta", 0.0),
     )
 
 
