@@ -1,4 +1,4 @@
-"""A1 to A5: what really ran, read back from the records of the trials. Pure functions."""
+"""A1 to A5: checks of what ran, from the records of the trials. Pure functions."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -112,7 +112,7 @@ def _result_finding(record: TrialRecord, result: TrialResult) -> Finding | None:
     if result.status is TrialStatus.DONE or not result.reason:
         return error("A4", f"{name} ended at step {reached} of {wanted} without a reason.", again)
     message = f"{name} stopped at step {reached} of {wanted}: {result.reason}."
-    return warning("A4", message, "Report it as an early stop; it is no success.")
+    return warning("A4", message, "Report it as an early stop; it is not a success.")
 
 
 _RESUME = "Run `rltune sweep` again; it goes on with what is missing."

@@ -1,4 +1,4 @@
-"""A1: whether all trials, and all attempts of each, ran on the same code, machine and tasks."""
+"""A1: all trials, and all attempts of each, ran on the same code, machine and tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -142,5 +142,5 @@ def _manifests_of_the_axis(records: Sequence[TrialRecord]) -> Iterator[Finding]:
         yield warning("A1", message, OTHER_TASKS)
 
 
-OTHER_TASKS = "Say with every figure that the conditions had other tasks: it is the intervention."
+OTHER_TASKS = "State in every figure that the conditions had other tasks: that is the intervention."
 """What to do where the axis itself changes the tasks (S8.tasks)."""

@@ -1,4 +1,4 @@
-"""How the audit says which trials have which value."""
+"""Texts that say which trials have which value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

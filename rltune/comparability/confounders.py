@@ -1,4 +1,4 @@
-"""S8: what is known to move along with a knob although no key says so. Each has a remedy."""
+"""S8: known confounders, which move with a knob although no key says so. Each has a remedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

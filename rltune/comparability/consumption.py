@@ -1,7 +1,7 @@
-"""A3: what each condition consumed, beside what the control consumed in the same seeds.
+"""A3: what each condition consumed, compared with the control in the same seeds.
 
 A pair of trials is compared twice: at the last step that both reached, and at each one's own end. A
-trial that stopped at step 5 thus hides nothing of the others, and its own shorter budget is said.
+trial that stopped at step 5 thus hides nothing of the others, and its shorter budget is stated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""S6 by keys: which conditions resolve to one run, and which pairs need a probe to tell."""
+"""S6 by keys: conditions that resolve to one run, and pairs that need a probe to tell."""
 
 import math
 from collections.abc import Iterator, Mapping

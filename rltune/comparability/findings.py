@@ -1,4 +1,4 @@
-"""What a check says: a rule, how bad, what was found, what to do, and whether it was accepted."""
+"""Findings of a check: rule, severity, message, remedy, and whether it was accepted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ SEEDS_FOR_A_CLAIM = 3
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"  # nothing is started, or the figure says that it proves nothing
     WARNING = "warning"  # stamped on figures until remedied or accepted with a reason

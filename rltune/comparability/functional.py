@@ -1,7 +1,7 @@
-"""S6 by what conditions do: findings from the gradients that a probe compared. No torch.
+"""S6 by gradients: findings from what a probe compared. No torch.
 
 The probe runs advantage and loss of both conditions on fixed batches (`rltune.trainer.probe.run`).
-Conditions with one gradient are one run, whatever they are called.
+Conditions with one gradient are one run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -91,8 +91,8 @@ def unproved(label: str, why: str) -> Finding:
     """Return the warning that a condition could not be probed."""
     return warning(
         "S6.unproved",
-        f"Whether {label!r} is another run than the others could not be probed: {why}",
-        "Let its estimator bear every batch that a trial may have; or accept S6.unproved in the "
+        f"The probe could not tell whether {label!r} is a run of its own: {why}",
+        "Make its estimator handle every batch that a trial may have; or accept S6.unproved in the "
         "sweep file, with the reason why no trial has such a batch.",
     )
 
@@ -102,7 +102,7 @@ def probe_failed(why: str) -> Finding:
     return error(
         "S6",
         f"The probe of advantage and loss ended without a verdict: {why}",
-        "Repair what it names; `rltune check` without --deep compares the keys alone.",
+        "Fix what it names; `rltune check` without --deep compares the keys alone.",
     )
 
 

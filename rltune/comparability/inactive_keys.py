@@ -1,4 +1,4 @@
-"""Which keys do nothing in a given config, because another key switches them off."""
+"""Keys without effect in a config, because another key switches them off."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -166,7 +166,7 @@ def _of_filter(config: TrialConfig) -> Iterator[Rule]:
     yield is_on and not effect.is_share, ("rollout_filter.mode",), unused
     yield is_on and not is_spread, order[1:], "rollout_filter.metric is a mean"
     yield is_on and not is_ranked, order, ONLY_ZEROS
-    yield not is_spread, zero, "a mean is no spread, and not 0"
+    yield not is_spread, zero, "a mean is not a spread, and never 0"
     full = "a share of the sum, best first, is full before the groups that score 0"
     yield is_spread and not effect.looks_at_zeros, zero, full
     never = not (effect.drops_zeros or effect.is_share_of_mass)

@@ -1,4 +1,4 @@
-"""What a language-model judge needs, before anything is paid: calls and tokens of a trial."""
+"""The calls and tokens that a language-model judge needs, before anything is paid."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How much of what a judge was asked it answered, condition by condition."""
+"""The share of questions that a judge answered, per condition."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the audit reads of one trial: the content of its folder as a frozen record."""
+"""One trial as the audit reads it from its folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

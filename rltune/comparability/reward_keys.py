@@ -1,4 +1,4 @@
-"""What the keys of rewards come to (S6): which of them are read, and which rubrics are one.
+"""Which keys of rewards are read, and which rubrics mean the same (S6).
 
 A grid game in natural language tells the policy what its last turn earned: its penalty is read.
 """

@@ -1,7 +1,6 @@
-"""S8, the sizes that move along with a knob: updates, weights of terms, adapters, clip bounds.
+"""S8, sizes that move with a knob: updates, weights of terms, adapters, clip bounds.
 
-What moves along otherwise (tasks, tokens that are trained on, gradients that are none) is in
-`rltune.comparability.confounders`, which calls this.
+The other confounders are in `rltune.comparability.confounders`, which calls this.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

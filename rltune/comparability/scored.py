@@ -1,4 +1,4 @@
-"""How many held-out tasks a gate scored, of those that it played: the others had a fault."""
+"""The held-out tasks that a gate scored, of those it played; the others had a fault."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

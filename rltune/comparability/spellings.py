@@ -1,4 +1,4 @@
-"""Keys that come to one thing where they are written otherwise (S6): sets, defaults, the unread."""
+"""Keys whose different values mean the same (S6): sets, defaults, keys that nothing reads."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ def spellings(config: TrialConfig) -> dict[str, str]:
     env = config.env
     known = {
         "policy.lora.targets": _unordered(config.policy.lora.targets),
-        **dict.fromkeys(("collapse.every", "collapse.prompts"), "it measures, no more"),
+        **dict.fromkeys(("collapse.every", "collapse.prompts"), "it only measures"),
     }
     if env.kind == "multihop_qa":
         known |= {"env.hops": _unordered(env.hops), "env.kinds": _unordered(env.kinds)}

@@ -1,4 +1,4 @@
-"""What is wrong with an axis by its names alone, before anything is resolved."""
+"""Checks of an axis by its names alone, before anything is resolved."""
 
 from collections.abc import Sequence
 

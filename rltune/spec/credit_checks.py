@@ -1,4 +1,4 @@
-"""What the keys of credit assignment must satisfy together: estimator, turns, tokens, loss."""
+"""Checks over several keys of credit assignment: estimator, turns, tokens, loss."""
 
 import json
 from collections.abc import Sequence
@@ -51,14 +51,14 @@ def maxrl_violations(
     if not negative:
         return []
     what = f"'reward' must be 0 or more for maxrl, and {' and '.join(negative)} can make it less."
-    action = "Set it to success, or leave what is negative away."
+    action = "Set it to success, or remove what is negative."
     return [Violation("advantage.outcome", what, action)]
 
 
 def _negative_rewards(env: "Env", reward: "RewardConfig | None") -> list[str]:
     """Return what of a config can make an episode's reward negative, as far as the config says.
 
-    A Sokoban episode pays 0.1 for each action. A class of one's own may do so unseen.
+    A Sokoban episode pays 0.1 for each action. A custom class may do so unseen.
     """
     if reward is not None:
         below = [term for term in reward.terms if term.weight < 0]

@@ -1,4 +1,4 @@
-"""The code of one's own that a config runs: its import paths, and the refusal of all of them.
+"""Custom code that a config runs: its import paths, and how they are refused.
 
 A sweep file from somebody else may name any function that can be imported, and running the sweep,
 or checking it, imports and calls it.
@@ -34,7 +34,7 @@ def custom_code(loaded: LoadedSweep) -> tuple[tuple[str, str], ...]:
 
 
 def refuse_custom_code(loaded: LoadedSweep) -> None:
-    """Refuse a sweep that runs code of one's own. Nothing was imported yet.
+    """Refuse a sweep that runs custom code, before anything is imported.
 
     Raises:
         SpecError: Names every import path.
@@ -56,7 +56,7 @@ def refuse_paths(found: Iterable[tuple[str, str]]) -> None:
     problems = [
         Problem(
             where,
-            f"{path!r} is code of one's own, which --no-custom-code refuses.",
+            f"{path!r} is custom code, which --no-custom-code refuses.",
             action="Read that code, then run without --no-custom-code.",
         )
         for where, path in found

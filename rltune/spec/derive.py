@@ -1,4 +1,4 @@
-"""A new trial config from a recorded one: the overrides of a person, and nothing else."""
+"""A new trial config from a recorded one and overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

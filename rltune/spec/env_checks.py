@@ -31,7 +31,7 @@ def require_distinct(items: object) -> object:
         refuse([Violation("", "[] is empty.", "Give at least one.")])
     repeated = [item for i, item in enumerate(items) if item in items[:i]]
     if repeated:
-        refuse([Violation("", f"{repeated[0]!r} is given twice.", "Give each once.")])
+        refuse([Violation("", f"{repeated[0]!r} is given twice.", "Remove the duplicate.")])
     return items
 
 

@@ -1,4 +1,4 @@
-"""Broken rules of a config, carried through pydantic to where they are reported."""
+"""Violations of a config's rules, carried through pydantic to where they are reported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ VIOLATION = "rltune_violation"
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: at which key (relative to the checked section), and what to do."""
+    """One violation: the key (relative to the checked section), what is wrong, and what to do."""
 
     key: str
     what: str

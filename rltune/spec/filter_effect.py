@@ -1,4 +1,4 @@
-"""What a rollout filter can do, read off its keys; the filter is `rltune.rollout.filter`."""
+"""What a rollout filter can do, read from its keys; the filter is `rltune.rollout.filter`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class FilterEffect:
 
     @property
     def is_share_of_mass(self) -> bool:
-        """Whether a share of the scores' sum is kept: groups that score 0 are no part of it."""
+        """Whether a share of the scores' sum is kept: groups that score 0 do not count."""
         return self.keys.strategy == "top_p" and self.keys.mode == "mass" and self.is_share
 
     @property

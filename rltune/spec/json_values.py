@@ -1,4 +1,4 @@
-"""What JSON cannot keep of a mapping of a person's own: a record of it would be another one."""
+"""What of a free mapping JSON cannot record."""
 
 import json
 import math
@@ -12,7 +12,7 @@ Lost = tuple[KeyPath, str, str]
 
 
 def not_json(value: Any, at: KeyPath = ()) -> Iterator[Lost]:
-    """Yield every key that is no text, and every value that is no JSON.
+    """Yield every key that is not text, and every value that is not JSON.
 
     Args:
         value: Mapping, list or single value.

@@ -55,19 +55,19 @@ def _host_fault(parts: SplitResult) -> str:
         is_port = parts.port != 0 and not parts.netloc.endswith(":")
     except ValueError:
         is_port = False
-    return "" if is_port else "its port is none of 1 to 65535"
+    return "" if is_port else "its port is not between 1 and 65535"
 
 
 def checked_address(url: object) -> object:
-    """Return an address as it is; refuse one that is none, as `address_fault` says."""
+    """Return an address unchanged; refuse it where `address_fault` finds something."""
     if fault := address_fault(url):
-        refuse([Violation("", f"this is no address of a service: {fault}.", _ADDRESS_ACTION)])
+        refuse([Violation("", f"this is not the address of a service: {fault}.", _ADDRESS_ACTION)])
     return url
 
 
 def checked_variable(name: object) -> object:
-    """Return the name of an environment variable as it is; refuse what is none."""
+    """Return the name of an environment variable unchanged; refuse anything else."""
     if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-        what = "this is no name of an environment variable."
+        what = "this is not the name of an environment variable."
         refuse([Violation("", what, _VARIABLE_ACTION)])
     return name

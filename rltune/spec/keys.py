@@ -1,4 +1,4 @@
-"""What keys a trial config has, read off the schema."""
+"""The keys of a trial config, read from the schema."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping

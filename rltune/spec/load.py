@@ -1,4 +1,4 @@
-"""From a sweep file to its resolved conditions; every problem is found before one is raised.
+"""Loads a sweep file and resolves its conditions; collects every problem before raising.
 
 Order of resolution: base, profile, hold, condition (axis value, then coupled keys), seed, --set.
 """
@@ -244,7 +244,7 @@ def _seeds(
                 Problem("--seeds", f"{seed!r} is not a seed.", "Give whole numbers >= 0.")
             )
         elif list(asked).count(seed) > 1:
-            problems.append(Problem("--seeds", f"{seed} is given twice.", "Give each once."))
+            problems.append(Problem("--seeds", f"{seed} is given twice.", "Remove the duplicate."))
     if not asked:
         problems.append(
             Problem("--seeds", "No seed is given.", "Give at least one, such as 0,1,2.")

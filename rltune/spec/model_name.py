@@ -1,4 +1,4 @@
-"""What `policy.model` may be called where there is no such folder."""
+"""Valid names for `policy.model` where there is no such folder."""
 
 from rltune.errors import Problem
 

@@ -1,4 +1,4 @@
-"""`--set key=value`: the last layer, which may not touch what the sweep is about."""
+"""`--set key=value`: the last layer, which may not change what the sweep holds or varies."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Dotted keys and key paths: `loss.kl_loss_coef` is `("loss", "kl_loss_coef")`.
 
-Below an open section the keys are a person's own and may hold dots. They are never split, and in a
+Below an open section keys are free and may hold dots. They are never split, and in a
 dotted key they stand in quotes: `env.arguments.weights."qwen2.5"`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 KeyPath = tuple[str, ...]
 
 OPEN_SECTIONS = ("env.arguments", "advantage.arguments")
-"""Keys whose value is a mapping with keys of a person's own choice."""
+"""Keys whose value is a mapping with free keys."""
 
 BY_ENV = "by_env"
 """Section of a profile with what it sets for one kind of env only."""
@@ -47,7 +47,7 @@ def _quoted(part: object) -> str:
 
 
 def key_path(key: str) -> KeyPath:
-    """Return the parts of a dotted key; what stands in quotes is one part, without its quotes."""
+    """Return the parts of a dotted key; a part in quotes stays whole, without its quotes."""
     if '"' not in key:
         return tuple(key.split("."))
     return tuple(_unquoted(part) for part in _PART.findall(key))

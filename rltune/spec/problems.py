@@ -1,4 +1,4 @@
-"""From pydantic's findings to rltune's messages: file:line: key: value, allowed, suggestion."""
+"""Turns pydantic's errors into rltune's messages: file:line: key: value, allowed, suggestion."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""From layers (base, profile, hold, condition, --set) to one validated trial config."""
+"""Merges layers (base, profile, hold, condition, --set) into one validated trial config."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

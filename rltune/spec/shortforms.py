@@ -1,4 +1,4 @@
-"""Sections that may be written in a word, and their long forms: `env: frozen_lake`."""
+"""Short forms of sections, and their long forms: `env: frozen_lake`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def long_forms(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_tree(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return config keys as a person wrote them in full: short forms written out, dots nested.
+    """Return config keys in full: short forms written out, dots nested.
 
     A short form and dotted keys of its section stand side by side, in any order:
     `advantage: grpo` with `advantage.shaping.gtpo_beta: 0.1`.

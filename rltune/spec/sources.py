@@ -1,4 +1,4 @@
-"""Where the files that a sweep names are found: base configs, profiles, protocols."""
+"""Finds the files that a sweep names: base configs, profiles, protocols."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What base and profile say of something that a later layer switches off.
+"""Settings of base and profile that a later layer switches off.
 
 Profile `laptop` sets the hops of the questions that its closed world asks. Whoever names a file of
 questions says nothing of hops, and must not be refused for what the profile says.
@@ -34,7 +34,7 @@ SWITCHES = (
     Switch("levels", lambda value: value is not None, ("size", "boxes", "search_depth")),
     Switch("prompt", lambda value: value == "compact", ("observation", "symbols")),
 )
-"""As in `rltune.spec.env_checks`, which refuses what is said of them all the same."""
+"""As in `rltune.spec.env_checks`, which refuses settings of them in later layers."""
 
 
 def without_unread(presets: Sequence[Layer], later: Sequence[Layer]) -> list[Layer]:

@@ -1,4 +1,4 @@
-"""What two keys of a trial config must satisfy together, each with what to do instead."""
+"""Checks over several keys of a trial config, each with what to do instead."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -84,7 +84,7 @@ def clip_violations(loss: "LossTerms") -> list[Violation]:
     clip_low = getattr(loss, "clip_low", 0.0)
     if clip_low < 1.0 or loss.kind == "cispo":
         return []
-    what = f"{clip_low!r} is no bound for loss.kind {loss.kind}."
+    what = f"{clip_low!r} is not a valid bound for loss.kind {loss.kind}."
     return [Violation("clip_low", what, "Give less than 1.0, or choose cispo.")]
 
 

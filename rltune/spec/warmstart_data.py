@@ -1,4 +1,4 @@
-"""What the tiny policies were taught, and can write: the checker says where a sweep leaves it."""
+"""What the tiny policies were trained on and can write; `rltune check` warns beyond that."""
 
 import re
 from collections.abc import Sequence

@@ -6,6 +6,7 @@ from rltune.comparability import audit
 from rltune.comparability.audit import TrialRecord
 from rltune.comparability.judged import judged_findings
 from rltune.spec.expand import expand
+from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.types import TrialResult, TrialStatus
 
 STEPS = 4
@@ -228,11 +229,19 @@ def test_a1_a_file_has_one_content_in_all_trials(records):
     )
 
 
-@pytest.mark.parametrize("section", ["reward", "advantage", "env", "policy"])
-def test_a1_no_axis_excuses_a_file_that_changed(records, section):
+@pytest.mark.parametrize(
+    ("section", "other"),
+    [
+        ("reward", "success"),
+        ("advantage", {"kind": "grpo"}),
+        ("env", {"kind": "frozen_lake", "prompt": "compact"}),
+        ("policy", {"model": "another"}),
+    ],
+)
+def test_a1_no_axis_excuses_a_file_that_changed(records, section, other):
     records = [reading(record, {"corpus.jsonl": "e" * 64}) for record in records]
-    config = {**records[1].spec.config, section: {"kind": "another"}}
-    spec = replace(records[1].spec, config={**records[1].spec.config, **config})
+    config = TrialConfig.model_validate({**records[1].spec.config, section: other})
+    spec = replace(records[1].spec, config=to_plain(config))
     records[1] = reading(replace(records[1], spec=spec), {"corpus.jsonl": "0" * 64})
     assert any("input corpus.jsonl differs" in line for line in lines(records))
 
@@ -669,7 +678,7 @@ def test_a4_named_ends_are_warnings(records):
     records[0] = replace(short, result=stop)
     assert of_rule(records, "A4") == [
         f"A4 warning: {name(short)} stopped at step 2 of 4: 5 empty filtered steps in a row. "
-        "Report it as an early stop; it is no success."
+        "Report it as an early stop; it is not a success."
     ]
     records[0] = replace(short, failure={"reason": "out of memory"})
     assert of_rule(records, "A4") == [

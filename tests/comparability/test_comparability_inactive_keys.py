@@ -132,10 +132,10 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
     ),
     (
         "rollout_filter.include_zero", {**FILTER, "rollout_filter.metric": "length"},
-        "a mean is no spread, and not 0", [FILTER, {}],
+        "a mean is not a spread, and never 0", [FILTER, {}],
     ),
     ("rollout_filter.include_zero", {"rollout_filter.metric": "entropy"},
-     "a mean is no spread, and not 0", []),
+     "a mean is not a spread, and never 0", []),
     (
         "rollout_filter.include_zero", {**FILTER, "rollout_filter.mode": "mass"},
         "a share of the sum, best first, is full before the groups that score 0",

@@ -64,9 +64,9 @@ def test_a_pasted_key_is_not_repeated(value, load):
         with pytest.raises(SpecError) as caught:
             load(change, overrides=overrides)
         assert str(caught.value).endswith(
-            "attribution.llm.api_key_env: this is no name of an environment variable. Give the "
-            "name, in capitals, digits and underscores, such as OPENAI_API_KEY, and put the key "
-            "into that variable."
+            "attribution.llm.api_key_env: this is not the name of an environment variable. Give "
+            "the name, in capitals, digits and underscores, such as OPENAI_API_KEY, and put the "
+            "key into that variable."
         )
         assert value not in str(caught.value)
 

@@ -336,7 +336,7 @@ def test_maxrl_takes_no_reward_that_can_be_negative(problems, load, base, more, 
         return
     assert problems(*changes, overrides=[*MAXRL, *more]) == [
         f"--set {MAXRL[0]}: advantage.outcome: 'reward' must be 0 or more for maxrl, and {negative}"
-        " can make it less. Set it to success, or leave what is negative away."
+        " can make it less. Set it to success, or remove what is negative."
     ]
 
 

@@ -93,7 +93,7 @@ REFUSED = {
     "env={kind: multihop_qa, max_searches: 6}": "env.max_searches: 6 searches leave no turn of 6 "
     "to answer in. Give at most 5, or raise env.max_turns.",
     "env={kind: multihop_qa, hops: []}": "env.hops: [] is empty. Give at least one.",
-    "env={kind: multihop_qa, hops: [2, 2]}": "env.hops: 2 is given twice. Give each once.",
+    "env={kind: multihop_qa, hops: [2, 2]}": "env.hops: 2 is given twice. Remove the duplicate.",
     "env={kind: multihop_qa, hops: [5]}": "env.hops.0: 5 is out of range. Give at most 4.",
     "env={kind: multihop_qa, corpus: all}": "env.corpus: 'all' has no effect: env.questions is "
     "null: the closed world. Leave it at 'own'.",

@@ -99,7 +99,7 @@ SWEEP_FILE_CASES = {
     ),
     "value twice": (
         (VALUES, "values: [0.0, 0, 0.1]"),
-        ["toy.yaml:18: axis.values: 0 is given twice. Give every value once."],
+        ["toy.yaml:18: axis.values: 0 is given twice. Remove the duplicate."],
     ),
     "no values": (
         (VALUES, "values: []"),
@@ -155,7 +155,7 @@ SWEEP_FILE_CASES = {
     ),
     "seed twice": (
         ("[0, 1, 2]", "[1, 1]"),
-        ["toy.yaml:24: seeds: 1 is given twice. Give each once."],
+        ["toy.yaml:24: seeds: 1 is given twice. Remove the duplicate."],
     ),
     "no seeds": (("[0, 1, 2]", "[]"), ["toy.yaml:24: seeds: [] is empty. Give at least one."]),
     "accepting an error": (
@@ -370,14 +370,14 @@ def test_all_problems_of_all_files_are_raised_at_once(problems):
     assert lines == [
         "toy.yaml: question: 'question' is missing from this file. "
         "The question that the sweep answers, in a sentence.",
-        "toy.yaml:24: seeds: 0 is given twice. Give each once.",
+        "toy.yaml:24: seeds: 0 is given twice. Remove the duplicate.",
         f"toy.yaml:3: questoin: 'questoin' is not a key of this file. Choose one of {SWEEP_KEYS}. "
         "Did you mean 'question'?",
         "toy.yaml:4: base: 'sokobam' is not a base. "
         "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
         "--set nonsense: is not of the form key=value. Example: budget.steps=20.",
         "--seeds: -1 is not a seed. Give whole numbers >= 0.",
-        "--seeds: 5 is given twice. Give each once.",
+        "--seeds: 5 is given twice. Remove the duplicate.",
     ]
 
 

@@ -171,7 +171,7 @@ class ReinforcePpBaselineConfig(_GroupConfig):
 
 
 class CustomAdvantageConfig(_AdvantageConfig):
-    """An estimator of one's own: `(outcome_N, group_N, **arguments) -> advantages_N`."""
+    """A custom estimator: `(outcome_N, group_N, **arguments) -> advantages_N`."""
 
     kind: Literal["custom"] = Field("custom", description="Name of the advantage estimator.")
     outcome: Literal["reward", "success"] = Field(
@@ -202,7 +202,7 @@ Advantage = (
 def long_advantage(value: Any) -> Any:
     """Return the short forms of an advantage section in full; anything else unchanged.
 
-    `my_pkg.my_mod:my_estimator` is a function of one's own, and a name is a kind.
+    `my_pkg.my_mod:my_estimator` is a custom function, and a name is a kind.
     """
     if not isinstance(value, str):
         return value

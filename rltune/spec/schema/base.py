@@ -35,7 +35,7 @@ def with_default(tag: str, variant: str) -> Callable[[object], object]:
 
 
 def require_json(value: object) -> object:
-    """Return a mapping of a person's own unchanged when a record of it holds all of it.
+    """Return a free mapping unchanged when JSON can record all of it.
 
     Raises:
         PydanticCustomError: Carries every key and value that JSON cannot keep.
@@ -46,7 +46,7 @@ def require_json(value: object) -> object:
 
 
 FreeMapping = Annotated[dict[str, Any], BeforeValidator(require_json)]
-"""Keys and JSON values of a person's own choice; see `rltune.spec.paths.OPEN_SECTIONS`."""
+"""Free keys with JSON values; see `rltune.spec.paths.OPEN_SECTIONS`."""
 
 KlType = Annotated[
     Literal[

@@ -176,7 +176,7 @@ class MultihopQaConfig(_ShippedConfig):
 
 
 class CustomEnvConfig(TasksConfig):
-    """An environment of one's own: any `rltune_envs.base.TextEnv`, by import path."""
+    """A custom environment: any `rltune_envs.base.TextEnv`, by import path."""
 
     kind: Literal["custom"] = Field("custom", description="Name of the environment.")
     factory: ImportPath = Field(
@@ -204,7 +204,7 @@ def with_kind(value: Any) -> Any:
 def long_env(value: Any) -> Any:
     """Return the short forms of an env section in full; anything else unchanged.
 
-    `my_pkg.my_mod:MyEnv` is a class of one's own, and a name is a kind.
+    `my_pkg.my_mod:MyEnv` is a custom class, and a name is a kind.
     """
     if not isinstance(value, str):
         return value

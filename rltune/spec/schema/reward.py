@@ -14,7 +14,7 @@ class TermConfig(Section):
     score: str = Field(
         min_length=1,
         description="success, env_reward, valid_turns, a measure of the environment (em, f1), or "
-        "an import path of a function of one's own: my_pkg.my_mod:score.",
+        "the import path of a custom function: my_pkg.my_mod:score.",
     )
     weight: float = Field(1.0, description="Factor of the score in the reward (no unit).")
 
@@ -52,7 +52,7 @@ class RewardConfig(Section):
 def _violations(names: list[str]) -> list[Violation]:
     if not names:
         return [Violation("terms", "[] holds no score.", "Give at least one.")]
-    action = "Give each score once; two functions need different names."
+    action = "Remove the duplicate; two functions need different names."
     return [
         Violation("terms", f"{name!r} is given twice.", action)
         for name in dict.fromkeys(names)

@@ -47,7 +47,7 @@ def _refuse_repeats(items: tuple[T, ...]) -> tuple[T, ...]:
     if not items:
         refuse([Violation("", "[] is empty.", "Give at least one.")])
     repeated = [item for item in dict.fromkeys(items) if items.count(item) > 1]
-    refuse([Violation("", f"{item} is given twice.", "Give each once.") for item in repeated])
+    refuse([Violation("", f"{item} is given twice.", "Remove the duplicate.") for item in repeated])
     return items
 
 
@@ -106,7 +106,7 @@ def _values_violations(values: Json) -> list[Violation]:
     for value in values:
         key = value_key(value)
         if is_scalar(value) and key in seen:
-            found.append(Violation("", f"{value!r} is given twice.", "Give every value once."))
+            found.append(Violation("", f"{value!r} is given twice.", "Remove the duplicate."))
         seen.add(key)
     return found
 

@@ -144,8 +144,8 @@ class TrialConfig(Section):
     seed: int = Field(0, ge=0, lt=2**31, description="Seed (no unit) of every random stream.")
     env: Annotated[Env, Field(discriminator="kind"), BeforeValidator(with_kind)] = Field(
         default_factory=SokobanConfig,
-        description="The tasks; variants differ by kind. Short for a class of one's own: its "
-        "import path.",
+        description="The tasks; variants differ by kind. Short form of a custom class: "
+        "its import path.",
     )
     reward: Annotated[RewardConfig | None, BeforeValidator(long_reward)] = Field(
         None,
@@ -167,8 +167,8 @@ class TrialConfig(Section):
         Advantage, Field(discriminator="kind"), BeforeValidator(with_advantage_kind)
     ] = Field(
         default_factory=GaeConfig,
-        description="The advantage estimator; variants differ by kind. Short for a function of "
-        "one's own: its import path.",
+        description="The advantage estimator; variants differ by kind. Short form of a custom "
+        "function: its import path.",
     )
     attribution: Annotated[
         Attribution, Field(discriminator="kind"), BeforeValidator(with_attribution_kind)
