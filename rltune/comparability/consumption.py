@@ -7,12 +7,15 @@ trial that stopped at step 5 thus hides nothing of the others, and its shorter b
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, TypeAdapter
 
 from rltune.comparability.findings import Finding, warning
-from rltune.comparability.knobs import filter_is_on
 from rltune.comparability.records import TrialRecord
-from rltune.spec.keys import typed
+from rltune.spec.filter_effect import FilterEffect
+from rltune.spec.keys import own_keys
+from rltune.spec.schema.rollout import RolloutFilter
 
 UPDATES, MINI_BATCHES = "budget/policy_updates", "budget/optimizer_steps"
 COUNTERS = ("budget/rollouts", "budget/generated_tokens", MINI_BATCHES, UPDATES)
@@ -32,6 +35,10 @@ TOLERANCE = 0.05
 """Largest relative difference of policy updates without a warning."""
 
 Consumed = Mapping[str, float]
+
+_FILTER: TypeAdapter[RolloutFilter] = TypeAdapter(
+    Annotated[RolloutFilter, Field(discriminator="strategy")]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +186,9 @@ def _consumed(at: _At) -> dict[str, float]:
 
 
 def _drops(record: TrialRecord) -> bool:
-    config = typed(record.spec.config)
-    return filter_is_on(config) and config.rollout_filter.on_drop == "drop"
+    config = record.spec.config
+    keys = _FILTER.validate_python(own_keys("rollout_filter", config["rollout_filter"]))
+    return keys.on_drop == "drop" and FilterEffect(keys, config["rollout"]["groups"]).can_drop
 
 
 def budget_findings(spent: Consumption) -> Iterator[Finding]:

@@ -62,11 +62,14 @@ def typed(config: Mapping[str, Any]) -> TrialConfig:
 
     Keys that records of before config version 2 have of other variants are left out.
     """
-    sections = dict(config)
-    for section, tag in VARIANT_SECTIONS.items():
-        own = variants(section)[config[section][tag]].model_fields
-        sections[section] = {key: item for key, item in config[section].items() if key in own}
-    return TrialConfig.model_validate(sections)
+    own = {section: own_keys(section, config[section]) for section in VARIANT_SECTIONS}
+    return TrialConfig.model_validate({**config, **own})
+
+
+def own_keys(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section without the keys of other variants."""
+    fields = variants(section)[given[VARIANT_SECTIONS[section]]].model_fields
+    return {key: value for key, value in given.items() if key in fields}
 
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:

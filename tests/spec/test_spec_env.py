@@ -104,8 +104,8 @@ REFUSED = {
     "env={kind: multihop_qa, questions: a.json, hops: [2]}": "env.hops: [2] has no effect: "
     "env.questions names a file, and this is of the closed world. Leave it at [2, 3, 4].",
     "reward={terms: []}": "reward.terms: [] holds no score. Give at least one.",
-    "reward={terms: [{score: 'a:f'}, {score: 'b:f'}]}": "reward.terms: 'f' is given twice. Give "
-    "each score once; two functions need different names.",
+    "reward={terms: [{score: 'a:f'}, {score: 'b:f'}]}": "reward.terms: 'f' is given twice. Remove "
+    "the duplicate; two functions need different names.",
     "reward={terms: [{score: success, wight: 1.0}]}": "reward.terms.0.wight: 'wight' is not a key "
     "of reward.terms.0. Choose one of score, weight. Did you mean 'weight'?",
 }
