@@ -13,20 +13,12 @@ ON_GPU, IN_PROCESS = "perf/max_memory_allocated_gb", "perf/max_rss_gb"
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Peak memory of the trials of one condition.
+    """Peak memory of the trials of one condition."""
 
-    Attributes:
-        condition: Its label.
-        where: `GPU` for what torch had allocated there, `process` for a process as a whole.
-        used: Bytes.
-        planned: Bytes of the same; None when the model's shape is not known here.
-
-    """
-
-    condition: str
-    where: str
-    used: int
-    planned: int | None
+    condition: str  # its label
+    where: str  # `GPU` for what torch had allocated there, `process` for a process as a whole
+    used: int  # bytes
+    planned: int | None  # bytes of the same; None when the model's shape is not known here
 
     @property
     def share(self) -> float | None:

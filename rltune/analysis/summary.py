@@ -28,20 +28,12 @@ from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, sam
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What random actions and a perfect player reach on the held-out tasks, exactly.
+    """What random actions and a perfect player reach on the held-out tasks, exactly."""
 
-    Attributes:
-        floor: Expected success rate of uniform random actions.
-        ceiling: Success rate of a perfect player within the limits.
-        tasks: Number of held-out tasks.
-        is_exact: Whether the floor is exact; that of a verifier's success is measured.
-
-    """
-
-    floor: float
-    ceiling: float
-    tasks: int
-    is_exact: bool = True
+    floor: float  # expected success rate of uniform random actions
+    ceiling: float  # success rate of a perfect player within the limits
+    tasks: int  # number of held-out tasks
+    is_exact: bool = True  # whether the floor is exact; that of a verifier's success is measured
 
 
 @dataclass(frozen=True, slots=True)

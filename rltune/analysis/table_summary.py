@@ -35,42 +35,24 @@ _STATISTICS: dict[str, Statistic] = {"mean": row_mean, "iqm": row_iqm}
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One measure at one point of training, in all conditions.
+    """One measure at one point of training, in all conditions."""
 
-    Attributes:
-        metric: Its name.
-        at: `base`, `selected`, `final`, or `gate`.
-        step: Of a gate.
-        values: Condition -> seed -> value.
-        tasks: Condition -> fewest tasks that a seed's value is over.
-
-    """
-
-    metric: str
-    at: str
-    step: int | None
-    values: Mapping[str, BySeed]
-    tasks: Mapping[str, int]
+    metric: str  # its name
+    at: str  # `base`, `selected`, `final`, or `gate`
+    step: int | None  # of a gate
+    values: Mapping[str, BySeed]  # condition -> seed -> value
+    tasks: Mapping[str, int]  # condition -> fewest tasks that a seed's value is over
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """One condition of the plan.
+    """One condition of the plan."""
 
-    Attributes:
-        condition: Its label.
-        is_control: Whether the others are compared with it.
-        seeds: Planned.
-        is_complete: Whether all its trials have a result at their last planned step.
-        paired: Seeds that ended at the same step as the control's.
-
-    """
-
-    condition: str
-    is_control: bool
-    seeds: int
-    is_complete: bool
-    paired: frozenset[int]
+    condition: str  # its label
+    is_control: bool  # whether the others are compared with it
+    seeds: int  # planned
+    is_complete: bool  # whether all its trials have a result at their last planned step
+    paired: frozenset[int]  # seeds that ended at the same step as the control's
 
 
 def summary_rows(trials: Sequence[TrialRow], gates: Sequence[GateRow]) -> list[SummaryRow]:

@@ -83,20 +83,12 @@ class TrialState:
 
 @dataclass(frozen=True, slots=True)
 class DerivedState:
-    """The state of a trial outside the comparison: a child or a rerun.
+    """The state of a trial outside the comparison: a child or a rerun."""
 
-    Attributes:
-        kind: `child` or `rerun`.
-        parent: Trial id of what it was made from.
-        note: What a child changes, or what comparing a repetition with its original found.
-        trial: Where it is.
-
-    """
-
-    kind: str
-    parent: str
-    note: str
-    trial: TrialState
+    kind: str  # `child` or `rerun`
+    parent: str  # trial id of what it was made from
+    note: str  # what a child changes, or what comparing a repetition with its original found
+    trial: TrialState  # where it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,26 +12,15 @@ from rltune.store.speed import step_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Resources consumed so far; rltune knows no prices.
+    """Resources consumed so far; rltune knows no prices."""
 
-    Attributes:
-        wall_s: Seconds of gates, training steps and checkpoints.
-        core_s: `wall_s` times the CPU cores that are reserved for the trial.
-        gpu_s: `wall_s` times the GPUs that are reserved for the trial.
-        rollouts: Training episodes.
-        tokens: Tokens sampled in them.
-        judge_calls: Calls to a language-model judge.
-        judge_tokens: Tokens of these calls.
-
-    """
-
-    wall_s: float = 0.0
-    core_s: float = 0.0
-    gpu_s: float = 0.0
-    rollouts: int = 0
-    tokens: int = 0
-    judge_calls: int = 0
-    judge_tokens: int = 0
+    wall_s: float = 0.0  # seconds of gates, training steps and checkpoints
+    core_s: float = 0.0  # `wall_s` times the CPU cores that are reserved for the trial
+    gpu_s: float = 0.0  # `wall_s` times the GPUs that are reserved for the trial
+    rollouts: int = 0  # training episodes
+    tokens: int = 0  # tokens sampled in them
+    judge_calls: int = 0  # calls to a language-model judge
+    judge_tokens: int = 0  # tokens of these calls
 
     def __add__(self, other: "Cost") -> "Cost":
         """Return what both consumed."""

@@ -10,26 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a dense decoder decides its parameters and its memory.
+    """What of a dense decoder decides its parameters and its memory."""
 
-    Attributes:
-        layers: Their number.
-        hidden: Width D.
-        inner: Width I of the MLP.
-        queries: Width Q of all queries.
-        keys: Width K of all keys, and of all values.
-        vocabulary: Number of tokens.
-        is_tied: Whether the vocabulary head is the embedding's matrix.
-
-    """
-
-    layers: int
-    hidden: int
-    inner: int
-    queries: int
-    keys: int
-    vocabulary: int
-    is_tied: bool = False
+    layers: int  # their number
+    hidden: int  # width D
+    inner: int  # width I of the MLP
+    queries: int  # width Q of all queries
+    keys: int  # width K of all keys, and of all values
+    vocabulary: int  # number of tokens
+    is_tied: bool = False  # whether the vocabulary head is the embedding's matrix
 
     @property
     def linear_layers(self) -> Mapping[str, tuple[int, int]]:

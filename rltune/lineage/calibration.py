@@ -60,28 +60,16 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How good the predictions of a table were.
+    """How good the predictions of a table were."""
 
-    Attributes:
-        predictions: One a finished row with a prediction, in file order.
-        waiting: Rows with a prediction that did not finish.
-        signs: How many can be judged by their sign.
-        right_signs: How many of those had the right one.
-        sizes: How many have both numbers.
-        mean_absolute_error: Mean of |expected - observed| over those; None without any.
-        intervals: How many have an interval.
-        within: How many of those predicted a number inside it.
-
-    """
-
-    predictions: tuple[Prediction, ...]
-    waiting: int
-    signs: int
-    right_signs: int
-    sizes: int
-    mean_absolute_error: float | None
-    intervals: int
-    within: int
+    predictions: tuple[Prediction, ...]  # one a finished row with a prediction, in file order
+    waiting: int  # rows with a prediction that did not finish
+    signs: int  # how many can be judged by their sign
+    right_signs: int  # how many of those had the right one
+    sizes: int  # how many have both numbers
+    mean_absolute_error: float | None  # mean of |expected - observed| over those; None without any
+    intervals: int  # how many have an interval
+    within: int  # how many of those predicted a number inside it
 
 
 def parse_delta(text: str) -> float | None:

@@ -40,18 +40,11 @@ class ForeignTable:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What went into a table.
+    """What went into a table."""
 
-    Attributes:
-        rows: Rows that were appended, or would be.
-        problems: Records that are skipped, each with its line.
-        notes: What was changed in rows that are kept, each with its line.
-
-    """
-
-    rows: tuple[LineageRow, ...]
-    problems: tuple[Problem, ...]
-    notes: tuple[Problem, ...]
+    rows: tuple[LineageRow, ...]  # rows that were appended, or would be
+    problems: tuple[Problem, ...]  # records that are skipped, each with its line
+    notes: tuple[Problem, ...]  # what was changed in rows that are kept, each with its line
 
 
 def read_text(path: Path) -> str:

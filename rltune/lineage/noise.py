@@ -25,16 +25,10 @@ _COLUMNS = {"heldout/success_rate": "success", "heldout/reward_mean": "reward"}
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcome of each held-out task at one gate.
+    """The outcome of each held-out task at one gate."""
 
-    Attributes:
-        tasks: Hash of the task list; two gates with the same hash can be paired.
-        values: One a task; None where the episode had a fault.
-
-    """
-
-    tasks: str
-    values: tuple[float | None, ...]
+    tasks: str  # hash of the task list; two gates with the same hash can be paired
+    values: tuple[float | None, ...]  # one a task; None where the episode had a fault
 
 
 OutcomesOf = Callable[[LineageRow], Outcomes | None]

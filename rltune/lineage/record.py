@@ -21,34 +21,19 @@ _RESULT_STATUS = {  # of results that are not compared with the best
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowContext:
-    """What a row says beyond the trial and its outcome.
+    """What a row says beyond the trial and its outcome."""
 
-    Attributes:
-        metric_name: Metric of the table.
-        metric_mode: Its direction.
-        timestamp: End of the attempt, UTC.
-        commit: Code commit, `-dirty` appended when the tree had changes.
-        attempt: Which attempt of the trial ended, from 1.
-        job_name: The driver's launch.
-        snapshot_path: Checkpoint that the gate chose.
-        disqualified: Reason why a finished trial must not count; empty when it may.
-        hypothesis: Empty: the condition and the seed.
-        notes: More for people to read.
-        wandb_id: Id of the W&B run.
-
-    """
-
-    metric_name: str
-    metric_mode: str
-    timestamp: str
-    commit: str
-    attempt: int = 1
-    job_name: str = ""
-    snapshot_path: str = ""
-    disqualified: str = ""
-    hypothesis: str = ""
-    notes: str = ""
-    wandb_id: str = ""
+    metric_name: str  # metric of the table
+    metric_mode: str  # its direction
+    timestamp: str  # end of the attempt, UTC
+    commit: str  # code commit, `-dirty` appended when the tree had changes
+    attempt: int = 1  # which attempt of the trial ended, from 1
+    job_name: str = ""  # the driver's launch
+    snapshot_path: str = ""  # checkpoint that the gate chose
+    disqualified: str = ""  # reason why a finished trial must not count; empty when it may
+    hypothesis: str = ""  # empty: the condition and the seed
+    notes: str = ""  # more for people to read
+    wandb_id: str = ""  # id of the W&B run
 
 
 def exp_id_of(trial_id: str, attempt: int) -> str:

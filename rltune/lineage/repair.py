@@ -22,20 +22,12 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What a repair changes, or changed.
+    """What a repair changes, or changed."""
 
-    Attributes:
-        path: The table.
-        rows: Whole rows, which stay as they are.
-        bad: Lines that move to the side file.
-        notes: What else is mended, one sentence each.
-
-    """
-
-    path: Path
-    rows: int
-    bad: tuple[BadLine, ...]
-    notes: tuple[str, ...]
+    path: Path  # the table
+    rows: int  # whole rows, which stay as they are
+    bad: tuple[BadLine, ...]  # lines that move to the side file
+    notes: tuple[str, ...]  # what else is mended, one sentence each
 
     @property
     def is_clean(self) -> bool:

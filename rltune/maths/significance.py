@@ -15,18 +15,11 @@ _ROUNDING = 1e-9  # relative: what differs by less is equal
 
 
 class Welch(NamedTuple):
-    """The difference of two means of independent samples.
+    """The difference of two means of independent samples."""
 
-    Attributes:
-        difference: Mean of the first minus mean of the second.
-        interval: Its interval.
-        p: Of no difference.
-
-    """
-
-    difference: float
-    interval: Interval
-    p: float
+    difference: float  # mean of the first minus mean of the second
+    interval: Interval  # its interval
+    p: float  # of no difference
 
 
 def sign_flip_p(differences: Sequence[float], *, rng_seed: int = 0) -> float:

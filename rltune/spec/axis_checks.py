@@ -27,7 +27,7 @@ def unknown_key(key: str, where: str) -> list[Problem]:
 
 
 def check_axis(spec: SweepSpec, locate: Locate, problems: list[Problem]) -> bool:
-    """Return whether axis and coupled keys are sound by name; adds what is wrong to problems."""
+    """Return whether axis and coupled keys are valid by name; adds what is wrong to problems."""
     before = len(problems)
     axis = spec.axis
     if axis.key == "seed":

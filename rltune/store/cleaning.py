@@ -12,18 +12,11 @@ _STOP = "STOP"
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """Something that may be deleted.
+    """Something that may be deleted."""
 
-    Attributes:
-        path: A file or a folder.
-        size: Bytes on disk.
-        why: Why nobody needs it.
-
-    """
-
-    path: Path
-    size: int
-    why: str
+    path: Path  # a file or a folder
+    size: int  # bytes on disk
+    why: str  # why nobody needs it
 
 
 def spares(run: RunDir, *, best_only: bool = False) -> tuple[Spare, ...]:

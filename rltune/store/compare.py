@@ -20,22 +20,13 @@ ABSENT = "<absent>"
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first place where two runs of one trial differ.
+    """The first place where two runs of one trial differ."""
 
-    Attributes:
-        where: `metrics.jsonl`, `heldout.jsonl`, or a checkpoint's file.
-        step: Training step.
-        name: Metric, key of the held-out record, or tensor.
-        before: Value in the original, as JSON text.
-        now: Value in the rerun, as JSON text.
-
-    """
-
-    where: str
-    step: int
-    name: str
-    before: str
-    now: str
+    where: str  # `metrics.jsonl`, `heldout.jsonl`, or a checkpoint's file
+    step: int  # training step
+    name: str  # metric, key of the held-out record, or tensor
+    before: str  # value in the original, as JSON text
+    now: str  # value in the rerun, as JSON text
 
     def __str__(self) -> str:
         """Return it as a sentence's end."""
@@ -44,20 +35,12 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was compared, and the first difference.
+    """What was compared, and the first difference."""
 
-    Attributes:
-        metric_rows: Rows of metrics.jsonl that were compared, step 0 included.
-        gates: Held-out records that were compared.
-        checkpoints: Steps of the checkpoints whose files were compared.
-        difference: The first difference; None when all of it is bit-equal.
-
-    """
-
-    metric_rows: int
-    gates: int
-    checkpoints: tuple[int, ...]
-    difference: FirstDifference | None
+    metric_rows: int  # rows of metrics.jsonl that were compared, step 0 included
+    gates: int  # held-out records that were compared
+    checkpoints: tuple[int, ...]  # steps of the checkpoints whose files were compared
+    difference: FirstDifference | None  # the first difference; None when all of it is bit-equal
 
 
 def compare_trials(before: TrialDir, now: TrialDir, *, last: int) -> Comparison:

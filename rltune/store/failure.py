@@ -25,22 +25,13 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class TrialFailure:
-    """Why a trial ended without a result; the content of its FAILED marker.
+    """Why a trial ended without a result; the content of its FAILED marker."""
 
-    Attributes:
-        kind: The status that its lineage row gets.
-        reason: One line for people.
-        traceback: Python traceback, or empty.
-        step: Training steps done; None when it died before the first gate.
-        attempt: Which attempt, from 1.
-
-    """
-
-    kind: RowStatus
-    reason: str
-    traceback: str = ""
-    step: int | None = None
-    attempt: int = 1
+    kind: RowStatus  # the status that its lineage row gets
+    reason: str  # one line for people
+    traceback: str = ""  # Python traceback, or empty
+    step: int | None = None  # training steps done; None when it died before the first gate
+    attempt: int = 1  # which attempt, from 1
 
     def __post_init__(self) -> None:
         """Refuse a kind that is not a failure."""

@@ -41,18 +41,11 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class TrialLedger:
-    """The entries of one trial, folded.
+    """The entries of one trial, folded."""
 
-    Attributes:
-        trial_id: Name of the trial.
-        attempts: How many attempts were started.
-        last: The last entry.
-
-    """
-
-    trial_id: str
-    attempts: int
-    last: LedgerEntry
+    trial_id: str  # name of the trial
+    attempts: int  # how many attempts were started
+    last: LedgerEntry  # the last entry
 
     @property
     def is_open(self) -> bool:

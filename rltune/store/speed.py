@@ -16,18 +16,11 @@ _PARTS_OF_CREDIT = ("timing_s/judge", "timing_s/judge_call")  # they are in timi
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a kind of trial is.
+    """How fast a kind of trial is."""
 
-    Attributes:
-        step_s: Mean seconds of a training step, its gate and checkpoint included.
-        steps: Steps that this is measured on.
-        start_s: Mean seconds of what comes before the first step: the gate at step 0.
-
-    """
-
-    step_s: float
-    steps: int
-    start_s: float = 0.0
+    step_s: float  # mean seconds of a training step, its gate and checkpoint included
+    steps: int  # steps that this is measured on
+    start_s: float = 0.0  # mean seconds of what comes before the first step: the gate at step 0
 
 
 def speed_key(config: Mapping[str, Any]) -> str:

@@ -25,16 +25,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values fell between two neighbouring edges.
+    """How many values fell between two neighbouring edges."""
 
-    Attributes:
-        counts: One a bin.
-        edges: Of the bins, ascending: one more than there are bins.
-
-    """
-
-    counts: tuple[int, ...]
-    edges: tuple[float, ...]
+    counts: tuple[int, ...]  # one a bin
+    edges: tuple[float, ...]  # of the bins, ascending: one more than there are bins
 
 
 Media = Mapping[str, Table | Histogram]
@@ -43,22 +37,13 @@ Media = Mapping[str, Table | Histogram]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """Something that trials make from each other; equal names and files are the same artifact.
+    """Something that trials make from each other; equal names and files are the same artifact."""
 
-    Attributes:
-        name: Of letters, digits, `-`, `_` and `.`.
-        kind: `model` or `tasks`.
-        files: Name in the artifact -> the file; they must stay as they are.
-        metadata: What is known about it.
-        aliases: Further names of this version.
-
-    """
-
-    name: str
-    kind: Literal["model", "tasks"]
-    files: Mapping[str, Path]
-    metadata: Mapping[str, str | float] = field(default_factory=dict)
-    aliases: tuple[str, ...] = ()
+    name: str  # of letters, digits, `-`, `_` and `.`
+    kind: Literal["model", "tasks"]  # `model` or `tasks`
+    files: Mapping[str, Path]  # name in the artifact -> the file; they must stay as they are
+    metadata: Mapping[str, str | float] = field(default_factory=dict)  # what is known about it
+    aliases: tuple[str, ...] = ()  # further names of this version
 
 
 class Tracker:

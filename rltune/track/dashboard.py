@@ -37,24 +37,14 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """What a dashboard is about.
+    """What a dashboard is about."""
 
-    Attributes:
-        sweep: Name of the sweep: the group of its runs.
-        title: Of the sweep.
-        question: That it asks.
-        verdict: What the audit found, in one line.
-        project: W&B project of the runs.
-        entity: User or team; empty for the key's own.
-
-    """
-
-    sweep: str
-    title: str
-    question: str
-    verdict: str
-    project: str
-    entity: str = ""
+    sweep: str  # name of the sweep: the group of its runs
+    title: str  # of the sweep
+    question: str  # that it asks
+    verdict: str  # what the audit found, in one line
+    project: str  # W&B project of the runs
+    entity: str = ""  # user or team; empty for the key's own
 
 
 def build(about: Dashboard) -> tuple[Any, Any]:

@@ -52,30 +52,17 @@ def wandb_run_id(trial_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbRun:
-    """What a W&B run is called and holds.
+    """What a W&B run is called and holds."""
 
-    Attributes:
-        trial_id: Gives the run its id and name.
-        project: W&B project.
-        group: The sweep; W&B draws the runs of a group together.
-        tags: Short labels to filter by.
-        config: Resolved config and identity; nested mappings are shown with dots.
-        folder: The trial's folder; W&B writes into `wandb/` below it.
-        mode: `offline` writes files for a later `wandb sync`.
-        init_timeout_s: How long starting may take.
-        finish_timeout_s: How long the end waits for uploads.
-
-    """
-
-    trial_id: str
-    project: str
-    group: str
-    tags: tuple[str, ...]
-    config: Mapping[str, Any]
-    folder: Path
-    mode: Literal["offline", "online"]
-    init_timeout_s: float = 60.0
-    finish_timeout_s: float = 120.0
+    trial_id: str  # gives the run its id and name
+    project: str  # W&B project
+    group: str  # the sweep; W&B draws the runs of a group together
+    tags: tuple[str, ...]  # short labels to filter by
+    config: Mapping[str, Any]  # resolved config and identity; nested mappings are shown with dots
+    folder: Path  # the trial's folder; W&B writes into `wandb/` below it
+    mode: Literal["offline", "online"]  # `offline` writes files for a later `wandb sync`
+    init_timeout_s: float = 60.0  # how long starting may take
+    finish_timeout_s: float = 120.0  # how long the end waits for uploads
 
 
 class WandbTracker(Tracker):
