@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import CoroutineType
 from typing import NoReturn, TextIO
 
 from rltune_envs.code_place import describe_error, in_brackets, place_of, place_of_thread
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
-from rltune_envs.guard_worker import Answer, Worker, attempt, this_thread
+from rltune_envs.guard_worker import Answer, Worker, attempt, exit_raises, this_thread
 
 CALL_LIMIT_S = 30.0
 """Time limit of a call, in seconds, unless its class or function has a `time_limit_s`."""
@@ -96,21 +95,13 @@ def supervised(
     """
     before = _supervision.on_slow, _supervision.last_words
     _supervise(on_slow, last_words)
-    exit_process = os._exit
-    os._exit = partial(_exit, exit_process)
     try:
-        yield
+        with exit_raises(lambda: this_thread.is_worker):
+            yield
     except _SupervisorError as raised:
         raise raised.error from None
     finally:
-        os._exit = exit_process
         _supervise(*before)
-
-
-def _exit(exit_process: Callable[[int], NoReturn], status: int) -> NoReturn:
-    if this_thread.is_worker:
-        raise SystemExit(f"os._exit({status})")
-    exit_process(status)
 
 
 def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | None) -> None:
@@ -141,7 +132,6 @@ def new_batch() -> None:
 def _forget_worker() -> None:
     """Start afresh in a forked process, which does not have its parent's threads."""
     _local.worker, _local.n_hung = None, 0
-    this_thread.is_worker = False
 
 
 os.register_at_fork(after_in_child=_forget_worker)

@@ -1,10 +1,13 @@
 """A thread that makes one call after another, and can be abandoned when one hangs."""
 
 import ctypes
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import NoReturn
 
 
 class _ThisThread(threading.local):
@@ -17,6 +20,30 @@ this_thread = _ThisThread()
 
 class _Abandoned(BaseException):
     """Raised inside a call that nobody waits for any more."""
+
+
+@contextmanager
+def exit_raises(is_custom: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Make `os._exit` raise SystemExit where custom code calls it, but not in a forked child.
+
+    It would end the process without a word about what ended it.
+
+    Args:
+        is_custom: Whether custom code is calling.
+
+    """
+    exit_process, process = os._exit, os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() == process and is_custom():
+            raise SystemExit(f"os._exit({status})")
+        exit_process(status)
+
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = exit_process
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from rltune_envs.errors import ImportPathError
+from rltune_envs.guard_worker import exit_raises
 
 
 def load_object(path: str) -> Callable[..., Any]:
@@ -38,7 +39,8 @@ def load_object(path: str) -> Callable[..., Any]:
 
 def _module(path: str, name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with exit_raises():
+            return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # a script may call sys.exit at its top level
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
             raise ImportPathError(

@@ -12,6 +12,7 @@ MODULES = {
     "rl_fine.py": "class MyEnv:\n    pass\n\ndef score(attempt):\n    return 1.0\n\nLIMIT = 3\n",
     "rl_empty.py": "",
     "rl_broken.py": "raise RuntimeError('no licence')\n",
+    "rl_exit.py": "import os\nos._exit(3)\n",
     "rl_typo.py": "def score(:\n",
     "rl_needs.py": "import rl_not_installed.part\n",
     "rl_needs_more.py": "import rl_needs_mo\n",
@@ -56,6 +57,7 @@ FAILURES = [
     ("rl_nowhere:A", f"there is no module 'rl_nowhere'; {ADVICE}"),
     ("rl_nowhere.part:A", f"there is no module 'rl_nowhere'; {ADVICE}"),
     ("rl_package.nowhere:A", f"there is no module 'rl_package.nowhere'; {ADVICE}"),
+    ("rl_exit:A", "importing 'rl_exit' raised SystemExit: os._exit(3)"),
     ("rl_fine.part:A", f"there is no module 'rl_fine.part'; {ADVICE}"),
     (
         "rl_needs:A",
