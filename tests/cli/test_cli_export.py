@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from run_folders import CONTROL, TREATED, finished_sweep
 
+from rltune.report.figures import files
+from rltune.report.figures.draw import draw_kinds
 from rltune.store.files import read_json, sha256_file, write_json_atomic
 
 COLLAPSE = {
@@ -31,7 +33,7 @@ def rows(path):
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def files(run):
+def contents(run):
     return {path.name: path.read_bytes() for path in (run / "figures").iterdir()}
 
 
@@ -58,15 +60,25 @@ def measured(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def svg_only(monkeypatch):
-    """Draw one kind of file: few tests look at the others."""
-    monkeypatch.setattr("rltune.report.figures.files.KINDS", ("svg",))
+def kinds(monkeypatch):
+    """Return what sets the kinds of file that are drawn; none, unless a test looks at some."""
+
+    def wants(*wanted):
+        monkeypatch.setattr(files, "KINDS", wanted)
+        monkeypatch.setattr(files, "draw_kinds", draw_kinds if wanted else lambda *_: {})
+
+    wants()
+    return wants
 
 
 @pytest.fixture
-def all_kinds(svg_only, monkeypatch):
-    """Draw them all the same."""
-    monkeypatch.setattr("rltune.report.figures.files.KINDS", KINDS)
+def svg_only(kinds):
+    kinds("svg")
+
+
+@pytest.fixture
+def all_kinds(kinds):
+    kinds(*KINDS)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +94,8 @@ def exported_once(tmp_path_factory):
     ):
         patch.chdir(folder.parent.parent)
         patch.setenv("COLUMNS", "80")
-        patch.setattr("rltune.report.figures.files.KINDS", KINDS)
+        patch.setattr(files, "KINDS", KINDS)
+        patch.setattr(files, "draw_kinds", draw_kinds)
         code = run(("export", str(folder)))
     assert (code, err.getvalue()) == (0, "")
     return folder, out.getvalue().splitlines()
@@ -139,7 +152,7 @@ def test_it_says_what_it_found_and_wrote(exported_once):
     ]
 
 
-def test_the_newest_run_folder_is_the_default_and_json_tells_the_same(rltune, measured):
+def test_the_newest_run_folder_is_the_default_and_json_tells_the_same(rltune, svg_only, measured):
     result = rltune("export", "--json")
     assert (result.code, result.err) == (0, "")
     said = json.loads(result.out)
@@ -168,14 +181,14 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
 
 
 def test_exporting_again_gives_the_same_bytes(rltune, all_kinds, exported):
-    before = files(exported)
+    before = contents(exported)
     rltune("export", str(exported))
-    assert files(exported) == before
+    assert contents(exported) == before
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_figures_are_made_again_from_the_tables_alone(rltune, exported, tmp_path, kind):
-    before = files(exported)
+def test_figures_are_made_again_from_the_tables_alone(rltune, svg_only, exported, tmp_path, kind):
+    before = contents(exported)
     copy = tmp_path / "elsewhere"
     copy.mkdir()
     for name in ("trials", "history", "summary"):
@@ -199,7 +212,7 @@ def test_tables_that_were_edited_make_no_figures(rltune, exported):
     assert "Export the run folder again." in result.err
 
 
-def test_figures_that_differ_from_the_manifest_are_named(rltune, exported):
+def test_figures_that_differ_from_the_manifest_are_named(rltune, svg_only, exported):
     path = exported / "figures" / "manifest.json"
     manifest = read_json(path)
     for entry in manifest["outputs"]:
@@ -238,9 +251,9 @@ def test_the_estimator_is_that_of_the_export(rltune, measured):
     rltune("export", str(measured), "--estimator", "iqm")
     assert read_json(measured / "figures" / "heatmap.json")["estimator"] == "iqm"
     assert read_json(measured / "figures" / "learning_curves.json")["method"] == "bootstrap"
-    before = files(measured)
+    before = contents(measured)
     assert rltune("export", str(measured), "--from-tables").err == ""
-    assert files(measured) == before
+    assert contents(measured) == before
     result = rltune("export", str(measured), "--from-tables", "--estimator", "mean")
     assert result.code == 2
     assert "figures from tables keep the estimator of their export" in result.err
@@ -270,7 +283,7 @@ def test_without_pyarrow_the_csv_files_stand_and_an_old_parquet_goes(rltune, mea
     assert not [name for name in names(measured) if name.endswith(".parquet")]
 
 
-def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, tmp_path):
+def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, svg_only, tmp_path):
     run = finished_sweep(tmp_path).run.path
     (run / "figures").mkdir()
     (run / "figures" / "dynamics.svg").write_bytes(b"of another export")
@@ -282,7 +295,7 @@ def test_without_the_signals_it_says_how_to_get_them_and_old_figures_go(rltune, 
     assert not [name for name in names(run) if name.startswith("dynamics")]
 
 
-def test_it_says_on_the_figure_that_the_audit_failed(rltune, measured):
+def test_it_says_on_the_figure_that_the_audit_failed(rltune, svg_only, measured):
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "provenance.json"
     victim.write_text(victim.read_text().replace("c0ffee", "other0"))
     result = rltune("export", str(measured))
@@ -293,7 +306,7 @@ def test_it_says_on_the_figure_that_the_audit_failed(rltune, measured):
         assert "AUDIT FAILED (A1)" in (measured / "figures" / f"{name}.svg").read_text()
 
 
-def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, measured):
+def test_a_hidden_second_axis_is_stamped_on_the_figure(rltune, svg_only, measured):
     warned = {"rule": "S8", "message": "the filter is a second axis", "accepted_reason": None}
     proof = {"ok": True, "warnings": [warned]}
     write_json_atomic(measured / "comparability.json", proof)
@@ -311,7 +324,7 @@ def test_without_matplotlib_the_tables_and_the_data_stand(rltune, all_kinds, exp
     assert names(exported) == PLAIN | DATA
 
 
-def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, tmp_path):
+def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, svg_only, tmp_path):
     run = measure(tmp_path, **{"collapse/reasoning_entropy": float("nan")})
     assert rltune("export", str(run)).code == 0
     panels = read_json(run / "figures" / "dynamics.json")["panels"]
