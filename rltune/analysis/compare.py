@@ -27,22 +27,13 @@ from rltune.maths.significance import mcnemar_p, normal_p, paired_t_p, sign_flip
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side of a comparison.
+    """One side of a comparison."""
 
-    Attributes:
-        label: Its name.
-        value: Mean of its last gates.
-        interval: Over its seeds (t) or over its tasks (Wilson); None where neither can be told.
-        seeds: That entered.
-        planned: Seeds planned; 1 for a trial.
-
-    """
-
-    label: str
-    value: float
-    interval: Interval | None
-    seeds: tuple[int, ...]
-    planned: int
+    label: str  # its name
+    value: float  # mean of its last gates
+    interval: Interval | None  # over its seeds (t) or its tasks (Wilson); None where unknown
+    seeds: tuple[int, ...]  # that entered
+    planned: int  # seeds planned; 1 for a trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,26 +11,15 @@ from rltune.types import RowStatus, TrialStatus
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one planned trial ended, or where it is.
+    """How one planned trial ended, or where it is."""
 
-    Attributes:
-        condition: Its label.
-        is_control: Whether the others are compared with it.
-        seed: Its seed.
-        status: How it ended.
-        step: The last training step that it reached; 0 before the first.
-        planned: The training steps that its config asks for.
-        value: The sweep's metric at its last gate; None without a result that is a number.
-
-    """
-
-    condition: str
-    is_control: bool
+    condition: str  # its label
+    is_control: bool  # whether the others are compared with it
     seed: int
-    status: TrialStatus
-    step: int
-    planned: int
-    value: float | None
+    status: TrialStatus  # how it ended
+    step: int  # the last training step that it reached; 0 before the first
+    planned: int  # the training steps that its config asks for
+    value: float | None  # the sweep's metric at its last gate; None without a finite one
 
     @property
     def is_short(self) -> bool:

@@ -38,61 +38,33 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
-    """One line of the closing table.
+    """One line of the closing table."""
 
-    Attributes:
-        condition: Its label.
-        is_control: Whether the others are compared with it.
-        planned: Seeds planned.
-        finished: Seeds with a result; the numbers are over these.
-        base: Metric before training.
-        selected: Metric at the gate's choice.
-        final: Metric at the last gate.
-        final_of_one: With one seed only: Wilson interval of its last gate, over tasks.
-        gain: final - base, seed by seed.
-        difference: final - the control's final, over seeds that ended at the same step; None for
-            the control.
-        verdict: The one about it; None for the control.
-        bounds: None when the metric is not a success rate or the manifest is missing.
-
-    """
-
-    condition: str
-    is_control: bool
-    planned: int
-    finished: int
-    base: Estimate
-    selected: Estimate
-    final: Estimate
-    final_of_one: Interval | None
-    gain: Estimate
-    difference: Estimate | None
-    verdict: Verdict | None
-    bounds: Bounds | None
+    condition: str  # its label
+    is_control: bool  # whether the others are compared with it
+    planned: int  # seeds planned
+    finished: int  # seeds with a result; the numbers are over these
+    base: Estimate  # metric before training
+    selected: Estimate  # metric at the gate's choice
+    final: Estimate  # metric at the last gate
+    final_of_one: Interval | None  # Wilson interval over tasks, with one seed only
+    gain: Estimate  # final - base, seed by seed
+    difference: Estimate | None  # to the control's final, paired by seed; None for the control
+    verdict: Verdict | None  # None for the control
+    bounds: Bounds | None  # None when the metric is not a success rate or the manifest is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The closing table of a sweep.
+    """The closing table of a sweep."""
 
-    Attributes:
-        metric_name: What is measured.
-        rows: One a condition, control first.
-        verdicts: One sentence a condition.
-        stamps: Hidden second axes that the sweep did not remedy and did not accept.
-        judged: How much a judge left unjudged, by condition; empty when none was asked.
-        scored: Which last gates lost tasks to faults; empty when none did.
-        warnings: What the results of single trials warn of, once each, with the trials' names.
-
-    """
-
-    metric_name: str
-    rows: tuple[ConditionRow, ...]
-    verdicts: tuple[str, ...]
-    stamps: tuple[str, ...]
-    judged: str = ""
-    scored: str = ""
-    warnings: tuple[str, ...] = ()
+    metric_name: str  # what is measured
+    rows: tuple[ConditionRow, ...]  # one a condition, control first
+    verdicts: tuple[str, ...]  # one sentence a condition
+    stamps: tuple[str, ...]  # hidden second axes that the sweep did not remedy and did not accept
+    judged: str = ""  # how much a judge left unjudged, by condition; empty when none was asked
+    scored: str = ""  # which last gates lost tasks to faults; empty when none did
+    warnings: tuple[str, ...] = ()  # of the results of single trials, with the trials
 
 
 def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:

@@ -22,58 +22,31 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """The state of one trial.
+    """The state of one trial."""
 
-    Attributes:
-        trial_id: Its folder's name.
-        condition: Label of its axis value.
-        seed: Its seed.
-        is_control: Whether it belongs to the control condition.
-        status: What its files prove; a trial without a living driver is interrupted, not running.
-        step: Last training step with metrics; None before the gate at step 0.
-        steps: Training steps planned.
-        gates: Its held-out evaluations so far, oldest first.
-        base: Metric of the gate at step 0.
-        last: Metric of the newest gate.
-        last_gate: Step of that gate.
-        best_step: Step that the gate chose; None before the end.
-        tokens_per_s: Newest sampling speed.
-        step_s: Median seconds of the last training steps, without their gates.
-        gate_s: Median seconds of a gate.
-        eta_s: Seconds that the rest takes at this speed; None when it does not run.
-        silent_s: Seconds since the last line of metrics; None when it does not run.
-        cost: What it consumed so far.
-        reason: Why it failed or stopped; empty otherwise.
-        log: Its log file.
-        judged: Episodes that a judge was asked about, and those that it judged.
-        scored: Tasks that the newest gate scored, `14/32`; empty where it scored all.
-        warnings: What its card warns of: training success that rose while held-out success fell.
-
-    """
-
-    trial_id: str
-    condition: str
+    trial_id: str  # its folder's name
+    condition: str  # label of its axis value
     seed: int
-    is_control: bool
-    status: TrialStatus
-    step: int | None
-    steps: int
-    gates: tuple[Gate, ...]
-    base: float | None
-    last: float | None
-    last_gate: int | None
-    best_step: int | None
-    tokens_per_s: float | None
-    step_s: float | None
-    gate_s: float | None
-    eta_s: float | None
-    silent_s: float | None
-    cost: Cost
-    reason: str
-    log: str
-    judged: Judged
-    scored: str = ""
-    warnings: tuple[str, ...] = ()
+    is_control: bool  # whether it belongs to the control condition
+    status: TrialStatus  # what its files prove; without a living driver, interrupted
+    step: int | None  # last training step with metrics; None before the gate at step 0
+    steps: int  # training steps planned
+    gates: tuple[Gate, ...]  # its held-out evaluations so far, oldest first
+    base: float | None  # metric of the gate at step 0
+    last: float | None  # metric of the newest gate
+    last_gate: int | None  # step of that gate
+    best_step: int | None  # step that the gate chose; None before the end
+    tokens_per_s: float | None  # newest sampling speed
+    step_s: float | None  # median seconds of the last training steps, without their gates
+    gate_s: float | None  # median seconds of a gate
+    eta_s: float | None  # seconds that the rest takes at this speed; None when it does not run
+    silent_s: float | None  # seconds since the last line of metrics; None when it does not run
+    cost: Cost  # what it consumed so far
+    reason: str  # why it failed or stopped; empty otherwise
+    log: str  # its log file
+    judged: Judged  # episodes that a judge was asked about, and those that it judged
+    scored: str = ""  # tasks that the newest gate scored, `14/32`; empty where it scored all
+    warnings: tuple[str, ...] = ()  # of its model card
 
     @property
     def name(self) -> str:
@@ -93,37 +66,20 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """The state of a sweep.
+    """The state of a sweep."""
 
-    Attributes:
-        path: Its run folder.
-        name: Its name.
-        title: Its title.
-        metric_name: The metric of the gates.
-        driver: Who drives it now; None when nobody does.
-        elapsed_s: Seconds since its driver started; None when nobody drives it.
-        eta_s: Seconds until all trials ended at the speed so far; None when nobody drives it or
-            nothing is measured yet.
-        cost: What its trials consumed so far, children and repetitions left out.
-        scale: Smallest and largest metric of all gates of all trials; None before the first.
-        size_bytes: Disk that its folder takes.
-        trials: One a trial, in the order of the plan.
-        derived: Its children and repetitions.
-
-    """
-
-    path: str
+    path: str  # its run folder
     name: str
     title: str
-    metric_name: str
-    driver: DriverInfo | None
-    elapsed_s: float | None
-    eta_s: float | None
-    cost: Cost
-    scale: tuple[float, float] | None
-    size_bytes: int
-    trials: tuple[TrialState, ...]
-    derived: tuple[DerivedState, ...] = ()
+    metric_name: str  # the metric of the gates
+    driver: DriverInfo | None  # who drives it now; None when nobody does
+    elapsed_s: float | None  # seconds since its driver started; None when nobody drives it
+    eta_s: float | None  # seconds until all trials end; None if unknown or nobody drives it
+    cost: Cost  # what its trials consumed so far, children and repetitions left out
+    scale: tuple[float, float] | None  # range of the metric over all gates; None before the first
+    size_bytes: int  # disk that its folder takes
+    trials: tuple[TrialState, ...]  # one a trial, in the order of the plan
+    derived: tuple[DerivedState, ...] = ()  # its children and repetitions
 
     def count(self, *statuses: TrialStatus) -> int:
         """Return how many trials have one of these statuses."""

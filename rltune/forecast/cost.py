@@ -35,54 +35,30 @@ _LEAST_SAVING = 0.02
 
 @dataclass(frozen=True, slots=True)
 class TrialCost:
-    """What one trial takes at most.
+    """What one trial takes at most."""
 
-    Attributes:
-        steps: Training steps.
-        rollouts: Training episodes.
-        max_tokens: Sampled training tokens if every response fills its limit.
-        optimizer_steps: Mini-batches gone through, critic warm-up included, if no group drops.
-        policy_updates: Those that update the policy.
-        gates: Held-out evaluations, step 0 included.
-        heldout_rollouts: Episodes of all of them.
-        parameters: Of the policy without adapters; None when no local config.json tells.
-        trained: Those of the policy that training changes: with LoRA the adapters'.
-        memory: What it holds, part by part; None when parameters is.
-        wall_s: Seconds by measured steps of an earlier run; None when there is none.
-        gpus: GPUs that hold it, the smallest first; also empty for a trial on a CPU.
-        savings: Where no GPU does: setting -> bytes with it, those that help.
-
-    """
-
-    steps: int
-    rollouts: int
-    max_tokens: int
-    optimizer_steps: int
-    policy_updates: int
-    gates: int
-    heldout_rollouts: int
-    parameters: int | None = None
-    trained: int | None = None
-    memory: MemoryPlan | None = None
-    wall_s: float | None = None
-    gpus: tuple[Gpu, ...] = ()
-    savings: tuple[tuple[str, int], ...] = ()
+    steps: int  # training steps
+    rollouts: int  # training episodes
+    max_tokens: int  # sampled training tokens if every response fills its limit
+    optimizer_steps: int  # mini-batches gone through, critic warm-up included, if no group drops
+    policy_updates: int  # those that update the policy
+    gates: int  # held-out evaluations, step 0 included
+    heldout_rollouts: int  # episodes of all of them
+    parameters: int | None = None  # of the policy without adapters; None if unknown here
+    trained: int | None = None  # those of the policy that training changes: with LoRA the adapters'
+    memory: MemoryPlan | None = None  # what it holds, part by part; None when parameters is
+    wall_s: float | None = None  # seconds by measured steps of an earlier run; None without one
+    gpus: tuple[Gpu, ...] = ()  # that hold it, the smallest first; empty for a trial on a CPU
+    savings: tuple[tuple[str, int], ...] = ()  # where no GPU does: setting -> bytes with it
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Step times of an earlier run.
+    """Step times of an earlier run."""
 
-    Attributes:
-        source: Its run folder.
-        steps: Training steps measured.
-        step_s: Canonical JSON of the sections that decide the speed -> mean seconds of a step.
-
-    """
-
-    source: str
-    steps: int
-    step_s: Mapping[str, float]
+    source: str  # its run folder
+    steps: int  # training steps measured
+    step_s: Mapping[str, float]  # `speed_key` of a config -> mean seconds of a step
 
 
 def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:

@@ -15,18 +15,11 @@ _EVAL = "timing_s/eval"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds that the parts of a trial take; None where nothing was measured.
+    """Seconds that the parts of a trial take; None where nothing was measured."""
 
-    Attributes:
-        start_s: From the start of its process to the gate at step 0, which is included.
-        step_s: Median of the newest training steps, by the clock of the metrics, gates left out.
-        gate_s: Median of the gates.
-
-    """
-
-    start_s: float | None = None
-    step_s: float | None = None
-    gate_s: float | None = None
+    start_s: float | None = None  # from the start of its process to the end of the gate at step 0
+    step_s: float | None = None  # median of the newest training steps, gates left out
+    gate_s: float | None = None  # median of the gates
 
 
 def timing_of(rows: Sequence[Row], *, started: float | None) -> Timing:

@@ -10,17 +10,10 @@ SPARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU.
+    """One kind of GPU."""
 
-    Attributes:
-        name: As people call it.
-        memory: Bytes that nvidia-smi shows; less than a data sheet's where error correction takes
-            some.
-
-    """
-
-    name: str
-    memory: int
+    name: str  # as people call it
+    memory: int  # bytes that nvidia-smi shows; less than a data sheet's with error correction
 
 
 GPUS = (

@@ -37,36 +37,20 @@ PART_NAMES = tuple(PART_NOTES)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes that a trial is expected to hold when it holds most.
+    """Bytes that a trial is expected to hold when it holds most."""
 
-    Attributes:
-        weights: Policy, critic and reference, and what the engine `torch` keeps rounded on a GPU.
-        gradients: Of what is trained.
-        optimizer: AdamW's two moments of what is trained.
-        kv_cache: Keys and values of all conversations at their full length.
-        engine: What the engine holds beside the trainer: with vLLM weights of its own and a cache.
-        activations: What is kept for the backward pass of one micro-batch at its full length.
-        logits: Of one chunk of tokens over the vocabulary.
-        program: What a process holds before it has a model.
-        rounded: Weights in bfloat16 that a pass of one backbone makes of those in float32.
-        heap: On a CPU, what a forward pass frees: see `heap_bytes`.
-        is_engine_kept: Whether the trainer updates while the engine, and its cache, are there.
-        is_engine_apart: Whether the engine is in a process of its own, and on its own GPU.
-
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    kv_cache: int
-    activations: int
-    logits: int
-    program: int
-    engine: int = 0
-    rounded: int = 0
-    heap: int = 0
-    is_engine_kept: bool = False
-    is_engine_apart: bool = False
+    weights: int  # policy, critic and reference, and what the engine `torch` keeps rounded on a GPU
+    gradients: int  # of what is trained
+    optimizer: int  # AdamW's two moments of what is trained
+    kv_cache: int  # keys and values of all conversations at their full length
+    activations: int  # what is kept for the backward pass of one micro-batch at its full length
+    logits: int  # of one chunk of tokens over the vocabulary
+    program: int  # what a process holds before it has a model
+    engine: int = 0  # beside the trainer: with vLLM its own weights and cache
+    rounded: int = 0  # weights in bfloat16 that a pass of one backbone makes of those in float32
+    heap: int = 0  # on a CPU, what a forward pass frees: see `heap_bytes`
+    is_engine_kept: bool = False  # whether the engine and its cache stay during updates
+    is_engine_apart: bool = False  # whether the engine has its own process and GPU
 
     @property
     def parts(self) -> Mapping[str, int]:

@@ -21,18 +21,11 @@ _SECTION = "attribution.llm"
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """What `LlmJudge.judge` gives.
+    """What `LlmJudge.judge` gives."""
 
-    Attributes:
-        verdicts: One per request, in their order.
-        usage: Of the whole trial so far; the next call takes it.
-        metrics: `adca/judge_*`, and `timing_s/judge_call`, the mean seconds of a call.
-
-    """
-
-    verdicts: tuple[Verdict, ...]
-    usage: Usage
-    metrics: dict[str, float]
+    verdicts: tuple[Verdict, ...]  # one per request, in their order
+    usage: Usage  # of the whole trial so far; the next call takes it
+    metrics: dict[str, float]  # `adca/judge_*`, and the mean seconds of a call
 
 
 class LlmJudge(JudgeSettings):

@@ -31,20 +31,12 @@ Answer with one JSON object and nothing else, one entry per step, numbered as in
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """One trajectory to judge.
+    """One trajectory to judge."""
 
-    Attributes:
-        task: What the agent was to do, in words.
-        turns: Action and the observation that followed, as texts, in order.
-        score: Reward of the whole episode.
-        is_success: Whether it is a success, by the one threshold of its reward.
-
-    """
-
-    task: str
-    turns: tuple[tuple[str, str], ...]
-    score: float
-    is_success: bool
+    task: str  # what the agent was to do, in words
+    turns: tuple[tuple[str, str], ...]  # action and the observation that followed, in order
+    score: float  # reward of the whole episode
+    is_success: bool  # whether it is a success, by the one threshold of its reward
 
 
 def first_messages(request: JudgeRequest, *, max_chars: int) -> list[Message]:

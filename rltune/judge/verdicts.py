@@ -40,18 +40,11 @@ class VerdictStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge said of one trajectory.
+    """What the judge said of one trajectory."""
 
-    Attributes:
-        status: How it ended.
-        flags: One per step, True for GOOD; None unless `status` is `judged`.
-        detail: What went wrong, in one line; empty when nothing did.
-
-    """
-
-    status: VerdictStatus
-    flags: tuple[bool, ...] | None = None
-    detail: str = ""
+    status: VerdictStatus  # how it ended
+    flags: tuple[bool, ...] | None = None  # one per step, True for GOOD; None unless judged
+    detail: str = ""  # what went wrong, in one line; empty when nothing did
 
 
 def parse_verdicts(reply: str, *, n_steps: int) -> tuple[bool, ...]:

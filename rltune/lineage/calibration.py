@@ -20,23 +20,13 @@ _POINTS = re.compile(r"\s*(?:pp\b|percentage points?\b)")
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One prediction and its outcome.
+    """One prediction and its outcome."""
 
-    Attributes:
-        exp_id: The row.
-        text: The prediction as it was written before the run.
-        expected: Its number; None when it is not exactly one number.
-        observed: Metric minus that of the parent; None when one of them has none.
-        interval: 95 % interval of the observed difference over the held-out tasks; None when the
-            outcomes are not at hand.
-
-    """
-
-    exp_id: str
-    text: str
-    expected: float | None
-    observed: float | None
-    interval: Interval | None
+    exp_id: str  # the row
+    text: str  # the prediction as it was written before the run
+    expected: float | None  # its number; None when it is not exactly one number
+    observed: float | None  # metric minus that of the parent; None when one of them has none
+    interval: Interval | None  # 95 % interval of it over tasks; None without their outcomes
 
     @property
     def has_right_sign(self) -> bool | None:

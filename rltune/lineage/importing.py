@@ -15,18 +15,11 @@ _SKIPPED = "The record is skipped."
 
 @dataclass(slots=True)
 class ForeignTable:
-    """What a table of another tool holds, collected record by record.
+    """What a table of another tool holds, collected record by record."""
 
-    Attributes:
-        path: The table.
-        rows: (first physical line, row) in file order.
-        problems: Records that could not be read.
-
-    """
-
-    path: Path
-    rows: list[tuple[int, LineageRow]] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    path: Path  # the table
+    rows: list[tuple[int, LineageRow]] = field(default_factory=list)  # (line, row) in file order
+    problems: list[Problem] = field(default_factory=list)  # records that could not be read
 
     @contextmanager
     def record(self, number: int) -> Iterator[None]:

@@ -37,20 +37,12 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """How a row came about.
+    """How a row came about."""
 
-    Attributes:
-        rows: Kept ancestors from the root on, then the row itself.
-        skipped: Ancestors that were not kept, from the root on.
-        missing: Parent that is named and not in the table; empty when none is.
-        cycle: Ids along a circle of parents, first and last equal; empty when there is none.
-
-    """
-
-    rows: tuple[LineageRow, ...]
-    skipped: tuple[LineageRow, ...] = ()
-    missing: str = ""
-    cycle: tuple[str, ...] = ()
+    rows: tuple[LineageRow, ...]  # kept ancestors from the root on, then the row itself
+    skipped: tuple[LineageRow, ...] = ()  # ancestors that were not kept, from the root on
+    missing: str = ""  # parent that is named and not in the table; empty when none is
+    cycle: tuple[str, ...] = ()  # ids along a circle of parents, first and last equal; else empty
 
 
 def best(rows: Sequence[LineageRow], mode: str) -> Best:

@@ -15,29 +15,16 @@ _FORMAT = "rltune-origin-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a trial outside its sweep was made from.
+    """What a trial outside its sweep was made from."""
 
-    Attributes:
-        kind: `rerun` repeats its parent; `child` is a new trial.
-        parent: Trial id of the parent.
-        folder: The parent's folder, relative to the run folder.
-        step: Training step of the checkpoint that it starts from; None: it starts as the config
-            says.
-        which: How that checkpoint was named: `best`, `latest`, or a step; empty without one.
-        weights_sha256: Digest of the weights of `start/`; empty without them.
-        changes: Dotted key -> value of the parent, value here.
-        software: What differed from the parent's software when it was asked for, one line each.
-
-    """
-
-    kind: Literal["rerun", "child"]
-    parent: str
-    folder: str
-    step: int | None = None
-    which: str = ""
-    weights_sha256: str = ""
-    changes: Mapping[str, list[Any]] = field(default_factory=dict)
-    software: tuple[str, ...] = ()
+    kind: Literal["rerun", "child"]  # `rerun` repeats its parent; `child` is a new trial
+    parent: str  # trial id of the parent
+    folder: str  # the parent's folder, relative to the run folder
+    step: int | None = None  # of the checkpoint that it starts from; None: as the config says
+    which: str = ""  # how that checkpoint was named: `best`, `latest`, or a step; empty without one
+    weights_sha256: str = ""  # digest of the weights of `start/`; empty without them
+    changes: Mapping[str, list[Any]] = field(default_factory=dict)  # key -> old value, new one
+    software: tuple[str, ...] = ()  # differences from the parent's software, one line each
 
 
 def write_origin(trial: TrialDir, origin: Origin) -> None:

@@ -18,26 +18,15 @@ from rltune.types import TrialSpec
 
 @dataclass(frozen=True, slots=True)
 class SweepFolder:
-    """One run folder.
+    """One run folder."""
 
-    Attributes:
-        run: Where its files are.
-        name: Name of the sweep.
-        title: Title of the sweep.
-        metric_name: The held-out metric that decides.
-        metric_mode: `max` or `min`.
-        specs: Every trial: those of plan.json in its order, then others that have a folder.
-        question: That the sweep asks.
-
-    """
-
-    run: RunDir
+    run: RunDir  # where its files are
     name: str
     title: str
-    metric_name: str
-    metric_mode: str
-    specs: tuple[TrialSpec, ...]
-    question: str = ""
+    metric_name: str  # the held-out metric that decides
+    metric_mode: str  # `max` or `min`
+    specs: tuple[TrialSpec, ...]  # every trial: those of plan.json, then others with a folder
+    question: str = ""  # that the sweep asks
 
 
 def is_run_folder(path: Path) -> bool:

@@ -42,7 +42,7 @@ class Dashboard:
     sweep: str  # name of the sweep: the group of its runs
     title: str  # of the sweep
     question: str  # that it asks
-    verdict: str  # what the audit found, in one line
+    verdict: str  # what the audit came to, in one line
     project: str  # W&B project of the runs
     entity: str = ""  # user or team; empty for the key's own
 
