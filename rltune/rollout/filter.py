@@ -14,29 +14,13 @@ Floats = npt.NDArray[np.float64]
 Keep = npt.NDArray[np.bool_]
 
 
-def _std(rewards_GM: Floats, ddof: int) -> Floats:
-    return np.asarray(np.std(rewards_GM, axis=1, ddof=ddof), dtype=np.float64)
-
-
-def _variance(rewards_GM: Floats, ddof: int) -> Floats:
-    return np.asarray(np.var(rewards_GM, axis=1, ddof=ddof), dtype=np.float64)
-
-
-def _mean(values_GM: Floats, ddof: int) -> Floats:
-    return np.asarray(np.mean(values_GM, axis=1), dtype=np.float64)
-
-
 # `reward_variance` is a standard deviation: the literature's name, kept so that numbers compare.
 # `reward_variance_mass` is the variance itself.
-SPREADS: dict[str, Callable[[Floats, int], Floats]] = {
-    "reward_variance": _std,
-    "reward_variance_mass": _variance,
+SPREADS: dict[str, Callable[..., Floats]] = {
+    "reward_variance": np.std,
+    "reward_variance_mass": np.var,
 }
-METRICS: dict[str, Callable[[Floats, int], Floats]] = {
-    **SPREADS,
-    "entropy": _mean,
-    "length": _mean,
-}
+METRICS = (*SPREADS, "entropy", "length")
 STRATEGIES = ("top_p", "top_k", "top_k_abs", "min_p")
 MODES = ("softmax", "mass")
 KINDS = ("largest", "smallest")
@@ -82,9 +66,9 @@ def group_scores(values_GM: npt.ArrayLike, *, metric: str, ddof: int = 1) -> Flo
             f"{metric}: {values[group, member]} of group {group}, member {member} is not finite; "
             "check the env or verifier."
         )
-    scores = METRICS[metric](values, ddof)
     if metric not in SPREADS:
-        return scores
+        return np.asarray(values.mean(axis=1))
+    scores = SPREADS[metric](values, axis=1, ddof=ddof)
     # Equal rewards have no spread, whatever the rounding of their mean says.
     return np.where(values.min(axis=1) == values.max(axis=1), 0.0, scores)
 

@@ -124,10 +124,6 @@ class TorchEngine:
     """Engine over a transformers model that lives in this process.
 
     The weights are the trainer's own, so `sync` only forgets what was computed with older ones.
-
-    Args:
-        model: The policy as something that can be decoded.
-
     """
 
     def __init__(self, model: DecodableModel) -> None:

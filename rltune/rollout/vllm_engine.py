@@ -27,10 +27,6 @@ class VllmEngine:
     prefixes, and drops the old one. With full weights it overwrites them where they are. The cache
     is emptied either way.
 
-    Args:
-        model: The policy.
-        settings: How vLLM is set up.
-
     Raises:
         InputError: vLLM is not installed, or cannot serve this model.
 

@@ -80,7 +80,9 @@ def save_checkpoint(
     for name, module in _modules(train_state).items():
         frozen = frozen_digest(module)
         metadata = {FROZEN: frozen} if frozen else None
-        save_file(_tensors(module), part / f"{name}.safetensors", metadata=metadata)
+        trained = trained_parameters(module)  # a tied weight once, under its first name
+        tensors = {key: p.detach().cpu().contiguous() for key, p in trained.items()}
+        save_file(tensors, part / f"{name}.safetensors", metadata=metadata)
     for name, optimizer in _optimizers(train_state).items():
         save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
     state = {
@@ -246,12 +248,6 @@ def require_same_parameters(path: Path, module: torch.nn.Module) -> None:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     if saved != {name: tuple(p.shape) for name, p in trained_parameters(module).items()}:
         raise ValueError(f"{path.name} does not hold the parameters of {type(module).__name__}")
-
-
-def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return each trained parameter once; a tied weight is stored under its first name."""
-    trained = trained_parameters(module)
-    return {name: p.detach().cpu().contiguous() for name, p in trained.items()}
 
 
 @torch.no_grad()

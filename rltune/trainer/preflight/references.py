@@ -12,7 +12,6 @@ from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
 from rltune.spec.schema.attribution import AdcaConfig
-from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.secret import is_secret
 from rltune.trainer.custom_env import naming_custom_env
@@ -128,8 +127,10 @@ def _asked(loaded: LoadedSweep) -> str:
 
 def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield why no environment can be made, or why it does not fit the sweep."""
-    reward = list(_score_problems(config.reward, loaded, base))
-    yield from reward
+    terms = config.reward.terms if config.reward else ()
+    custom = [term.score for term in terms if ":" in term.score]
+    bad = list(_import_problems(custom, loaded.where("reward.terms"), base))
+    yield from bad
     where = loaded.where("env.factory" if config.env.kind == "custom" else "env")
     try:
         made = env_maker(config.env, None, base)()
@@ -145,7 +146,7 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
         yield Problem(where, f"no environment can be made: {_sentence(error)}")
         return
     yield from _probe_problems(made, loaded)
-    if reward:
+    if bad:
         return
     try:
         env = env_maker(config.env, config.reward, base)()
@@ -155,22 +156,13 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     yield from _measure_problems(env, loaded)
 
 
-def _score_problems(
-    reward: RewardConfig | None, loaded: LoadedSweep, base: Path
-) -> Iterator[Problem]:
-    """Yield the custom scores that cannot be imported."""
-    paths = [term.score for term in reward.terms if ":" in term.score] if reward else []
-    yield from _import_problems(paths, loaded.where("reward.terms"), base)
-
-
 def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield the custom advantage estimators that cannot be imported, or called as asked."""
     sections = [condition.config["advantage"] for condition in loaded.conditions]
     custom = [section for section in sections if section["kind"] == "custom"]
     where = loaded.where("advantage.estimator")
-    bad = list(
-        _import_problems(list(dict.fromkeys(one["estimator"] for one in custom)), where, base)
-    )
+    paths = list(dict.fromkeys(one["estimator"] for one in custom))
+    bad = list(_import_problems(paths, where, base))
     yield from bad
     for one in () if bad else custom:
         yield from _call_problems(one["estimator"], one["arguments"], where)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.value_head import ValueModel
 from rltune.rollout.tokens import TokenBatch
 
 FILLERS = (" a", " b", " c", " d", " e", " f")
@@ -171,7 +170,7 @@ class PlannedSteps(torch.optim.Optimizer):
 def as_policy(model: TableModel, words: Words) -> Policy:
     """Return the table as the policy that the trainer knows."""
     return Policy(
-        model=as_model(model),
+        model=cast(CausalLM, model),
         tokenizer=cast(Any, words),
         renderer=cast(Any, None),
         end_ids=(),
@@ -179,13 +178,3 @@ def as_policy(model: TableModel, words: Words) -> Policy:
         weights_sha256="",
         tokenizer_sha256="",
     )
-
-
-def as_model(model: TableModel) -> CausalLM:
-    """Return the table as the network that the trainer knows."""
-    return cast(CausalLM, model)
-
-
-def as_critic(critic: TableCritic) -> ValueModel:
-    """Return the table of values as the critic that the trainer knows."""
-    return cast(ValueModel, critic)

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
 
+from rltune.policy.load import CausalLM
+from rltune.policy.value_head import ValueModel
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.signals.info_gain import InfoGains, InformationGain
 from rltune.spec.estimators import CRITIC_KINDS
@@ -23,8 +26,6 @@ from rltune.trainer.probe.policy import (
     TableCritic,
     TableModel,
     Words,
-    as_critic,
-    as_model,
     as_policy,
     make_beliefs,
 )
@@ -166,8 +167,8 @@ def _train_state(
         critic_optimizer = PlannedSteps(critic.values_NT, moved)
     return TrainState(
         policy=as_policy(model, words),
-        reference=as_model(reference) if config.loss.use_kl_loss else None,
-        critic=as_critic(critic) if critic is not None else None,
+        reference=cast(CausalLM, reference) if config.loss.use_kl_loss else None,
+        critic=cast(ValueModel | None, critic),
         actor_optimizer=PlannedSteps(model.base_model.logits_NTV, plans),
         critic_optimizer=critic_optimizer,
     )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rltune.track.base import Histogram, Table
 from rltune.trainer.filtering import FilterResult
+from rltune.trainer.records.outcomes import valid
 from rltune.types import Episode
 
 EPISODES = 16  # of a gate: the first tasks, the same at each gate
@@ -48,24 +49,17 @@ def _text(episode: Episode) -> str:
 def filter_table(episodes: Sequence[Episode], chosen: FilterResult) -> Table:
     """Return one row a group of a training step: its score, its outcomes, whether it was kept."""
     columns = ("group", "task_id", "score", "reward_mean", "success_rate", "kept", "faults")
-    groups = len(chosen.scores_G)
-    size = len(episodes) // groups
+    size = len(episodes) // len(chosen.scores_G)
     rows = []
     for group, score in enumerate(chosen.scores_G.tolist()):
-        members = episodes[group * size : (group + 1) * size]
-        kept = bool(chosen.keep_N[group * size : (group + 1) * size].any())
-        rows.append((group, members[0].task_id, score, *_means(members), kept, _faults(members)))
+        place = slice(group * size, (group + 1) * size)
+        members = episodes[place]
+        counted = valid(members)
+        n = max(1, len(counted))
+        means = sum(e.reward for e in counted) / n, sum(e.success for e in counted) / n
+        kept = bool(chosen.keep_N[place].any())
+        rows.append((group, members[0].task_id, score, *means, kept, len(members) - len(counted)))
     return Table(columns, tuple(rows))
-
-
-def _means(members: Sequence[Episode]) -> tuple[float, float]:
-    valid = [episode for episode in members if not episode.fault]
-    n = max(1, len(valid))
-    return sum(e.reward for e in valid) / n, sum(e.success for e in valid) / n
-
-
-def _faults(members: Sequence[Episode]) -> int:
-    return sum(bool(episode.fault) for episode in members)
 
 
 def distributions(entropies: Sequence[Tensor], model: nn.Module) -> dict[str, Histogram]:
