@@ -55,12 +55,6 @@ def obstacle(ours: Sequence[End], theirs: Sequence[End], *, rival: str) -> str:
 
     Only results of the same training step compare. A condition of which some seeds stopped early
     or diverged is not ranked by the others either: what ended them may be the condition itself.
-
-    Args:
-        ours: Every planned trial of the condition.
-        theirs: Every planned trial of what it is compared with.
-        rival: What that is called.
-
     """
     for who, ends in (("", ours), (f"{rival} ", theirs)):
         if reason := _diverged(ends):

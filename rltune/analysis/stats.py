@@ -72,12 +72,6 @@ def paired_difference(
 
     Trials of one seed share their tasks and their sampling noise, so the difference is far less
     noisy than the two means. Seeds that only one side has are left out.
-
-    Args:
-        treated: Seed -> metric.
-        control: Seed -> metric.
-        resolution: Smallest step of the metric, as in `mean_over_seeds`.
-
     """
     shared = sorted(treated.keys() & control.keys())
     differences = [treated[seed] - control[seed] for seed in shared]

@@ -34,15 +34,7 @@ def trial_rows(
     mark: str,
     lineage_ids: Mapping[str, str],
 ) -> list[TrialRow]:
-    """Return one row per planned trial, in the order of the plan.
-
-    Args:
-        folder: The run folder.
-        records: Its trials.
-        mark: Of the sweep.
-        lineage_ids: Trial id -> id of its newest lineage row.
-
-    """
+    """Return one row per planned trial, in the order of the plan."""
     same = same_runs(folder.run)
     return [
         replace(
@@ -218,12 +210,6 @@ def eval_rows(
     """Yield every held-out outcome: by trial, gate, measure, task.
 
     If a trial recorded a gate twice, the later record counts.
-
-    Args:
-        records: Trials.
-        tasks: Trial id -> ids of its held-out tasks, as `task_ids` has them.
-        mark: Of the sweep.
-
     """
     for record in records:
         gates = {gate["step"]: gate for gate in record.heldout}

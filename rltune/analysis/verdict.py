@@ -167,16 +167,7 @@ def between(
     """Return the verdict about condition `a` against condition `b` of one sweep.
 
     With the control on one side it is that of `verdicts`. Any other pair is one of all pairs of
-    conditions, and Holm's family are all of these.
-
-    Args:
-        a: Label of a condition.
-        b: Label of another.
-        ends: Every planned trial of the sweep.
-        resolution: As in `verdicts`.
-        against: As in `verdicts`.
-        same_runs: As in `verdicts`.
-
+    conditions, and Holm's family are all of these. The other arguments are those of `verdicts`.
     """
     groups, control = _groups(ends), _control(ends)
     labels = list(groups)
@@ -190,13 +181,7 @@ def between(
 
 
 def adjusted(family: Sequence[Verdict], p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return p values of another test, adjusted over the same family: condition -> p.
-
-    Args:
-        family: The verdicts about the conditions.
-        p_values: Condition -> p of the other test.
-
-    """
+    """Return p values of another test, adjusted over the same family: condition -> p."""
     ranked = [one.condition for one in family if one.p_holm is not None]
     known = [p_values.get(label, 1.0) for label in ranked]
     return dict(zip(ranked, _holm(known, family=len(family)), strict=True))
@@ -282,12 +267,7 @@ def _measured(
 def objection(ours: Sequence[End], theirs: Sequence[End], *, n: int, rival: str) -> str:
     """Return the words in place of a ranking of two sets of seeds; empty when the test decides.
 
-    Args:
-        ours: Every planned trial of a condition.
-        theirs: Every planned trial of what it is compared with.
-        n: Seeds that the test is over.
-        rival: What they are called.
-
+    The sides are every planned trial of a condition and of its rival; n seeds are tested.
     """
     if not theirs:
         return f"{NO_VERDICT} (there is no control)"

@@ -89,15 +89,7 @@ async def complete(
     max_tokens: int,
     timeout_s: float,
 ) -> Reply:
-    """Return the chat completion that answers the messages.
-
-    Args:
-        client: The client; it must make one try only.
-        messages: Role and content of each.
-        model: Name of the model.
-        temperature: Sampling temperature.
-        max_tokens: Limit of the reply, in tokens.
-        timeout_s: Seconds to the last byte of the answer.
+    """Return the chat completion that answers the messages: one try, at most `timeout_s` long.
 
     Raises:
         CallError: There is none.

@@ -65,11 +65,6 @@ def admit(table: ForeignTable, known: Collection[str]) -> Imported:
 
     Ids that exist are skipped. A parent is looked for among the rows before, with and without
     `exp_`; one that is not there is taken out of its column and named in the notes.
-
-    Args:
-        table: The foreign table.
-        known: Ids in the table that takes them.
-
     """
     rows: dict[str, LineageRow] = {}
     ids = set(known)

@@ -35,11 +35,6 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
     sweeps' bests. A parent that a repair put behind its child is copied before it; one that is
     nowhere is named in the notes.
 
-    Args:
-        rows: Rows of the sweep's own table.
-        store: The shared table.
-        run_name: Name of the run folder.
-
     Raises:
         StoreError: The shared table is of another metric or of other tasks, or cannot be written.
 

@@ -44,12 +44,9 @@ class Comparison:
 
 
 def compare_trials(before: TrialDir, now: TrialDir, *, last: int) -> Comparison:
-    """Compare metrics without clocks and rates, held-out records, and checkpoints that both have.
+    """Compare an original with its rerun up to a last training step.
 
-    Args:
-        before: The original.
-        now: The rerun.
-        last: Last training step to compare.
+    Metrics without clocks and rates, held-out records, and checkpoints that both have.
 
     Raises:
         StoreError: A line or a checkpoint of either cannot be read: the rest would prove nothing.

@@ -95,9 +95,6 @@ def _mend_jsonl_tail(fd: int, path: Path) -> None:
 def read_jsonl(path: Path) -> JsonlRead:
     """Read every whole record; report every other line. A missing file is empty.
 
-    Args:
-        path: JSON-lines file.
-
     Returns:
         Rows in file order, and a problem with its line number for a torn last line and
         for each line that is not a JSON object.

@@ -43,9 +43,7 @@ def step_speeds(
 ) -> dict[str, Speed]:
     """Return speed key -> means over the trials that share it and have made a step.
 
-    Args:
-        trials: Config and rows of metrics.jsonl of each.
-
+    A trial is its config and its rows of metrics.jsonl.
     """
     steps: dict[str, list[float]] = {}
     starts: dict[str, list[float]] = {}

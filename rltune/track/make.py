@@ -58,14 +58,7 @@ def make_trackers(
 ) -> MultiTracker:
     """Return the trackers of a trial: the metrics file first, then W&B unless disabled.
 
-    Args:
-        spec: The trial.
-        folder: Its folder.
-        append: Appends one record to its metrics file.
-        wandb: `tracking.wandb` of the config.
-        project: `tracking.project`; None names it after the sweep.
-        warn: Takes one line when W&B fails.
-
+    `append` writes one record of the metrics; without a project W&B has one named after the sweep.
     """
     trackers: list[Tracker] = [JsonlTracker(append)]
     if wandb != "disabled":
@@ -84,17 +77,8 @@ def write_history(
 ) -> None:
     """Write one more offline session of a trial, with all that its metrics file has.
 
-    For one whose process was killed, and its session with it. Tables, histograms and artifacts of
-    the attempt are not in the file, so they are not in the session.
-
-    Args:
-        spec: The trial; it must not run.
-        folder: Its folder.
-        rows: Of its metrics file.
-        status: Where it is now.
-        summary: What the whole trial comes to; empty for one without a result.
-        warn: Takes one line when W&B fails.
-
+    For one whose process was killed, and its session with it; it must not run now. Tables,
+    histograms and artifacts of the attempt are not in the file, so they are not in the session.
     """
     project = spec.config["tracking"]["project"]
     tracker = WandbTracker(wandb_run(spec, folder, mode="offline", project=project), warn)
@@ -107,14 +91,7 @@ def write_history(
 def outcome_summary(
     result: TrialResult, rows: Sequence[Mapping[str, float | str]], *, metric: str
 ) -> dict[str, float | str]:
-    """Return what a trial comes to: the gate that was chosen, and the steps.
-
-    Args:
-        result: Of the trial.
-        rows: Of its metrics file.
-        metric: Name of the sweep's metric.
-
-    """
+    """Return what a trial comes to: the gate that was chosen, and the steps."""
     chosen = next(row for row in reversed(rows) if row["step"] == result.best_step)
     heldout = {name: value for name, value in chosen.items() if name.startswith("heldout/")}
     steps = {"best_step": result.best_step, "final_step": result.final_step}
