@@ -16,6 +16,7 @@ from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested, typed
+from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.store.run_folder import find_run, is_run_folder, read_folder, read_records
 from rltune.store.rundir import RunDir
 from rltune.store.speed import speed_key, step_speeds
@@ -77,7 +78,7 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     cost = TrialCost(
         steps=steps,
         rollouts=rollouts,
-        max_tokens=rollouts * sampled_tokens(spec.config),
+        max_tokens=rollouts * sampled_tokens(config),
         optimizer_steps=steps * updates,
         policy_updates=(steps - warmup_steps(config)) * updates,
         gates=gates,
@@ -85,10 +86,10 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         wall_s=None if step_s is None else step_s * steps,
     )
     model = model_shape(config.policy.model, config.env.kind)
-    return cost if model is None else _with_model(cost, spec.config, model)
+    return cost if model is None else _with_model(cost, config, model)
 
 
-def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, Any]) -> TrialCost:
+def _with_model(cost: TrialCost, config: TrialConfig, model: Mapping[str, Any]) -> TrialCost:
     """Return a cost with what follows from the config.json of the model."""
     parameters, trained = _parameters(config, model)
     if parameters is None or trained is None:
@@ -96,7 +97,7 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
     shape = shape_of(model)
     memory = memory_plan(config, shape, parameters=parameters, trained=trained)
     cost = replace(cost, parameters=parameters, trained=trained, memory=memory)
-    share = float(config["resources"]["gpus"])
+    share = config.resources.gpus
     if not share:
         return cost
     if gpus := gpus_that_hold(memory.fullest, share=share):
@@ -104,12 +105,11 @@ def _with_model(cost: TrialCost, config: Mapping[str, Any], model: Mapping[str, 
     return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
 
 
-def _savings(
-    config: Mapping[str, Any], model: Mapping[str, Any], peak: int
-) -> Iterator[tuple[str, int]]:
+def _savings(config: TrialConfig, model: Mapping[str, Any], peak: int) -> Iterator[tuple[str, int]]:
     """Yield each setting that would save memory, and the bytes that a trial would then take."""
+    flat = flatten(to_plain(config))
     for key, value in _SAVERS:
-        changed = nested({**flatten(config), key: value})
+        changed = typed(nested({**flat, key: value}))
         parameters, trained = _parameters(changed, model)
         if parameters is None or trained is None:
             continue
@@ -118,14 +118,12 @@ def _savings(
             yield f"{key}={str(value).lower()}", less
 
 
-def _parameters(
-    config: Mapping[str, Any], shape: Mapping[str, Any]
-) -> tuple[int | None, int | None]:
+def _parameters(config: TrialConfig, shape: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the policy's parameters, and how many of them and its adapters are trained."""
-    count, lora = parameter_count(shape), config["policy"]["lora"]
-    if lora["rank"] == 0:
+    count, lora = parameter_count(shape), config.policy.lora
+    if lora.rank == 0:
         return count, count
-    return count, adapter_parameters(shape, rank=lora["rank"], targets=lora["targets"])
+    return count, adapter_parameters(shape, rank=lora.rank, targets=lora.targets)
 
 
 def measure(runs_dir: Path, run_name: str, sweep: str) -> Measured | None:

@@ -6,10 +6,10 @@ logits are what torch keeps for the backward pass of a Qwen2 layer and of the vo
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rltune.forecast.model_shapes import Shape
 from rltune.spec.estimators import CRITIC_KINDS
+from rltune.spec.schema.trial import TrialConfig
 
 FLOAT32 = 4
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
@@ -79,21 +79,19 @@ def body_of(shape: Shape, parameters: int) -> int:
     return parameters - shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
 
 
-def sampled_tokens(config: Mapping[str, Any]) -> int:
+def sampled_tokens(config: TrialConfig) -> int:
     """Return the most tokens that a policy samples in one conversation."""
-    rollout, turns = config["rollout"], config["env"].get("max_turns")
-    context = int(rollout["max_context"])  # a custom env does not say more
-    return min(turns * rollout["max_response_tokens"], context) if turns else context
+    rollout, turns = config.rollout, getattr(config.env, "max_turns", None)
+    context = rollout.max_context  # a custom env does not say more
+    return min(turns * rollout.max_response_tokens, context) if turns else context
 
 
-def has_own_critic(config: Mapping[str, Any]) -> bool:
+def has_own_critic(config: TrialConfig) -> bool:
     """Return whether a critic trains a copy of the policy's backbone."""
-    return config["advantage"]["kind"] in CRITIC_KINDS and config["critic"]["backbone"] == "own"
+    return config.advantage.kind in CRITIC_KINDS and config.critic.backbone == "own"
 
 
-def memory_plan(
-    config: Mapping[str, Any], shape: Shape, *, parameters: int, trained: int
-) -> MemoryPlan:
+def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: int) -> MemoryPlan:
     """Return the memory of a trial.
 
     weights      F + 4 (A + C), and 4 A more with a reference
@@ -110,23 +108,23 @@ def memory_plan(
         trained: A, those that training changes.
 
     """
-    rollout, width = config["rollout"], DTYPE_BYTES[config["policy"]["dtype"]]
-    is_lora, body = bool(config["policy"]["lora"]["rank"]), body_of(shape, parameters)
+    rollout, width = config.rollout, DTYPE_BYTES[config.policy.dtype]
+    is_lora, body = bool(config.policy.lora.rank), body_of(shape, parameters)
     # Frozen linear layers are stored as they are computed with: policy.precision.round_frozen.
     frozen = width * body + FLOAT32 * (parameters - body) if is_lora else 0
     rounded = width * (trained if is_lora else body) if width < FLOAT32 else 0
     learned = trained + _critic_parameters(config, shape, trained)
-    references = trained if config["loss"]["use_kl_loss"] else 0
-    batch = config["optim"]["micro_batch_size"] * rollout["max_context"]
-    again = bool(config["optim"].get("gradient_checkpointing", False))
-    sampled = config["optim"]["micro_batch_size"] * sampled_tokens(config)  # they alone have logits
+    references = trained if config.loss.use_kl_loss else 0
+    batch = config.optim.micro_batch_size * rollout.max_context
+    again = config.optim.gradient_checkpointing
+    sampled = config.optim.micro_batch_size * sampled_tokens(config)  # they alone have logits
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     token = activation_bytes(shape, width=width, is_recomputed=again)
-    if is_lora and config["policy"]["lora"]["dropout"]:
-        targets = config["policy"]["lora"]["targets"]
+    if is_lora and config.policy.lora.dropout:
+        targets = config.policy.lora.targets
         token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
-    on_device, is_vllm = config["resources"]["gpus"] > 0, rollout["engine"] == "vllm"
-    is_own = config["resources"].get("engine") == "own"
+    on_device, is_vllm = config.resources.gpus > 0, rollout.engine == "vllm"
+    is_own = config.resources.engine == "own"
     adapters = trained if is_lora else 0
     kept = rounded if on_device and not is_vllm else 0
     return MemoryPlan(
@@ -143,39 +141,38 @@ def memory_plan(
         rounded=rounded,
         heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
         is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
-        is_engine_kept=is_vllm and not (on_device and rollout["vllm"]["sleep"]),
+        is_engine_kept=is_vllm and not (on_device and rollout.vllm.sleep),
     )
 
 
-def _critic_parameters(config: Mapping[str, Any], shape: Shape, trained: int) -> int:
+def _critic_parameters(config: TrialConfig, shape: Shape, trained: int) -> int:
     """Return what a critic trains: a backbone, or D x 2 D and 2 D x 1 on the policy's."""
     if has_own_critic(config):
         return trained
-    is_on = config["advantage"]["kind"] in CRITIC_KINDS
+    is_on = config.advantage.kind in CRITIC_KINDS
     return 2 * shape.hidden * (shape.hidden + 1) + 2 * shape.hidden + 1 if is_on else 0
 
 
-def _rows(config: Mapping[str, Any]) -> tuple[int, int]:
+def _rows(config: TrialConfig) -> tuple[int, int]:
     """Return the conversations of a step and of a gate; the engine `torch` plays all at once."""
-    rollout = config["rollout"]
-    return rollout["groups"] * rollout["group_size"], config["gate"]["tasks"]
+    return config.rollout.groups * config.rollout.group_size, config.gate.tasks
 
 
-def _cache_bytes(config: Mapping[str, Any], shape: Shape, width: int) -> int:
+def _cache_bytes(config: TrialConfig, shape: Shape, width: int) -> int:
     """Return the keys and values of full conversations."""
-    tokens = max(_rows(config)) * config["rollout"]["max_context"]
+    tokens = max(_rows(config)) * config.rollout.max_context
     return int(2 * shape.layers * shape.keys * width * tokens)
 
 
-def _graph_bytes(config: Mapping[str, Any], shape: Shape) -> int:
+def _graph_bytes(config: TrialConfig, shape: Shape) -> int:
     """Return the logits that CUDA graphs write: all to one place."""
-    if config["resources"]["gpus"] == 0:
+    if config.resources.gpus == 0:
         return 0
     return int(max(_rows(config)) * shape.vocabulary * FLOAT32)
 
 
 def _vllm_bytes(
-    config: Mapping[str, Any], shape: Shape, *, parameters: int, adapters: int, width: int
+    config: TrialConfig, shape: Shape, *, parameters: int, adapters: int, width: int
 ) -> int:
     """Return what vLLM holds: weights, with the head as a matrix of its own, cache, and work.
 
@@ -184,8 +181,8 @@ def _vllm_bytes(
     """
     head = shape.vocabulary * shape.hidden if shape.is_tied else 0
     held = width * (parameters + head + adapters)
-    held += int(config["rollout"]["vllm"]["kv_cache_gib"] * 2**30)
-    if config["resources"]["gpus"] == 0:
+    held += int(config.rollout.vllm.kv_cache_gib * 2**30)
+    if config.resources.gpus == 0:
         return held + VLLM_BYTES
     work = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary + 3 * shape.inner * width * VLLM_TOKENS
     return held + work

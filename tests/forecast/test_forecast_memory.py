@@ -7,12 +7,12 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rltune.analysis.memory_use import memory_uses
 from rltune.comparability.records import TrialRecord
+from rltune.forecast import memory
 from rltune.forecast.memory import (
     MemoryPlan,
     activation_bytes,
     dropped_bytes,
     heap_bytes,
-    memory_plan,
 )
 from rltune.forecast.model_shapes import Shape, shape_of
 from rltune.forecast.parameters import model_shape, parameter_count
@@ -21,6 +21,7 @@ from rltune.policy.logprobs import action_hidden, chunk_of
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.spec.expand import expand
+from rltune.spec.keys import typed
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.trainer.train_state import make_train_state
@@ -33,6 +34,10 @@ SMALL = Shape(layers=2, hidden=8, inner=16, queries=8, keys=4, vocabulary=10)
 @pytest.fixture
 def configs(tmp_path):
     return [condition.config for condition in load_sweep(write_sweep(tmp_path)).conditions]
+
+
+def memory_plan(config, shape, **counts):
+    return memory.memory_plan(typed(config), shape, **counts)
 
 
 def with_keys(config, **sections):
@@ -78,8 +83,8 @@ def test_what_the_c_library_keeps_by_hand(configs):
     assert heap_bytes(SMALL, is_lora=False, is_recomputed=True) == 80 * 4
     # Outputs of q, k, v, o, gate, up and down: 8 + 4 + 4 + 8 + 16 + 16 + 8 = 64 more
     assert heap_bytes(SMALL, is_lora=True, is_recomputed=False) == 2 * (80 + 64) * 4
-    config = with_keys(configs[0], rollout={"max_context": 10}, optim={"micro_batch_size": 3})
-    assert memory_plan(config, SMALL, parameters=1000, trained=1000).heap == 30 * 640
+    config = with_keys(configs[0], rollout={"max_context": 10}, optim={"micro_batch_size": 2})
+    assert memory_plan(config, SMALL, parameters=1000, trained=1000).heap == 20 * 640
     on_gpu = with_keys(config, resources={"gpus": 1.0})
     assert memory_plan(on_gpu, SMALL, parameters=1000, trained=1000).heap == 0
 
