@@ -154,8 +154,7 @@ def recent(rows: Sequence[Item], n: int) -> tuple[Item, ...]:
 def decide_status(metric: float | None, rows: Sequence[LineageRow], mode: str) -> Decision:
     """Compare a finished trial with the best row at record time: strictly better is kept."""
     top = best(rows, mode).row
-    has_metric = metric is not None and math.isfinite(metric)
-    if metric is None or not has_metric:
+    if metric is None or not math.isfinite(metric):
         return Decision(RowStatus.DISCARD, None, top.exp_id if top else "")
     if top is None or top.core_metric is None:
         return Decision(RowStatus.KEEP, None, "")

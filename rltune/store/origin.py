@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from rltune.errors import InputError, Problem, StoreError
 from rltune.spec.identity import is_of_version_1
-from rltune.store.files import read_json, write_json_atomic
+from rltune.store.files import read_json, to_json, write_json_atomic
 from rltune.store.rundir import TrialDir
 from rltune.types import TrialSpec
 
@@ -29,8 +29,7 @@ class Origin:
 
 def write_origin(trial: TrialDir, origin: Origin) -> None:
     """Write where a trial comes from."""
-    fields = {name: getattr(origin, name) for name in Origin.__slots__}
-    write_json_atomic(trial.origin, {"format": _FORMAT} | fields)
+    write_json_atomic(trial.origin, {"format": _FORMAT, **to_json(origin)})
 
 
 def read_origin(trial: TrialDir) -> Origin | None:
