@@ -10,8 +10,8 @@ from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import Progress
-from rltune.trainer.lessons import Row, lesson_warnings
 from rltune.trainer.records.outcomes import mean
+from rltune.trainer.trial_warnings import Row, trial_warnings
 from rltune.types import TrialResult, TrialStatus
 
 POOL_STEPS = 10  # training steps whose success rates make the pool metric
@@ -122,7 +122,7 @@ def trial_result(
             "critic_updates": float(progress.critic_updates),
         },
         receipts=_receipts(rows),
-        warnings=(*fault_warnings(progress.gates, mode=mode), *lesson_warnings(rows, config)),
+        warnings=(*fault_warnings(progress.gates, mode=mode), *trial_warnings(rows, config)),
     )
 
 

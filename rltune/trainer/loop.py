@@ -18,7 +18,6 @@ from rltune.trainer.credit.judging import make_judge
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.lessons import cut_warnings
 from rltune.trainer.memory import memory_used, trim_heap
 from rltune.trainer.records.artifacts import record_outcome
 from rltune.trainer.records.episodes import forget_after, write_heldout
@@ -30,6 +29,7 @@ from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.sync_check import check_sync, probe_prompt
 from rltune.trainer.train_state import TrainState, make_train_state
+from rltune.trainer.trial_warnings import cut_warnings
 from rltune.types import TrialResult
 from rltune_envs.faults import retry
 

@@ -21,7 +21,7 @@ from rltune.trainer.controllers import (
 from rltune.trainer.credit.attribution import AskJudge, gold_reader
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.credit.shaping import needs_entropy
-from rltune.trainer.credit.stages import Assigned, assign_credit
+from rltune.trainer.credit.stages import CreditResult, assign_credit
 from rltune.trainer.memory import trim_heap
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.records.measures import Metrics, training_metrics
@@ -88,7 +88,7 @@ def update_step(
         )
     strength = sepa_strength(controllers.sepa, shaping.sepa)
     with timed("credit"):
-        assigned = assign_credit(
+        result = assign_credit(
             train_state.policy,
             batch,
             signals,
@@ -100,22 +100,22 @@ def update_step(
             ask=ask,
             gains=reader.gains() if reader else None,
         )
-    metrics = training_metrics(batch, signals, assigned.credit) | assigned.metrics
+    metrics = training_metrics(batch, signals, result.credit) | result.metrics
     with timed("update"):
         trim_heap()  # what scoring freed would stay beside what the update needs
-        data = MiniBatch(batch, signals, assigned.credit)
+        data = MiniBatch(batch, signals, result.credit)
         metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}
     if shaping.sepa.schedule != "none":
         metrics |= {"sepa/lambda": strength}
-    controllers = _adapt(controllers, seen | metrics, assigned, config)
-    return StepResult(metrics, controllers, assigned.credit)
+    controllers = _adapt(controllers, seen | metrics, result, config)
+    return StepResult(metrics, controllers, result.credit)
 
 
 def _adapt(
-    before: Controllers, metrics: Metrics, assigned: Assigned, config: TrialConfig
+    before: Controllers, metrics: Metrics, result: CreditResult, config: TrialConfig
 ) -> Controllers:
     """Return the state of what adapts, after it has seen the step."""
     return Controllers(
@@ -128,7 +128,7 @@ def _adapt(
         sepa=sepa_after(
             before.sepa,
             config.advantage.shaping.sepa,
-            variance=assigned.exec_variance,
+            variance=result.exec_variance,
             success_rate=metrics["rollout/success_rate"],
             n_steps=int(metrics["budget/optimizer_steps"]),
         ),

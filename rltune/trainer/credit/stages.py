@@ -19,7 +19,7 @@ from rltune.types import Episode
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class CreditResult:
     """The credit of a step.
 
     Attributes:
@@ -46,7 +46,7 @@ def assign_credit(
     scale: float,
     ask: AskJudge,
     gains: InfoGains | None = None,
-) -> Assigned:
+) -> CreditResult:
     """Return advantages, clip scales and weights of all sampled tokens.
 
     Args:
@@ -74,7 +74,7 @@ def assign_credit(
         sepa_lambda=sepa_lambda,
     )
     weights_NT, diagnostics = _correct(batch, signals, config)
-    return Assigned(
+    return CreditResult(
         replace(credit, advantages_NT=shaped.advantages_NT * scale, weights_NT=weights_NT),
         {**metrics, **shaped.metrics, **diagnostics},
         shaped.exec_variance,

@@ -21,7 +21,7 @@ from rltune.trainer.probe.pairs import Match, Trace, likeness, match
 from rltune.trainer.probe.policy import Words
 from rltune.trainer.probe.ratios import Bounds, bounds_of
 from rltune.trainer.probe.times import simulate, telling_steps
-from rltune.trainer.probe.trace import ProbePoint, Subject, as_probed, trace
+from rltune.trainer.probe.trace import ProbedCondition, ProbePoint, as_probed, trace
 from rltune.trainer.tasks import add_to_path
 
 Pairs = Sequence[tuple[str, str]]
@@ -40,7 +40,7 @@ def probe(
     bounds = bounds_of(configs.values())
     tracks = {label: simulate(config) for label, config in configs.items()}
     subjects = {
-        label: Subject(
+        label: ProbedCondition(
             as_probed(config),
             make_scenes(config, n_words=len(words.words)),
             [[settings.sepa for settings in track] for track in tracks[label]],
@@ -64,7 +64,7 @@ def probe(
 
 
 def _traces(
-    subjects: Mapping[str, Subject],
+    subjects: Mapping[str, ProbedCondition],
     point: ProbePoint,
     words: Words,
     bounds: Bounds,

@@ -61,7 +61,7 @@ class ProbePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ProbedCondition:
     """A condition, ready to be probed.
 
     Attributes:
@@ -95,7 +95,7 @@ def as_probed(config: TrialConfig) -> TrialConfig:
     return config.model_copy(update={"optim": optim, "attribution": attribution})
 
 
-def trace(subject: Subject, point: ProbePoint, words: Words, bounds: Bounds) -> Trace:
+def trace(subject: ProbedCondition, point: ProbePoint, words: Words, bounds: Bounds) -> Trace:
     """Return what a condition learns from one probe batch."""
     config, scene = subject.config, subject.scenes[point.scene]
     whole = to_batch(scene.episodes, pad_id=0)
@@ -178,7 +178,7 @@ def _update(
     train_state: TrainState,
     batch: TokenBatch,
     whole: TokenBatch,
-    subject: Subject,
+    subject: ProbedCondition,
     point: ProbePoint,
     beliefs: Beliefs,
     bounds: Bounds,
@@ -198,7 +198,7 @@ def _update(
     def ask(episodes: Sequence[Episode]) -> Judged:
         return Judged([flags[episode.task_id] for episode in episodes], {})
 
-    assigned = assign_credit(
+    result = assign_credit(
         train_state.policy,
         batch,
         signals,
@@ -218,7 +218,7 @@ def _update(
     if start is not None:
         with torch.no_grad():
             train_state.policy.model.base_model.logits_NTV.copy_(beliefs.logits(start))
-    data = MiniBatch(batch, signals, assigned.credit)
+    data = MiniBatch(batch, signals, result.credit)
     update(train_state, data, config, step=point.step, kl_coef=config.loss.kl_loss_coef)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rltune.trainer.lessons import CUT_SHARE, cut_warnings, idle_warning, lesson_warnings
+from rltune.trainer.trial_warnings import CUT_SHARE, cut_warnings, idle_warning, trial_warnings
 
 
 def step(spread, **others):
@@ -27,8 +27,8 @@ def test_a_cut_gate_names_the_key_to_raise(make_config):
 def test_only_the_first_gate_is_asked(make_config):
     rows = [{"heldout/clip_ratio": 0.0}, step(0.1), {"heldout/clip_ratio": 1.0}]
     rows[1]["actor/grad_norm"] = 1.0
-    assert lesson_warnings(rows, make_config()) == ()
-    assert lesson_warnings([], make_config()) == ()
+    assert trial_warnings(rows, make_config()) == ()
+    assert trial_warnings([], make_config()) == ()
 
 
 @pytest.mark.parametrize(

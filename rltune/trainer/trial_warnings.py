@@ -20,7 +20,7 @@ _CUT = {  # metric of a gate -> what the limit cut, and its key in `rollout`
 Row = Mapping[str, Any]
 
 
-def lesson_warnings(rows: Sequence[Row], config: TrialConfig) -> tuple[str, ...]:
+def trial_warnings(rows: Sequence[Row], config: TrialConfig) -> tuple[str, ...]:
     """Return the warnings of a whole trial, from its metrics in order of steps."""
     gate = next((row for row in rows if "heldout/clip_ratio" in row), {})
     steps = [row for row in rows if "rollout/in_group_reward_std" in row]
