@@ -56,7 +56,6 @@ def check(
         return
     if not files:
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
-
     sweeps = _load_all(
         files,
         profile=profile,
@@ -99,7 +98,6 @@ def _load_all(
 def _prove(sweep: LoadedSweep, *, deep: bool) -> ComparabilityReport:
     if deep:
         return prove(sweep, Path.cwd())
-
     return check_sweep(sweep)
 
 

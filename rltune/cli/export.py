@@ -72,7 +72,6 @@ def export(
             raise InputError(Problem("--estimator", what, action="Leave out one of the two."))
         _rebuild(folder, runs_dir, as_json=as_json)
         return
-
     sweep = read_folder(find_run(folder, runs_dir))
     inputs = digests(sweep.run, input_files(sweep))
     read = read_records(sweep)

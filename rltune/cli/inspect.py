@@ -41,7 +41,6 @@ def status(
     if watch and as_json:
         what = "--json prints the current state once."
         raise InputError(Problem("--watch", what, action="Leave one of them out."))
-
     reader = StatusReader(read_folder(find_run(folder, runs_dir)))
     if watch and not _watch(reader):
         raise typer.Exit(0)

@@ -110,7 +110,6 @@ def _source(
                 Problem(str(questions), "its questions have no passages.", action="Give --corpus.")
             )
         return passages, str(questions)
-
     world = World(seed=world_seed, passages=world_passages)
     return world.passages, f"the closed world {world_seed}"
 

@@ -106,7 +106,6 @@ def sweep(
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     budget_s = None if budget is None else parse_duration(budget)
-
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
@@ -239,7 +238,6 @@ class Watcher:
     def _say_budget(self, run: RunDir, specs: Sequence[TrialSpec]) -> None:
         if self._deadline is None:
             return
-
         end = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._deadline.at))
         self._console.print(f"No trial starts that cannot finish by {end}. What is left:")
         for spec in specs:

@@ -82,7 +82,6 @@ def warn_of_offline(config: Mapping[str, Any]) -> None:
     """Warn before a sweep starts if its trials are to log online but cannot reach W&B."""
     if config["tracking"]["wandb"] != "online":
         return
-
     if (problem := offline_problem()) is not None:
         warn(f"W&B cannot be used online. {problem.where}: {problem.what} {OFFLINE}")
 
