@@ -207,9 +207,3 @@ def long_advantage(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return {"kind": "custom", "estimator": value} if ":" in value else {"kind": value}
-
-
-def with_advantage_kind(value: Any) -> Any:
-    """Return an advantage section in full, and with the default kind where it names none."""
-    section = long_advantage(value)
-    return {"kind": "gae", **section} if isinstance(section, dict) else section

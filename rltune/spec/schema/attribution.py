@@ -148,9 +148,3 @@ def long_attribution(value: Any) -> Any:
     if value is None:
         return {"kind": "none"}
     return {"kind": value} if isinstance(value, str) else value
-
-
-def with_attribution_kind(value: Any) -> Any:
-    """Return an attribution section in full; keys without a kind are those of adca."""
-    section = long_attribution(value)
-    return {"kind": "adca", **section} if isinstance(section, dict) else section

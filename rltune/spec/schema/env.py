@@ -195,12 +195,6 @@ DEFAULT_KIND = "sokoban"
 """Kind of an env section that names none."""
 
 
-def with_kind(value: Any) -> Any:
-    """Return an env section in full, and with the default kind where it names none."""
-    section = long_env(value)
-    return {"kind": DEFAULT_KIND, **section} if isinstance(section, dict) else section
-
-
 def long_env(value: Any) -> Any:
     """Return the short forms of an env section in full; anything else unchanged.
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from rltune.spec.errors import refuse
-from rltune.spec.schema.advantage import Advantage, GaeConfig, with_advantage_kind
-from rltune.spec.schema.attribution import Attribution, NoAttributionConfig, with_attribution_kind
+from rltune.spec.schema.advantage import Advantage, GaeConfig, long_advantage
+from rltune.spec.schema.attribution import Attribution, NoAttributionConfig, long_attribution
 from rltune.spec.schema.base import (
     LearningRate,
     NonNegativeFloat,
@@ -19,7 +19,7 @@ from rltune.spec.schema.base import (
     tuple_from_list,
     with_default,
 )
-from rltune.spec.schema.env import Env, SokobanConfig, with_kind
+from rltune.spec.schema.env import DEFAULT_KIND, Env, SokobanConfig, long_env
 from rltune.spec.schema.loss import Loss, PpoLoss
 from rltune.spec.schema.reward import RewardConfig, long_reward
 from rltune.spec.schema.rollout import (
@@ -142,7 +142,12 @@ class TrialConfig(Section):
     """Everything that one training run depends on."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="Seed (no unit) of every random stream.")
-    env: Annotated[Env, Field(discriminator="kind"), BeforeValidator(with_kind)] = Field(
+    env: Annotated[
+        Env,
+        Field(discriminator="kind"),
+        BeforeValidator(with_default("kind", DEFAULT_KIND)),
+        BeforeValidator(long_env),
+    ] = Field(
         default_factory=SokobanConfig,
         description="The tasks; variants differ by kind. Short form of a custom class: "
         "its import path.",
@@ -164,14 +169,20 @@ class TrialConfig(Section):
         default_factory=TopPFilter, description="Which groups teach; variants differ by strategy."
     )
     advantage: Annotated[
-        Advantage, Field(discriminator="kind"), BeforeValidator(with_advantage_kind)
+        Advantage,
+        Field(discriminator="kind"),
+        BeforeValidator(with_default("kind", "gae")),
+        BeforeValidator(long_advantage),
     ] = Field(
         default_factory=GaeConfig,
         description="The advantage estimator; variants differ by kind. Short form of a custom "
         "function: its import path.",
     )
     attribution: Annotated[
-        Attribution, Field(discriminator="kind"), BeforeValidator(with_attribution_kind)
+        Attribution,
+        Field(discriminator="kind"),
+        BeforeValidator(with_default("kind", "adca")),
+        BeforeValidator(long_attribution),
     ] = Field(
         default_factory=NoAttributionConfig,
         description="Credit of single turns; variants differ by kind, null is none.",
