@@ -30,11 +30,13 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture
-def run(finished, tmp_path, monkeypatch):
+def run(finished, tmp_path, tmp_path_factory, monkeypatch):
     """A copy of the run folder, on a machine without an account."""
     for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_MODE", "NETRC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    left = tmp_path_factory.mktemp("left")  # by an upload that is killed
+    monkeypatch.setenv("TMPDIR", str(left))
     shutil.copytree(finished[0].path, tmp_path / "runs" / "small-0", symlinks=True)
     return tmp_path / "runs" / "small-0"
 
