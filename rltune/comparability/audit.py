@@ -21,20 +21,12 @@ from rltune_envs.faults import FAULT_SHARE
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What the records of a sweep prove.
+    """What the records of a sweep prove."""
 
-    Attributes:
-        ok: Whether there is no error.
-        errors: Findings after which a figure must say that it proves nothing.
-        warnings: Findings that are stamped on figures.
-        budget: What each condition consumed, means over its trials.
-
-    """
-
-    ok: bool
-    errors: tuple[Finding, ...]
-    warnings: tuple[Finding, ...]
-    budget: Consumption
+    ok: bool  # whether there is no error
+    errors: tuple[Finding, ...]  # findings after which a figure must say that it proves nothing
+    warnings: tuple[Finding, ...]  # findings that are stamped on figures
+    budget: Consumption  # what each condition consumed, means over its trials
 
 
 def audit_trials(

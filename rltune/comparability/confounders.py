@@ -34,20 +34,12 @@ KEPT_TOKENS = (
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A setting that confounds wherever it is, whatever the axis.
+    """A setting that confounds wherever it is, whatever the axis."""
 
-    Attributes:
-        code: Of the finding.
-        holds: Whether a condition has it.
-        message: What it does; `{where}` stands for the conditions.
-        remedy: What to do instead.
-
-    """
-
-    code: str
-    holds: Callable[[TrialConfig], bool]
-    message: str
-    remedy: str
+    code: str  # of the finding
+    holds: Callable[[TrialConfig], bool]  # whether a condition has it
+    message: str  # what it does; `{where}` stands for the conditions
+    remedy: str  # what to do instead
 
 
 def _takes_softmax_share(config: TrialConfig) -> bool:

@@ -43,20 +43,12 @@ _FILTER: TypeAdapter[RolloutFilter] = TypeAdapter(
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionRow:
-    """What one condition consumed, each trial to its own last step, mean over its trials.
+    """What one condition consumed, each trial to its own last step, mean over its trials."""
 
-    Attributes:
-        condition: Its label.
-        trials: How many of its trials are counted.
-        steps: The lowest and the highest last step of them.
-        consumed: Counter -> mean; a counter that was not recorded is absent.
-
-    """
-
-    condition: str
-    trials: int
-    steps: tuple[int, int]
-    consumed: Consumed
+    condition: str  # its label
+    trials: int  # how many of its trials are counted
+    steps: tuple[int, int]  # the lowest and the highest last step of them
+    consumed: Consumed  # counter -> mean; a counter that was not recorded is absent
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,20 +112,12 @@ class AxisRow:
 
 @dataclass(frozen=True, slots=True)
 class ComparabilityReport:
-    """The static proof that only one knob moves, or why it fails.
+    """The static proof that only one knob moves, or why it fails."""
 
-    Attributes:
-        ok: Whether there is no error.
-        errors: Findings that stop the sweep.
-        warnings: Findings that are stamped on figures, accepted ones included.
-        axis_table: A row per condition.
-
-    """
-
-    ok: bool
-    errors: tuple[Finding, ...]
-    warnings: tuple[Finding, ...]
-    axis_table: tuple[AxisRow, ...]
+    ok: bool  # whether there is no error
+    errors: tuple[Finding, ...]  # findings that stop the sweep
+    warnings: tuple[Finding, ...]  # findings that are stamped on figures, accepted ones included
+    axis_table: tuple[AxisRow, ...]  # a row per condition
 
 
 def split(findings: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -17,46 +17,26 @@ from rltune.types import Json
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One value of the axis, resolved.
+    """One value of the axis, resolved."""
 
-    Attributes:
-        label: `kl_loss_coef=0.01`.
-        value: The axis value; the name for a bundle.
-        is_control: Whether the others are compared with it.
-        config: The full resolved trial config as plain values, with seed 0.
-        expected_delta: The prediction of the sweep file, or empty.
-
-    """
-
-    label: str
-    value: Json
-    is_control: bool
-    config: Mapping[str, Any]
-    expected_delta: str = ""
+    label: str  # `kl_loss_coef=0.01`
+    value: Json  # the axis value; the name for a bundle
+    is_control: bool  # whether the others are compared with it
+    config: Mapping[str, Any]  # the full resolved trial config as plain values, with seed 0
+    expected_delta: str = ""  # the prediction of the sweep file, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class AxisValue:
-    """One value of an axis before resolution.
+    """One value of an axis before resolution."""
 
-    Attributes:
-        name: As written: `0.01`, `nofilter`.
-        value: The scalar, or the bundle's name.
-        label: `kl_loss_coef=0.01`.
-        data: The nested config keys that it sets.
-        position: Its key path below `axis.values` in the file.
-        is_control: Whether axis.control names it.
-        expected: Its prediction, or empty.
-
-    """
-
-    name: str
-    value: Json
-    label: str
-    data: Mapping[str, Any]
-    position: str
-    is_control: bool
-    expected: str
+    name: str  # as written: `0.01`, `nofilter`
+    value: Json  # the scalar, or the bundle's name
+    label: str  # `kl_loss_coef=0.01`
+    data: Mapping[str, Any]  # the nested config keys that it sets
+    position: str  # its key path below `axis.values` in the file
+    is_control: bool  # whether axis.control names it
+    expected: str  # its prediction, or empty
 
     @property
     def key(self) -> tuple[str, Any]:

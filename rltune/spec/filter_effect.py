@@ -9,16 +9,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilterEffect:
-    """Which groups a filter may drop.
+    """Which groups a filter may drop."""
 
-    Attributes:
-        keys: The section `rollout_filter`.
-        groups: Groups of a step.
-
-    """
-
-    keys: "RolloutFilter"
-    groups: int
+    keys: "RolloutFilter"  # the section `rollout_filter`
+    groups: int  # groups of a step
 
     @property
     def is_spread(self) -> bool:

@@ -13,18 +13,11 @@ from rltune.spec.resolve import Layer
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A key of env with values under which nothing reads some of its neighbours.
+    """A key of env with values under which nothing reads some of its neighbours."""
 
-    Attributes:
-        key: Key of the section env.
-        is_off: Whether a value leaves the neighbours unread.
-        unread: The neighbours.
-
-    """
-
-    key: str
-    is_off: Callable[[Any], bool]
-    unread: tuple[str, ...]
+    key: str  # key of the section env
+    is_off: Callable[[Any], bool]  # whether a value leaves the neighbours unread
+    unread: tuple[str, ...]  # the neighbours
 
 
 SWITCHES = (
