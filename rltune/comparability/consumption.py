@@ -53,45 +53,28 @@ class ConsumptionRow:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What a condition consumed beside the control, means over the seeds that both have.
+    """What a condition consumed beside the control, means over the seeds that both have."""
 
-    Attributes:
-        condition: Its label.
-        seeds: How many.
-        steps: The lowest and the highest last step of the condition's trials that is compared.
-        control_steps: The same of the control's.
-        ours: Counter -> mean of the condition.
-        theirs: Counter -> mean of the control.
-        differences: Counter -> (ours - theirs) / the larger of both.
-
-    """
-
-    condition: str
-    seeds: int
+    condition: str  # its label
+    seeds: int  # how many
+    # The lowest and the highest last step of the condition's trials that is compared.
     steps: tuple[int, int]
-    control_steps: tuple[int, int]
-    ours: Consumed
-    theirs: Consumed
-    differences: Consumed
+    control_steps: tuple[int, int]  # the same of the control's
+    ours: Consumed  # counter -> mean of the condition
+    theirs: Consumed  # counter -> mean of the control
+    differences: Consumed  # counter -> (ours - theirs) / the larger of both
 
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """The consumed budgets of a sweep.
+    """The consumed budgets of a sweep."""
 
-    Attributes:
-        rows: One a condition, in order of appearance.
-        common: Every condition beside the control, each pair of trials at the last step that both
-            reached.
-        ends: The same of trials with a result, each at its own end, where these steps differ.
-        drops_groups: Whether some condition's filter may drop groups from the batch.
-
-    """
-
-    rows: tuple[ConsumptionRow, ...]
+    rows: tuple[ConsumptionRow, ...]  # one a condition, in order of appearance
+    # Every condition beside the control, each pair of trials at the last step that both reached.
     common: tuple[Pairing, ...]
+    # The same of trials with a result, each at its own end, where these steps differ.
     ends: tuple[Pairing, ...]
-    drops_groups: bool
+    drops_groups: bool  # whether some condition's filter may drop groups from the batch
 
 
 def consumption(records: Sequence[TrialRecord]) -> Consumption:

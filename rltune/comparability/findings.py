@@ -47,25 +47,15 @@ def listed(labels: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a rule found.
+    """One thing that a rule found."""
 
-    Attributes:
-        rule: `S1`.
-        severity: Error or warning.
-        message: What was found, with names and values.
-        remedy: What to do about it.
-        accepted_reason: The sweep file's reason for accepting a warning, or None.
-        code: The rule, or the rule with the kind of finding: `S8.k1_loss`.
-        conditions: Labels of the two conditions that it is about; empty where it is of all.
-
-    """
-
-    rule: str
-    severity: Severity
-    message: str
-    remedy: str
-    accepted_reason: str | None = None
-    code: str = ""
+    rule: str  # `S1`
+    severity: Severity  # error or warning
+    message: str  # what was found, with names and values
+    remedy: str  # what to do about it
+    accepted_reason: str | None = None  # the sweep file's reason for accepting a warning, or None
+    code: str = ""  # the rule, or the rule with the kind of finding: `S8.k1_loss`
+    # Labels of the two conditions that it is about; empty where it is of all.
     conditions: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -18,25 +18,17 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What the probe says of two conditions.
+    """What the probe says of two conditions."""
 
-    Attributes:
-        a: Label of the first.
-        b: Label of the second.
-        kind: Whether the policy's gradient is equal, equal up to one positive factor, or neither,
-            in every optimiser step of every probe batch without a fault.
-        factor: The second's gradient as a multiple of the first's.
-        only_faults_differ: Whether they are alike until a fault masks an episode.
-        is_selection: Whether they differ in what the rollout filter selects, which depends on the
-            rewards that a trial happens to earn.
-
-    """
-
-    a: str
-    b: str
+    a: str  # label of the first
+    b: str  # label of the second
+    # Whether the policy's gradient is equal, equal up to one positive factor, or neither, in every
+    # optimiser step of every probe batch without a fault.
     kind: Literal["different", "equal", "proportional"]
-    factor: float = 1.0
-    only_faults_differ: bool = False
+    factor: float = 1.0  # the second's gradient as a multiple of the first's
+    only_faults_differ: bool = False  # whether they are alike until a fault masks an episode
+    # Whether they differ in what the rollout filter selects, which depends on the rewards that a
+    # trial happens to earn.
     is_selection: bool = False
 
 

@@ -15,21 +15,14 @@ TOKENS_OF_A_CALL = 500
 
 @dataclass(frozen=True, slots=True)
 class JudgeNeed:
-    """What one trial asks of a language-model judge.
+    """What one trial asks of a language-model judge."""
 
-    Attributes:
-        calls: Most first requests: one an episode of each step with verdicts. Skip rules and the
-            filter lower it; second requests and further tries come on top.
-        last_step: The last step with verdicts.
-        ends: First step that the budget does not cover whole; None when it covers all.
-        by: The limit that ends it: `max_calls` or `max_tokens`.
-
-    """
-
+    # Most first requests: one an episode of each step with verdicts. Skip rules and the filter
+    # lower it; second requests and further tries come on top.
     calls: int
-    last_step: int
-    ends: int | None
-    by: str
+    last_step: int  # the last step with verdicts
+    ends: int | None  # first step that the budget does not cover whole; None when it covers all
+    by: str  # the limit that ends it: `max_calls` or `max_tokens`
 
 
 def judge_need(config: TrialConfig) -> JudgeNeed | None:

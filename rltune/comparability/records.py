@@ -9,24 +9,15 @@ from rltune.types import TrialResult, TrialSpec, TrialStatus
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """One trial as its folder tells it.
+    """One trial as its folder tells it."""
 
-    Attributes:
-        spec: spec.json.
-        provenance: provenance.json; empty before the trial starts.
-        metrics: Lines of metrics.jsonl: step 0 (the first gate), then one a training step.
-        heldout: Lines of heldout.jsonl: one a gate.
-        result: The DONE marker, if there is one.
-        failure: The FAILED marker, if there is one.
-
-    """
-
-    spec: TrialSpec
-    provenance: Mapping[str, Any]
+    spec: TrialSpec  # spec.json
+    provenance: Mapping[str, Any]  # provenance.json; empty before the trial starts
+    # Lines of metrics.jsonl: step 0 (the first gate), then one a training step.
     metrics: tuple[Mapping[str, Any], ...] = ()
-    heldout: tuple[Mapping[str, Any], ...] = ()
-    result: TrialResult | None = None
-    failure: Mapping[str, Any] | None = None
+    heldout: tuple[Mapping[str, Any], ...] = ()  # lines of heldout.jsonl: one a gate
+    result: TrialResult | None = None  # the DONE marker, if there is one
+    failure: Mapping[str, Any] | None = None  # the FAILED marker, if there is one
 
     @property
     def has_started(self) -> bool:

@@ -9,19 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EstimatorKind:
-    """The traits of an estimator that checks and training go by.
+    """The traits of an estimator that checks and training go by."""
 
-    Attributes:
-        needs_critic: Whether it needs the values of a critic.
-        is_grouped: Whether it compares an episode with the others of its group, and gives it one
-            advantage. The others estimate each token.
-        is_whitened: Whether its advantages are whitened over the sampled tokens of the batch. A
-            group of equal rewards gets no 0 then: its tokens are as far from the mean as any.
-
-    """
-
-    needs_critic: bool = False
+    needs_critic: bool = False  # whether it needs the values of a critic
+    # Whether it compares an episode with the others of its group, and gives it one advantage. The
+    # others estimate each token.
     is_grouped: bool = False
+    # Whether its advantages are whitened over the sampled tokens of the batch. A group of equal
+    # rewards gets no 0 then: its tokens are as far from the mean as any.
     is_whitened: bool = False
 
 

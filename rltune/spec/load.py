@@ -37,31 +37,18 @@ HASH_IN_NAME = 8
 
 @dataclass(frozen=True, slots=True)
 class LoadedSweep:
-    """A sweep file with everything that it names, resolved and valid.
+    """A sweep file with everything that it names, resolved and valid."""
 
-    Attributes:
-        path: The sweep file, as given.
-        text: The file as read.
-        spec: The file as a typed tree.
-        profile: Name of the profile that was used.
-        overrides: The `--set` texts.
-        seeds: Seeds to run: the file's, or those asked for.
-        protocol: The protocol file, if the sweep names one.
-        conditions: In the order of the file; one of them is the control.
-        sweep_hash: 64 hex digits over what runs, independent of the seeds.
-        layers: Where each key was written: base to `--set`, the conditions' own among them.
-
-    """
-
-    path: Path
-    text: str
-    spec: SweepSpec
-    profile: str
-    overrides: tuple[str, ...]
-    seeds: tuple[int, ...]
-    protocol: ProtocolSpec | None
-    conditions: tuple[Condition, ...]
-    sweep_hash: str
+    path: Path  # the sweep file, as given
+    text: str  # the file as read
+    spec: SweepSpec  # the file as a typed tree
+    profile: str  # name of the profile that was used
+    overrides: tuple[str, ...]  # the `--set` texts
+    seeds: tuple[int, ...]  # seeds to run: the file's, or those asked for
+    protocol: ProtocolSpec | None  # the protocol file, if the sweep names one
+    conditions: tuple[Condition, ...]  # in the order of the file; one of them is the control
+    sweep_hash: str  # 64 hex digits over what runs, independent of the seeds
+    # Where each key was written: base to `--set`, the conditions' own among them.
     layers: tuple[Layer, ...] = ()
 
     def where(self, key: str) -> str:

@@ -27,19 +27,13 @@ class Layer:
     """One source of config keys, which remembers where each key was written.
 
     Short forms (`env: my_pkg.my_mod:MyEnv`) are written out, so that layers merge key by key.
-
-    Attributes:
-        data: Nested keys, without dots.
-        origin: File (or `--set`) named in messages.
-        lines: Line of each key path of data, where known.
-        shown: Put before the dotted key in messages: `hold.`.
-
     """
 
-    data: Mapping[str, Any]
-    origin: str
+    data: Mapping[str, Any]  # nested keys, without dots
+    origin: str  # file (or `--set`) named in messages
+    # Line of each key path of data, where known.
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
-    shown: str = ""
+    shown: str = ""  # put before the dotted key in messages: `hold.`
 
     def __post_init__(self) -> None:
         """Write short forms out."""
