@@ -26,7 +26,7 @@ from rltune.maths.resample import (
 )
 from rltune.maths.significance import sign_flip_p
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 _ENDS = ("selected", "final")  # what a trial came to, wherever it ended
 BySeed = Mapping[int, float]
 
@@ -173,7 +173,7 @@ def _estimate(
         value=value,
         ci_lo=interval.low if interval else None,
         ci_hi=interval.high if interval else None,
-        ci_level=LEVEL,
+        ci_level=CONFIDENCE,
         method=method,
         reps=REPS if is_drawn else None,
         rng_seed=RNG_SEED if is_drawn else None,
@@ -202,11 +202,11 @@ def estimate_of(
     """
     if not values:
         return None, None
-    estimate = mean_over_seeds(values, confidence=LEVEL, resolution=resolution)
+    estimate = mean_over_seeds(values, confidence=CONFIDENCE, resolution=resolution)
     value = iqm(values) if estimator == "iqm" else estimate.mean
     interval = estimate.interval
     if method == "bootstrap":
-        interval = bootstrap_interval([values], _STATISTICS[estimator], confidence=LEVEL)
+        interval = bootstrap_interval([values], _STATISTICS[estimator], confidence=CONFIDENCE)
     return value, interval.clipped() if interval is not None and is_rate else interval
 
 

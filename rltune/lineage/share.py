@@ -23,7 +23,8 @@ def require_rankable(store: LineageStore, domains: Iterable[str]) -> None:
     """
     held = {row.domain for row in store.read().rows} | set(domains)
     if len(held - {""}) > 1:
-        what = f"this table would hold {' and '.join(sorted(held - {''}))}, which cannot be ranked."
+        mixed = " and ".join(sorted(held - {""}))
+        what = f"this table would mix {mixed}, which cannot be ranked together."
         raise StoreError(Problem(str(store.path), what, action="Give each its own --lineage."))
 
 

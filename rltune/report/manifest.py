@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.analysis.audit import Audit
-from rltune.analysis.table_summary import LEVEL
+from rltune.analysis.table_summary import CONFIDENCE
 from rltune.analysis.tables import mark_of
 from rltune.maths.resample import REPS, RNG_SEED
 from rltune.store.files import sha256_file, to_json
@@ -85,7 +85,7 @@ def manifest(
         "not_in_summary": _left_out(read),
         "unreadable": [str(problem) for problem in read.problems],
         "statistics": {
-            "ci_level": LEVEL,
+            "ci_level": CONFIDENCE,
             "reps": REPS,
             "rng_seed": RNG_SEED,
             "estimator": estimator,

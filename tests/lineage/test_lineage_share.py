@@ -47,6 +47,6 @@ def test_a_repair_that_moved_a_parent_or_took_it_away_stops_no_sweep(tmp_path):
 def test_tasks_of_another_kind_are_not_ranked_together(tmp_path):
     store = LineageStore(tmp_path / "nights.tsv", *METRIC.values())
     share([row("a", 0.5)], store, "kl-1")
-    with pytest.raises(StoreError, match="would hold frozen_lake and sokoban, which cannot be"):
+    with pytest.raises(StoreError, match="would mix frozen_lake and sokoban, which cannot be"):
         share([row("a", 0.9, domain="frozen_lake")], store, "slip-1")
     assert len(store.read().rows) == 1

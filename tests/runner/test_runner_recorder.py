@@ -448,7 +448,7 @@ def test_a_shared_table_of_other_tasks_or_metric_is_refused_before_anything_star
     table = tmp_path / "nights.tsv"
     finish(run, specs[0])
     shared_recorder(run, table).reconcile_all(specs)
-    with pytest.raises(StoreError, match="would hold frozen_lake and sokoban"):
+    with pytest.raises(StoreError, match="would mix frozen_lake and sokoban"):
         shared_recorder(run, table, ("frozen_lake",))
     with pytest.raises(StoreError, match="was created with"):
         open_recorder(

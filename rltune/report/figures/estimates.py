@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rltune.analysis.table_summary import LEVEL, estimate_of
+from rltune.analysis.table_summary import CONFIDENCE, estimate_of
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.maths.interval import Interval
@@ -30,7 +30,7 @@ def estimation_for(trials: Sequence[TrialRow], estimator: str) -> Estimation:
     for row in trials:
         counts[row.condition] = counts.get(row.condition, 0) + 1
     is_bootstrap = estimator == IQM or min(counts.values()) >= BOOTSTRAP_FROM
-    return Estimation(estimator, BOOTSTRAP if is_bootstrap else T, LEVEL)
+    return Estimation(estimator, BOOTSTRAP if is_bootstrap else T, CONFIDENCE)
 
 
 def lines_of(
