@@ -90,13 +90,7 @@ TRAPS = (
 
 
 def confounders(configs: Configs, moving: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the S8 warnings of a sweep.
-
-    Args:
-        configs: Condition label -> config.
-        moving: Dotted axis and coupled keys.
-
-    """
+    """Return the S8 warnings of a sweep."""
     return (
         *_traps(configs),
         *_dropped_verdicts(configs),

@@ -58,12 +58,7 @@ def judged_line(shares: Mapping[str, Judged]) -> str:
 
 
 def unjudged_line(trials: Iterable[tuple[str, Judged]]) -> str:
-    """Return the sentence that names the trials of which a judge left much unjudged.
-
-    Args:
-        trials: Name of each, and how much of it was judged.
-
-    """
+    """Return the sentence that names the trials of which a judge left much unjudged."""
     low = [(name, own) for name, own in trials if own.asked and own.share < LEAST_SHARE]
     low.sort(key=lambda one: one[1].share)
     named = [f"{name}: {own.answered:,} of {own.asked:,}" for name, own in low[:_NAMED]]

@@ -46,13 +46,7 @@ BOUNDED = {
 
 
 def scale_confounders(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
-    """Yield the S8 warnings about sizes.
-
-    Args:
-        configs: Condition label -> config.
-        moving: Dotted axis and coupled keys.
-
-    """
+    """Yield the S8 warnings about sizes."""
     yield from _critic_warmup(configs)
     yield from _update_count(configs)
     yield from _staleness(configs, moving)

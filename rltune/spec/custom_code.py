@@ -12,12 +12,7 @@ from rltune.spec.load import LoadedSweep
 
 
 def import_paths(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each key of a resolved config that holds an import path, with the path.
-
-    Args:
-        config: The plain config, as in `config.yaml`.
-
-    """
+    """Yield each key of a resolved config that holds an import path, with the path."""
     if config["env"]["kind"] == "custom":
         yield "env.factory", config["env"]["factory"]
     for i, term in enumerate((config["reward"] or {}).get("terms", ())):
@@ -45,9 +40,6 @@ def refuse_custom_code(loaded: LoadedSweep) -> None:
 
 def refuse_paths(found: Iterable[tuple[str, str]]) -> None:
     """Refuse import paths.
-
-    Args:
-        found: (where it stands, import path).
 
     Raises:
         SpecError: Names every import path; there is one.

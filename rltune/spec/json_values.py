@@ -12,13 +12,7 @@ Lost = tuple[KeyPath, str, str]
 
 
 def not_json(value: Any, at: KeyPath = ()) -> Iterator[Lost]:
-    """Yield every key that is not text, and every value that is not JSON.
-
-    Args:
-        value: Mapping, list or single value.
-        at: Where it stands.
-
-    """
+    """Yield every key that is not text, and every value that is not JSON."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str):

@@ -112,10 +112,6 @@ def nested(given: Mapping[str, Any], at: KeyPath = ()) -> dict[str, Any]:
 
     The keys of open sections stay as they are.
 
-    Args:
-        given: Keys with values, dotted or nested.
-        at: Key path of the section that holds them.
-
     Raises:
         ValueError: A key is given twice, once dotted and once nested.
 

@@ -6,13 +6,7 @@ ALLOWED = "Allowed: tiny, a folder with config.json and weights in safetensors, 
 
 
 def name_problem(model: str, where: str = "policy.model") -> Problem | None:
-    """Return why a name that is no folder cannot be a hub id either; None when it can.
-
-    Args:
-        model: The name.
-        where: File and key that it stands under.
-
-    """
+    """Return why a name that is no folder cannot be a hub id either; None when it can."""
     if model.lower().endswith(".gguf"):
         what = f"{model!r} is a GGUF file, which holds rounded weights for inference."
         action = f"rltune convert {model} --out FOLDER, and give the folder."

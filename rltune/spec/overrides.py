@@ -24,14 +24,7 @@ from rltune.spec.yamlfile import DuplicateKeyError, parse_value
 def override_layers(
     overrides: Sequence[str], spec: SweepSpec | None, problems: list[Problem]
 ) -> list[Layer]:
-    """Return one layer for each `key=value` text; adds refused ones to problems.
-
-    Args:
-        overrides: The texts, in order; a later one wins.
-        spec: The sweep whose axis, coupled and held keys are protected, if it is valid.
-        problems: Collects what is wrong.
-
-    """
+    """Return one layer for each `key=value` text; adds refused ones to problems."""
     guarded = _guarded(spec) if spec is not None else {}
     layers = []
     for text in overrides:

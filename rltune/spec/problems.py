@@ -52,12 +52,7 @@ def problems_from(
 ) -> Iterator[Problem]:
     """Yield what a validation found, in the file's words; keys of other variants in one Problem.
 
-    Args:
-        error: The findings.
-        model: What was validated.
-        locate: Names the place of a key path.
-        given: The data, from which a section is shown as it would be right.
-
+    From the data `given`, a section is shown as it would be right.
     """
     strange: dict[str, list[str]] = {}
     for detail in error.errors(include_url=False):

@@ -77,14 +77,7 @@ def _parts_in_full(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split_profile(profile: Layer, kind: str, problems: list[Problem]) -> list[Layer]:
-    """Return a profile as the keys for every env, then those for this kind of env, if it has any.
-
-    Args:
-        profile: The whole file, its `by_env` section included.
-        kind: The kind of env.
-        problems: Collects a kind in the file that no env has.
-
-    """
+    """Return a profile as two layers: its keys for every env, then those for this kind of env."""
     common = {key: value for key, value in profile.data.items() if key != BY_ENV}
     layers = [replace(profile, data=common)]
     parts = profile.data.get(BY_ENV, {})
@@ -186,14 +179,7 @@ def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> D
 def resolve_config(
     merged: DictConfig, layers: Sequence[Layer], problems: list[Problem]
 ) -> dict[str, Any] | None:
-    """Return the validated config as plain values, or None after adding problems.
-
-    Args:
-        merged: The layers, merged.
-        layers: The same layers, for naming where a wrong key was written.
-        problems: Collects what is wrong.
-
-    """
+    """Return the validated config as plain values, or None after adding problems."""
     if any(True for layer in layers for _ in _refused_interpolations(layer)):
         return None  # reported where it was merged; a resolver must not run
     try:

@@ -37,15 +37,7 @@ def _short(folder: Path) -> Path:
 
 
 def find_source(sweep: Path, kind: str, name: str, where: str) -> YamlFile | Problem:
-    """Return the file of a base config, profile or protocol, or why it cannot be read.
-
-    Args:
-        sweep: The sweep file that names it.
-        kind: `base`, `profile` or `protocol`.
-        name: The file's name without `.yaml`.
-        where: Where the name is written, for the message.
-
-    """
+    """Return the file of a base config, profile or protocol, or why it cannot be read."""
     folders = config_folders(sweep)
     for folder in folders:
         path = folder / FOLDERS[kind] / f"{name}.yaml"

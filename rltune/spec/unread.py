@@ -34,11 +34,6 @@ def without_unread(presets: Sequence[Layer], later: Sequence[Layer]) -> list[Lay
     """Return base and profile without what a layer after them leaves unread.
 
     What hold, an axis or the command line says stays: it was said of this sweep.
-
-    Args:
-        presets: Base and profile, in order.
-        later: The layers that follow, in order.
-
     """
     layers = list(presets)
     for switch in SWITCHES:

@@ -101,13 +101,7 @@ def parse_value(text: str) -> Any:
 
 
 def read_yaml(path: Path, *, kind: str) -> YamlFile | Problem:
-    """Return a YAML mapping with its lines, or the one problem that prevents reading it.
-
-    Args:
-        path: The file.
-        kind: What the file is, for messages: `sweep file`, `profile`.
-
-    """
+    """Return a YAML mapping with its lines, or the one problem that prevents reading it."""
     text = _read_text(path, kind)
     if isinstance(text, Problem):
         return text

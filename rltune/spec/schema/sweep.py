@@ -116,14 +116,7 @@ def _is_bundle(item: object) -> bool:
 
 
 def _nesting_violations(at: str, tree: dict[str, Any], inside: KeyPath = ()) -> list[Violation]:
-    """Return the key of a tree that is given twice, if there is one.
-
-    Args:
-        at: Where the tree stands, for the message.
-        tree: Keys with values, dotted or nested.
-        inside: Key path in the config of what the tree sets.
-
-    """
+    """Return the key of a tree that is given twice, if there is one."""
     try:
         nested(tree, inside)
     except ValueError as error:
