@@ -118,7 +118,7 @@ def print_report(report: dict) -> None:
     asked, ceilings = report["asked"], report["ceilings"]
     lora = f", LoRA rank {asked['lora']}" if asked["lora"] else ""
     print(
-        f"{report['card']}, torch {report['torch']}: {asked['model']} {asked['dtype']}{lora}, "
+        f"{report['gpu']}, torch {report['torch']}: {asked['model']} {asked['dtype']}{lora}, "
         f"{asked['rows']} rollouts x {asked['turns']} turns x {asked['response']} tokens"
     )
     sheet = ceilings["sheet_gb_s"]

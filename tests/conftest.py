@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 
-# A shell lets what it starts in the background ignore Ctrl-C; the programs of tests must not.
+# What starts in the background ignores Ctrl-C, and under nohup a hang-up; so would the programs of
+# tests, were the signals not caught here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Two torch processes with two threads each spin against each other, many times slower than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

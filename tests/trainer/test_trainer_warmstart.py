@@ -144,7 +144,7 @@ def learned(change):
         DemonstratedTurn("_<answer>", change, is_expert=False),
     ]
     optimizer = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-    module._learn(policy, [encode(tokenizer, turns)], optimizer, RECIPES["sokoban"])
+    module._optimizer_step(policy, [encode(tokenizer, turns)], optimizer, RECIPES["sokoban"])
     return [parameter.grad.clone() for parameter in policy.model.parameters()]
 
 
