@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rltune.policy.load import policy_of
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl
 from rltune.store.rundir import TrialDir
@@ -24,8 +25,7 @@ def job_of(config: TrialConfig, trial: TrialDir, config_hash: str) -> Job:
         policy=policy,
         engine=TorchEngine(policy.decoder()),
         tracker=JsonlTracker(partial(append_jsonl, trial.metrics)),
-        metric_name="heldout/success_rate",
-        metric_mode="max",
+        metric=Metric(),
         should_stop=lambda: False,
         warn=print,
         say=lambda line: None,

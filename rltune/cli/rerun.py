@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from rltune.runner.rerun import Rerun, Verdict, rerun_trial, verdict_json
 from rltune.runner.single import Source, open_source
 from rltune.runner.software import Change
 from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.inputs import base_of
@@ -141,11 +142,10 @@ def _read_source(trial: TrialDir) -> Source:
         raise StoreError(Problem(str(trial.path), what, action="Give the original."))
     sweep = read_folder(run)
     reason = confounded_reason(run)
-    mode: Literal["max", "min"] = "min" if sweep.metric_mode == "min" else "max"
     return open_source(
         run,
         trial,
-        metric=(sweep.metric_name, mode),
+        metric=Metric.model_validate({"name": sweep.metric_name, "mode": sweep.metric_mode}),
         disqualified=f"confounded, run anyway: {reason}" if reason else "",
     )
 
@@ -257,7 +257,7 @@ def child_text(source: Source, child: Child) -> str:
     before = "ended earlier; nothing was run" if child.was_finished else str(child.status)
     return (
         f"{name}: {before}. Parent {source.trial.trial_id}.\n"
-        f"Held-out {source.metric_name}: start {result.base_metric:.4g}, best "
+        f"Held-out {source.metric.name}: start {result.base_metric:.4g}, best "
         f"{result.heldout_metric:.4g} at step {result.best_step} of {result.final_step}.\n"
         f"Kept in {short_path(child.trial.path)}; which step and why: card.md."
     )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -25,6 +25,7 @@ from rltune.runner.provenance import driver_provenance
 from rltune.runner.recorder import commit_of, snapshot_of
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.spec.identity import config_hash
+from rltune.spec.schema.sweep import Metric
 from rltune.store.files import utc_now
 from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import RunDir, TrialDir
@@ -44,8 +45,7 @@ class Source:
         spec: What it was asked to do.
         recorded: Content of its config.yaml.
         provenance: Content of its provenance.json.
-        metric_name: The held-out metric that decides.
-        metric_mode: `max` or `min`.
+        metric: The held-out metric that decides.
         disqualified: Why no trial of this run may count; empty when they may.
 
     """
@@ -55,8 +55,7 @@ class Source:
     spec: TrialSpec
     recorded: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    metric_name: str
-    metric_mode: Literal["max", "min"]
+    metric: Metric
     disqualified: str = ""
 
 
@@ -64,7 +63,7 @@ def open_source(
     run: RunDir,
     trial: TrialDir,
     *,
-    metric: tuple[str, Literal["max", "min"]],
+    metric: Metric,
     disqualified: str = "",
 ) -> Source:
     """Read a trial's records.
@@ -88,7 +87,7 @@ def open_source(
         what = f"is not the config that the trial ran with ({spec.config_hash[:10]})."
         action = "Restore the file; `--set` changes a key for a new trial."
         raise StoreError(Problem(str(trial.config), what, action=action))
-    return Source(run, trial, spec, recorded, read_provenance(trial), *metric, disqualified)
+    return Source(run, trial, spec, recorded, read_provenance(trial), metric, disqualified)
 
 
 def run_single(
@@ -117,8 +116,7 @@ def run_single(
         spec=spec,
         folder=trial.path.absolute(),
         manifest=manifest.absolute(),
-        metric_name=source.metric_name,
-        metric_mode=source.metric_mode,
+        metric=source.metric,
         attempt=last_attempt(trial) + 1,
         driver=driver_provenance(argv),
         stop_file=trial.stop.absolute(),
@@ -194,12 +192,12 @@ def record_single(
 
     """
     outcome = trial.read_done() or trial.read_failed()
-    store = LineageStore(source.run.results, source.metric_name, source.metric_mode)
+    store = LineageStore(source.run.results, source.metric.name, source.metric.mode)
     if outcome is None or any(row.exp_id == exp_id for row in store.read().rows):
         return None
     context = RowContext(
-        metric_name=source.metric_name,
-        metric_mode=source.metric_mode,
+        metric_name=source.metric.name,
+        metric_mode=source.metric.mode,
         timestamp=utc_now(),
         commit=commit_of(trial),
         job_name=CHILD if counts else RERUN,

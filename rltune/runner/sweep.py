@@ -288,14 +288,12 @@ def _payloads(
     todo: Sequence[TrialSpec],
 ) -> list[TrialPayload]:
     state = recorder.ledger.read()
-    metric = request.loaded.spec.metric
     return [
         TrialPayload(
             spec=spec,
             folder=recorder.run.trial(spec.trial_id).path,
             manifest=tasks[spec.trial_id].path,
-            metric_name=metric.name,
-            metric_mode=metric.mode,
+            metric=request.loaded.spec.metric,
             attempt=state.attempts(spec.trial_id) + 1,
             driver=driver,
             stop_file=recorder.run.tune / recorder.launch / STOP_FILE,

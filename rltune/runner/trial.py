@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -21,6 +21,7 @@ from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
 from rltune.runner.slow_calls import SlowCalls, last_words
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
@@ -53,8 +54,7 @@ class TrialPayload:
         spec: The trial.
         folder: Its folder.
         manifest: The file of its frozen tasks.
-        metric_name: Held-out metric that chooses the checkpoint.
-        metric_mode: `max` or `min`.
+        metric: The held-out metric that chooses the checkpoint.
         attempt: Which attempt this is, from 1.
         driver: The driver's part of the provenance.
         stop_file: Once it exists, the trial checkpoints and ends, or does not start.
@@ -68,8 +68,7 @@ class TrialPayload:
     spec: TrialSpec
     folder: Path
     manifest: Path
-    metric_name: str
-    metric_mode: Literal["max", "min"]
+    metric: Metric
     attempt: int
     driver: DriverProvenance
     stop_file: Path
@@ -259,8 +258,7 @@ def _running(
             policy=policy,
             engine=engine,
             tracker=tracker,
-            metric_name=payload.metric_name,
-            metric_mode=payload.metric_mode,
+            metric=payload.metric,
             should_stop=partial(_should_stop, payload, trial),
             warn=log.warning,
             say=log.info,

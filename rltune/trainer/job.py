@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rltune.gate import Mode
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Tracker
@@ -26,8 +26,7 @@ class Job:
         policy: Freshly loaded weights; they are trained in place.
         engine: Samples with those weights.
         tracker: Gets each step's metrics.
-        metric_name: The held-out metric that chooses the checkpoint.
-        metric_mode: `max` or `min`.
+        metric: The held-out metric that chooses the checkpoint.
         should_stop: Asked between steps; true ends the attempt with a checkpoint.
         warn: Gets one line for what a person should know.
         say: Gets one line at the start and one a gate.
@@ -42,8 +41,7 @@ class Job:
     policy: Policy
     engine: Engine
     tracker: Tracker
-    metric_name: str
-    metric_mode: Mode
+    metric: Metric
     should_stop: Callable[[], bool]
     warn: Callable[[str], None]
     say: Callable[[str], None]

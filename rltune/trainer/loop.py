@@ -151,7 +151,7 @@ class _Run:
         self._count_time()
         reason = early_stop(self.progress, self.config)
         result = trial_result(
-            self.job.trial, self.config, self.progress, mode=self.job.metric_mode, reason=reason
+            self.job.trial, self.config, self.progress, mode=self.job.metric.mode, reason=reason
         )
         record_outcome(self.job, result)
         tasks = task_digest(self.job.manifest.heldout)  # the card first: DONE promises it
@@ -205,7 +205,7 @@ class _Run:
             )
         gate = GateResult(
             step,
-            metrics[job.metric_name],
+            metrics[job.metric.name],
             len(counted),
             sum(episode.success for episode in counted),
             lost=len(result.episodes) - len(counted),
@@ -215,10 +215,10 @@ class _Run:
 
     def _say_gate(self, metrics: Metrics) -> None:
         gate = self.progress.gates[-1]
-        self.job.say(gate_line(metrics, gate, name=self.job.metric_name))
+        self.job.say(gate_line(metrics, gate, name=self.job.metric.name))
 
     def _best(self) -> GateResult:
-        return choose_best(self.progress.gates, mode=self.job.metric_mode)
+        return choose_best(self.progress.gates, mode=self.job.metric.mode)
 
     def _count(self, trained: Trained) -> Metrics:
         """Add a step to the budget; return the running totals."""

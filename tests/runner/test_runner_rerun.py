@@ -17,13 +17,14 @@ from rltune.runner.single import open_source
 from rltune.runner.trial import TrialPayload, _record_edits, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
+from rltune.spec.schema.sweep import Metric
 from rltune.store.files import read_json
 from rltune.store.inputs import base_of
 from rltune.store.rundir import RunDir
 from rltune.types import TrialStatus
 from rltune_envs.sokoban.levels import load_levels
 
-METRIC = ("heldout/reward_mean", "max")
+METRIC = Metric(name="heldout/reward_mean")
 
 
 def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: str = ""):
@@ -40,8 +41,7 @@ def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: st
         spec=spec,
         folder=run.trial(spec.trial_id).path,
         manifest=tasks[spec.trial_id].path,
-        metric_name=METRIC[0],
-        metric_mode="max",
+        metric=METRIC,
         attempt=1,
         driver=driver_provenance(["test"]),
         stop_file=tmp_path / "stop",

@@ -7,6 +7,7 @@ import pytest
 from killing import Dying, Killed
 
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
@@ -177,8 +178,7 @@ class Trial:
             policy=self.policy,
             engine=make_engine(self.policy),
             tracker=Dying(self._tracker(watcher), die_at),
-            metric_name=metric,
-            metric_mode=mode,
+            metric=Metric(name=metric, mode=mode),
             should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
             warn=self.warnings.append,
             say=self.lines.append,

@@ -11,6 +11,7 @@ from killing import Dying
 from rltune.policy.load import policy_of
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
@@ -226,8 +227,7 @@ class Trial:
             policy=self.policy,
             engine=TorchEngine(self.policy.decoder()),
             tracker=Dying(tracker, die_at),
-            metric_name="heldout/reward_mean",
-            metric_mode="max",
+            metric=Metric(name="heldout/reward_mean"),
             should_stop=lambda: False,
             warn=self.warnings.append,
             say=lambda _: None,

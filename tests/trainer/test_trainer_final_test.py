@@ -14,6 +14,7 @@ from rltune.policy.load import weights_digest
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
+from rltune.spec.schema.sweep import Metric
 from rltune.store.jsonl import append_jsonl
 from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.checkpoint import load_checkpoint
@@ -93,8 +94,7 @@ def test_training_never_plays_a_test_task(make_trial, with_test, small_policy, u
         policy=policy,
         engine=TorchEngine(policy.decoder()),
         tracker=JsonlTracker(partial(append_jsonl, trial.folder.metrics)),
-        metric_name="heldout/reward_mean",
-        metric_mode="max",
+        metric=Metric(name="heldout/reward_mean"),
         should_stop=lambda: False,
         warn=lambda line: None,  # an untrained policy is cut at its limit, and says so
         say=lambda line: None,

@@ -59,9 +59,9 @@ def chosen_artifact(trial: TrialDir, result: TrialResult, *, metric: str) -> Art
 def record_outcome(job: Job, result: TrialResult) -> None:
     """Give the tracker what the chosen checkpoint measured, and its weights."""
     rows = read_metrics(job.trial.metrics).rows
-    job.tracker.summary(outcome_summary(result, rows, metric=job.metric_name))
+    job.tracker.summary(outcome_summary(result, rows, metric=job.metric.name))
     if job.tracker.shows_media:
-        job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric_name))
+        job.tracker.make(chosen_artifact(job.trial, result, metric=job.metric.name))
 
 
 def _policy(

@@ -33,7 +33,7 @@ def make_card(
     job: Job, result: TrialResult, gates: Sequence[GateResult], tasks_sha256: str
 ) -> Card:
     """Return the card of a trial whose last gate is done; `gates` include step 0."""
-    trial, mode = job.trial, job.metric_mode
+    trial, mode = job.trial, job.metric.mode
     best = choose_best(gates, mode=mode)
     equal = ties(gates, mode=mode)
     pool = pool_counts(read_metrics(trial.metrics).rows)
@@ -47,7 +47,7 @@ def make_card(
         "status": result.status,
         "reason": result.reason,
         "selected_on": "heldout",
-        "metric": {"name": job.metric_name, "mode": mode},
+        "metric": {"name": job.metric.name, "mode": mode},
         "chosen": {
             "step": best.step,
             "metric": best.metric,
