@@ -21,20 +21,12 @@ _PLAIN: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command of the table.
+    """One command of the table."""
 
-    Attributes:
-        name: As it is typed.
-        place: `module:function` in `rltune.cli`.
-        help: Its line in the list of commands; what `--help` says is the function's docstring.
-        takes_values: Whether its arguments may be negative numbers.
-
-    """
-
-    name: str
-    place: str
-    help: str
-    takes_values: bool = False
+    name: str  # as it is typed
+    place: str  # `module:function` in `rltune.cli`
+    help: str  # its line in the list of commands; what `--help` says is the function's docstring
+    takes_values: bool = False  # whether its arguments may be negative numbers
 
 
 COMMANDS = (

@@ -45,17 +45,12 @@ _NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An environment to play.
+    """An environment to play."""
 
-    Attributes:
-        env: The env section.
-        reward: The reward section; None leaves reward and success to the environment.
-        sections: The other sections of a sweep's control, as plain values; empty without a sweep.
-
-    """
-
-    env: Env
+    env: Env  # the env section
+    # the reward section; None leaves reward and success to the environment
     reward: RewardConfig | None = None
+    # the other sections of a sweep's control, as plain values; empty without a sweep
     sections: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -21,20 +21,12 @@ _ORIGIN = "converted.json"  # in the folder: its source
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A folder that was made.
+    """A folder that was made."""
 
-    Attributes:
-        source: The GGUF file.
-        parameters: Of the model.
-        has_template: Whether the file had a chat template.
-        weights_sha256: As in the provenance of a trial in float32.
-
-    """
-
-    source: Path
-    parameters: int
-    has_template: bool
-    weights_sha256: str
+    source: Path  # the GGUF file
+    parameters: int  # of the model
+    has_template: bool  # whether the file had a chat template
+    weights_sha256: str  # as in the provenance of a trial in float32
 
 
 def convert(source: str, out: Path) -> Converted:

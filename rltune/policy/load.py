@@ -30,26 +30,15 @@ CausalLM = PreTrainedModel  # for other rooms, which do not import transformers
 
 @dataclass(frozen=True)
 class Policy:
-    """A causal LM with everything needed to talk to it.
+    """A causal LM with everything needed to talk to it."""
 
-    Attributes:
-        model: The weights that are trained.
-        tokenizer: Its tokenizer.
-        renderer: Turns observations into the token ids that follow in a conversation.
-        end_ids: Ids that end a response.
-        pad_id: Id for padding.
-        weights_sha256: Digest of the weights as loaded.
-        tokenizer_sha256: Digest of tokenizer, template and kind of renderer.
-
-    """
-
-    model: PreTrainedModel
-    tokenizer: Tokenizer
-    renderer: TextRenderer
-    end_ids: tuple[int, ...]
-    pad_id: int
-    weights_sha256: str
-    tokenizer_sha256: str
+    model: PreTrainedModel  # the weights that are trained
+    tokenizer: Tokenizer  # its tokenizer
+    renderer: TextRenderer  # turns observations into the token ids that follow in a conversation
+    end_ids: tuple[int, ...]  # ids that end a response
+    pad_id: int  # id for padding
+    weights_sha256: str  # digest of the weights as loaded
+    tokenizer_sha256: str  # digest of tokenizer, template and kind of renderer
 
     def decoder(self) -> TransformersDecoder | StaticDecoder:
         """Return the decoder of a rollout engine; on CUDA it uses graphs."""

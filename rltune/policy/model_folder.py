@@ -46,18 +46,11 @@ class FolderFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor as the header of its file describes it.
+    """A tensor as the header of its file describes it."""
 
-    Attributes:
-        file: Name of the file.
-        dtype: In the words of safetensors (`BF16`).
-        shape: Of the tensor.
-
-    """
-
-    file: str
-    dtype: str
-    shape: tuple[int, ...]
+    file: str  # name of the file
+    dtype: str  # in the words of safetensors (`BF16`)
+    shape: tuple[int, ...]  # of the tensor
 
 
 def folder_problems(folder: Path, name: str, where: str = "policy.model") -> Iterator[Problem]:

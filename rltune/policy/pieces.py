@@ -17,16 +17,10 @@ _BEFORE = "\n"  # put before a text that continues another one, so that it gets 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text.
+    """A part of a text."""
 
-    Attributes:
-        text: The text.
-        is_frame: Whether its control tokens act as such.
-
-    """
-
-    text: str
-    is_frame: bool
+    text: str  # the text
+    is_frame: bool  # whether its control tokens act as such
 
 
 @dataclass(frozen=True, slots=True)

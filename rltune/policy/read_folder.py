@@ -21,20 +21,12 @@ _SHOWN = 500
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A model to read.
+    """A model to read."""
 
-    Attributes:
-        folder: Its folder.
-        name: What the config calls it.
-        where: File and key of that name.
-        lora: The adapter to start from, as JSON of `LoraConfig`; empty for none.
-
-    """
-
-    folder: str
-    name: str
-    where: str
-    lora: str = ""
+    folder: str  # its folder
+    name: str  # what the config calls it
+    where: str  # file and key of that name
+    lora: str = ""  # the adapter to start from, as JSON of `LoraConfig`; empty for none
 
 
 def require_readable(readings: Sequence[Reading]) -> None:

@@ -17,19 +17,12 @@ PAD, UNKNOWN, END = "<pad>", "<unk>", "</answer>"
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """The vocabulary of a tiny policy.
+    """The vocabulary of a tiny policy."""
 
-    Attributes:
-        words: Tokens of more than one character, tags included.
-        symbols: Tokens of one character.
-        ends: The words that end a response.
-        is_spaced: Whether spaces separate words; they are not tokens and come back on decoding.
-
-    """
-
-    words: tuple[str, ...]
-    symbols: str
-    ends: tuple[str, ...] = (END,)
+    words: tuple[str, ...]  # tokens of more than one character, tags included
+    symbols: str  # tokens of one character
+    ends: tuple[str, ...] = (END,)  # the words that end a response
+    # whether spaces separate words; they are not tokens and come back on decoding
     is_spaced: bool = False
 
     @property

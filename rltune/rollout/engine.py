@@ -13,18 +13,11 @@ from rltune.types import StopReason
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Sampling parameters, the same for all requests of a call.
+    """Sampling parameters, the same for all requests of a call."""
 
-    Attributes:
-        temperature: Divides the logits; 0 takes the likeliest token.
-        max_tokens: Tokens per response.
-        max_context: Tokens per conversation, response included.
-
-    """
-
-    temperature: float
-    max_tokens: int
-    max_context: int
+    temperature: float  # divides the logits; 0 takes the likeliest token
+    max_tokens: int  # tokens per response
+    max_context: int  # tokens per conversation, response included
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,36 +28,22 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One episode to play.
+    """One episode to play."""
 
-    Attributes:
-        task: What to play.
-        group: Index of the prompt in this step.
-        member: Index inside the group.
-        seed: Seed of the sampling draws.
-        noise_seed: Names the environment's luck in this episode.
-
-    """
-
-    task: Task
-    group: int
-    member: int
-    seed: int
-    noise_seed: int = 0
+    task: Task  # what to play
+    group: int  # index of the prompt in this step
+    member: int  # index inside the group
+    seed: int  # seed of the sampling draws
+    noise_seed: int = 0  # names the environment's luck in this episode
 
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Extra measurements of an environment around each response.
+    """Extra measurements of an environment around each response."""
 
-    Attributes:
-        distance: The exact distance to go; costs a search where the environment has no table.
-        gold: What a perfect player would say.
-
-    """
-
+    # the exact distance to go; costs a search where the environment has no table
     distance: bool = False
-    gold: bool = False
+    gold: bool = False  # what a perfect player would say
 
 
 _UNKNOWN = -1  # a distance that takes too long to find out

@@ -41,24 +41,14 @@ class ServableModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """Settings of vLLM.
+    """Settings of vLLM."""
 
-    Attributes:
-        dtype: `float32` or `bfloat16`.
-        device: `cpu` or `cuda`.
-        max_context: Largest context of any call, in tokens.
-        kv_cache_gib: Memory for keys and values, in GiB.
-        eager: Run without compiling.
-        sleep: Free the memory of the weights and the cache between `release` and the next use.
-
-    """
-
-    dtype: str
-    device: str
-    max_context: int
-    kv_cache_gib: float
-    eager: bool
-    sleep: bool
+    dtype: str  # `float32` or `bfloat16`
+    device: str  # `cpu` or `cuda`
+    max_context: int  # largest context of any call, in tokens
+    kv_cache_gib: float  # memory for keys and values, in GiB
+    eager: bool  # run without compiling
+    sleep: bool  # free the memory of the weights and the cache between `release` and the next use
 
     @property
     def longest(self) -> int:

@@ -19,39 +19,23 @@ _ORDER = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.PENDING, Tri
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a launch should be over. Picklable: each trial checks it before it starts.
+    """When a launch should be over. Picklable: each trial checks it before it starts."""
 
-    Attributes:
-        at: Seconds since the epoch.
-        prior: Speed key -> seconds of a step in an earlier run; for a sweep without steps of its
-            own.
-        source: Where `prior` was measured.
-
-    """
-
-    at: float
+    at: float  # seconds since the epoch
+    # speed key -> seconds of a step in an earlier run; for a sweep without steps of its own
     prior: Mapping[str, float] = field(default_factory=dict)
-    source: str = ""
+    source: str = ""  # where `prior` was measured
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimated time of the rest of a trial.
+    """Estimated time of the rest of a trial."""
 
-    Attributes:
-        trial_id: The trial.
-        steps: Training steps left.
-        step_s: Seconds of one; None when nothing was measured anywhere.
-        start_s: Seconds before the first; 0 for a trial that has begun.
-        source: Where it was measured.
-
-    """
-
-    trial_id: str
-    steps: int
-    step_s: float | None
-    start_s: float
-    source: str
+    trial_id: str  # the trial
+    steps: int  # training steps left
+    step_s: float | None  # seconds of one; None when nothing was measured anywhere
+    start_s: float  # seconds before the first; 0 for a trial that has begun
+    source: str  # where it was measured
 
     @property
     def seconds(self) -> float | None:

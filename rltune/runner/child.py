@@ -27,38 +27,22 @@ from rltune.types import TrialSpec, TrialStatus
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child trial.
+    """A child trial."""
 
-    Attributes:
-        trial: Its folder.
-        spec: What it was asked to do.
-        status: Where it is.
-        was_finished: Whether it had ended before it was asked for.
-
-    """
-
-    trial: TrialDir
-    spec: TrialSpec
-    status: TrialStatus
-    was_finished: bool
+    trial: TrialDir  # its folder
+    spec: TrialSpec  # what it was asked to do
+    status: TrialStatus  # where it is
+    was_finished: bool  # whether it had ended before it was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The checkpoint that a child starts from.
+    """The checkpoint that a child starts from."""
 
-    Attributes:
-        which: `best`, `latest`, or a step.
-        step: Its training step.
-        folder: Where it is.
-        weights_sha256: Digest of its policy.
-
-    """
-
-    which: str
-    step: int
-    folder: Path
-    weights_sha256: str
+    which: str  # `best`, `latest`, or a step
+    step: int  # its training step
+    folder: Path  # where it is
+    weights_sha256: str  # digest of its policy
 
 
 def run_child(

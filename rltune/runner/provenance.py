@@ -37,20 +37,12 @@ _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rlt
 
 @dataclass(frozen=True, slots=True)
 class CodeState:
-    """Which code runs.
+    """Which code runs."""
 
-    Attributes:
-        commit: Commit of the checkout; the installed version when rltune is no checkout.
-        dirty: Whether the code differs from the commit, new files included.
-        diff_sha256: Digest of that difference; empty when there is none.
-        source_sha256: Digest of the Python files themselves.
-
-    """
-
-    commit: str
-    dirty: bool
-    diff_sha256: str
-    source_sha256: str
+    commit: str  # commit of the checkout; the installed version when rltune is no checkout
+    dirty: bool  # whether the code differs from the commit, new files included
+    diff_sha256: str  # digest of that difference; empty when there is none
+    source_sha256: str  # digest of the Python files themselves
 
     @property
     def label(self) -> str:

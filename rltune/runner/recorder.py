@@ -45,22 +45,14 @@ class Recorder:
     """Writes ledger and lineage of one launch. Only the holder of the driver lock may.
 
     A launch that follows in the same command goes on with a copy under its own name.
-
-    Attributes:
-        run: The sweep's folder.
-        launch: Name of this launch.
-        lineage: The lineage table.
-        commit: Code of the driver, for trials that died before they recorded theirs.
-        disqualified: Why no finished trial of this launch may count; empty when they may.
-        shared: A table beyond this sweep that gets a copy of every row; None without one.
-
     """
 
-    run: RunDir
-    launch: str
-    lineage: LineageStore
-    commit: str
-    disqualified: str
+    run: RunDir  # the sweep's folder
+    launch: str  # name of this launch
+    lineage: LineageStore  # the lineage table
+    commit: str  # code of the driver, for trials that died before they recorded theirs
+    disqualified: str  # why no finished trial of this launch may count; empty when they may
+    # A table beyond this sweep that gets a copy of every row; None without one
     shared: LineageStore | None = None
     _recorded: set[str] = field(default_factory=set)
     _finished: set[str] = field(default_factory=set)  # trials with a result in the table

@@ -33,24 +33,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A finished rerun.
+    """A finished rerun."""
 
-    Attributes:
-        trial: Its folder.
-        status: How it ended.
-        verdict: What it shows.
-        last: Last training step that was to be compared.
-        changes: What differs between the software and hardware of both.
-        comparison: What was compared; None when there was nothing to compare.
-
-    """
-
-    trial: TrialDir
-    status: TrialStatus
-    verdict: Verdict
-    last: int
-    changes: tuple[Change, ...]
-    comparison: Comparison | None
+    trial: TrialDir  # its folder
+    status: TrialStatus  # how it ended
+    verdict: Verdict  # what it shows
+    last: int  # last training step that was to be compared
+    changes: tuple[Change, ...]  # what differs between the software and hardware of both
+    comparison: Comparison | None  # what was compared; None when there was nothing to compare
 
 
 def rerun_trial(

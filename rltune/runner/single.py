@@ -37,26 +37,15 @@ RERUN, CHILD = "rerun", "child"  # names of the launches of both, where a sweep'
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A trial that others are made from.
+    """A trial that others are made from."""
 
-    Attributes:
-        run: The run folder that it is in.
-        trial: Its folder.
-        spec: What it was asked to do.
-        recorded: Content of its config.yaml.
-        provenance: Content of its provenance.json.
-        metric: The held-out metric that decides.
-        disqualified: Why no trial of this run may count; empty when they may.
-
-    """
-
-    run: RunDir
-    trial: TrialDir
-    spec: TrialSpec
-    recorded: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    metric: Metric
-    disqualified: str = ""
+    run: RunDir  # the run folder that it is in
+    trial: TrialDir  # its folder
+    spec: TrialSpec  # what it was asked to do
+    recorded: Mapping[str, Any]  # content of its config.yaml
+    provenance: Mapping[str, Any]  # content of its provenance.json
+    metric: Metric  # the held-out metric that decides
+    disqualified: str = ""  # why no trial of this run may count; empty when they may
 
 
 def open_source(

@@ -41,53 +41,32 @@ MakePayloads = Callable[[Recorder, Sequence[TrialSpec]], list[TrialPayload]]
 
 @dataclass(frozen=True, slots=True)
 class SweepRequest:
-    """A request to run a sweep.
+    """A request to run a sweep."""
 
-    Attributes:
-        loaded: The sweep.
-        runs_dir: Where run folders are made.
-        max_concurrent: Most trials at a time; None: as many as the resources hold.
-        ray_address: A running cluster; None starts a private one on this machine.
-        allow_confounded: Reason for running although the proof failed; None refuses that.
-        argv: The command line, for the records.
-        max_trials: Most trials to start; None: all that are missing.
-        deadline: When this launch should be over; None: whenever it is.
-        lineage: A table that this sweep shares with others; it gets a copy of every row.
-        proof: What `rltune.runner.proof.require_proven` returned; None proves the sweep here.
-
-    """
-
-    loaded: LoadedSweep
-    runs_dir: Path
-    max_concurrent: int | None
-    ray_address: str | None
-    allow_confounded: str | None
-    argv: tuple[str, ...]
-    max_trials: int | None = None
-    deadline: Deadline | None = None
+    loaded: LoadedSweep  # the sweep
+    runs_dir: Path  # where run folders are made
+    max_concurrent: int | None  # most trials at a time; None: as many as the resources hold
+    ray_address: str | None  # A running cluster; None starts a private one on this machine
+    allow_confounded: str | None  # reason for running although the proof failed; None refuses that
+    argv: tuple[str, ...]  # the command line, for the records
+    max_trials: int | None = None  # most trials to start; None: all that are missing
+    deadline: Deadline | None = None  # when this launch should be over; None: whenever it is
+    # A table that this sweep shares with others; it gets a copy of every row
     lineage: Path | None = None
+    # what `rltune.runner.proof.require_proven` returned; None proves the sweep here
     proof: ComparabilityReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
-    """State of a sweep after a command.
+    """State of a sweep after a command."""
 
-    Attributes:
-        run: The sweep's folder.
-        specs: Every trial that was asked for.
-        statuses: Trial id -> where it is now.
-        begun: Trials that this command started.
-        is_interrupted: Whether it was stopped before its end; the same command goes on.
-        declined: Trials that were not started, as they could not finish by the deadline.
-
-    """
-
-    run: RunDir
-    specs: tuple[TrialSpec, ...]
-    statuses: Mapping[str, TrialStatus]
-    begun: frozenset[str]
-    is_interrupted: bool
+    run: RunDir  # the sweep's folder
+    specs: tuple[TrialSpec, ...]  # every trial that was asked for
+    statuses: Mapping[str, TrialStatus]  # trial id -> where it is now
+    begun: frozenset[str]  # trials that this command started
+    is_interrupted: bool  # whether it was stopped before its end; the same command goes on
+    # trials that were not started, as they could not finish by the deadline
     declined: tuple[Declined, ...] = ()
 
 
@@ -191,20 +170,13 @@ def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:
 
 @dataclass(slots=True)
 class _Ran:
-    """Progress over the launches of a command.
+    """Progress over the launches of a command."""
 
-    Attributes:
-        declined: Trials that were not started, as they could not finish by the deadline.
-        begun: Trials that were started.
-        was_stopped: Whether a stop was asked for.
-        losses: Trial id -> how often its machine went.
-
-    """
-
+    # trials that were not started, as they could not finish by the deadline
     declined: list[Declined]
-    begun: set[str] = field(default_factory=set)
-    was_stopped: bool = False
-    losses: Counter[str] = field(default_factory=Counter)
+    begun: set[str] = field(default_factory=set)  # trials that were started
+    was_stopped: bool = False  # whether a stop was asked for
+    losses: Counter[str] = field(default_factory=Counter)  # trial id -> how often its machine went
 
 
 def _run_all(

@@ -48,34 +48,21 @@ LOCK_S = 120.0  # a killed driver's worker dies within seconds; its successor wa
 
 @dataclass(frozen=True, slots=True)
 class TrialPayload:
-    """Everything that a process needs to run one attempt of a trial. Picklable; absolute paths.
+    """Everything that a process needs to run one attempt of a trial. Picklable; absolute paths."""
 
-    Attributes:
-        spec: The trial.
-        folder: Its folder.
-        manifest: The file of its frozen tasks.
-        metric: The held-out metric that chooses the checkpoint.
-        attempt: Which attempt this is, from 1.
-        driver: The driver's part of the provenance.
-        stop_file: Once it exists, the trial checkpoints and ends, or does not start.
-        base: Folder to which relative paths and import paths in the config refer: the driver's.
-        deadline: When the launch should be over; a trial that cannot finish by then does not start.
-        stop_after: Training step after which the attempt ends as if it was asked to; None runs on.
-        node: Machine of a cluster that runs it; empty outside Ray.
-
-    """
-
-    spec: TrialSpec
-    folder: Path
-    manifest: Path
-    metric: Metric
-    attempt: int
-    driver: DriverProvenance
-    stop_file: Path
-    base: Path
+    spec: TrialSpec  # the trial
+    folder: Path  # its folder
+    manifest: Path  # the file of its frozen tasks
+    metric: Metric  # the held-out metric that chooses the checkpoint
+    attempt: int  # which attempt this is, from 1
+    driver: DriverProvenance  # the driver's part of the provenance
+    stop_file: Path  # once it exists, the trial checkpoints and ends, or does not start
+    base: Path  # folder to which relative paths and import paths in the config refer: the driver's
+    # when the launch should be over; a trial that cannot finish by then does not start
     deadline: Deadline | None = None
+    # training step after which the attempt ends as if it was asked to; None runs on
     stop_after: int | None = None
-    node: str = ""
+    node: str = ""  # machine of a cluster that runs it; empty outside Ray
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:

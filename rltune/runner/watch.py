@@ -8,18 +8,11 @@ from rltune.runner.waiting import Waiting
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """A trial whose process died without writing a marker.
+    """A trial whose process died without writing a marker."""
 
-    Attributes:
-        trial_id: The trial.
-        reason: One line.
-        is_machine_gone: Whether the machine that ran it went, too: no fault of the trial's.
-
-    """
-
-    trial_id: str
-    reason: str
-    is_machine_gone: bool
+    trial_id: str  # the trial
+    reason: str  # one line
+    is_machine_gone: bool  # whether the machine that ran it went, too: no fault of the trial's
 
 
 class Watch:

@@ -10,18 +10,12 @@ from rltune.spec.schema.loss import Loss
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Spread of the rewards of a group against that at the start, for the early stop.
+    """Spread of the rewards of a group against that at the start, for the early stop."""
 
-    Attributes:
-        first_total: Sum of the in-group reward stds of the first steps.
-        n_first: How many steps are in it: `FIRST_STEPS`, and more while none of them had a spread.
-        n_low: Steps in a row with less than the configured share of their mean.
-
-    """
-
-    first_total: float = 0.0
+    first_total: float = 0.0  # sum of the in-group reward stds of the first steps
+    # how many steps are in it: `FIRST_STEPS`, and more while none of them had a spread
     n_first: int = 0
-    n_low: int = 0
+    n_low: int = 0  # steps in a row with less than the configured share of their mean
 
     @property
     def n_flat(self) -> int:
@@ -35,18 +29,13 @@ NO_SPREAD = 1e-9  # a std of rewards up to here is rounding
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """State of everything that adapts; part of `Progress`, and so of every checkpoint.
+    """State of everything that adapts; part of `Progress`, and so of every checkpoint."""
 
-    Attributes:
-        kl: Coefficient of the KL loss; None until the first step, and it is the config's.
-        sepa: Average variance of the execution tokens, and SEPA's gate.
-        spread: In-group spread of rewards.
-
-    """
-
+    # coefficient of the KL loss; None until the first step, and it is the config's
     kl: AdaptiveKl | None = None
+    # average variance of the execution tokens, and SEPA's gate
     sepa: SepaState = field(default_factory=SepaState)
-    spread: Spread = field(default_factory=Spread)
+    spread: Spread = field(default_factory=Spread)  # in-group spread of rewards
 
 
 def kl_coef(state: Controllers, config: Loss) -> float:

@@ -15,23 +15,14 @@ class FilterResult:
     """The groups that are trained on.
 
     A group without a single valid row is no candidate: it is neither kept nor dropped.
-
-    Attributes:
-        keep_N: Rows to train on: the valid rows of the groups that were kept.
-        drop_N: Rows of the groups that were dropped.
-        scores_G: Score of each group, over its valid rows; 0 where fewer than two are.
-        kept_ratio: Share of the candidates that were kept; 1 without any.
-        zero_count: Candidates whose score is zero.
-        scale: Factor on the advantages.
-
     """
 
-    keep_N: np.ndarray
-    drop_N: np.ndarray
-    scores_G: np.ndarray
-    kept_ratio: float
-    zero_count: int
-    scale: float
+    keep_N: np.ndarray  # rows to train on: the valid rows of the groups that were kept
+    drop_N: np.ndarray  # rows of the groups that were dropped
+    scores_G: np.ndarray  # score of each group, over its valid rows; 0 where fewer than two are
+    kept_ratio: float  # share of the candidates that were kept; 1 without any
+    zero_count: int  # candidates whose score is zero
+    scale: float  # factor on the advantages
 
     @property
     def is_empty(self) -> bool:

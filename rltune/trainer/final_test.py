@@ -31,29 +31,18 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class TestJob:
-    """Everything that one final test needs.
-
-    Attributes:
-        trial: Whose checkpoint plays; gets the record.
-        config: Resolved config of the trial.
-        config_hash: Identity of the config.
-        manifest: Frozen tasks of the trial.
-        make_env: Makes a fresh environment.
-        policy: Freshly loaded weights, as the trial began; the checkpoint's are put into them.
-        make_engine: Makes an engine that samples with those weights.
-        code: What tests: commit, digests and versions, as plain JSON values.
-
-    """
+    """Everything that one final test needs."""
 
     __test__ = False  # no pytest class
 
-    trial: TrialDir
-    config: TrialConfig
-    config_hash: str
-    manifest: Manifest
-    make_env: Callable[[], TextEnv]
-    policy: Policy
-    make_engine: Callable[[Policy], Engine]
+    trial: TrialDir  # whose checkpoint plays; gets the record
+    config: TrialConfig  # resolved config of the trial
+    config_hash: str  # identity of the config
+    manifest: Manifest  # frozen tasks of the trial
+    make_env: Callable[[], TextEnv]  # makes a fresh environment
+    policy: Policy  # freshly loaded weights, as the trial began; the checkpoint's are put into them
+    make_engine: Callable[[Policy], Engine]  # makes an engine that samples with those weights
+    # what tests: commit, digests and versions, as plain JSON values
     code: Mapping[str, Any] = field(default_factory=dict)
 
 

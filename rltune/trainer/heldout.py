@@ -17,18 +17,11 @@ from rltune_envs.faults import retry
 
 @dataclass(frozen=True, slots=True)
 class HeldoutResult:
-    """One evaluation, task by task.
+    """One evaluation, task by task."""
 
-    Attributes:
-        tasks_sha256: Digest of the task ids in order.
-        episodes: One per held-out task, in the manifest's order.
-        auxiliary_names: The env's own measures of an episode.
-
-    """
-
-    tasks_sha256: str
-    episodes: tuple[Episode, ...]
-    auxiliary_names: tuple[str, ...]
+    tasks_sha256: str  # digest of the task ids in order
+    episodes: tuple[Episode, ...]  # one per held-out task, in the manifest's order
+    auxiliary_names: tuple[str, ...]  # the env's own measures of an episode
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -15,33 +15,17 @@ from rltune_envs.splits import Manifest
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that one trial needs.
+    """Everything that one trial needs."""
 
-    Attributes:
-        config: Resolved config.
-        config_hash: Identity of the config.
-        trial: Where the records go.
-        manifest: Frozen tasks.
-        make_env: Makes a fresh environment.
-        policy: Freshly loaded weights; they are trained in place.
-        engine: Samples with those weights.
-        tracker: Gets each step's metrics.
-        metric: The held-out metric that chooses the checkpoint.
-        should_stop: Asked between steps; true ends the attempt with a checkpoint.
-        warn: Gets one line for what a person should know.
-        say: Gets one line at the start and one a gate.
-
-    """
-
-    config: TrialConfig
-    config_hash: str
-    trial: TrialDir
-    manifest: Manifest
-    make_env: Callable[[], TextEnv]
-    policy: Policy
-    engine: Engine
-    tracker: Tracker
-    metric: Metric
-    should_stop: Callable[[], bool]
-    warn: Callable[[str], None]
-    say: Callable[[str], None]
+    config: TrialConfig  # resolved config
+    config_hash: str  # identity of the config
+    trial: TrialDir  # where the records go
+    manifest: Manifest  # frozen tasks
+    make_env: Callable[[], TextEnv]  # makes a fresh environment
+    policy: Policy  # freshly loaded weights; they are trained in place
+    engine: Engine  # samples with those weights
+    tracker: Tracker  # gets each step's metrics
+    metric: Metric  # the held-out metric that chooses the checkpoint
+    should_stop: Callable[[], bool]  # asked between steps; true ends the attempt with a checkpoint
+    warn: Callable[[str], None]  # gets one line for what a person should know
+    say: Callable[[str], None]  # gets one line at the start and one a gate

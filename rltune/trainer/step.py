@@ -32,18 +32,11 @@ from rltune_envs.faults import retry
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Results of a step, besides the weights.
+    """Results of a step, besides the weights."""
 
-    Attributes:
-        metrics: Of its rollouts, and of the update on them.
-        episodes: All that were played.
-        controllers: State of everything that adapts, after the step.
-
-    """
-
-    metrics: Metrics
-    episodes: list[Episode]
-    controllers: Controllers
+    metrics: Metrics  # of its rollouts, and of the update on them
+    episodes: list[Episode]  # all that were played
+    controllers: Controllers  # state of everything that adapts, after the step
 
 
 class TrainingStep:

@@ -78,16 +78,10 @@ def updates_made(optimizer: torch.optim.Optimizer | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ActionScores:
-    """A forward pass over sampled tokens, row-major.
+    """A forward pass over sampled tokens, row-major."""
 
-    Attributes:
-        hidden_MD: Last hidden state of the policy before each token.
-        tokens: Logprob of each token, and entropy where it was asked for.
-
-    """
-
-    hidden_MD: Tensor
-    tokens: TokenScores
+    hidden_MD: Tensor  # last hidden state of the policy before each token
+    tokens: TokenScores  # logprob of each token, and entropy where it was asked for
 
 
 def score_actions(
@@ -114,19 +108,12 @@ def score_actions(
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Inputs of credit and objective beyond rewards, (N, T), 0 outside the action mask.
+    """Inputs of credit and objective beyond rewards, (N, T), 0 outside the action mask."""
 
-    Attributes:
-        old_logp_NT: Logprobs under the policy that sampled, by the trainer's own forward pass.
-        ref_logp_NT: Logprobs under the reference; None when no KL term is on.
-        values_NT: The critic's values; None without a critic.
-        entropy_NT: Entropy over the vocabulary, in nats; None where it was not asked for.
-
-    """
-
-    old_logp_NT: Tensor
-    ref_logp_NT: Tensor | None
-    values_NT: Tensor | None
+    old_logp_NT: Tensor  # logprobs under the policy that sampled, by the trainer's own forward pass
+    ref_logp_NT: Tensor | None  # logprobs under the reference; None when no KL term is on
+    values_NT: Tensor | None  # the critic's values; None without a critic
+    # entropy over the vocabulary, in nats; None where it was not asked for
     entropy_NT: Tensor | None = None
 
 

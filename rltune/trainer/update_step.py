@@ -31,18 +31,11 @@ from rltune.types import Episode
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """Results of the update on one batch, besides the weights.
+    """Results of the update on one batch, besides the weights."""
 
-    Attributes:
-        metrics: Of the batch, the credit and the update.
-        controllers: State of everything that adapts, after the step.
-        credit: What the objective learned from.
-
-    """
-
-    metrics: Metrics
-    controllers: Controllers
-    credit: Credit
+    metrics: Metrics  # of the batch, the credit and the update
+    controllers: Controllers  # state of everything that adapts, after the step
+    credit: Credit  # what the objective learned from
 
 
 def update_step(

@@ -73,18 +73,11 @@ RECIPES = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A demonstration in token ids.
+    """A demonstration in token ids."""
 
-    Attributes:
-        ids: The whole text.
-        is_answer: True on tokens of expert answers.
-        is_text: True on observations that follow from what came before: all but the first.
-
-    """
-
-    ids: list[int]
-    is_answer: list[bool]
-    is_text: list[bool]
+    ids: list[int]  # the whole text
+    is_answer: list[bool]  # true on tokens of expert answers
+    is_text: list[bool]  # true on observations that follow from what came before: all but the first
 
 
 class Encoder(Protocol):

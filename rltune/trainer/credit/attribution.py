@@ -26,18 +26,11 @@ AskJudge = Callable[[Sequence[Episode]], Judged]
 
 @dataclass(frozen=True, slots=True)
 class TurnCredit:
-    """Advantages per turn, spread over tokens, and what is worth logging.
+    """Advantages per turn, spread over tokens, and what is worth logging."""
 
-    Attributes:
-        advantages_NT: One per sampled token.
-        clip_scale_NT: Factor on the clip bounds; None where it is 1 everywhere.
-        metrics: `ig/*` or `adca/*`.
-
-    """
-
-    advantages_NT: Tensor
-    clip_scale_NT: Tensor | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
+    advantages_NT: Tensor  # one per sampled token
+    clip_scale_NT: Tensor | None = None  # factor on the clip bounds; None where it is 1 everywhere
+    metrics: dict[str, float] = field(default_factory=dict)  # `ig/*` or `adca/*`
 
 
 def probes(attribution: Attribution, step: int) -> Probes:

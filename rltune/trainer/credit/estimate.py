@@ -36,19 +36,13 @@ from rltune_envs.imports import load_object
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Advantages and what goes with them, (N, T), 0 outside the action mask.
+    """Advantages and what goes with them, (N, T), 0 outside the action mask."""
 
-    Attributes:
-        advantages_NT: One advantage per sampled token.
-        returns_NT: The critic's targets; None without a critic.
-        clip_scale_NT: Factor on the clip bounds of a token's turn; None where it is 1 everywhere.
-        weights_NT: Factor on a token's loss that corrects for the engine; None likewise.
-
-    """
-
-    advantages_NT: Tensor
-    returns_NT: Tensor | None = None
+    advantages_NT: Tensor  # one advantage per sampled token
+    returns_NT: Tensor | None = None  # the critic's targets; None without a critic
+    # factor on the clip bounds of a token's turn; None where it is 1 everywhere
     clip_scale_NT: Tensor | None = None
+    # factor on a token's loss that corrects for the engine; None likewise
     weights_NT: Tensor | None = None
 
 

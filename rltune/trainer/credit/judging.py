@@ -23,15 +23,10 @@ Flags = tuple[bool, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdicts of a judge on a batch of episodes.
+    """The verdicts of a judge on a batch of episodes."""
 
-    Attributes:
-        flags: One entry per episode, in order.
-        metrics: `adca/judge_*`: calls, tokens, and how many were not judged, by reason.
-
-    """
-
-    flags: list[Flags]
+    flags: list[Flags]  # one entry per episode, in order
+    # `adca/judge_*`: calls, tokens, and how many were not judged, by reason
     metrics: dict[str, float]
 
 

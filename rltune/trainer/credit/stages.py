@@ -20,17 +20,11 @@ from rltune.types import Episode
 
 @dataclass(frozen=True, slots=True)
 class CreditResult:
-    """The credit of a step.
+    """The credit of a step."""
 
-    Attributes:
-        credit: What the objective learns from.
-        metrics: Of the stages that are on.
-        exec_variance: Variance of the execution tokens' signal, for SEPA; None where it is off.
-
-    """
-
-    credit: Credit
-    metrics: dict[str, float]
+    credit: Credit  # what the objective learns from
+    metrics: dict[str, float]  # of the stages that are on
+    # variance of the execution tokens' signal, for SEPA; None where it is off
     exec_variance: float | None = None
 
 

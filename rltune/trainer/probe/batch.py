@@ -25,22 +25,15 @@ _STEP = 1 / 64  # rewards are multiples of it, which float32 adds up exactly
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One probe batch.
+    """One probe batch."""
 
-    Attributes:
-        number: Tells its random streams apart from those of other scenes.
-        episodes: As if they had been played; the first token of an episode is its row.
-        flags: A verdict on each turn of each episode, in the order of the episodes.
-        gold_logp_NC: Mean log-probability of the gold answer at each context, in nats.
-        has_faults: Whether a fault masks some episode.
-
-    """
-
-    number: int
+    number: int  # tells its random streams apart from those of other scenes
+    # as if they had been played; the first token of an episode is its row
     episodes: tuple[Episode, ...]
-    flags: tuple[Flags, ...]
+    flags: tuple[Flags, ...]  # A verdict on each turn of each episode, in the order of the episodes
+    # mean log-probability of the gold answer at each context, in nats
     gold_logp_NC: NDArray[np.float64]
-    has_faults: bool
+    has_faults: bool  # whether a fault masks some episode
 
 
 def make_scenes(config: TrialConfig, *, n_words: int) -> list[Scene]:

@@ -17,38 +17,22 @@ _NOISE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Gradients of one condition on one probe batch.
+    """Gradients of one condition on one probe batch."""
 
-    Attributes:
-        actor: Gradient of the policy, (N, T, V), in each of its optimiser steps.
-        critic: Gradient of the critic, (N, T), likewise; empty without a critic.
-        has_faults: Whether a fault masks an episode of the batch.
-        tolerance: Relative difference that counts as none.
-
-    """
-
-    actor: tuple[Tensor, ...]
-    critic: tuple[Tensor, ...]
-    has_faults: bool
-    tolerance: float = EXACT
+    actor: tuple[Tensor, ...]  # gradient of the policy, (N, T, V), in each of its optimiser steps
+    critic: tuple[Tensor, ...]  # gradient of the critic, (N, T), likewise; empty without a critic
+    has_faults: bool  # whether a fault masks an episode of the batch
+    tolerance: float = EXACT  # relative difference that counts as none
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Comparison of two traces.
+    """Comparison of two traces."""
 
-    Attributes:
-        is_one: Whether one is a multiple of the other.
-        factor: The second as a multiple of the first; None where both are 0.
-        tolerance: Within which the factor is meant.
-        has_faults: Whether a fault masks an episode of the batch.
-
-    """
-
-    is_one: bool
-    factor: float | None
-    tolerance: float
-    has_faults: bool
+    is_one: bool  # whether one is a multiple of the other
+    factor: float | None  # the second as a multiple of the first; None where both are 0
+    tolerance: float  # within which the factor is meant
+    has_faults: bool  # whether a fault masks an episode of the batch
 
 
 def match(left: Trace, right: Trace) -> Match:

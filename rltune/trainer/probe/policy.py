@@ -89,20 +89,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """Log-probabilities of the probe's policy at each place, and after a planned step.
+    """Log-probabilities of the probe's policy at each place, and after a planned step."""
 
-    Attributes:
-        log_p_NTV: Log-probabilities of the token after each column.
-        ids_NT: Token ids of the batch.
-        mask_NT: True on sampled tokens, also of rows with a fault.
-        temperature: Logits are divided by it.
-
-    """
-
-    log_p_NTV: Tensor
-    ids_NT: Tensor
-    mask_NT: Tensor
-    temperature: float
+    log_p_NTV: Tensor  # log-probabilities of the token after each column
+    ids_NT: Tensor  # token ids of the batch
+    mask_NT: Tensor  # true on sampled tokens, also of rows with a fault
+    temperature: float  # logits are divided by it
 
     @property
     def logp_NT(self) -> Tensor:

@@ -22,20 +22,12 @@ _REACH = 3.0  # a ratio goes to a third of a bound, and to three times of it
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds on ratios and weights, over all conditions.
+    """Bounds on ratios and weights, over all conditions."""
 
-    Attributes:
-        above: By how much a ratio may exceed 1.
-        below: By how much it may fall below 1.
-        ratios: Bounds on a ratio itself; may be empty.
-        weights: Bounds on the weights of a rollout correction.
-
-    """
-
-    above: tuple[float, ...]
-    below: tuple[float, ...]
-    ratios: tuple[float, ...]
-    weights: tuple[float, ...]
+    above: tuple[float, ...]  # by how much a ratio may exceed 1
+    below: tuple[float, ...]  # by how much it may fall below 1
+    ratios: tuple[float, ...]  # bounds on a ratio itself; may be empty
+    weights: tuple[float, ...]  # bounds on the weights of a rollout correction
 
 
 def bounds_of(configs: Iterable[TrialConfig]) -> Bounds:

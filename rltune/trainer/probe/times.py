@@ -22,20 +22,12 @@ FALLS_AFTER = (1, 5, 20)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings that change with the training steps.
+    """Settings that change with the training steps."""
 
-    Attributes:
-        step: Training step, from 1.
-        sepa: Strength of SEPA's pooling.
-        verdicts: Weight of a judge's verdicts.
-        is_warmup: Whether only the critic learns.
-
-    """
-
-    step: int
-    sepa: float
-    verdicts: float
-    is_warmup: bool
+    step: int  # training step, from 1
+    sepa: float  # strength of SEPA's pooling
+    verdicts: float  # weight of a judge's verdicts
+    is_warmup: bool  # whether only the critic learns
 
     def distance(self, other: "Settings") -> float:
         """Return the largest difference of any of them."""

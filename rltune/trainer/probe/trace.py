@@ -44,36 +44,21 @@ _UNCLIPPED = 1e30  # a factor must be seen; where a clip would hide it is told i
 
 @dataclass(frozen=True, slots=True)
 class ProbePoint:
-    """One probe of all conditions.
+    """One probe of all conditions."""
 
-    Attributes:
-        scene: Number of the probe batch.
-        feedback: Number of the simulation that `step` comes from.
-        step: Training step.
-        has_noise: Whether the ratio is off by rounding at the first optimiser step.
-
-    """
-
-    scene: int
-    feedback: int
-    step: int
-    has_noise: bool = False
+    scene: int  # number of the probe batch
+    feedback: int  # number of the simulation that `step` comes from
+    step: int  # training step
+    has_noise: bool = False  # whether the ratio is off by rounding at the first optimiser step
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedCondition:
-    """A condition, ready to be probed.
+    """A condition, ready to be probed."""
 
-    Attributes:
-        config: As it is run by the probe.
-        scenes: Its probe batches.
-        sepa: Strength of SEPA's pooling by feedback and step.
-
-    """
-
-    config: TrialConfig
-    scenes: list[Scene]
-    sepa: list[list[float]]
+    config: TrialConfig  # as it is run by the probe
+    scenes: list[Scene]  # its probe batches
+    sepa: list[list[float]]  # strength of SEPA's pooling by feedback and step
 
     def sepa_at(self, point: ProbePoint) -> float:
         """Return the strength of SEPA's pooling at a point; a shorter trial keeps its last."""
