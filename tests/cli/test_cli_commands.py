@@ -136,7 +136,7 @@ def test_code_of_ones_own_can_be_refused_where_it_is_only_played(rltune, monkeyp
     monkeypatch.chdir(ROOT)
     refused = rltune("play", given, "--solver", "--no-custom-code")
     assert refused.code == 2
-    assert f"error: {given}: env.factory: 'examples.my_env:MyEnv' is code of" in refused.err
+    assert f"error: {given}: env.factory: 'examples.my_env:MyEnv' is custom code" in refused.err
 
 
 def test_a_key_in_a_config_is_refused_and_not_repeated(rltune, tmp_path, monkeypatch):
@@ -155,7 +155,7 @@ def test_code_of_ones_own_is_listed_and_can_be_refused(rltune, command):
     file = str(ROOT / "examples" / "my_advantage.yaml")
     refused = rltune(command, file, "--no-custom-code")
     assert refused.code == 2
-    assert "'examples.my_advantage:rank' is code of one's own" in refused.err
+    assert "'examples.my_advantage:rank' is custom code" in refused.err
     if command == "check":
         assert "advantage.estimator: examples.my_advantage:rank" in rltune(command, file).out
 

@@ -55,7 +55,7 @@ def test_code_of_ones_own_in_a_trial_can_be_refused(rltune, trial, monkeypatch):
     trial.spec.write_text(json.dumps(spec))
     refused = rltune("test", str(trial.path))
     assert refused.code == 2
-    assert "env.factory: 'os:abort' is code of one's own, which --no-custom-code" in refused.err
+    assert "env.factory: 'os:abort' is custom code, which --no-custom-code" in refused.err
 
 
 @pytest.mark.parametrize(
