@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rltune.comparability.findings import Finding, error
+from rltune.comparability.single_axis import is_of_variant
 from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
@@ -50,7 +51,7 @@ def _disagreement(a: LoadedSweep, b: LoadedSweep) -> Iterator[Finding]:
     differences: dict[str, tuple[Any, Any]] = {
         key: pair
         for key, pair in diff_configs(_shared(a), _shared(b)).items()
-        if not _is_free(key, free) and not is_excluded(key)
+        if not (_is_free(key, free) or is_of_variant(key, pair, free) or is_excluded(key))
     }
     if differences and a.protocol is not None:
         named = ", ".join(f"{k} ({show(x)} and {show(y)})" for k, (x, y) in differences.items())

@@ -1,6 +1,6 @@
 """S1, S2 and S6 on plain mappings: works on any system's resolved configs, not only on ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rltune.comparability.findings import Finding, error
@@ -56,7 +56,7 @@ def _extra_axes(
     extra = {
         key: pair
         for key, pair in differences.items()
-        if not any(overlaps(key, own) for own in allowed) and not _of_variant(key, pair, allowed)
+        if not any(overlaps(key, own) for own in allowed) and not is_of_variant(key, pair, allowed)
     }
     if not extra:
         return []
@@ -68,8 +68,8 @@ def _extra_axes(
     return [error("S1", message, remedy)]
 
 
-def _of_variant(key: str, pair: tuple[Any, Any], allowed: Sequence[str]) -> bool:
-    """Return whether a key exists on one side only because an allowed `kind` chose a variant."""
+def is_of_variant(key: str, pair: tuple[Any, Any], allowed: Collection[str]) -> bool:
+    """Return whether a key exists on one side only because an allowed key chose a variant."""
     tags = {own.rpartition(".")[::2] for own in allowed}
     sections = tuple(f"{section}." for section, tag in tags if tag in VARIANT_SECTIONS.values())
     return MISSING in pair and key.startswith(sections)

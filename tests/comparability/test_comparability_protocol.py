@@ -69,6 +69,16 @@ def test_a_key_is_free_when_both_protocol_files_free_it(two):
     assert check_protocol([replace(a, protocol=free), replace(b, protocol=free)]) == ()
 
 
+def test_keys_of_a_variant_are_free_with_the_key_that_chooses_it(two):
+    a, b = two(options={"overrides": ["loss.kind=turn"]})
+    assert "loss.dual_clip" in check_protocol([a, b])[0].message
+    free = a.protocol.model_copy(update={"free": {**a.protocol.free, "loss.kind": "may differ"}})
+    assert check_protocol([replace(one, protocol=free) for one in (a, b)]) == ()
+    _, b = two(options={"overrides": ["loss.kind=turn", "loss.clip_low=0.003"]})
+    (finding,) = check_protocol([replace(one, protocol=free) for one in (a, b)])
+    assert "differ in loss.clip_low (0.2 and 0.003)." in finding.message  # both have it
+
+
 def test_another_profile_is_a_difference(two):
     (finding,) = check_protocol(two(options={"profile": "paper"}))
     assert "policy.model ('tiny' and 'Qwen/Qwen2.5-3B')" in finding.message
