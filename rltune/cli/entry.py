@@ -75,7 +75,8 @@ def _explain(error: Exception) -> int:
         return REFUSED
     if callable(message):  # every usage error has it; the class is private to typer
         usage = getattr(getattr(error, "ctx", None), "command_path", "rltune")
-        return _say(f"{message().rstrip('.')}. See `{usage} --help`.", REFUSED)
+        text = message().rstrip(".")  # a suggestion of typer ends in `'check'?`
+        return _say(f"{text}{'' if text.endswith('?') else '.'} See `{usage} --help`.", REFUSED)
     if type(error).__name__ == "Abort":
         return _say("interrupted; the same command goes on.", INTERRUPTED)
     if isinstance(error, OSError) and error.errno in _SYSTEM:

@@ -98,7 +98,8 @@ def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
         raise StoreError(Problem(str(run.path), what, action=action))
     loaded = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
     if loaded.run_name != folder.resolve().name:
-        what = f"{file} now makes {loaded.run_name}: it, or a file that it names, was edited."
+        what = f"{file} now makes {loaded.run_name}: it, or a file that it names, was edited, or "
+        what += "rltune's config keys are newer."
         action = "Restore it, or give the sweep file to run it as it is now."
         raise StoreError(Problem(str(run.path), what, action=action))
     return loaded, confounded_reason(run) or None

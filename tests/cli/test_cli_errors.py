@@ -50,6 +50,10 @@ def test_the_list_of_commands_imports_none_of_them(tmp_path):
     ("arguments", "line"),
     [
         (("foo",), "error: No such command 'foo'. See `rltune --help`.\n"),
+        (
+            ("lineage", "shwo"),
+            "error: No such command 'shwo'. Did you mean 'show'? See `rltune lineage --help`.\n",
+        ),
         (("check", "--bar"), "error: No such option: --bar. See `rltune check --help`.\n"),
         (("plan",), "error: Missing argument 'FILE'. See `rltune plan --help`.\n"),
         (

@@ -36,7 +36,7 @@ def test_next_of_a_run_folder_is_that_of_its_last_launch(rltune, fake, tmp_path)
     write_json_atomic(writer.run.plan, plan | {"overrides": ["optim.lr=1e-5"]})
     refused = rltune("next", str(writer.run.path))
     assert refused.code == 2
-    assert "it, or a file that it names, was edited." in refused.err  # another identity
+    assert "it, or a file that it names, was edited, or rltune's" in refused.err  # another identity
     write_json_atomic(writer.run.plan, plan)
     result = rltune("next", str(writer.run.path))
     assert result.code == 0, result.err
