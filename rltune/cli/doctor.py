@@ -24,8 +24,9 @@ from rltune.runner.machine import SHORT, socket_folder, usable_cores
 from rltune.runner.process import THREAD_VARIABLES
 
 PACKAGES = (
-    "numpy", "omegaconf", "pandas", "peft", "psutil", "pydantic", "ray", "rich", "safetensors",
-    "scipy", "tokenizers", "torch", "transformers", "typer", "wandb",
+    "bm25s", "httpx", "jinja2", "numpy", "omegaconf", "pandas", "peft", "psutil", "pydantic",
+    "pyyaml", "ray", "rich", "safetensors", "scipy", "tokenizers", "torch", "transformers", "typer",
+    "wandb",
 )  # fmt: skip
 _MEMORY_BYTES = 2e9  # two tiny trials, Ray and the driver
 _DISK_BYTES = 2e9

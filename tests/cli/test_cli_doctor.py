@@ -1,10 +1,14 @@
 import json
+import re
 import tempfile
+import tomllib
 from pathlib import Path
 
 from rltune.cli import doctor
 from rltune.cli.doctor import Check, State
 from rltune.runner import machine
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_long_temporary_folder_is_passed_over(monkeypatch, tmp_path):
@@ -55,6 +59,13 @@ def test_missing_package_says_how_to_get_it(monkeypatch):
     check = doctor.packages()
     assert check.state is State.MISSING
     assert check.action == "pip install no-such-package-here"
+
+
+def test_the_packages_are_the_dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [re.match(r"[\w-]+", one)[0] for one in sorted(project["dependencies"])] == [
+        *doctor.PACKAGES
+    ]
 
 
 def test_cheap_checks_pass_here():
