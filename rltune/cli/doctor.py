@@ -134,8 +134,10 @@ def cores() -> Check:
 
 def memory() -> Check:
     """Check the memory that is free now."""
-    import psutil
-
+    try:
+        import psutil
+    except ImportError:
+        return Check("memory", State.WARNING, "unknown without psutil", "pip install psutil")
     free = psutil.virtual_memory().available
     detail = f"{size(free)} free of {size(psutil.virtual_memory().total)}"
     if free >= _MEMORY_BYTES:

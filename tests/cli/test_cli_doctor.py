@@ -1,5 +1,6 @@
 import json
 import re
+import sys
 import tempfile
 import tomllib
 from pathlib import Path
@@ -59,6 +60,12 @@ def test_missing_package_says_how_to_get_it(monkeypatch):
     check = doctor.packages()
     assert check.state is State.MISSING
     assert check.action == "pip install no-such-package-here"
+
+
+def test_without_psutil_the_memory_is_unknown(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    check = doctor.memory()
+    assert (check.state, check.detail) == (State.WARNING, "unknown without psutil")
 
 
 def test_the_packages_are_the_dependencies():
