@@ -58,12 +58,14 @@ def kept_keys(section: str, variant: object) -> Collection[str]:
 
 
 def typed(config: Mapping[str, Any]) -> TrialConfig:
-    """Return a resolved or recorded config as its typed tree.
+    """Return a resolved or recorded config as its typed tree."""
+    return TrialConfig.model_validate(of_its_variants(config))
 
-    Keys that records of before config version 2 have of other variants are left out.
-    """
+
+def of_its_variants(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config without keys of other variants, which older records have (version 1)."""
     own = {section: own_keys(section, config[section]) for section in VARIANT_SECTIONS}
-    return TrialConfig.model_validate({**config, **own})
+    return {**config, **own}
 
 
 def own_keys(section: str, given: Mapping[str, Any]) -> dict[str, Any]:

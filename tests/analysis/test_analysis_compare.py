@@ -88,6 +88,16 @@ def test_the_same_trial_of_another_run_is_another_trial(finished):
     assert compare_and_say(side_of(finished, CONTROL), again).difference == 0.0
 
 
+def test_keys_that_only_older_records_have_are_no_difference(finished):
+    side = side_of(finished, CONTROL)
+    (record, *others) = side.records
+    correction = {"kind": "none", "cap": 2.0, "band_low": 0.5, "band_high": 5.0}
+    config = {**record.spec.config, "rollout_correction": correction}
+    older = replace(record, spec=replace(record.spec, config=config))
+    found = compare_and_say(side, replace(side, run="older", records=[older, *others]))
+    assert not any("configs differ" in note for note in found.notes)
+
+
 def test_many_more_of_the_tasks_are_a_difference_of_two_trials(tmp_path):
     found = compare_and_say(*two_rates(tmp_path, 60, 20, tasks=125))
     assert found.verdict == "above"
