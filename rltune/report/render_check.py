@@ -69,6 +69,18 @@ def held_values(loaded: LoadedSweep) -> dict[str, Any]:
     return {key: flat[key] for key in loaded.held_keys if key in flat}
 
 
+def held_text(key: str, value: object, configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a held value, and the conditions (label -> config) whose variant has no such key."""
+    lacking = [label for label, config in configs.items() if key not in flatten(config)]
+    return show(value) + (f" (no key of {', '.join(lacking)})" if lacking else "")
+
+
+def _held(loaded: LoadedSweep) -> Iterator[str]:
+    configs = {condition.label: condition.config for condition in loaded.conditions}
+    for key, value in held_values(loaded).items():
+        yield f"{key}: {held_text(key, value, configs)}"
+
+
 def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableType:
     """Return the proof of one sweep."""
     findings = (*report.errors, *report.warnings)
@@ -79,7 +91,7 @@ def proof_view(loaded: LoadedSweep, report: ComparabilityReport) -> RenderableTy
         indent(_conditions(report)),
         line(),
         line("Held in every condition", "bold"),
-        indent(line(", ".join(f"{key}: {show(v)}" for key, v in held_values(loaded).items()))),
+        indent(line(", ".join(_held(loaded)))),
         line(),
         *_custom(loaded),
         line("Rules", "bold"),

@@ -55,6 +55,14 @@ def test_a_bundle_says_why_its_keys_are_one_axis(tmp_path, monkeypatch):
     assert found["sweeps"][0]["why"] == "the product of both is what is asked about"
 
 
+def test_a_held_key_names_the_conditions_that_do_not_have_it(tmp_path, monkeypatch):
+    axis = "axis: {key: loss.kind, values: [ppo, gspo], control: ppo}\n"
+    text = SWEEP[: SWEEP.index("axis:")] + axis + SWEEP[SWEEP.index("seeds:") :]
+    text = text.replace("hold:\n", "hold:\n  loss.dual_clip: 2.0\n  loss.clip_low: 0.1\n")
+    said = proof(tmp_path, text, 200, monkeypatch)
+    assert "loss.dual_clip: 2.0 (no key of kind=gspo), loss.clip_low: 0.1, " in said
+
+
 def test_json_of_a_refused_sweep(tmp_path):
     loaded = load_sweep(write_sweep(tmp_path, CONFOUNDED))
     found = check_json([loaded], [check_sweep(loaded)])

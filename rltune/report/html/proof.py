@@ -8,6 +8,7 @@ from rltune.comparability.findings import RULES, Severity
 from rltune.report.html.gather import Evidence
 from rltune.report.html.table import Cell, Table, marked
 from rltune.report.render import plural
+from rltune.report.render_check import held_text
 from rltune.spec.identity import flatten
 from rltune.spec.problems import show
 from rltune.spec.shortforms import config_tree
@@ -97,8 +98,11 @@ def _held(evidence: Evidence) -> Table:
     config = flatten(control.config)
     hold = evidence.sweep.get("hold")
     keys = list(flatten(config_tree(hold))) if isinstance(hold, Mapping) else []
+    configs = {spec.condition: spec.config for spec in evidence.folder.specs}
     rows = [
-        [marked("code", key), marked("code", show(config[key]))] for key in keys if key in config
+        [marked("code", key), marked("code", held_text(key, config[key], configs))]
+        for key in keys
+        if key in config
     ]
     return Table("Held in every condition", ["key", "value"], rows)
 
