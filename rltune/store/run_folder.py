@@ -213,13 +213,14 @@ def read_records(folder: SweepFolder) -> RecordsRead:
 
 def read_record(trial: TrialDir, spec: TrialSpec, problems: list[Problem]) -> TrialRecord:
     """Read one trial; what cannot be read is added to `problems`."""
-    failure = trial.read_failed()
+    # The markers first: a trial that ends meanwhile must not have a result beside half its metrics.
+    result, failure = trial.read_done(), trial.read_failed()
     return TrialRecord(
         spec=spec,
         provenance=_provenance(trial),
         metrics=_steps(read_metrics(trial.metrics), problems),
         heldout=_steps(read_jsonl(trial.heldout), problems),
-        result=trial.read_done(),
+        result=result,
         failure=to_json(failure) if failure is not None else None,
     )
 

@@ -8,6 +8,7 @@ from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.report.render_run import audit_view
 from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, write_json_atomic
+from rltune.store.jsonl import read_metrics
 from rltune.store.lock import take_driver_lock
 from rltune.store.run_folder import read_folder, read_records
 
@@ -148,3 +149,21 @@ def test_metrics_changed_after_the_end_are_named(tmp_path):
     errors = [item for item in audit_of(writer).report.errors if "metrics.jsonl" in item.message]
     assert [item.rule for item in errors] == ["A5"]
     assert trial.trial_id in errors[0].message
+
+
+def test_a_trial_that_ends_while_it_is_read_has_no_result_yet(tmp_path, monkeypatch):
+    writer = finished_sweep(tmp_path)
+    trial = writer.run.trial(writer.spec(TREATED, 1).trial_id)
+    content = trial.done.read_bytes()
+    trial.done.unlink()
+
+    def and_end(path):
+        rows = read_metrics(path)
+        if path == trial.metrics:
+            trial.done.write_bytes(content)
+        return rows
+
+    monkeypatch.setattr("rltune.store.run_folder.read_metrics", and_end)
+    records = {one.spec.trial_id: one for one in read_records(read_folder(writer.run)).records}
+    assert records[trial.trial_id].result is None
+    assert trial.done.exists()
