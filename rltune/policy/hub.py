@@ -13,7 +13,7 @@ def hub_folder(model: str) -> Path:
     """Return the folder of a model in the cache, downloaded first when it is not there.
 
     Raises:
-        InputError: The hub does not answer, has no such model, or refuses it.
+        InputError: The hub does not answer, has no such model, or does not provide it.
 
     """
     from huggingface_hub import snapshot_download
@@ -24,7 +24,7 @@ def hub_folder(model: str) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=_FILES))
     except Exception as error:  # as in require_hub
-        raise _refused(model, "policy.model", error) from error
+        raise _not_provided(model, "policy.model", error) from error
 
 
 def _cached(model: str) -> Path | None:
@@ -44,7 +44,7 @@ def require_hub(model: str, where: str = "policy.model") -> None:
     """Ask the hub once for a model that is not in the cache; its own loader retries for a minute.
 
     Raises:
-        InputError: It does not answer, has no such model, or refuses it.
+        InputError: It does not answer, has no such model, or does not provide it.
 
     """
     from huggingface_hub import HfApi
@@ -54,13 +54,13 @@ def require_hub(model: str, where: str = "policy.model") -> None:
     try:
         HfApi().model_info(model, timeout=_PROBE_S)
     except Exception as error:  # no network, no such model, no permission: each its own kind
-        raise _refused(model, where, error) from error
+        raise _not_provided(model, where, error) from error
 
 
-def _refused(model: str, where: str, error: Exception) -> InputError:
+def _not_provided(model: str, where: str, error: Exception) -> InputError:
     why = " ".join(str(error).split()) or type(error).__name__
-    what = f"{model!r} is neither a folder here nor in the Hugging Face cache, and the hub refuses "
-    what += f"it ({why})."
+    what = f"{model!r} is neither a folder here nor in the Hugging Face cache, and the hub does not "
+    what += f"provide it ({why})."
     action = f"Check the name; without network, run `hf download {model}` where there is one and "
     action += "give the folder."
     if model == "smollm2":

@@ -110,11 +110,14 @@ def fsync_dir(folder: Path) -> None:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Give an error of the system its path: a write to a full disk names none."""
+    """Give an error of the system its path: a write to a full disk names none.
+
+    Errors without a number are a library's own; with a path they would lose their text.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
 

@@ -91,7 +91,7 @@ def test_a_sweep_over_a_model_that_cannot_be_had_starts_nothing(tmp_path):
     assert (
         "hold.policy.model: 'Some/model' is neither a folder here nor in the Hugging Face" in line
     )
-    assert "the hub refuses it (" in line
+    assert "the hub does not provide it (" in line
     assert line.endswith("`hf download Some/model` where there is one and give the folder.")
     assert not list((tmp_path / "runs").glob("*/trials/*/*"))
 

@@ -159,6 +159,12 @@ def test_a_full_disk_names_the_file(tmp_path):
     assert caught.value.filename == str(path)
 
 
+def test_an_error_of_a_library_keeps_its_text(tmp_path):
+    """pyarrow raises an OSError with a text alone; a file name would hide it."""
+    with pytest.raises(OSError, match=r"^the codec gave up$"), replacing(tmp_path / "f"):
+        raise OSError("the codec gave up")
+
+
 def test_a_partial_write_is_taken_back(tmp_path, monkeypatch):
     path = tmp_path / "f"
     path.write_bytes(b"whole\n")
