@@ -16,7 +16,7 @@ from rltune.report.render import short_path
 from rltune.runner.child import Child, run_child
 from rltune.runner.machine import socket_folder
 from rltune.runner.process import set_environment
-from rltune.runner.rerun import Rerun, Verdict, rerun_trial, verdict_json
+from rltune.runner.rerun import Rerun, RerunVerdict, rerun_trial, verdict_json
 from rltune.runner.single import Source, open_source
 from rltune.runner.software import Change
 from rltune.spec.custom_code import import_paths, refuse_paths
@@ -165,9 +165,9 @@ def _repeat(source: Source, *, steps: int | None, verify: bool, as_json: bool) -
         emit_json(verdict_json(source, again))
     else:
         typer.echo(verdict_text(source, again))
-    if again.verdict is Verdict.INCOMPLETE:
+    if again.verdict is RerunVerdict.INCOMPLETE:
         return 3 if again.status is TrialStatus.INTERRUPTED else 1
-    return 1 if verify and again.verdict is not Verdict.REPRODUCED else 0
+    return 1 if verify and again.verdict is not RerunVerdict.REPRODUCED else 0
 
 
 def verdict_text(source: Source, again: Rerun) -> str:
@@ -184,7 +184,7 @@ def verdict_text(source: Source, again: Rerun) -> str:
         f"rates, {comparison.gates} held-out gates, checkpoints of step {steps}"
     )
     changed = ", ".join(change.name for change in again.changes if change.decides)
-    if again.verdict is Verdict.OTHER_INPUTS:
+    if again.verdict is RerunVerdict.OTHER_INPUTS:
         return "\n".join([*_other_inputs(name, again, scope), folder])
     if comparison.difference is None:
         note = f" Changed since, without effect: {changed}." if changed else ""
@@ -193,7 +193,7 @@ def verdict_text(source: Source, again: Rerun) -> str:
         f"{name}: {again.verdict}; compared {scope}.",
         f"First difference: {comparison.difference}.",
     ]
-    if again.verdict is Verdict.OTHER_SOFTWARE:
+    if again.verdict is RerunVerdict.OTHER_SOFTWARE:
         lines.append(f"Changed since: {changed}. Run it on what its provenance.json names.")
     return "\n".join([*lines, folder])
 

@@ -35,7 +35,7 @@ from rltune.report.plan import make_plan, plan_view
 from rltune.report.render import duration, plural, short_path
 from rltune.report.render_check import proof_view
 from rltune.report.render_status import counts
-from rltune.runner.budget import Deadline, Declined, Estimate, estimate
+from rltune.runner.budget import Deadline, Declined, TimeEstimate, estimate
 from rltune.runner.interrupts import interrupt, stop_on_signal
 from rltune.runner.proof import require_proven
 from rltune.runner.sweep import SweepOutcome, SweepRequest, run_sweep
@@ -198,7 +198,7 @@ def late_text(late: Declined) -> str:
     return f"{estimate_text(late.estimate)}, and {duration(late.left_s)} are left"
 
 
-def estimate_text(rest: Estimate) -> str:
+def estimate_text(rest: TimeEstimate) -> str:
     """Return the estimated time of a trial, and its source."""
     if rest.step_s is None:
         return f"{rest.trial_id}: {plural(rest.steps, 'step')}, {rest.source}"

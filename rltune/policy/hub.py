@@ -59,7 +59,9 @@ def require_hub(model: str, where: str = "policy.model") -> None:
 
 def _not_provided(model: str, where: str, error: Exception) -> InputError:
     why = " ".join(str(error).split()) or type(error).__name__
-    what = f"{model!r} is neither a folder here nor in the Hugging Face cache, and the hub does not "
+    what = (
+        f"{model!r} is neither a folder here nor in the Hugging Face cache, and the hub does not "
+    )
     what += f"provide it ({why})."
     action = f"Check the name; without network, run `hf download {model}` where there is one and "
     action += "give the folder."

@@ -28,7 +28,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TimeEstimate:
     """Estimated time of the rest of a trial."""
 
     trial_id: str  # the trial
@@ -47,11 +47,11 @@ class Estimate:
 class Declined:
     """A trial that was not started, and the seconds that were left."""
 
-    estimate: Estimate
+    estimate: TimeEstimate
     left_s: float
 
 
-def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> Estimate:
+def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> TimeEstimate:
     """Estimate the rest of a trial from the best measurement there is.
 
     That is: the sweep's own trials with the same work a step; else its slowest others; else an
@@ -67,9 +67,9 @@ def estimate(run: RunDir, spec: TrialSpec, deadline: Deadline) -> Estimate:
     steps = max(0, int(flatten(spec.config)["budget.steps"]) - done)
     speed, source = _speed(spec, speeds, deadline)
     if speed is None:
-        return Estimate(spec.trial_id, steps, None, 0.0, source)
+        return TimeEstimate(spec.trial_id, steps, None, 0.0, source)
     start_s = 0.0 if rows.get(spec.trial_id) else speed.start_s
-    return Estimate(spec.trial_id, steps, speed.step_s, start_s, source)
+    return TimeEstimate(spec.trial_id, steps, speed.step_s, start_s, source)
 
 
 def _speed(
@@ -135,7 +135,7 @@ def read_declined(launch: Path) -> list[Declined]:
     for path in sorted((launch / DECLINED).glob("*.json")):
         try:
             data = read_json(path)
-            declined.append(Declined(Estimate(**data["estimate"]), float(data["left_s"])))
+            declined.append(Declined(TimeEstimate(**data["estimate"]), float(data["left_s"])))
         except (InputError, KeyError, TypeError, ValueError):
             continue  # only the message is lost: the trial is not done, and runs later
     return declined

@@ -21,7 +21,7 @@ from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 
 
-class Verdict(StrEnum):
+class RerunVerdict(StrEnum):
     """Verdict of a rerun."""
 
     REPRODUCED = "reproduced"  # all that was compared is bit-equal
@@ -37,7 +37,7 @@ class Rerun:
 
     trial: TrialDir  # its folder
     status: TrialStatus  # how it ended
-    verdict: Verdict  # what it shows
+    verdict: RerunVerdict  # what it shows
     last: int  # last training step that was to be compared
     changes: tuple[Change, ...]  # what differs between the software and hardware of both
     comparison: Comparison | None  # what was compared; None when there was nothing to compare
@@ -142,15 +142,15 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _verdict(comparison: Comparison | None, changes: tuple[Change, ...]) -> Verdict:
+def _verdict(comparison: Comparison | None, changes: tuple[Change, ...]) -> RerunVerdict:
     if comparison is None:
-        return Verdict.INCOMPLETE
+        return RerunVerdict.INCOMPLETE
     if any(change.is_input for change in changes):
-        return Verdict.OTHER_INPUTS
+        return RerunVerdict.OTHER_INPUTS
     if comparison.difference is None:
-        return Verdict.REPRODUCED
+        return RerunVerdict.REPRODUCED
     has_changed = any(change.decides for change in changes)
-    return Verdict.OTHER_SOFTWARE if has_changed else Verdict.NOT_REPRODUCIBLE
+    return RerunVerdict.OTHER_SOFTWARE if has_changed else RerunVerdict.NOT_REPRODUCIBLE
 
 
 def verdict_json(source: Source, again: Rerun) -> dict[str, Any]:

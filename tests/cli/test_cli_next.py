@@ -7,7 +7,7 @@ from test_cli_sweep import GATES, FakeRunner, finish
 from rltune.cli.options import parse_duration
 from rltune.errors import InputError
 from rltune.runner import sweep as runner
-from rltune.runner.budget import Declined, Estimate
+from rltune.runner.budget import Declined, TimeEstimate
 from rltune.store.files import read_json, write_json_atomic
 from rltune.types import TrialStatus
 
@@ -56,7 +56,9 @@ def test_next_without_its_sweep_file_says_so(rltune, fake, tmp_path):
 
 
 def test_a_limited_sweep_says_what_is_left_and_why(rltune, fake, monkeypatch):
-    late = Declined(Estimate("kl_loss_coef=0.1-s0-x", 20, 3.0, 1.0, "measured on 4 steps"), 45.0)
+    late = Declined(
+        TimeEstimate("kl_loss_coef=0.1-s0-x", 20, 3.0, 1.0, "measured on 4 steps"), 45.0
+    )
 
     def limited(request, **rest):
         outcome = fake(request, **rest)

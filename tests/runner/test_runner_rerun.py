@@ -12,7 +12,7 @@ from rltune.errors import StoreError
 from rltune.runner.child import run_child
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
-from rltune.runner.rerun import Verdict, rerun_trial
+from rltune.runner.rerun import RerunVerdict, rerun_trial
 from rltune.runner.single import open_source
 from rltune.runner.trial import TrialPayload, _record_edits, run_trial
 from rltune.spec.expand import expand
@@ -63,7 +63,7 @@ def test_a_rerun_is_bit_equal(tmp_path, base):
     assert status is TrialStatus.DONE
     torch.manual_seed(99)  # what happened before in this process must not matter
     found = again(source, tmp_path)
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.verdict is RerunVerdict.REPRODUCED
     assert found.comparison is not None
     assert (found.comparison.metric_rows, found.comparison.gates) == (3, 3)
     assert found.comparison.checkpoints[-1] == 2
@@ -75,7 +75,7 @@ def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path):
     assert status is TrialStatus.INTERRUPTED
     found = again(source, tmp_path)
     assert (found.verdict, found.last, found.status) == (
-        Verdict.REPRODUCED,
+        RerunVerdict.REPRODUCED,
         1,
         TrialStatus.INTERRUPTED,
     )
@@ -98,11 +98,11 @@ def test_other_inputs_are_no_repetition_and_no_start(tmp_path, monkeypatch):
     assert read_json(source.trial.provenance)["inputs_changed"] == ["levels.txt"]
     monkeypatch.chdir("/")
     base = base_of(source.provenance, otherwise=Path("/"))
-    assert again(source, base).verdict is Verdict.REPRODUCED
+    assert again(source, base).verdict is RerunVerdict.REPRODUCED
     file.write_text(text + "\n; a comment\n", encoding="utf-8")
     load_levels.cache_clear()
     found = again(source, base)
-    assert (found.verdict, found.comparison.difference) == (Verdict.OTHER_INPUTS, None)
+    assert (found.verdict, found.comparison.difference) == (RerunVerdict.OTHER_INPUTS, None)
     assert [change.name for change in found.changes if change.is_input] == ["levels.txt"]
     said = verdict_text(source, found)
     assert "not the same inputs; bit-equal in steps 0 to 2" in said

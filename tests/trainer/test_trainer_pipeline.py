@@ -6,7 +6,6 @@ import re
 from dataclasses import fields, replace
 from typing import get_args
 
-import numpy as np
 import pytest
 import torch
 from credit_cases import (
@@ -173,7 +172,7 @@ def test_the_critics_targets_come_along():
 
 
 def test_an_episode_alone_in_its_group():
-    alone = BATCH.rows(torch.tensor([0, 3, 4]).numpy())
+    alone = BATCH.rows(torch.tensor([0, 3, 4]))
     got = estimated({"kind": "grpo", "singleton": 0.5}, alone, None).advantages_NT
     mask = alone.action_mask_NT
     assert (got[0][mask[0]] == 0.5).all()
@@ -228,7 +227,7 @@ def test_no_estimator_is_asked_about_a_step_of_faults(kind):
     """A retriever that is down for a step must not end the trial."""
     own = {"estimator": "credit_cases:over_the_best"} if kind == "custom" else {}
     config = config_of(advantage={"kind": kind, **own})
-    down = replace(BATCH, is_valid_N=np.zeros(6, dtype=np.bool_))
+    down = replace(BATCH, is_valid_N=torch.zeros(6, dtype=torch.bool))
     found = episode_advantages(down, config.advantage)
     assert found.tolist() == [0.0] * 6
 
