@@ -104,8 +104,21 @@ def require_proven(
     require_usable(loaded, base, no_custom_code=no_custom_code)
     report = prove(loaded, base)
     show(report)
+    require_comparable(loaded, report, allow_confounded)
+    return report
+
+
+def require_comparable(
+    loaded: LoadedSweep, report: ComparabilityReport, allow_confounded: str | None
+) -> None:
+    """Refuse a sweep whose proof fails.
+
+    Raises:
+        ConfoundedError: It fails, and no reason for running all the same is given.
+
+    """
     if report.ok or (allow_confounded or "").strip():
-        return report
+        return
     raise ConfoundedError(
         [
             Problem(

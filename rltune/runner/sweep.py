@@ -17,7 +17,7 @@ from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import LaunchSession, OnTick
-from rltune.runner.proof import require_proven
+from rltune.runner.proof import require_comparable, require_proven
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.recorder import Recorder, open_recorder
 from rltune.runner.trial import TrialPayload
@@ -105,6 +105,7 @@ def run_sweep(
     report = request.proof or require_proven(
         request.loaded, base, allow_confounded=request.allow_confounded
     )
+    require_comparable(request.loaded, report, request.allow_confounded)
     require_judge(request.loaded)
     require_engine(request.loaded)
     specs = expand(request.loaded)

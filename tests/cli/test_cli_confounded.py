@@ -1,5 +1,7 @@
 """A sweep whose only fault is S9 is confounded for the command line and for the runner alike."""
 
+from dataclasses import replace
+
 import pytest
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, write_sweep
 
@@ -21,7 +23,7 @@ WHAT = "sweeps/kl.yaml moves optim.lr, which protocol figure3 does not free."
 
 
 class EnoughError(Exception):
-    """Raised before anything starts: the folder and the books of earlier trials are written."""
+    """Raised before anything starts: the folder and the records of earlier trials are written."""
 
 
 def enough(*_):
@@ -43,6 +45,16 @@ def test_the_runner_refuses_it(tmp_path):
     write_sweep(tmp_path, S9)
     with pytest.raises(ConfoundedError, match=r"kl\.yaml: S9: .* moves optim\.lr"):
         run_sweep(request(tmp_path, None), on_start=enough, on_tick=enough)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_runner_refuses_a_proof_that_was_made_before(tmp_path):
+    """Its rows would count: only a reason disqualifies them."""
+    write_sweep(tmp_path, S9)
+    asked = request(tmp_path, None)
+    proved = replace(asked, proof=check_sweep(asked.loaded))
+    with pytest.raises(ConfoundedError, match=r"kl\.yaml: S9: .* moves optim\.lr"):
+        run_sweep(proved, on_start=enough, on_tick=enough)
     assert not (tmp_path / "runs").exists()
 
 
