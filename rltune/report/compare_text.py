@@ -36,7 +36,7 @@ def compare_and_say(a: Side, b: Side) -> Compared:
     Anything else is one comparison by itself, unadjusted.
 
     Raises:
-        InputError: They cannot be result, and why.
+        InputError: They cannot be compared, and why.
 
     """
     if is_one_sweep(a, b):
@@ -198,7 +198,7 @@ def _of_the_test(result: Compared) -> Iterator[str]:
         if result.a.seeds != result.b.seeds:
             yield f"The training seeds differ: {result.a.seeds[0]} and {result.b.seeds[0]}."
     if result.unit == "seeds":
-        yield "They share fewer than two seeds, so they are result as independent samples."
+        yield "They share fewer than two seeds, so they are compared as independent samples."
     elif result.p_sign_flip is not None:
         least = 2.0 / 2**result.n
         yield (

@@ -149,6 +149,10 @@ def test_other_seeds_are_independent_samples(finished, tmp_path):
     # 0.7 - 0.267 = 0.433; both spreads are 0.1: Welch's test of 3 and 3 sees it with power 0.97
     assert found.needed == 3
     assert "over 3 seeds a side" in found.sentence
+    assert (
+        "They share fewer than two seeds, so they are compared as independent samples."
+        in found.notes
+    )
 
 
 def test_one_shared_seed_falls_back_to_its_tasks(finished):

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from literals import ROOT, literals
+from PIL import Image
 
+from rltune.analysis.stats import Estimate
+from rltune.analysis.verdict import CONTROL, SAME, Verdict
 from rltune.comparability.check import check_sweep
 from rltune.comparability.findings import RULES
 from rltune.spec.expand import expand
@@ -92,6 +95,19 @@ def test_readme_links_to_files_that_are_there():
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", readme)
     assert len(links) > 5
     assert [link for link in links if not Path(ROOT / link).exists()] == []
+
+
+def test_the_picture_of_the_readme_says_its_verdicts_in_the_words_of_the_code():
+    described = Image.open(DOCS / "img" / "figure-comparison.png").text["Description"]
+    numbers = re.findall(r"n = (\d+), Holm p = ([\d.]+), .*? p = ([\d.]+); (\d+) ", described)
+    assert len(numbers) == 2
+    for n, p_holm, p, needed in numbers:
+        verdict = Verdict(
+            condition="kl_loss_coef=0.1", rival=CONTROL, word=SAME, n=int(n), planned=int(n),
+            step=20, planned_steps=20, difference=Estimate(0.0, int(n), None), p=float(p),
+            p_holm=float(p_holm), comparisons=len(numbers), needed=int(needed),
+        )  # fmt: skip
+        assert verdict.sentence in described
 
 
 def test_the_readme_stays_short():

@@ -161,7 +161,7 @@ def test_the_page_says_what_the_tables_say(text):
     assert "with coefficient 0 no reference forward pass is run" in said
     assert "random floor 0.184" in said
     assert "ceiling 0.95" in said
-    assert "Seconds a training step: kl_loss_coef=0.0 2 s" in text  # 1.25 collect + 0.75 update
+    assert "Seconds per training step: kl_loss_coef=0.0 2 s" in text  # 1.25 collect + 0.75 update
     assert f"{CONTROL}, seed 2: 0.800" in text
 
 

@@ -61,7 +61,7 @@ def _alt(label: str, steps: list[int], cells: list[Cell]) -> str:
     best = max(known, key=lambda cell: cell.value or 0.0)
     least = min(known, key=lambda cell: cell.value or 0.0)
     return (
-        f"Heat map of {label}, a row a condition, columns from step {steps[0]} to {steps[-1]}. "
+        f"Heat map of {label}, one row per condition, columns from step {steps[0]} to {steps[-1]}. "
         f"Highest {best.value:.3g} ({best.condition}, step {best.step}), "
         f"lowest {least.value:.3g} ({least.condition}, step {least.step})."
     )

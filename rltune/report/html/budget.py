@@ -17,11 +17,11 @@ PHASES = ("collect", "score", "credit", "judge", "update", "eval", "sync", "coll
 
 _WIDTH = 1000  # of the longest bar
 
-Seconds = Mapping[str, Mapping[str, float]]  # condition -> part -> seconds a training step
+Seconds = Mapping[str, Mapping[str, float]]  # condition -> part -> seconds per training step
 
 
 def step_seconds(tables: Tables) -> dict[str, dict[str, float]]:
-    """Return condition -> part -> seconds a training step, over all steps of its trials.
+    """Return condition -> part -> seconds per training step, over all steps of its trials.
 
     Evaluation and checkpoints count with the share of the steps that had one.
     """
@@ -74,7 +74,7 @@ def _bars(seconds: Seconds, parts: Sequence[str]) -> list[dict[str, Any]]:
             words = f"{label}, {part}: {own.get(part, 0.0):.3f} s"
             drawn.append({"x": f"{x:.1f}", "width": f"{width:.1f}", "place": place, "words": words})
             x += width
-        words = f"Seconds a training step: {label} {fsum(own.values()):.3g} s"
+        words = f"Seconds per training step: {label} {fsum(own.values()):.3g} s"
         bars.append({"condition": label, "parts": drawn, "words": words})
     return bars
 
@@ -84,7 +84,7 @@ def _table(seconds: Seconds, parts: Sequence[str]) -> Table:
         [label, *(f"{v:.3f}" for v in (*(own.get(p, 0.0) for p in parts), fsum(own.values())))]
         for label, own in seconds.items()
     ]
-    caption = "Seconds a training step, over all steps of a condition's trials"
+    caption = "Seconds per training step, over all steps of a condition's trials"
     headers = ["condition", *parts, "together"]
     return Table(caption, headers, rows, numeric=range(1, len(headers)))
 
@@ -97,5 +97,5 @@ def _consumed(quantities: Sequence[Quantity], labels: Sequence[str]) -> Table:
         for label in labels
     ]
     rows.append(["largest mean over smallest", *(spread_text(q.spread) or "–" for q in quantities)])
-    caption = "Consumed a trial, mean over the trials that finished"
+    caption = "Consumed per trial, mean over the trials that finished"
     return Table(caption, ["condition", *names], rows, numeric=range(1, len(names) + 1))
