@@ -53,7 +53,7 @@ def final_test(
 
     Example:
       rltune test kl_loss_coef=0.01@0
-      rltune test runs/kl-31966bc3/trials/kl_loss_coef=0.01-s0-2f6b0f1c9a --again
+      rltune test runs/kl-2ae5c1e9/trials/kl_loss_coef=0.01-s0-1514878a44 --again
 
     """
     source = find_trial(trial, folder, runs_dir)

@@ -10,7 +10,7 @@ from rltune.lineage.table import LineageStore
 
 
 def shared_id(run_name: str, exp_id: str) -> str:
-    """Return the id of a row in a shared table: `kl-31966bc3/kl_loss_coef=0.01-s0-2f6b0f1c9a`."""
+    """Return the id of a row in a shared table: `kl-2ae5c1e9/kl_loss_coef=0.01-s0-1514878a44`."""
     return f"{run_name}/{exp_id}" if exp_id else ""
 
 

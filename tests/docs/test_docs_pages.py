@@ -127,13 +127,13 @@ def test_a_sweep_of_five_lines_is_one(page, tmp_path):
     assert {finding.rule for finding in report.errors} == {"S3"}  # which says what to write
 
 
-NEW_IDS = "a change of the config gave new ids: write these ones into README.md and docs/"
+NEW_IDS = "a change of the config gave new ids: write these ones into README.md, docs/ and rltune/cli/"
 
 
 @pytest.mark.parametrize("name", ["kl", "quickstart"])
 def test_the_ids_on_the_pages_are_those_of_the_shipped_sweeps(name):
     loaded = load_sweep(ROOT / "sweeps" / f"{name}.yaml")
-    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    pages = [ROOT / "README.md", *DOCS.glob("*.md"), *(ROOT / "rltune" / "cli").glob("*.py")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     folders = set(re.findall(rf"(?<![\w-]){name}-[0-9a-f]{{8}}", text))
     assert folders == {loaded.run_name}, NEW_IDS
@@ -142,6 +142,16 @@ def test_the_ids_on_the_pages_are_those_of_the_shipped_sweeps(name):
     blocks = re.findall(rf"{loaded.run_name}/\n(?:  .*\n)*?  trials/([^/\s]+)/", text)
     assert below or blocks
     assert set(below) | set(blocks) <= set(trials), f"{NEW_IDS}: {trials[:3]}"
+
+
+def test_the_ids_of_the_repetition_are_those_of_its_command():
+    page = (DOCS / "rerun.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"^\$ rltune sweep (.*)$", page, re.MULTILINE)
+    overrides = re.findall(r"--set (\S+)", words)
+    loaded = load_sweep(ROOT / words.split()[0], overrides=overrides, seeds=[0, 1])
+    trial = next(iter(expand(loaded))).trial_id
+    assert f"\n{trial}: reproduced" in page, NEW_IDS
+    assert f"/{loaded.run_name}/reruns/0001/{trial}," in page, NEW_IDS
 
 
 @pytest.mark.parametrize("rule", RULES)
