@@ -127,7 +127,9 @@ def test_a_sweep_of_five_lines_is_one(page, tmp_path):
     assert {finding.rule for finding in report.errors} == {"S3"}  # which says what to write
 
 
-NEW_IDS = "a change of the config gave new ids: write these ones into README.md, docs/ and rltune/cli/"
+NEW_IDS = (
+    "a change of the config gave new ids: write these ones into README.md, docs/ and rltune/cli/"
+)
 
 
 @pytest.mark.parametrize("name", ["kl", "quickstart"])
