@@ -103,13 +103,9 @@ def paragraph(record: dict[str, Any]) -> str:
         sentences.append(_faults(record["n"], record["fault_count"]))
     if not record.get("code", {}).get("is_of_trial", True):
         sentences.append("It was trained with other code or packages than it was tested with.")
-    looks = record["looks"]
-    if looks == 1:
-        sentences.append("This trial's test tasks were looked at once.")
-    else:
-        sentences.append(
-            f"This trial's test tasks were looked at {looks} times; this is the last look."
-        )
+    times = record["looks"]
+    often = "once" if times == 1 else f"{times} times; this is the last evaluation"
+    sentences.append(f"This trial's test tasks were evaluated {often}.")
     return " ".join(sentences)
 
 

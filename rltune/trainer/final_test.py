@@ -52,7 +52,7 @@ def record_path(trial: TrialDir) -> Path:
 
 
 def read_record(trial: TrialDir) -> Record | None:
-    """Return the recorded final test; None when the test tasks were never looked at.
+    """Return the recorded final test; None when the test tasks were never evaluated.
 
     Raises:
         StoreError: The file is no such record.
@@ -63,7 +63,7 @@ def read_record(trial: TrialDir) -> Record | None:
         return None
     record = read_json(path)
     if not isinstance(record, dict) or not {"looks", "step", "success_rate"} <= set(record):
-        action = "Restore it; deleting it would forget how often the test tasks were looked at."
+        action = "Restore it; deleting it would forget how often the test tasks were evaluated."
         raise StoreError(Problem(str(path), "is not a record of a final test.", action=action))
     return record
 

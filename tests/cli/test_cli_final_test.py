@@ -39,7 +39,7 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
         f"{trial.trial_id}, step {record['step']}: solved {record['successes']} of 6 test tasks, "
         f"{record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % Wilson, over tasks), "
         f"temperature 1. A random player solves {record['floor']:.3f}, a perfect one 1.000. "
-        "This trial's test tasks were looked at once.\n"
+        "This trial's test tasks were evaluated once.\n"
     )
     before = path.stat().st_mtime_ns
     assert rltune("test", "kl_loss_coef=0.0@0").out == first.out
@@ -100,7 +100,7 @@ def test_again_looks_again_with_the_same_luck(rltune, trial):
     assert again["success"] == first["success"]
     assert (first["looks"], again["looks"], len(again["earlier"])) == (1, 2, 1)
     said = rltune("test", trial.trial_id).out
-    assert said.endswith("This trial's test tasks were looked at 2 times; this is the last look.\n")
+    assert said.endswith("were evaluated 2 times; this is the last evaluation.\n")
 
 
 def test_another_checkpoint_needs_again(rltune, trial):
@@ -216,7 +216,7 @@ def test_the_paragraph_of_a_greedy_test_with_measures_and_faults():
         "greedy. A random player solves 0.125, a perfect one 0.500. Means: em 0.250, f1 0.500. "
         "Scored were 4 of 6 test tasks; 2 had a fault and do not count. This proves nothing (more "
         "than 25% were lost): repair what failed, and test again. This trial's test tasks were "
-        "looked at once."
+        "evaluated once."
     )
 
 
