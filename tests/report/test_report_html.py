@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from figure_tables import tables
 from jinja2 import UndefinedError
+from lineage_rows import add_lineage
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
@@ -283,6 +284,26 @@ def test_what_failed_and_what_is_missing_is_said(tmp_path):
     assert "No condition is compared: no seed of another condition than the control" in said
     assert f"{TREATED} : no verdict (1 of 3 seeds ended)." in said
     assert "No training episode is recorded yet." in said
+
+
+def test_the_lineage_leads_from_the_root_to_the_best_and_names_what_is_missing(tmp_path):
+    writer = finished_sweep(tmp_path)
+    assert "No lineage yet: results.tsv has no rows." in words(page_of(writer))
+    root, crash, best = add_lineage(writer)
+    with writer.run.results.open("a") as file:
+        file.write("torn\n")
+    page = page_of(writer)
+    section = re.search(r'(?s)<section id="lineage".*?</section>', page)[0]
+    chain = words(re.search(r"(?s)<ol.*?</ol>", section)[0])
+    assert chain == (
+        f" {root} baseline 0.500 no hypothesis {best} keep 0.600 (+0.100 against the best at that "
+        "time) best a &lt;weak&gt; tie helps beyond noise "
+    )
+    said = words(section)
+    assert "1 ancestor not kept, so left out." in said
+    assert f"{crash} crash – – – – no memory" in said
+    assert "All 3 rows of results.tsv" in said
+    assert "1 unreadable line: rltune lineage repair lists them." in said
 
 
 def test_a_confounded_sweep_says_so_first(tmp_path):

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lineage_rows import add_lineage
 from replay_rows import add_usual
 from run_folders import CONTROL, TREATED, finished_sweep
 
@@ -27,6 +28,7 @@ def file(tmp_path_factory):
     """Return the page of a finished sweep of six trials."""
     writer = finished_sweep(tmp_path_factory.mktemp("page"))
     add_usual(writer)
+    add_lineage(writer)
     path = writer.root / "report.html"
     path.write_text(page(gather(read_folder(writer.run))), encoding="utf-8")
     return path
@@ -132,6 +134,15 @@ def test_nothing_is_wider_than_the_screen(chromium, file, width):
     chromium.open(file, width=width, height=800)
     chromium.js("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert chromium.js("document.documentElement.scrollWidth") <= width
+
+
+def test_a_cell_of_a_table_on_a_phone_is_wide_enough_to_read(chromium, file):
+    chromium.open(file, width=360, height=740)
+    chromium.js("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    narrow = """[...document.querySelectorAll('tbody th, tbody td')].filter(e =>
+        e.textContent.length > 20 && e.getBoundingClientRect().width < 100).length"""
+    assert chromium.js("document.querySelectorAll('#lineage tbody th').length") > 1
+    assert chromium.js(narrow) == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -149,7 +149,7 @@ def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation)
 
 def _caption(how: Estimation, counts: Sequence[int], means: Sequence[Mean]) -> str:
     if max(counts) == 1:
-        return "One seed a condition."
+        return "One seed per condition."
     caption = f"Thick: {estimate_text(how.estimator)} over {n_text(counts)}"
     if any(mean.low is not None for mean in means):
         caption += f", with its {interval_text(how.method, how.level)}"
