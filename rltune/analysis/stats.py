@@ -41,7 +41,7 @@ def mean_over_seeds(
     not a spread of zero. Without a known resolution they have no interval, as `paired_t_p` gives 1.
 
     Args:
-        values: One a seed.
+        values: One per seed.
         confidence: Of the interval.
         resolution: Smallest step of the metric: 1 / tasks for a success rate; 0 if not known.
 

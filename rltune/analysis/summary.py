@@ -59,8 +59,8 @@ class Closing:
     """The closing table of a sweep."""
 
     metric_name: str  # what is measured
-    rows: tuple[ConditionRow, ...]  # one a condition, control first
-    verdicts: tuple[str, ...]  # one sentence a condition
+    rows: tuple[ConditionRow, ...]  # one per condition, control first
+    verdicts: tuple[str, ...]  # one sentence per condition
     stamps: tuple[str, ...]  # hidden second axes that the sweep did not remedy and did not accept
     judged: str = ""  # how much a judge left unjudged, by condition; empty when none was asked
     scored: str = ""  # which last gates lost tasks to faults; empty when none did

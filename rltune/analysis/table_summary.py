@@ -193,7 +193,7 @@ def estimate_of(
     """Return an estimate over seeds and its interval; None where the values are too few.
 
     Args:
-        values: One a seed.
+        values: One per seed.
         estimator: `mean` or `iqm`.
         method: Of the interval: `t` (of the mean alone) or `bootstrap`.
         resolution: Smallest step of the measure; 0 if not known.

@@ -78,7 +78,7 @@ class SweepState:
     cost: Cost  # what its trials consumed so far, children and repetitions left out
     scale: tuple[float, float] | None  # range of the metric over all gates; None before the first
     size_bytes: int  # disk that its folder takes
-    trials: tuple[TrialState, ...]  # one a trial, in the order of the plan
+    trials: tuple[TrialState, ...]  # one per trial, in the order of the plan
     derived: tuple[DerivedState, ...] = ()  # its children and repetitions
 
     def count(self, *statuses: TrialStatus) -> int:

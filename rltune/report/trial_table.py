@@ -26,7 +26,7 @@ class Column:
     """One column."""
 
     header: str  # its head
-    cells: tuple[str, ...]  # one a trial
+    cells: tuple[str, ...]  # one per trial
     is_number: bool  # whether it is set to the right
     rank: int  # columns of the highest rank are left out first; 0 never
 
@@ -43,7 +43,7 @@ class TrialTable:
     Off a terminal no column is left out and no line wrapped, however long it is.
     """
 
-    trials: Sequence[TrialState]  # one a line
+    trials: Sequence[TrialState]  # one per line
     # metric of the lowest and the highest character of the spark lines; None: no gate yet
     scale: tuple[float, float] | None
 

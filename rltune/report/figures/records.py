@@ -56,7 +56,7 @@ class SeedLine:
     seed: int
     status: str  # how it ended, or where it is
     steps: tuple[int, ...]  # training steps done at each value
-    values: tuple[float, ...]  # one a step
+    values: tuple[float, ...]  # one per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Panel:
     label: str  # its name for readers, with its unit
     is_rate: bool  # whether it lies in [0, 1]
     references: tuple[Reference, ...]  # levels that all conditions share
-    series: tuple[Series, ...]  # one a condition that has any value
+    series: tuple[Series, ...]  # one per condition that has any value
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Curves:
     estimator: str  # `mean` or `iqm`
     method: str  # of the intervals: `t` or `bootstrap`
     level: float  # of the intervals
-    panels: tuple[Panel, ...]  # one a measure
+    panels: tuple[Panel, ...]  # one per measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,12 @@ class Comparisons:
     estimator: str  # `mean` or `iqm`
     method: str  # of the intervals
     level: float  # of the intervals
-    rows: tuple[Comparison, ...]  # one a condition but the control
+    rows: tuple[Comparison, ...]  # one per condition but the control
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One condition at one gate: estimate over its trials; None before any has got there."""
+    """One condition at one gate: its estimate, if it has one there, and the trials behind it."""
 
     condition: str
     step: int
@@ -186,7 +186,7 @@ class Quantity:
     name: str  # its column in `trials`
     label: str  # its name for readers
     unit: str  # of its values; empty for counts
-    uses: tuple[Use, ...]  # one a trial that has begun
+    uses: tuple[Use, ...]  # one per trial that has begun
     # condition and mean over its finished trials; conditions without one are left out
     means: tuple[tuple[str, float], ...]
     spread: float | None  # largest of the means over the smallest; None where that is unknown

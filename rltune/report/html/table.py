@@ -11,7 +11,7 @@ class Table:
     """One table; its first column heads the rows."""
 
     caption: str  # what it shows
-    headers: Sequence[Cell]  # one a column
+    headers: Sequence[Cell]  # one per column
     rows: Sequence[Sequence[Cell]]  # cells, one a column
     numeric: Collection[int] = ()  # columns that hold numbers
     ids: Sequence[str] = ()  # ids of the rows; none without
