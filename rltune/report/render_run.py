@@ -75,7 +75,7 @@ def _consumed(spent: Consumption) -> Iterator[RenderableType]:
     names = [key for key in NAMES if any(key in row.consumed for row in rows) and key not in hidden]
     if not names:
         return
-    yield line("Consumed to the last step, mean over seeds; and beside the control", "bold")
+    yield line("Consumed to the last step, mean over seeds, and against the control", "bold")
     headers = ["condition", "trials", *(NAMES[key] for key in names)]
     table = grid(headers, right=range(1, len(headers)))
     for row in rows:
@@ -93,7 +93,7 @@ def _memory(uses: Sequence[MemoryUse]) -> Iterator[RenderableType]:
     """Yield the most that a trial of each condition held, beside its plan."""
     if not uses:
         return
-    yield line("Memory, the most that a trial held", "bold")
+    yield line("Peak memory of a trial, by condition", "bold")
     table = grid(["condition", "of", "planned", "used", "used of planned"], right=(2, 3, 4))
     for use in uses:
         planned = "-" if use.planned is None else size(use.planned)
