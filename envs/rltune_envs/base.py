@@ -4,12 +4,11 @@ The words are Gymnasium's. One difference: an action is the policy's whole respo
 text, so that parsing belongs to the environment and a bad response is an outcome, not an exception.
 """
 
-import random
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 
 class FailureClass(StrEnum):
@@ -79,7 +78,7 @@ class Task:
         near_hash: sha256 over what near-duplicates share: the same room from another start, the
             same evidence under another question.
         difficulty: In the unit of `TextEnv.difficulty_unit`: the exact length of a shortest
-            solution in actions, or the number of hops.
+            solution in actions, or the number of hops. None where it is unknown.
         facts: Further facts as plain JSON values (`pushes`, `kind`, `source`).
 
     """
@@ -88,8 +87,36 @@ class Task:
     seed: int
     content_hash: str
     near_hash: str
-    difficulty: int
+    difficulty: int | None
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+
+def task_of(
+    kind: str,
+    content: str,
+    seed: int,
+    *,
+    near: str | None = None,
+    difficulty: int | None = None,
+    facts: Mapping[str, str | int | float | bool] | None = None,
+) -> Task:
+    """Return the task of a seed, named and hashed by its content.
+
+    Args:
+        kind: First part of its name.
+        content: Canonical text of the task; equal for tasks that are to count as the same.
+        seed: Makes it.
+        near: Text that near-duplicates share; the content by default.
+        difficulty: In the environment's unit, from 1; None where unknown.
+        facts: What else is known.
+
+    """
+    content_hash, near_hash = (
+        hashlib.sha256(text.encode()).hexdigest()
+        for text in (content, content if near is None else near)
+    )
+    name = f"{kind}-{content_hash[:12]}"
+    return Task(name, seed, content_hash, near_hash, difficulty, dict(facts or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +136,9 @@ class GoldResponse:
 
 
 class TextEnv(ABC):
-    """A multi-turn text environment.
+    """A multi-turn text environment: `reset`, `step`, and a name for each task.
+
+    What else it may have is in `protocols`: an expert, a random player, exact odds.
 
     `reset(seed)` and `noise_seed` are the only sources of randomness: the same two give the same
     episode for the same responses, in every process and thread. The seed makes the task; the luck
@@ -132,14 +161,14 @@ class TextEnv(ABC):
     """Keys of `Step.auxiliary` on the step that ends an episode: all of them, every time."""
 
     @property
-    @abstractmethod
     def system_prompt(self) -> str:
         """Text shown once, before the first observation; may be empty."""
+        return ""
 
     @property
-    @abstractmethod
     def response_prefix(self) -> str:
         """Text that every response starts with; the policy is given it and does not sample it."""
+        return ""
 
     @abstractmethod
     def reset(self, *, seed: int) -> str:
@@ -153,63 +182,11 @@ class TextEnv(ABC):
     def task(self, seed: int) -> Task:
         """Describe the task of `seed` without touching the running episode."""
 
-    @abstractmethod
-    def format_response(self, actions: Sequence[str]) -> str:
-        """Write the actions of one turn as a well-formed response, its prefix included."""
+    @property
+    def unwrapped(self) -> "TextEnv":
+        """The environment inside all wrappers."""
+        return self
 
-    @abstractmethod
-    def expert_actions(self) -> tuple[str, ...] | None:
-        """Return what a perfect player does this turn; None when no solution is left."""
-
-    @abstractmethod
-    def random_actions(self, rng: random.Random) -> tuple[str, ...]:
-        """Return what the random player does this turn: as much as a turn allows, well formed."""
-
-    @abstractmethod
-    def random_success_probability(self, seed: int) -> float:
-        """Return the exact probability that the random player solves the task of `seed`."""
-
-    @abstractmethod
-    def optimal_success_probability(self, seed: int) -> float:
-        """Return the exact probability that a perfect player solves it within the limits."""
-
-    def shortest_responses(self) -> tuple[str, ...]:
-        """Return the shortest well-formed responses, prefix included, one for each action.
-
-        A policy that can write none of them, because of its tokenizer or token limit, is refused:
-        it could not learn. Empty where the environment does not know.
-        """
-        return ()
-
-    def cell_symbols(self) -> str:
-        """Return the characters that draw the observations, one for each meaning."""
-        return ""
-
-    def gold(self, seed: int) -> Mapping[str, Any]:
-        """Return what a verifier may know about the task of `seed`, as plain JSON values."""
-        return {}
-
-    def distance_to_go(self) -> int | None:
-        """Return how far a perfect player has to go from here, limits and luck aside.
-
-        The unit is the environment's: actions, or facts still to be found. 0 when the task is
-        solved, None when no solution is left.
-
-        Raises:
-            NotImplementedError: The environment does not know.
-            SearchLimitError: The search would take too long.
-
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no distance to go")
-
-    def gold_response(self) -> GoldResponse | None:
-        """Return what a perfect player would say now.
-
-        None when there is nothing right to say: no solution is left, or the episode is over.
-
-        Raises:
-            NotImplementedError: The environment does not know.
-            SearchLimitError: The search would take too long.
-
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no gold response")
+    def supports_protocol(self, protocol: type) -> bool:
+        """Return whether it has the methods of a protocol; ask `protocols.supports`."""
+        return issubclass(type(self), protocol)

@@ -7,10 +7,12 @@ the results. For a custom environment:
 
 The clauses are in `record_checks` (types and fields), `episode_checks` (what may change an
 episode), `response_checks` (bad and well-formed responses), `skill_checks` (the expert, the random
-player, and their exact odds) and `insight_checks` (the distance to go, and gold responses).
+player, and their exact odds) and `insight_checks` (the distance to go, and gold responses). Those
+about an optional protocol (`protocols`) are checked where the environment has it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rltune_envs.base import TextEnv
 from rltune_envs.check_player import Player
@@ -26,22 +28,57 @@ from rltune_envs.episode_checks import (
     check_threads,
 )
 from rltune_envs.insight_checks import check_insight
-from rltune_envs.response_checks import check_bad_responses, check_format, check_shortest
-from rltune_envs.skill_checks import check_expert, check_odds
-
-_CHECKS = (
-    check_records,
-    check_reset,
-    check_global_random_state,
-    check_instances,
-    check_task,
-    check_end,
-    check_bad_responses,
-    check_format,
-    check_shortest,
-    check_expert,
-    check_insight,
+from rltune_envs.protocols import (
+    HasCeiling,
+    HasDistance,
+    HasExpert,
+    HasFloor,
+    HasGoldResponse,
+    HasRandomPlayer,
+    HasShortestResponses,
+    supports,
 )
+from rltune_envs.response_checks import check_bad_responses, check_format, check_shortest
+from rltune_envs.skill_checks import check_ceiling, check_expert, check_floor
+
+_Needs = tuple[tuple[type, ...], ...]
+_NOTHING: _Needs = ((),)
+
+_OF_A_SEED: Mapping[Callable[[Player, int, int], None], _Needs] = {
+    check_records: _NOTHING,
+    check_reset: _NOTHING,
+    check_global_random_state: _NOTHING,
+    check_instances: _NOTHING,
+    check_task: _NOTHING,
+    check_end: _NOTHING,
+    check_bad_responses: _NOTHING,
+    check_format: ((HasRandomPlayer,),),
+    check_shortest: ((HasShortestResponses,),),
+    check_expert: ((HasExpert,),),
+    check_insight: ((HasDistance,), (HasGoldResponse,)),
+}
+"""Check of one seed, given another one too -> the protocols that it needs: one of these sets."""
+
+_OF_ALL_SEEDS: Mapping[Callable[[Player, Sequence[int]], None], _Needs] = {
+    check_names: _NOTHING,
+    check_noise: _NOTHING,
+    check_floor: ((HasFloor, HasRandomPlayer),),
+    check_ceiling: ((HasCeiling, HasExpert),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was proved of an environment.
+
+    Attributes:
+        checked: Names of the parts of the contract that it keeps.
+        skipped: Name of a part -> the protocols that it needs, which the environment does not have.
+
+    """
+
+    checked: tuple[str, ...]
+    skipped: Mapping[str, tuple[str, ...]]
 
 
 def check_env(
@@ -50,8 +87,8 @@ def check_env(
     seeds: Sequence[int],
     threads: int = 8,
     max_turns: int = 1000,
-) -> None:
-    """Check every clause of the contract on every seed.
+) -> Checked:
+    """Check every clause of the contract on every seed, as far as the environment has protocols.
 
     Args:
         make_env: Makes a fresh environment, the same one each time.
@@ -66,12 +103,35 @@ def check_env(
     """
     if len(set(seeds)) < max(2, len(seeds)):
         raise ValueError(f"seeds are {list(seeds)!r}; give two or more different ones")
-    player = Player(make_env, max_turns)
+    player = Player(make_env, max_turns, threads)
     # Threads come first, before anything that the environment may cache is there.
-    check_threads(player, seeds, threads)
+    check_threads(player, seeds)
+    env = make_env()
+    of_a_seed = [check for check, needs in _OF_A_SEED.items() if _has(env, needs)]
     for seed, other in zip(seeds, (*seeds[1:], seeds[0]), strict=True):
-        for check in _CHECKS:
+        for check in of_a_seed:
             check(player, seed, other)
-    check_names(make_env(), seeds)
-    check_noise(player, seeds)
-    check_odds(player, seeds)
+    for check_all, needs in _OF_ALL_SEEDS.items():
+        if _has(env, needs):
+            check_all(player, seeds)
+    return _checked(env)
+
+
+def _has(env: TextEnv, needs: _Needs) -> bool:
+    return any(all(supports(env, protocol) for protocol in one) for one in needs)
+
+
+def _checked(env: TextEnv) -> Checked:
+    tables = ({check_threads: _NOTHING}, _OF_A_SEED, _OF_ALL_SEEDS)
+    clauses = [item for table in tables for item in table.items()]
+    names = {check.__name__.removeprefix("check_"): needs for check, needs in clauses}
+    lacking = {name: needs for name, needs in names.items() if not _has(env, needs)}
+    return Checked(
+        tuple(name for name in names if name not in lacking),
+        {name: _names(env, needs) for name, needs in lacking.items()},
+    )
+
+
+def _names(env: TextEnv, needs: _Needs) -> tuple[str, ...]:
+    flat = [protocol for one in needs for protocol in one]
+    return tuple(protocol.__name__ for protocol in flat if not supports(env, protocol))

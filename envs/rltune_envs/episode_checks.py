@@ -9,7 +9,8 @@ from itertools import zip_longest
 from typing import Any
 
 from rltune_envs.base import Step, TextEnv
-from rltune_envs.check_player import Player, Transcript
+from rltune_envs.check_player import Player, Transcript, expert_of, random_response
+from rltune_envs.protocols import HasCeiling, HasFloor, HasGold, supports
 from rltune_envs.record_checks import (
     broken,
     require_episode,
@@ -23,13 +24,13 @@ from rltune_envs.record_checks import (
 _NOISE_SEEDS = range(4)
 
 
-def check_threads(player: Player, seeds: Sequence[int], threads: int) -> None:
+def check_threads(player: Player, seeds: Sequence[int]) -> None:
     """Play all seeds at once in threads, then one after the other."""
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(player.threads) as pool:
         together = list(pool.map(player.play_alone, seeds))
     for seed, transcript in zip(seeds, together, strict=True):
         if transcript != player.play_alone(seed):
-            detail = f"one of {threads} threads saw another episode than a single thread"
+            detail = f"one of {player.threads} threads saw another episode than a single thread"
             raise broken("threads do not change an episode", seed, detail)
 
 
@@ -38,7 +39,8 @@ def check_records(player: Player, seed: int, other: int) -> None:
     env = player.make_env()
     require_texts(env, env.reset(seed=seed), seed)
     require_task(env.task(seed), seed)
-    require_gold(env.gold(seed), seed)
+    if supports(env, HasGold):
+        require_gold(env.gold(seed), seed)
     require_probabilities(env, seed)
     require_episode(env, player.play(env, seed)[1], seed)
 
@@ -49,7 +51,7 @@ def check_reset(player: Player, seed: int, other: int) -> None:
     env = player.make_env()
     first = player.play(env, seed)
     env.reset(seed=other)
-    env.step(env.format_response(env.random_actions(random.Random(seed))))
+    env.step(random_response(env, random.Random(seed)))
     if player.play(env, seed) != first:
         raise broken(clause, seed, "it went another way after a part of another episode")
     if player.play_alone(seed) != first:
@@ -155,9 +157,9 @@ def check_task(player: Player, seed: int, other: int) -> None:
 def _all_about(env: TextEnv, seed: int) -> tuple[object, ...]:
     return (
         env.task(seed),
-        dict(env.gold(seed)),
-        env.random_success_probability(seed),
-        env.optimal_success_probability(seed),
+        dict(env.gold(seed)) if supports(env, HasGold) else None,
+        env.random_success_probability(seed) if supports(env, HasFloor) else None,
+        env.optimal_success_probability(seed) if supports(env, HasCeiling) else None,
     )
 
 
@@ -165,16 +167,16 @@ def check_end(player: Player, seed: int, other: int) -> None:
     """Go on after the end: each further step repeats the last record, and earns nothing."""
     env = player.make_env()
     env.reset(seed=seed)
-    good = env.format_response(env.random_actions(random.Random(seed)))
+    good = random_response(env, random.Random(seed))
     last = player.play(env, seed)[1][-1]
-    end = (_outcome(last), env.expert_actions())
+    end = (_outcome(last), expert_of(env))
     for response in (good, ""):
         step = env.step(response)
         require_step(step, seed)
         if step.reward:
             detail = f"{response!r} earned {step.reward:g}"
             raise broken("a step after the end earns nothing", seed, detail)
-        if (_outcome(step), env.expert_actions()) != end or step.actions:
+        if (_outcome(step), expert_of(env)) != end or step.actions:
             raise broken(
                 "a step after the end changes nothing", seed, f"{response!r} led to {step}"
             )
@@ -185,11 +187,11 @@ def _outcome(step: Step) -> tuple[object, ...]:
     return (step.observation, *flags, step.failure_class, dict(step.auxiliary))
 
 
-def check_names(env: TextEnv, seeds: Sequence[int]) -> None:
+def check_names(player: Player, seeds: Sequence[int]) -> None:
     """Check that tasks share a name, `near_hash` and difficulty where they share the content."""
     hash_of: dict[str, str] = {}
-    first: dict[str, tuple[str, str, int]] = {}
-    for task in map(env.task, seeds):
+    first: dict[str, tuple[str, str, int | None]] = {}
+    for task in map(player.make_env().task, seeds):
         known = hash_of.setdefault(task.task_id, task.content_hash)
         known_id, *known_rest = first.setdefault(
             task.content_hash, (task.task_id, task.near_hash, task.difficulty)

@@ -9,6 +9,29 @@ class ContractError(EnvError):
     """An environment broke a clause of the contract; see `checks.check_env`."""
 
 
+class ProtocolError(EnvError):
+    """An environment was asked for what it does not have; see `protocols`.
+
+    Args:
+        env: Its class.
+        methods: Names of the methods that it lacks.
+
+    """
+
+    def __init__(self, env: str, methods: tuple[str, ...]) -> None:
+        super().__init__(env, methods)
+
+    @property
+    def lack(self) -> str:
+        """What it lacks: `MyEnv has no expert_actions()`."""
+        env, methods = self.args
+        return f"{env} has no {' and no '.join(f'{name}()' for name in methods)}"
+
+    def __str__(self) -> str:
+        """Return what it lacks, and what to do."""
+        return f"{self.lack}. Define {'it' if len(self.args[1]) == 1 else 'them'}"
+
+
 class LevelError(EnvError):
     """A level is malformed: not enclosed, no player, or unequal numbers of boxes and targets."""
 

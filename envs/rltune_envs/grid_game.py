@@ -96,6 +96,10 @@ class GridGame(TextEnv):
             return f"<answer>{SEPARATOR.join(actions)}</answer>"
         return f"<think></think> <answer>{f' {SEPARATOR} '.join(actions)}</answer>"
 
+    @abstractmethod
+    def expert_actions(self) -> tuple[str, ...] | None:
+        """Return what a perfect player does this turn; None when no solution is left."""
+
     def shortest_responses(self) -> tuple[str, ...]:
         """Return each action as the whole answer, after an empty thought where the prompt asks."""
         thought = "" if self.is_compact else "<think></think>"

@@ -34,7 +34,6 @@ MAX_ABANDONED = 32
 
 _GRACE_S = 15.0  # beyond the limit; then a process whose threads are all blocked is ended
 _MAX_TIMER_S = 1e8  # that the system's timer takes
-_PASSED = (SearchLimitError, NotImplementedError)  # answers that the contract allows
 
 
 class WrongResultError(Exception):
@@ -156,7 +155,6 @@ def call(
         HungCodeError: It did not return in time, or earlier calls of this batch did not.
         CustomCodeError: It raised something, or returned a coroutine.
         SearchLimitError: It raised this.
-        NotImplementedError: It raised this.
 
     """
     is_nested = this_thread.is_worker  # custom code that calls custom code: one limit for both
@@ -237,7 +235,7 @@ def _last_words(limit: float) -> Iterator[None]:
 
 def _raise(what: str, error: BaseException, module: str) -> NoReturn:
     """Raise the error of a call as a `CustomCodeError` that says where it happened."""
-    if isinstance(error, (CustomCodeError, *_PASSED)):
+    if isinstance(error, CustomCodeError | SearchLimitError):
         raise error
     if isinstance(error, WrongResultError):
         raise CustomCodeError(what, str(error)) from error

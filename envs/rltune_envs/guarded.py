@@ -215,8 +215,8 @@ def _valid_task(value: Any) -> Task:
     task = _of_type(value, Task, "a task")
     for name in ("task_id", "content_hash", "near_hash"):
         _of_type(getattr(task, name), str, name)
-    for name in ("seed", "difficulty"):
-        _of_type(getattr(task, name), int, name)
+    _of_type(task.seed, int, "seed")
+    _optional(lambda difficulty: _of_type(difficulty, int, "difficulty"))(task.difficulty)
     facts = _mapping({} if task.facts is None else task.facts, "facts")
     try:
         is_kept = json.loads(json.dumps(facts, allow_nan=False)) == facts

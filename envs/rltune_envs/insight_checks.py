@@ -1,7 +1,7 @@
 """The part of the contract about insight: distance to go, and what a perfect player would say.
 
-An environment that raises `NotImplementedError` for one of the two is not asked for it again, and
-a state whose search takes too long (`SearchLimitError`) is skipped.
+An environment is asked for the one of the two that it has, and a state whose search takes too long
+(`SearchLimitError`) is skipped.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from typing import TypeVar
 from rltune_envs.base import FailureClass, GoldResponse, Step, TextEnv
 from rltune_envs.check_player import Player
 from rltune_envs.errors import SearchLimitError
+from rltune_envs.protocols import HasDistance, HasExpert, HasGoldResponse, require, supports
 from rltune_envs.record_checks import broken
 
 T = TypeVar("T")
@@ -42,14 +43,14 @@ def check_insight(player: Player, seed: int, other: int) -> None:
     env = player.make_env()
     env.reset(seed=seed)
     start = _insight(env, seed)
-    if start.distance is _UNKNOWN and start.gold is _UNKNOWN:
-        return
     difficulty = env.task(seed).difficulty
-    if env.difficulty_unit == "actions" and start.distance not in (_UNKNOWN, difficulty):
+    is_counted = env.difficulty_unit == "actions" and difficulty is not None
+    if is_counted and start.distance not in (_UNKNOWN, difficulty):
         detail = f"it is {start.distance}, not {difficulty}"
         raise broken("distance_to_go begins at the difficulty", seed, detail)
     _check_mixed(player, seed)
-    _check_expert(player, seed)
+    if supports(env, HasExpert):
+        _check_expert(player, seed)
 
 
 def _check_mixed(player: Player, seed: int) -> None:
@@ -91,15 +92,15 @@ def _check_expert(player: Player, seed: int) -> None:
     """Check that the expert comes nearer with every action, and that gold responses do."""
     env = player.make_env()
     env.reset(seed=seed)
-    responses: list[str] = []
+    expert, responses = require(env, HasExpert), list[str]()
     for _ in range(player.max_turns):
-        before, actions = _insight(env, seed), env.expert_actions()
+        before, actions = _insight(env, seed), expert.expert_actions()
         if not actions:
             if isinstance(before.gold, GoldResponse):
                 detail = f"it is {before.gold} where the expert gives up"
                 raise broken("gold_response is None where nothing helps", seed, detail)
             return
-        response = env.format_response(actions)
+        response = expert.format_response(actions)
         step = env.step(response)
         _check_approach(env, before, step, _insight(env, seed), seed)
         _check_golds(player, before, responses, step, seed)
@@ -166,9 +167,7 @@ def _play_gold(
 
 def _insight(env: TextEnv, seed: int) -> _Insight:
     """Ask twice for both, and check their types."""
-    insight, again = (
-        _Insight(_asked(env.distance_to_go), _asked(env.gold_response)) for _ in range(2)
-    )
+    insight, again = (_Insight(_distance(env), _gold(env)) for _ in range(2))
     if insight != again:
         raise broken("asking changes nothing", seed, f"{insight} became {again}")
     distance, gold = insight.distance, insight.gold
@@ -189,8 +188,16 @@ def _is_gold(gold: object) -> bool:
     return is_distinct and all(type(text) is str for text in texts) and all(gold.golds)
 
 
+def _distance(env: TextEnv) -> int | _Unknown | None:
+    return _asked(env.distance_to_go) if supports(env, HasDistance) else _UNKNOWN
+
+
+def _gold(env: TextEnv) -> GoldResponse | _Unknown | None:
+    return _asked(env.gold_response) if supports(env, HasGoldResponse) else _UNKNOWN
+
+
 def _asked(question: Callable[[], T]) -> T | _Unknown:
     try:
         return question()
-    except (NotImplementedError, SearchLimitError):
+    except SearchLimitError:
         return _UNKNOWN

@@ -6,10 +6,12 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from types import UnionType
 from typing import Any, get_origin, get_type_hints
 
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.errors import ContractError
+from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, HasRandomPlayer, supports
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES = "types are as declared"
@@ -81,7 +83,7 @@ def require_task(task: Task, seed: int) -> None:
     _require_types(task, Task, seed)
     if task.seed != seed:
         raise broken("task(seed) describes that seed", seed, f"it gave {task}")
-    if task.difficulty < 1:
+    if task.difficulty is not None and task.difficulty < 1:
         detail = f"difficulty is {task.difficulty}"
         raise broken("no task is solved before it starts", seed, detail)
     for name, value in (("content_hash", task.content_hash), ("near_hash", task.near_hash)):
@@ -96,23 +98,23 @@ def require_task(task: Task, seed: int) -> None:
 
 def require_texts(env: TextEnv, observation: str, seed: int) -> None:
     """Check the types of the texts and names of a freshly reset environment."""
-    actions = env.random_actions(random.Random(seed))
-    for name, names in (
-        ("random_actions()", actions),
-        ("expert_actions()", env.expert_actions() or ("x",)),
-        ("auxiliary_names", env.auxiliary_names or ("x",)),
-    ):
-        if not _is_strings(names) or not names or not all(names):
-            raise broken(_TYPES, seed, f"{name} is {names!r}, not a tuple of non-empty strings")
-    if len(set(env.auxiliary_names)) < len(env.auxiliary_names):
-        raise broken(_TYPES, seed, f"auxiliary_names repeats a name: {env.auxiliary_names!r}")
-    texts = {
+    named: dict[str, tuple[str, ...]] = {"auxiliary_names": env.auxiliary_names or ("x",)}
+    texts: dict[str, object] = {
         "reset()": observation,
         "system_prompt": env.system_prompt,
         "response_prefix": env.response_prefix,
-        "format_response()": env.format_response(actions),
         "difficulty_unit": env.difficulty_unit,
     }
+    if supports(env, HasExpert):
+        named["expert_actions()"] = env.expert_actions() or ("x",)
+    if supports(env, HasRandomPlayer):
+        named["random_actions()"] = actions = env.random_actions(random.Random(seed))
+        texts["format_response()"] = env.format_response(actions)
+    for name, names in named.items():
+        if not names or not _is_strings(names) or not all(names):
+            raise broken(_TYPES, seed, f"{name} is {names!r}, not a tuple of non-empty strings")
+    if len(set(env.auxiliary_names)) < len(env.auxiliary_names):
+        raise broken(_TYPES, seed, f"auxiliary_names repeats a name: {env.auxiliary_names!r}")
     for name, text in texts.items():
         if type(text) is not str:
             raise broken(_TYPES, seed, f"{name} is {text!r}, not a string")
@@ -121,12 +123,17 @@ def require_texts(env: TextEnv, observation: str, seed: int) -> None:
 
 
 def require_probabilities(env: TextEnv, seed: int) -> None:
-    """Check that floor and ceiling of a task are probabilities, in that order."""
-    floor, ceiling = env.random_success_probability(seed), env.optimal_success_probability(seed)
-    for name, value in (("random", floor), ("optimal", ceiling)):
+    """Check that the floor and ceiling that are known are probabilities, in that order."""
+    known: dict[str, float] = {}
+    if supports(env, HasFloor):
+        known["random"] = env.random_success_probability(seed)
+    if supports(env, HasCeiling):
+        known["optimal"] = env.optimal_success_probability(seed)
+    for name, value in known.items():
         if type(value) is not float or not 0 <= value <= 1:
             detail = f"{name}_success_probability is {value!r}, not a float from 0 to 1"
             raise broken("floor and ceiling are probabilities", seed, detail)
+    floor, ceiling = known.get("random", 0.0), known.get("optimal", 1.0)
     if floor > ceiling + 1e-9:
         detail = f"random play succeeds with {floor:g}, perfect play with {ceiling:g}"
         raise broken("nobody beats a perfect player", seed, detail)
@@ -161,6 +168,8 @@ def _is_a(value: object, hint: Any) -> bool:
         if type(value) is not dict or any(type(key) is not str for key in value):
             return False
         return hint.__args__[1] is not float or all(type(item) is float for item in value.values())
+    if isinstance(hint, UnionType):
+        return any(type(value) is kind for kind in hint.__args__)
     return type(value) is hint if isinstance(hint, type) else _is_strings(value)
 
 

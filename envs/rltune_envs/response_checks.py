@@ -3,7 +3,14 @@
 import random
 
 from rltune_envs.base import Step, TextEnv
-from rltune_envs.check_player import Player
+from rltune_envs.check_player import Player, expert_of
+from rltune_envs.protocols import (
+    HasRandomPlayer,
+    HasShortestResponses,
+    WritesActions,
+    require,
+    supports,
+)
 from rltune_envs.record_checks import broken, require_step
 
 NONSENSE = (  # without a complete answer or search: nothing may be executed
@@ -25,33 +32,43 @@ _MANY = 5_000
 
 
 def check_bad_responses(player: Player, seed: int, other: int) -> None:
-    """Give each bad response as the first one of an episode."""
+    """Give each bad response as the first one of an episode.
+
+    Only where actions have a form is a response without one invalid; elsewhere any text is one.
+    """
     env = player.make_env()
     env.reset(seed=seed)
-    actions = env.random_actions(random.Random(seed))
-    good = env.format_response(actions)
-    cut = (good[:-1], good[: len(good) // 2], good[1:])
-    many = (good * _MANY, "||".join(actions * _MANY))
-    try:
-        too_many = env.format_response(actions * _MANY)
-    except Exception as error:
-        detail = f"{_MANY} actions raised {error!r}; write them, and let step count the surplus"
-        raise broken("format_response writes any number of actions", seed, detail) from error
-    for response in (*NONSENSE, *FUZZ, *cut, *many, too_many):
+    spoilt = _spoilt(env, seed) if supports(env, HasRandomPlayer) else ()
+    has_form = supports(env, WritesActions)
+    for response in (*NONSENSE, *FUZZ, *spoilt):
         env.reset(seed=seed)
-        expert = env.expert_actions()
+        expert = expert_of(env)
         try:
             step = env.step(response)
         except Exception as error:
             detail = f"{response[:40]!r} raised {error!r}"
             raise broken("a bad response never raises", seed, detail) from error
         require_step(step, seed)
-        if response in NONSENSE and not _is_idle(env, step, expert):
+        if has_form and response in NONSENSE and not _is_idle(env, step, expert):
             raise broken(
                 "a response without an answer is invalid and does nothing",
                 seed,
                 f"{response[:40]!r} led to {step}",
             )
+
+
+def _spoilt(env: TextEnv, seed: int) -> tuple[str, ...]:
+    """Return a good response cut, and repeated far beyond all limits."""
+    player = require(env, HasRandomPlayer)
+    actions = player.random_actions(random.Random(seed))
+    good = player.format_response(actions)
+    try:
+        too_many = player.format_response(actions * _MANY)
+    except Exception as error:
+        detail = f"{_MANY} actions raised {error!r}; write them, and let step count the surplus"
+        raise broken("format_response writes any number of actions", seed, detail) from error
+    cut = (good[:-1], good[: len(good) // 2], good[1:])
+    return (*cut, good * _MANY, "||".join(actions * _MANY), too_many)
 
 
 def _is_idle(env: TextEnv, step: Step, expert: tuple[str, ...] | None) -> bool:
@@ -62,19 +79,20 @@ def _is_idle(env: TextEnv, step: Step, expert: tuple[str, ...] | None) -> bool:
     """
     if step.is_valid or step.actions or step.terminated:
         return False
-    return not env.is_deterministic or env.expert_actions() in (expert, None)
+    return not env.is_deterministic or expert_of(env) in (expert, None)
 
 
 def check_format(player: Player, seed: int, other: int) -> None:
     """Play the random player: its responses must be understood whole, and follow from its rng."""
     env = player.make_env()
     env.reset(seed=seed)
+    players = require(env, HasRandomPlayer)
     for index in range(4):
-        actions = env.random_actions(random.Random(index))
-        if env.random_actions(random.Random(index)) != actions:
+        actions = players.random_actions(random.Random(index))
+        if players.random_actions(random.Random(index)) != actions:
             detail = f"{actions!r} came for one rng, something else for an equal one"
             raise broken("random_actions follows from rng", seed, detail)
-        response = env.format_response(actions)
+        response = players.format_response(actions)
         if not response.startswith(env.response_prefix):
             detail = f"{response!r} does not start with {env.response_prefix!r}"
             raise broken("format_response starts with response_prefix", seed, detail)
@@ -85,7 +103,7 @@ def check_format(player: Player, seed: int, other: int) -> None:
 def check_shortest(player: Player, seed: int, other: int) -> None:
     """Give each of the shortest responses as the first one of an episode: all must be valid."""
     env = player.make_env()
-    for response in env.shortest_responses():
+    for response in require(env, HasShortestResponses).shortest_responses():
         env.reset(seed=seed)
         if not response.startswith(env.response_prefix):
             detail = f"{response!r} does not start with {env.response_prefix!r}"

@@ -15,6 +15,7 @@ from typing import Any
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.errors import GenerationError, TaskError
 from rltune_envs.faults import TRIES, retry
+from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, require
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
@@ -152,7 +153,7 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
     if not env.is_deterministic:
         return
     for task in tasks:
-        if retry(partial(env.optimal_success_probability, task.seed)) < 1:
+        if retry(partial(require(env, HasCeiling).optimal_success_probability, task.seed)) < 1:
             continue
         steps = _prove(env, task)
         if not steps or not steps[-1].success:
@@ -171,7 +172,8 @@ def report(manifest: Manifest) -> dict[str, dict[str, Any]]:
     near = {task.near_hash: task.task_id for task in reversed(manifest.train)}
     out: dict[str, dict[str, Any]] = {}
     for part, tasks in _parts(manifest).items():
-        difficulties = sorted(Counter(task.difficulty for task in tasks).items())
+        known = (task.difficulty for task in tasks if task.difficulty is not None)
+        difficulties = sorted(Counter(known).items())
         pairs = [(task.task_id, near[task.near_hash]) for task in tasks if task.near_hash in near]
         out[part] = {"n": len(tasks), "difficulty": {str(k): n for k, n in difficulties}}
         if part != "train":
@@ -250,9 +252,9 @@ def _prove(env: TextEnv, task: Task) -> list[Step]:
 def _play_expert(env: TextEnv, task: Task) -> list[Step]:
     """Return the steps of the expert's episode, unfinished where the expert gives up."""
     env.reset(seed=task.seed)
-    steps: list[Step] = []
-    while actions := env.expert_actions():
-        steps.append(env.step(env.format_response(actions)))
+    expert, steps = require(env, HasExpert), list[Step]()
+    while actions := expert.expert_actions():
+        steps.append(env.step(expert.format_response(actions)))
         if steps[-1].has_ended:
             break
     return steps
@@ -272,8 +274,10 @@ def _bounds(env: TextEnv, tasks: Sequence[Task]) -> tuple[float, float]:
     """Return the mean floor and ceiling."""
     if not tasks:
         return 0.0, 0.0
-    floor = sum(retry(partial(env.random_success_probability, task.seed)) for task in tasks)
-    ceiling = sum(retry(partial(env.optimal_success_probability, task.seed)) for task in tasks)
+    at_random = require(env, HasFloor).random_success_probability
+    at_best = require(env, HasCeiling).optimal_success_probability
+    floor = sum(retry(partial(at_random, task.seed)) for task in tasks)
+    ceiling = sum(retry(partial(at_best, task.seed)) for task in tasks)
     return floor / len(tasks), ceiling / len(tasks)
 
 

@@ -9,6 +9,7 @@ from rltune_envs.base import FailureClass, Step, TextEnv
 from rltune_envs.choices import require_choice, require_penalty
 from rltune_envs.errors import CustomCodeError, TaskError, VerifierError
 from rltune_envs.faults import too_many_faults
+from rltune_envs.protocols import HasFloor, HasGold, HasRandomPlayer, require, supports
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
 from rltune_envs.streams import stream
 from rltune_envs.wrapper import EnvWrapper
@@ -88,10 +89,21 @@ class VerifiedEnv(EnvWrapper):
             self._last = replace(step, reward=reward + penalty)
         return self._last
 
+    def supports_protocol(self, protocol: type) -> bool:
+        """Return whether the environment has it; a floor is measured by its random player."""
+        if protocol is HasFloor and not self._is_env_success:
+            protocol = HasRandomPlayer
+        return super().supports_protocol(protocol)
+
+    @property
+    def _is_env_success(self) -> bool:
+        """Whether the rubric asks for the environment's own success."""
+        return self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1
+
     def random_success_probability(self, seed: int) -> float:
         """Return the environment's own where the rubric asks for its success, else measure it."""
-        if self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1:
-            return self.inner.random_success_probability(seed)
+        if self._is_env_success:
+            return super().random_success_probability(seed)
         apart = copy.copy(self)  # the running episode must not notice
         apart.inner = copy.deepcopy(self.inner)
         return _rate([_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)], seed)
@@ -129,7 +141,7 @@ class VerifiedEnv(EnvWrapper):
             success=last.success,
             reward=math.fsum(turn.reward for turn in self._turns),
             auxiliary=last.auxiliary,
-            gold=self.inner.gold(self._seed),
+            gold=self.inner.gold(self._seed) if supports(self.inner, HasGold) else {},
         )
 
 
@@ -142,13 +154,13 @@ def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
 
 def _play_randomly(env: TextEnv, seed: int, index: int) -> bool | str:
     """Return whether a random episode is a success, or its fault."""
-    rng = stream(f"random floor/{seed}/{index}")
+    rng, player = stream(f"random floor/{seed}/{index}"), require(env, HasRandomPlayer)
     fault = ""
     try:
         env.noise_seed = index
         env.reset(seed=seed)
         while True:
-            step = env.step(env.format_response(env.random_actions(rng)))
+            step = env.step(player.format_response(player.random_actions(rng)))
             fault = fault or step.fault
             if step.has_ended:
                 return fault or step.success

@@ -2,10 +2,26 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from rltune_envs.base import GoldResponse, Step, Task, TextEnv
+from rltune_envs.protocols import (
+    HasCeiling,
+    HasDistance,
+    HasExpert,
+    HasFloor,
+    HasGold,
+    HasGoldResponse,
+    HasRandomPlayer,
+    HasShortestResponses,
+    HasSymbols,
+    WritesActions,
+    lack_of,
+    supports,
+)
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -28,6 +44,27 @@ class EnvWrapper(TextEnv):
     def _ask(self, method: str, question: Callable[[], T]) -> T:
         """Return the answer of a method of the inner environment."""
         return question()
+
+    def _inner(self, protocol: type[P]) -> P:
+        """Return the inner environment as one that has a protocol.
+
+        Raises:
+            ProtocolError: It lacks it, or this wrapper does not pass it on.
+
+        """
+        inner = self.inner
+        if self.supports_protocol(protocol) and supports(inner, protocol):
+            return inner
+        raise lack_of(self, protocol)
+
+    @property
+    def unwrapped(self) -> TextEnv:
+        """The environment inside all wrappers."""
+        return self.inner.unwrapped
+
+    def supports_protocol(self, protocol: type) -> bool:
+        """Return whether the inner environment has it."""
+        return self.inner.supports_protocol(protocol)
 
     @property
     def system_prompt(self) -> str:
@@ -58,42 +95,44 @@ class EnvWrapper(TextEnv):
 
     def format_response(self, actions: Sequence[str]) -> str:
         """Write actions as the inner environment does."""
-        return self._ask("format_response", lambda: self.inner.format_response(actions))
+        write = self._inner(WritesActions).format_response
+        return self._ask("format_response", partial(write, actions))
 
     def expert_actions(self) -> tuple[str, ...] | None:
         """Return what its perfect player does."""
-        return self._ask("expert_actions", self.inner.expert_actions)
+        return self._ask("expert_actions", self._inner(HasExpert).expert_actions)
 
     def random_actions(self, rng: random.Random) -> tuple[str, ...]:
         """Return what its random player does."""
-        return self._ask("random_actions", lambda: self.inner.random_actions(rng))
+        draw = self._inner(HasRandomPlayer).random_actions
+        return self._ask("random_actions", partial(draw, rng))
 
     def random_success_probability(self, seed: int) -> float:
         """Return its floor."""
         name = "random_success_probability"
-        return self._ask(name, lambda: self.inner.random_success_probability(seed))
+        return self._ask(name, partial(self._inner(HasFloor).random_success_probability, seed))
 
     def optimal_success_probability(self, seed: int) -> float:
         """Return its ceiling."""
         name = "optimal_success_probability"
-        return self._ask(name, lambda: self.inner.optimal_success_probability(seed))
+        return self._ask(name, partial(self._inner(HasCeiling).optimal_success_probability, seed))
 
     def shortest_responses(self) -> tuple[str, ...]:
         """Return its shortest well-formed responses."""
-        return self._ask("shortest_responses", self.inner.shortest_responses)
+        return self._ask("shortest_responses", self._inner(HasShortestResponses).shortest_responses)
 
     def cell_symbols(self) -> str:
         """Return the symbols of its board."""
-        return self._ask("cell_symbols", self.inner.cell_symbols)
+        return self._ask("cell_symbols", self._inner(HasSymbols).cell_symbols)
 
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`."""
-        return self._ask("gold", lambda: self.inner.gold(seed))
+        return self._ask("gold", partial(self._inner(HasGold).gold, seed))
 
     def distance_to_go(self) -> int | None:
         """Return its distance to go."""
-        return self._ask("distance_to_go", self.inner.distance_to_go)
+        return self._ask("distance_to_go", self._inner(HasDistance).distance_to_go)
 
     def gold_response(self) -> GoldResponse | None:
         """Return what its perfect player says."""
-        return self._ask("gold_response", self.inner.gold_response)
+        return self._ask("gold_response", self._inner(HasGoldResponse).gold_response)

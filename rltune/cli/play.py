@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +33,7 @@ from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import FailureClass, TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError
+from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, lack_of, supports
 
 _MODELS: dict[str, type[Env]] = {
     "sokoban": SokobanConfig,
@@ -164,12 +166,20 @@ def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
     if not counted:
         return f"No task was played to its end.{left_out}"
     n, solved = len(counted), sum(one.success for one in counted)
-    floor = sum(env.random_success_probability(one.seed) for one in counted) / n
-    ceiling = sum(env.optimal_success_probability(one.seed) for one in counted) / n
-    return (
-        f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}. On these a random "
-        f"player solves {floor:.3f}, a perfect one {ceiling:.3f}.{left_out}"
-    )
+    rate = f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}."
+    return f"{rate} {_bounds(env, [one.seed for one in counted])}{left_out}"
+
+
+def _bounds(env: TextEnv, seeds: Sequence[int]) -> str:
+    """Return in a sentence what the random and the perfect player reach on the same tasks."""
+    known = []
+    if supports(env, HasFloor):
+        floor = fmean(map(env.random_success_probability, seeds))
+        known.append(f"a random player solves {floor:.3f}")
+    if supports(env, HasCeiling):
+        ceiling = fmean(map(env.optimal_success_probability, seeds))
+        known.append(f"a perfect {'one' if known else 'player solves'} {ceiling:.3f}")
+    return f"On these {', '.join(known)}." if known else "Its floor and ceiling are unknown."
 
 
 def _refused(error: BaseException) -> InputError:
@@ -186,6 +196,9 @@ def _play_all(
     is_solver: bool,
 ) -> None:
     """Play the tasks, until the person quits."""
+    if is_solver and not supports(env, HasExpert):
+        action = "Play yourself, or use --policy."
+        raise InputError(Problem("--solver", f"{lack_of(env, HasExpert).lack}.", action=action))
     if policy is not None:
         config = _config(chosen, policy)
         watched = PolicyPlayer(config, env, temperature=temperature, is_sweep=chosen.is_sweep)

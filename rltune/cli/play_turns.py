@@ -17,6 +17,7 @@ from rltune_envs.base import FailureClass, Step, TextEnv
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.parse import SEPARATOR
+from rltune_envs.protocols import HasExpert, HasGold, WritesActions, require, supports
 from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.verified import VerifiedEnv
 
@@ -64,8 +65,10 @@ def drawn(env: TextEnv, observation: str) -> str:
 def opening(env: TextEnv, seed: int, observation: str) -> str:
     """Return the text at the start of a task."""
     task, game = env.task(seed), inner(env)
-    unit = env.difficulty_unit.removesuffix("s" if task.difficulty == 1 else "")
-    lines = [f"{task.task_id} (seed {seed}), difficulty {task.difficulty} {unit}"]
+    lines = [f"{task.task_id} (seed {seed})"]
+    if task.difficulty is not None:
+        unit = env.difficulty_unit.removesuffix("s" if task.difficulty == 1 else "")
+        lines = [f"{lines[0]}, difficulty {task.difficulty} {unit}"]
     if env.system_prompt:
         lines.append(env.system_prompt)
     elif type(game) in LEGENDS:
@@ -94,8 +97,9 @@ def _ending(env: TextEnv, outcome: Outcome, steps: Sequence[Step]) -> str:
     if steps and steps[-1].auxiliary:
         measures = steps[-1].auxiliary.items()
         text += "\n" + ", ".join(f"{name} {value:.3g}" for name, value in measures)
-    if isinstance(inner(env), MultihopQaEnv) and not outcome.success:
-        text += f"\nThe answer: {' | '.join(env.gold(outcome.seed)['answers'])}"
+    if supports(env, HasGold) and not outcome.success:
+        answers = env.gold(outcome.seed).get("answers", ())
+        text += f"\nThe answer: {' | '.join(map(str, answers))}" if answers else ""
     return f"{text}\n"
 
 
@@ -127,11 +131,12 @@ class Solver:
 
     def respond(self, env: TextEnv) -> str | None:
         """Return the expert's response; None if it sees no solution."""
-        actions = env.expert_actions()
+        expert = require(env, HasExpert)
+        actions = expert.expert_actions()
         if actions is None:
             typer.echo("The solver finds no solution from here.")
             return None
-        response = env.format_response(actions)
+        response = expert.format_response(actions)
         typer.echo(f"> {response}")
         return response
 
@@ -174,12 +179,14 @@ def response_of(env: TextEnv, line: str) -> str | None:
     """Return a typed line as a response of the protocol; None if it names no action.
 
     Args:
-        env: Knows its actions.
+        env: Knows its actions; the line of one without any is the response itself.
         line: Action words (`Up Left`, `search: words`), or a response, which begins with a tag.
 
     """
     if line.startswith("<"):
         return line
+    if not supports(env, WritesActions):
+        return line if line.startswith(env.response_prefix) else env.response_prefix + line
     actions = _actions(inner(env), line)
     try:
         return env.format_response(actions) if actions else None
@@ -206,6 +213,8 @@ def hint(env: TextEnv) -> str:
     if isinstance(game, MultihopQaEnv):
         return "Type `search: words`, `answer: words`, or q to stop."
     names = getattr(game, "action_names", None)
+    if not supports(env, WritesActions):
+        return "Type a response, or q to stop."
     if names is None:
         return f"Type an action, several with {SEPARATOR} between, or q to stop."
     return f"Type one or more of {', '.join(names)}, or q to stop."

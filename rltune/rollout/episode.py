@@ -11,6 +11,7 @@ from rltune.types import Distance, Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, SearchLimitError
 from rltune_envs.guard import new_batch
+from rltune_envs.protocols import HasDistance, HasGoldResponse, require
 
 
 class Renderer(Protocol):
@@ -187,7 +188,7 @@ def _gold(play: _Play) -> GoldResponse | None:
     if not play.probes.gold:
         return None
     try:
-        return play.env.gold_response() or GoldResponse("", (), "")
+        return require(play.env, HasGoldResponse).gold_response() or GoldResponse("", (), "")
     except SearchLimitError:
         return None
 
@@ -225,7 +226,7 @@ def _require_finite(step: Step, play: _Play) -> None:
 
 def _distance(env: TextEnv) -> int | None:
     try:
-        return env.distance_to_go()
+        return require(env, HasDistance).distance_to_go()
     except SearchLimitError:
         return _UNKNOWN
 

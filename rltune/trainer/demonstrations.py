@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rltune_envs.base import TextEnv
 from rltune_envs.multihop_qa.protocol import ANSWER, Action, parse_name
+from rltune_envs.protocols import HasExpert, HasRandomPlayer, require
 
 _DEMONSTRATIONS = 1 << 60  # task seeds far from those of any split
 
@@ -39,15 +40,16 @@ def demonstrations(
 def _demonstration(
     env: TextEnv, task_seed: int, rng: random.Random, *, noise: float, haste: float
 ) -> tuple[DemonstratedTurn, ...]:
+    expert = require(env, HasExpert)
     observation = env.system_prompt + env.reset(seed=task_seed)
     turns: list[DemonstratedTurn] = []
-    while (actions := env.expert_actions()) is not None:
+    while (actions := expert.expert_actions()) is not None:
         is_expert = rng.random() >= noise
         if not is_expert:
-            actions = env.random_actions(rng)
+            actions = require(env, HasRandomPlayer).random_actions(rng)
         elif haste and rng.random() < haste:
             actions = tuple(_hasty(action) for action in actions)
-        response = env.format_response(actions)
+        response = expert.format_response(actions)
         prefix = env.response_prefix
         turns.append(
             DemonstratedTurn(observation + prefix, response.removeprefix(prefix), is_expert)

@@ -14,7 +14,7 @@ from rltune_envs.check_player import Player
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError
 from rltune_envs.response_checks import FUZZ, NONSENSE
-from rltune_envs.skill_checks import check_odds
+from rltune_envs.skill_checks import check_ceiling, check_floor
 
 
 class Slippery(MyEnv):
@@ -205,7 +205,8 @@ def test_the_noise_seed_decides_the_luck_and_nothing_else(make_env, message):
 @pytest.mark.parametrize("make_env", [Slippery, AllOrNothing])
 def test_luck_within_four_sigmas_is_allowed(make_env):
     for start in range(1000, 2600, 64):  # 25 other sets of tasks
-        check_odds(Player(make_env, max_turns=10), range(start, start + 64))
+        for check in (check_floor, check_ceiling):
+            check(Player(make_env, max_turns=10), range(start, start + 64))
 
 
 def test_the_checker_leaves_global_random_state_alone():

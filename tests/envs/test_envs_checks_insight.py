@@ -57,8 +57,7 @@ class Errands(Knows):
 class Halves(Knows):
     """Knows gold responses only."""
 
-    def distance_to_go(self):
-        raise NotImplementedError
+    distance_to_go = None
 
 
 class Tires(Knows):

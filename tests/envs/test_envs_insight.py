@@ -1,13 +1,11 @@
 """Distance to go and gold responses of the grid games, and of an environment under a rubric."""
 
 import random
-import re
 from collections import deque
 
 import pytest
 from lake_drawings import parse_lake
 
-from examples.my_env import MyEnv
 from rltune_envs.base import GoldResponse
 from rltune_envs.errors import EnvError, SearchLimitError
 from rltune_envs.frozen_lake import FrozenLakeEnv
@@ -222,12 +220,6 @@ def test_nothing_is_searched_unless_one_asks(monkeypatch):
             if not env._last.terminated:
                 with pytest.raises(SearchLimitError, match=r"^asked$"):
                     ask()
-
-
-def test_an_environment_that_does_not_know_says_so():
-    for ask, what in ((MyEnv().distance_to_go, "distance to go"), (MyEnv().gold_response, "gold")):
-        with pytest.raises(NotImplementedError, match=f"^MyEnv has no {re.escape(what)}"):
-            ask()
 
 
 def test_under_a_rubric_both_are_the_environments_own():

@@ -7,7 +7,8 @@ import pytest
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
 from rltune.rollout.scripted_engine import ScriptedEngine
-from rltune_envs.base import Task, TextEnv
+from rltune_envs.base import Task
+from rltune_envs.errors import ProtocolError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.sokoban import SokobanEnv
@@ -89,7 +90,9 @@ def test_from_a_hole_in_the_ice_no_solution_is_left():
     assert last.gold.golds  # there was something right to say before it
 
 
-def test_an_environment_that_cannot_say_is_an_error(monkeypatch):
-    monkeypatch.setattr(SokobanEnv, "distance_to_go", TextEnv.distance_to_go)
-    with pytest.raises(NotImplementedError, match="SokobanEnv has no distance to go"):
-        run(SokobanEnv(), renderer=Renderer(["x"]), script=lambda _: [10, END], seed=1)
+def test_an_environment_that_cannot_say_is_an_error():
+    class Silent(SokobanEnv):
+        distance_to_go = None
+
+    with pytest.raises(ProtocolError, match=r"^Silent has no distance_to_go\(\)"):
+        run(Silent(), renderer=Renderer(["x"]), script=lambda _: [10, END], seed=1)

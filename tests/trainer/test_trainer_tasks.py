@@ -401,8 +401,9 @@ def test_env_and_reward_are_reported_together(usable):
     ],
 )
 def test_an_env_must_know_what_the_attribution_asks_it(usable, env, attribution, missing):
+    otherwise = ", or choose attribution.judge: llm" if "adca" in attribution else ""
     want = [
-        f"own.yaml: attribution: Echo has no {name}(), which it needs. Define {name}()."
+        f"own.yaml: attribution: Echo has no {name}(), which it needs. Define {name}(){otherwise}."
         for name in missing
     ]
     found = usable(env=env, attribution=attribution)

@@ -95,7 +95,7 @@ def _custom_advantages(config: CustomAdvantageConfig, outcome_N: Tensor, group_N
             limit_s=limit_of(estimator),
             module=config.estimator.partition(":")[0],
         )
-    except (CustomCodeError, NotImplementedError) as error:
+    except CustomCodeError as error:
         raise TrialError(f"{error}") from error
     complaint = _complaint(returned, len(outcome_N))
     if complaint or not isinstance(returned, Tensor):

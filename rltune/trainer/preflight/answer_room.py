@@ -14,6 +14,7 @@ from rltune.spec.load import LoadedSweep
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.tasks import env_maker
 from rltune_envs.errors import EnvError
+from rltune_envs.protocols import HasShortestResponses, supports
 
 _ENOUGH = {"tiny": 8}  # tokens that hold the shortest answers in any case; a check takes no second
 _ENOUGH_ELSEWHERE = 64
@@ -50,7 +51,7 @@ def _lengths(config: TrialConfig, base: Path) -> dict[str, int]:
     """Return the shortest valid answers and their tokens, as far as both are known."""
     try:
         env = env_maker(config.env, None, base)()
-        answers = env.shortest_responses()
+        answers = env.shortest_responses() if supports(env, HasShortestResponses) else ()
     except (EnvError, ValueError):  # refused elsewhere, in its own words
         return {}
     model, kind = config.policy.model, config.env.kind

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from rltune.errors import InputError, Problem
@@ -16,12 +17,23 @@ from rltune.spec.schema.rollout import RolloutConfig
 from rltune.trainer.preflight.answer_room import no_room_problem
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError
+from rltune_envs.protocols import (
+    HasGoldResponse,
+    HasRandomPlayer,
+    HasShortestResponses,
+    HasSymbols,
+    supports,
+)
 from rltune_envs.splits import Manifest
 
 T = TypeVar("T")
 
 LOOKED_AT = 256  # training tasks whose first prompts are measured, the first of the split
 _NAMED = 5  # tasks that a line names
+_UNSPELT = (
+    "the environment names no valid response (shortest_responses, random_actions or gold_response),"
+    " so nobody knows before training whether the policy can write one."
+)
 _TAG = re.compile(r"</?\w+>")
 
 
@@ -55,17 +67,20 @@ def require_learnable(
         "held-out": _shown(policy, manifest.heldout, env),
         "training": _shown(policy, manifest.train[:LOOKED_AT], env),
     }
-    answers: tuple[str, ...] = _asked(env.shortest_responses, ())
+    nothing: tuple[str, ...] = ()
+    answers = _asked(partial(_shortest, env), nothing)
     shortest = min((len(_ids(policy, env, answer)) for answer in answers), default=1)
-    responses = answers or _random_responses(env, manifest.heldout[0])
+    responses = answers or _asked(partial(_example, env, manifest.heldout[0]), nothing)
     problems = [
         *_spelling_problems(policy, env, manifest.heldout[0], responses),
-        *_symbol_problems(policy, _asked(env.cell_symbols, "")),
+        *_symbol_problems(policy, _asked(partial(_symbols, env), "")),
         *_response_problems(rollout, answers, shortest),
         *_context_problems(rollout, shortest, splits.values()),
     ]
     if problems:
         raise InputError(list(dict.fromkeys(problems)))
+    if not _can_show(env):
+        warn(_UNSPELT)
     for name, shown in splits.items():
         whose = f"{len(shown)} {name} tasks"
         for line in (
@@ -136,13 +151,30 @@ def _spelling_problems(
         )
 
 
-def _random_responses(env: TextEnv, task: Task) -> tuple[str, ...]:
-    """Return what the random player says; nothing where there is none."""
-    try:
-        env.reset(seed=task.seed)
+def _shortest(env: TextEnv) -> tuple[str, ...]:
+    return env.shortest_responses() if supports(env, HasShortestResponses) else ()
+
+
+def _symbols(env: TextEnv) -> str:
+    return env.cell_symbols() if supports(env, HasSymbols) else ""
+
+
+def _example(env: TextEnv, task: Task) -> tuple[str, ...]:
+    """Return what the random player says first; without one, what is right to say."""
+    env.reset(seed=task.seed)
+    if supports(env, HasRandomPlayer):
         return (env.format_response(env.random_actions(random.Random(0))),)
-    except CustomCodeError:
-        return ()
+    if supports(env, HasGoldResponse) and (gold := env.gold_response()):
+        return tuple(f"{env.response_prefix}{gold.before}{one}{gold.after}" for one in gold.golds)
+    return ()
+
+
+def _can_show(env: TextEnv) -> bool:
+    """Return whether the environment knows any valid response."""
+    return any(
+        supports(env, protocol)
+        for protocol in (HasShortestResponses, HasRandomPlayer, HasGoldResponse)
+    )
 
 
 def _means_the_same(env: TextEnv, task: Task, response: str, read: str) -> bool:

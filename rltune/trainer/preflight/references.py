@@ -20,8 +20,8 @@ from rltune.trainer.preflight.models import model_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
-from rltune_envs.guarded import GuardedEnv
 from rltune_envs.imports import load_object
+from rltune_envs.protocols import HasDistance, HasGoldResponse, methods_of, supports
 
 GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
 """Names of the measures of every env; an env's own ones must be others."""
@@ -31,12 +31,12 @@ _OF_A_STEP = (
     *("task_hash", "task_digests", "sampled_hash", "empty_after_filter"),
     *("clip_ratio", "context_clip_ratio", "out_of_context_ratio"),
 )
-_ASKED = {
-    "solver": ("distance_to_go",),
-    "gold": ("distance_to_go", "gold_response"),
-    "info_gain": ("gold_response",),
+_ASKED: Mapping[str, tuple[type, ...]] = {
+    "solver": (HasDistance,),
+    "gold": (HasDistance, HasGoldResponse),
+    "info_gain": (HasGoldResponse,),
 }
-"""Judge of attribution adca, or other attribution -> methods that it asks an env for."""
+"""Judge of attribution adca, or other attribution -> protocols that it needs of an env."""
 
 _RESERVED = frozenset({*GATE_METRICS, *_OF_A_STEP})
 
@@ -189,16 +189,17 @@ def _call_problems(path: str, arguments: Mapping[str, object], where: str) -> It
 def _probe_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield what an attribution of the sweep asks of an env that does not know it."""
     sections = [condition.config["attribution"] for condition in loaded.conditions]
-    asked = {name: None for section in sections for name in _asked_of_env(section)}
-    kind = type(env.inner if isinstance(env, GuardedEnv) else env)
-    for name in asked:
-        if getattr(kind, name) is getattr(TextEnv, name):
-            what = f"{kind.__name__} has no {name}(), which it needs."
-            yield Problem(loaded.where("attribution"), what, action=f"Define {name}().")
+    asked = {one: section["kind"] for section in sections for one in _asked_of_env(section)}
+    for protocol, kind in asked.items():
+        if not supports(env, protocol):
+            name = methods_of(protocol)[0]
+            what = f"{type(env.unwrapped).__name__} has no {name}(), which it needs."
+            otherwise = ", or choose attribution.judge: llm" if kind == "adca" else ""
+            yield Problem(loaded.where("attribution"), what, action=f"Define {name}(){otherwise}.")
 
 
-def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the methods that an attribution calls; one without weight calls none."""
+def _asked_of_env(attribution: Mapping[str, Any]) -> tuple[type, ...]:
+    """Return the protocols that an attribution needs; one without weight needs none."""
     if attribution["kind"] == "adca":
         adca = AdcaConfig.model_validate(attribution)
         return _ASKED.get(adca.judge, ()) if adca.has_weight else ()
