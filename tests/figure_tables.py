@@ -21,7 +21,8 @@ def trial(condition, seed, **changes):
         "critic_updates": 40.0, "planned_steps": 20,
         "final_step": 20, "metric": SUCCESS, "mode": "max", "heldout_tasks": TASKS, "base": 0.4,
         "selected": 0.5, "best_step": 20, "selected_tasks": TASKS, "final": 0.5,
-        "final_tasks": TASKS, "floor": 0.184, "ceiling": 0.95,
+        "final_tasks": TASKS, "floor": 0.184, "floor_kind": "exact",
+        "floor_low": None, "floor_high": None, "ceiling": 0.95,
         "wandb_id": "", "lineage_id": "", "same_run_as": "",
         "mark": "ok",
     }  # fmt: skip

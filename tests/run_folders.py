@@ -55,7 +55,8 @@ axis:
 seeds: [0, 1, 2]
 profiles: {default: laptop, allowed: [laptop]}
 """
-TASKS = {"heldout_floor": 0.184, "heldout_ceiling": 0.95, "heldout": [{}] * 10, "train": []}
+FLOOR = {"kind": "exact", "rate": 0.184, "successes": None, "n": None}
+TASKS = {"heldout_floor": FLOOR, "heldout_ceiling": 0.95, "heldout": [{}] * 10, "train": []}
 PROVENANCE = {
     "commit": "c0ffee",
     "dirty": False,

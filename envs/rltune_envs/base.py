@@ -134,6 +134,11 @@ class GoldResponse:
     golds: tuple[str, ...]
     after: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The whole response, without the prefix, in every correct form."""
+        return tuple(f"{self.before}{gold}{self.after}" for gold in self.golds)
+
 
 class TextEnv(ABC):
     """A multi-turn text environment: `reset`, `step`, and a name for each task.

@@ -92,5 +92,4 @@ def _golds(env: TextEnv) -> tuple[str, ...]:
         gold = require(env, HasGoldResponse).gold_response()
     except SearchLimitError:
         return ()
-    prefix = env.response_prefix
-    return tuple(f"{prefix}{gold.before}{one}{gold.after}" for one in gold.golds) if gold else ()
+    return tuple(env.response_prefix + text for text in gold.texts) if gold else ()

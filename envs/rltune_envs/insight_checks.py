@@ -133,8 +133,7 @@ def _check_golds(
         detail = f"it is None where the expert does {expert.actions!r}"
         raise broken("there is a gold_response where the expert goes on", seed, detail)
     golds = before.gold.golds
-    texts = [f"{before.gold.before}{gold}{before.gold.after}" for gold in golds]
-    steps = [_play_gold(player, before, responses, text, seed) for text in texts]
+    steps = [_play_gold(player, before, responses, text, seed) for text in before.gold.texts]
     outcomes = [(step.reward, step.success, step.terminated) for step in steps]
     if len(set(outcomes)) > 1:
         detail = f"{golds!r} led to {outcomes!r}"

@@ -8,19 +8,29 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 from functools import partial
 from itertools import combinations, count, islice
 from typing import Any
 
 from rltune_envs.base import Step, Task, TextEnv
+from rltune_envs.bounds import Floor, ceiling_of, floor_of
 from rltune_envs.errors import GenerationError, TaskError
 from rltune_envs.faults import TRIES, retry
-from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, require
+from rltune_envs.protocols import HasCeiling, HasExpert, HasGoldResponse, require, supports
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
 MAX_DUPLICATES = 10_000  # in a row, after which the environment counts as exhausted
 PARTS = ("train", "heldout", "test")
+
+
+class Proof(StrEnum):
+    """Who showed that tasks can be solved, and that their verifier pays for it."""
+
+    EXPERT = "expert"  # the environment's perfect player
+    GOLD_RESPONSE = "gold_response"  # what it says is right in each turn
+    NONE = "none"  # nobody: luck decides, or the environment knows no solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +40,27 @@ class Manifest:
     Attributes:
         train: Tasks that training draws from.
         heldout: Tasks that only the gate sees.
-        heldout_floor: Exact expected held-out success rate of the random player.
-        heldout_ceiling: Exact expected held-out success rate of a perfect player.
+        heldout_floor: Held-out success of the random player, and how it is known.
+        heldout_ceiling: Exact expected held-out success rate of a perfect player; None if unknown.
         n_duplicates: Generated tasks that were skipped as duplicates.
         test: Tasks that only the final measurement sees.
-        test_floor: As `heldout_floor`, over the test tasks; 0 without any.
-        test_ceiling: As `heldout_ceiling`, over the test tasks; 0 without any.
+        test_floor: As `heldout_floor`, over the test tasks; None without any.
+        test_ceiling: As `heldout_ceiling`, over the test tasks; None without any.
         difficulty_unit: What `Task.difficulty` counts.
+        proved: How the held-out and the test tasks proved that they can be solved.
 
     """
 
     train: tuple[Task, ...]
     heldout: tuple[Task, ...]
-    heldout_floor: float
-    heldout_ceiling: float
+    heldout_floor: Floor
+    heldout_ceiling: float | None
     n_duplicates: int
     test: tuple[Task, ...] = ()
-    test_floor: float = 0.0
-    test_ceiling: float = 0.0
+    test_floor: Floor | None = None
+    test_ceiling: float | None = None
     difficulty_unit: str = "actions"
+    proved: Proof = Proof.EXPERT
 
     def to_json(self) -> dict[str, Any]:
         """Return the content, a report on each split, and a sha256 over all of it, as JSON."""
@@ -74,8 +86,10 @@ class Manifest:
                 f"the task manifest is of another version: {', '.join(odd)} is missing or unknown; "
                 "start a new sweep folder"
             )
-        tasks = {part: tuple(Task(**task) for task in body[part]) for part in PARTS}
-        manifest = Manifest(**{**{name: body[name] for name in names}, **tasks})
+        typed: dict[str, Any] = {part: tuple(Task(**one) for one in body[part]) for part in PARTS}
+        typed |= {name: Floor.from_json(body[name]) for name in ("heldout_floor", "test_floor")}
+        typed["proved"] = Proof(body["proved"])
+        manifest = Manifest(**{**{name: body[name] for name in names}, **typed})
         require_disjoint(manifest)
         return manifest
 
@@ -120,24 +134,21 @@ def build_manifest(
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
     tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
     retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # refuse one that never starts
-    validate(env, (*tasks["heldout"], *tasks["test"]))
+    proved = validate(env, (*tasks["heldout"], *tasks["test"]))
     every = [task for part in tasks.values() for task in part]
     n_drawn = every[-1].seed - split_seed * _STREAM + 1
-    heldout_floor, heldout_ceiling = _bounds(env, tasks["heldout"])
-    test_floor, test_ceiling = _bounds(env, tasks["test"])
+    parts: dict[str, Any] = {**tasks}
     return Manifest(
-        **tasks,
-        heldout_floor=heldout_floor,
-        heldout_ceiling=heldout_ceiling,
-        test_floor=test_floor,
-        test_ceiling=test_ceiling,
+        **parts,
+        **_bounds(env, tasks["heldout"], tasks["test"]),
         n_duplicates=n_drawn - len(every),
         difficulty_unit=env.difficulty_unit,
+        proved=proved,
     )
 
 
-def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
-    """Check that the gold solution of each task, played by the expert, earns full marks.
+def validate(env: TextEnv, tasks: Iterable[Task]) -> Proof:
+    """Check that the gold solution of each task earns full marks, and return who played it.
 
     Left out are tasks that a perfect player solves only with luck, which one episode cannot prove,
     and tasks that no episode is long enough for.
@@ -150,10 +161,9 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
         TaskError: One failed; it is named, with its outcome.
 
     """
-    if not env.is_deterministic:
-        return
-    for task in tasks:
-        if retry(partial(require(env, HasCeiling).optimal_success_probability, task.seed)) < 1:
+    proof = _proof(env)
+    for task in tasks if proof is not Proof.NONE else ():
+        if not _is_solvable(env, task):
             continue
         steps = _prove(env, task)
         if not steps or not steps[-1].success:
@@ -161,6 +171,23 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> None:
                 f"{task.task_id} (seed {task.seed}): its own gold solution does not earn full "
                 f"marks: {_failure(steps)}. Repair the task or its verifier"
             )
+    return proof
+
+
+def _proof(env: TextEnv) -> Proof:
+    """Return who can prove tasks."""
+    if not env.is_deterministic:
+        return Proof.NONE
+    if supports(env, HasExpert):
+        return Proof.EXPERT
+    return Proof.GOLD_RESPONSE if supports(env, HasGoldResponse) else Proof.NONE
+
+
+def _is_solvable(env: TextEnv, task: Task) -> bool:
+    """Return whether a perfect player surely solves it; taken to be where that is unknown."""
+    if not supports(env, HasCeiling):
+        return True
+    return retry(partial(env.optimal_success_probability, task.seed)) >= 1
 
 
 def report(manifest: Manifest) -> dict[str, dict[str, Any]]:
@@ -240,24 +267,33 @@ def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
 
 
 def _prove(env: TextEnv, task: Task) -> list[Step]:
-    """Return the steps of the expert's episode, repeated after a fault."""
+    """Return the steps of a perfect player's episode, repeated after a fault."""
     steps: list[Step] = []
     for _ in range(TRIES):
-        steps = retry(partial(_play_expert, env, task))
+        steps = retry(partial(_play_perfectly, env, task))
         if not any(step.fault for step in steps):
             break
     return steps
 
 
-def _play_expert(env: TextEnv, task: Task) -> list[Step]:
-    """Return the steps of the expert's episode, unfinished where the expert gives up."""
+def _play_perfectly(env: TextEnv, task: Task) -> list[Step]:
+    """Return the steps of a perfect player's episode, unfinished where it gives up."""
     env.reset(seed=task.seed)
-    expert, steps = require(env, HasExpert), list[Step]()
-    while actions := expert.expert_actions():
-        steps.append(env.step(expert.format_response(actions)))
+    steps: list[Step] = []
+    while response := _perfect_response(env):
+        steps.append(env.step(response))
         if steps[-1].has_ended:
             break
     return steps
+
+
+def _perfect_response(env: TextEnv) -> str | None:
+    """Return what the expert answers; without one, what is right to say."""
+    if supports(env, HasExpert):
+        actions = env.expert_actions()
+        return env.format_response(actions) if actions else None
+    gold = require(env, HasGoldResponse).gold_response()
+    return env.response_prefix + gold.texts[0] if gold and gold.texts else None
 
 
 def _failure(steps: Sequence[Step]) -> str:
@@ -270,15 +306,13 @@ def _failure(steps: Sequence[Step]) -> str:
     return f"it ended as {last.failure_class.value!r}{measures}"
 
 
-def _bounds(env: TextEnv, tasks: Sequence[Task]) -> tuple[float, float]:
-    """Return the mean floor and ceiling."""
-    if not tasks:
-        return 0.0, 0.0
-    at_random = require(env, HasFloor).random_success_probability
-    at_best = require(env, HasCeiling).optimal_success_probability
-    floor = sum(retry(partial(at_random, task.seed)) for task in tasks)
-    ceiling = sum(retry(partial(at_best, task.seed)) for task in tasks)
-    return floor / len(tasks), ceiling / len(tasks)
+def _bounds(env: TextEnv, heldout: Sequence[Task], test: Sequence[Task]) -> dict[str, Any]:
+    return {
+        "heldout_floor": floor_of(env, heldout),
+        "heldout_ceiling": ceiling_of(env, heldout),
+        "test_floor": floor_of(env, test),
+        "test_ceiling": ceiling_of(env, test),
+    }
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -1,21 +1,16 @@
 """An environment whose reward and success a rubric decides."""
 
-import copy
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from rltune_envs.base import FailureClass, Step, TextEnv
 from rltune_envs.choices import require_choice, require_penalty
-from rltune_envs.errors import CustomCodeError, TaskError, VerifierError
-from rltune_envs.faults import too_many_faults
-from rltune_envs.protocols import HasFloor, HasGold, HasRandomPlayer, require, supports
+from rltune_envs.errors import VerifierError
+from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, HasGold, supports
 from rltune_envs.rewards import SCORES, Attempt, PlayedTurn, Rubric, Verdict
-from rltune_envs.streams import stream
 from rltune_envs.wrapper import EnvWrapper
 
 TURN_REWARDS = ("none", "env")
-FLOOR_EPISODES = 32  # per task, where the rubric's success is not the environment's
 
 
 class VerifiedEnv(EnvWrapper):
@@ -27,9 +22,9 @@ class VerifiedEnv(EnvWrapper):
     success and earns nothing. After a fault of the environment nothing is scored, and unscored
     measures are 0.
 
-    A perfect player of the environment must also be one for the rubric, which `splits.validate`
-    checks. So the ceiling is the environment's. So is the floor where the first score is `success`;
-    elsewhere it is measured, on `FLOOR_EPISODES` random episodes a task without faults.
+    Floor and ceiling are the environment's where the first score is `success`. Elsewhere no floor
+    is exact (`bounds` measures it), and the ceiling holds where `splits.validate` lets the expert
+    prove that a perfect player of the environment is one for the rubric.
 
     Args:
         env: What is played. It belongs to this object from now on.
@@ -90,23 +85,15 @@ class VerifiedEnv(EnvWrapper):
         return self._last
 
     def supports_protocol(self, protocol: type) -> bool:
-        """Return whether the environment has it; a floor is measured by its random player."""
-        if protocol is HasFloor and not self._is_env_success:
-            protocol = HasRandomPlayer
-        return super().supports_protocol(protocol)
+        """Return whether the environment has it, and it holds for the rubric's success too."""
+        is_kept = self._is_env_success or protocol not in (HasFloor, HasCeiling)
+        is_proved = protocol is HasCeiling and self.is_deterministic and supports(self, HasExpert)
+        return (is_kept or is_proved) and super().supports_protocol(protocol)
 
     @property
     def _is_env_success(self) -> bool:
         """Whether the rubric asks for the environment's own success."""
         return self.rubric.terms[0].score is SCORES["success"] and 0 < self.rubric.threshold <= 1
-
-    def random_success_probability(self, seed: int) -> float:
-        """Return the environment's own where the rubric asks for its success, else measure it."""
-        if self._is_env_success:
-            return super().random_success_probability(seed)
-        apart = copy.copy(self)  # the running episode must not notice
-        apart.inner = copy.deepcopy(self.inner)
-        return _rate([_play_randomly(apart, seed, i) for i in range(FLOOR_EPISODES)], seed)
 
     def _at_end(self, step: Step, penalty: float) -> Step:
         """Return the last step with the rubric's outcome in place of the environment's."""
@@ -150,36 +137,3 @@ def _failure_class(step: Step, verdict: Verdict) -> FailureClass:
     if verdict.success or step.success:
         return verdict.failure_class
     return step.failure_class
-
-
-def _play_randomly(env: TextEnv, seed: int, index: int) -> bool | str:
-    """Return whether a random episode is a success, or its fault."""
-    rng, player = stream(f"random floor/{seed}/{index}"), require(env, HasRandomPlayer)
-    fault = ""
-    try:
-        env.noise_seed = index
-        env.reset(seed=seed)
-        while True:
-            step = env.step(player.format_response(player.random_actions(rng)))
-            fault = fault or step.fault
-            if step.has_ended:
-                return fault or step.success
-    except CustomCodeError as error:
-        return str(error)
-
-
-def _rate(outcomes: Sequence[bool | str], seed: int) -> float:
-    """Return the share of successes among the episodes without a fault.
-
-    Raises:
-        TaskError: Too many had one.
-
-    """
-    faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    if too_many_faults(len(faults), len(outcomes)):
-        raise TaskError(
-            f"{len(faults)} of {len(outcomes)} random episodes of the task of seed {seed} had a "
-            f"fault, so its floor cannot be measured; the first: {faults[0]}. Repair it"
-        )
-    won = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-    return sum(won) / len(won)

@@ -8,7 +8,6 @@ trial: it was chosen on these very tasks and is therefore optimistic, and never 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
@@ -28,12 +27,28 @@ from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, sam
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What random actions and a perfect player reach on the held-out tasks, exactly."""
+    """What the random and a perfect player reach on the held-out tasks, as far as it is known.
 
-    floor: float  # expected success rate of uniform random actions
-    ceiling: float  # success rate of a perfect player within the limits
-    tasks: int  # number of held-out tasks
-    is_exact: bool = True  # whether the floor is exact; that of a verifier's success is measured
+    Attributes:
+        floor: Expected success rate of the random player; None where unknown.
+        floor_kind: How it is known: `exact`, `measured`, or `start` where only the base gate is.
+        interval: Wilson interval of a measured floor, over its episodes.
+        ceiling: Success rate of a perfect player within the limits; None where unknown.
+        tasks: Number of held-out tasks.
+
+    """
+
+    floor: float | None
+    floor_kind: str
+    interval: Interval | None
+    ceiling: float | None
+    tasks: int
+
+    def is_below_floor(self, rate: float) -> bool:
+        """Return whether a rate is no better than random play, beyond the doubt in the floor."""
+        if self.interval is not None:
+            return rate < self.interval.low
+        return self.floor is not None and rate <= self.floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +185,14 @@ def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
     """Return floor and ceiling of a trial's held-out tasks; None when they cannot be read."""
     manifest = manifest_of(folder.run, record)
     try:
-        floor, ceiling = float(manifest["heldout_floor"]), float(manifest["heldout_ceiling"])
-        is_exact = _is_env_success(record.spec.config.get("reward"))
-        return Bounds(floor, ceiling, len(manifest["heldout"]), is_exact)
+        floor, ceiling = manifest["heldout_floor"], manifest["heldout_ceiling"]
+        is_measured = floor["n"] is not None
+        return Bounds(
+            floor["rate"],
+            str(floor["kind"]),
+            wilson_interval(floor["successes"], floor["n"]) if is_measured else None,
+            ceiling,
+            len(manifest["heldout"]),
+        )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def _is_env_success(reward: Mapping[str, Any] | None) -> bool:
-    """Whether success is the env's own, whose floor is computed and not measured."""
-    if reward is None:
-        return True
-    return bool(reward["terms"][0]["score"] == "success" and 0 < reward["threshold"] <= 1)

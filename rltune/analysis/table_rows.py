@@ -121,6 +121,9 @@ def _scores(folder: SweepFolder, record: TrialRecord) -> dict[str, Any]:
         "final": _finite(result.final_metric) if result else None,
         "final_tasks": _n_scored(last_scored(record)) if result else None,
         "floor": bounds.floor if bounds else None,
+        "floor_kind": bounds.floor_kind if bounds else "",
+        "floor_low": bounds.interval.low if bounds and bounds.interval else None,
+        "floor_high": bounds.interval.high if bounds and bounds.interval else None,
         "ceiling": bounds.ceiling if bounds else None,
     }
 

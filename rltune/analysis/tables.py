@@ -59,6 +59,9 @@ class TrialRow:
     selected_tasks: int | None
     final_tasks: int | None
     floor: float | None
+    floor_kind: str
+    floor_low: float | None
+    floor_high: float | None
     ceiling: float | None
     wandb_id: str
     lineage_id: str

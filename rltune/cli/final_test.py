@@ -10,6 +10,7 @@ import typer
 
 from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
+from rltune.cli.levels import levels_sentence
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.errors import Problem, StoreError
 from rltune.runner.inputs import require_inputs_of
@@ -25,6 +26,7 @@ from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
+from rltune_envs.bounds import Floor
 from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def paragraph(record: dict[str, Any]) -> str:
         f"{record['trial_id']}, step {record['step']}: solved {record['successes']} of "
         f"{record['n']} test tasks, {record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % "
         f"Wilson, over tasks), {sampled}.",
-        f"A random player solves {record['floor']:.3f}, a perfect one {record['ceiling']:.3f}.",
+        levels_sentence(Floor.from_json(record["floor"]), record["ceiling"]),
     ]
     if record["auxiliary"]:
         means = ", ".join(f"{name} {value:.3f}" for name, value in record["auxiliary"].items())

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from rltune.cli.levels import levels_sentence
 from rltune.cli.options import NoCustomCode
 from rltune.cli.play_turns import Outcome, Person, Player, PolicyPlayer, Solver, play_by_turns
 from rltune.errors import InputError, Problem
@@ -32,8 +32,9 @@ from rltune.spec.yamlfile import parse_value
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import FailureClass, TextEnv
+from rltune_envs.bounds import ceiling_of, floor_of
 from rltune_envs.errors import CustomCodeError, EnvError
-from rltune_envs.protocols import HasCeiling, HasExpert, HasFloor, lack_of, supports
+from rltune_envs.protocols import HasExpert, lack_of, supports
 
 _MODELS: dict[str, type[Env]] = {
     "sokoban": SokobanConfig,
@@ -167,19 +168,9 @@ def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
         return f"No task was played to its end.{left_out}"
     n, solved = len(counted), sum(one.success for one in counted)
     rate = f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}."
-    return f"{rate} {_bounds(env, [one.seed for one in counted])}{left_out}"
-
-
-def _bounds(env: TextEnv, seeds: Sequence[int]) -> str:
-    """Return in a sentence what the random and the perfect player reach on the same tasks."""
-    known = []
-    if supports(env, HasFloor):
-        floor = fmean(map(env.random_success_probability, seeds))
-        known.append(f"a random player solves {floor:.3f}")
-    if supports(env, HasCeiling):
-        ceiling = fmean(map(env.optimal_success_probability, seeds))
-        known.append(f"a perfect {'one' if known else 'player solves'} {ceiling:.3f}")
-    return f"On these {', '.join(known)}." if known else "Its floor and ceiling are unknown."
+    tasks = [env.task(one.seed) for one in counted]
+    levels = levels_sentence(floor_of(env, tasks), ceiling_of(env, tasks), where="On these")
+    return f"{rate} {levels}{left_out}"
 
 
 def _refused(error: BaseException) -> InputError:

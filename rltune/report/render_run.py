@@ -151,16 +151,30 @@ def _bound_lines(rows: Sequence[ConditionRow]) -> Iterator[str]:
             by_bounds.setdefault(row.bounds, []).append(row.condition)
     for bounds, conditions in by_bounds.items():
         whose = f"{', '.join(conditions)}: " if len(by_bounds) > 1 else ""
-        yield (
-            f"{whose}random floor {rate(bounds.floor)}, optimal ceiling {rate(bounds.ceiling)} "
-            f"({'exact' if bounds.is_exact else 'floor measured'}, {bounds.tasks} held-out tasks)"
-        )
+        yield f"{whose}{_levels(bounds)}"
         yield from _below_floor(rows, bounds)
+
+
+_HOW = {"exact": "exact, ", "measured": "floor measured, "}
+
+
+def _levels(bounds: Bounds) -> str:
+    """Return floor and ceiling; the start stands in for a floor that is unknown."""
+    floor = "floor unknown: compare with start"
+    if bounds.floor is not None:
+        floor = f"random floor {rate(bounds.floor)}"
+    if bounds.interval is not None:
+        floor += f" [{rate(bounds.interval.low)}, {rate(bounds.interval.high)}]"
+    ceiling = "ceiling unknown"
+    if bounds.ceiling is not None:
+        ceiling = f"optimal ceiling {rate(bounds.ceiling)}"
+    how = _HOW.get(bounds.floor_kind, "")
+    return f"{floor}, {ceiling} ({how}{bounds.tasks} held-out tasks)"
 
 
 def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:
     for row in rows:
-        if row.bounds == bounds and row.final.mean <= bounds.floor:
+        if row.bounds == bounds and bounds.is_below_floor(row.final.mean):
             yield f"{row.condition} ends at or below random play."
 
 

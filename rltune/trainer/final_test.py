@@ -5,7 +5,7 @@ training, gate or report reads the test tasks; `test.json` counts how often they
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ def _outcome(job: TestJob, tasks: Sequence[Task], played: HeldoutResult) -> Reco
         "successes": successes,
         "success_rate": mean(episode.success for episode in counted),
         "interval": wilson_interval(successes, len(counted)),
-        "floor": job.manifest.test_floor,
+        "floor": job.manifest.test_floor and asdict(job.manifest.test_floor),
         "ceiling": job.manifest.test_ceiling,
         "reward_mean": metrics["test/reward_mean"],
         "auxiliary": {name: metrics[f"test/{name}"] for name in names},

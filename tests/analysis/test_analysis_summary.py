@@ -1,6 +1,6 @@
 import pytest
 from goldens import assert_golden, drawn
-from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
+from run_folders import CONTROL, FLOOR, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.audit import audit_folder
 from rltune.analysis.summary import Bounds, close_sweep
@@ -42,7 +42,7 @@ def test_closing_by_hand(tmp_path):
 def test_floor_and_ceiling_are_of_the_frozen_tasks(tmp_path):
     """Case H5: every number of success stands between chance and a perfect player."""
     closing = closing_of(finished_sweep(tmp_path))
-    assert {row.bounds for row in closing.rows} == {Bounds(0.184, 0.95, 10)}
+    assert {row.bounds for row in closing.rows} == {Bounds(0.184, "exact", None, 0.95, 10)}
 
 
 def test_what_results_warn_of_stands_under_the_table(tmp_path):
@@ -204,7 +204,11 @@ def test_an_axis_over_the_tasks_has_bounds_per_condition(tmp_path):
     for turns, floor in ((5, 0.2), (3, 0.1)):
         spec = writer.spec(f"max_turns={turns}", 0)
         record = next(r for r in read_records(read_folder(writer.run)).records if r.spec == spec)
-        tasks = {"heldout_floor": floor, "heldout_ceiling": 0.9, "heldout": [{}] * 10}
+        tasks = {
+            "heldout_floor": FLOOR | {"rate": floor},
+            "heldout_ceiling": 0.9,
+            "heldout": [{}] * 10,
+        }
         write_json_atomic(writer.run.tasks(env_key(record)), tasks)
     closing = closing_of(writer)
     assert [row.bounds.floor for row in closing.rows] == [0.2, 0.1]
@@ -258,22 +262,42 @@ def test_a_task_with_a_fault_is_not_in_the_interval(tmp_path):
     assert warning.message.startswith("4 held-out episodes had a fault and were left out, in ")
 
 
+def floor_by(kind, rate=None, successes=None, n=None):
+    return {"kind": kind, "rate": rate, "successes": successes, "n": n}
+
+
 @pytest.mark.parametrize(
-    ("reward", "is_exact"),
+    ("floor", "ceiling", "line", "below"),
     [
-        ("null", True),
-        ("success", True),
-        ("'my_pkg.my_mod:score'", False),
-        ("{terms: [{score: success}], threshold: 0.0}", False),  # then everything is a success
+        (FLOOR, 0.95, "random floor 0.184, optimal ceiling 0.950 (exact, 10", []),
+        (FLOOR, None, "random floor 0.184, ceiling unknown (exact, 10", []),
+        (floor_by("exact", 0.75), 0.95, "random floor 0.750, optimal ceiling 0.950", ["both"]),
+        # Wilson, 16 of 32: (0.5 + 0.06) / 1.12 -+ 0.164; the treated end at 0.267, below it
+        (
+            floor_by("measured", 0.5, 16, 32), 0.95,
+            "random floor 0.500 [0.336, 0.664], optimal ceiling 0.950 (floor measured, 10",
+            [TREATED],
+        ),
+        # 4 of 8: 0.5 -+ 0.285; nobody is surely below
+        (
+            floor_by("measured", 0.5, 4, 8), None,
+            "random floor 0.500 [0.215, 0.785], ceiling unknown (floor measured, 10", [],
+        ),
+        (
+            floor_by("start"), 0.95,
+            "floor unknown: compare with start, optimal ceiling 0.950 (10 held-out tasks)", [],
+        ),
+        (floor_by("start"), None, "floor unknown: compare with start, ceiling unknown (10", []),
     ],
-)
-def test_the_floor_of_a_verifier_is_not_called_exact(tmp_path, reward, is_exact):
-    text = SWEEP.replace("hold:\n", f"hold:\n  reward: {reward}\n")
-    writer = FolderWriter(tmp_path, text.replace("protocol: figure3\n", ""))
-    for spec in writer.specs:
-        writer.finish(spec, {0: 4, 10: 5, 20: 6})
-    text = drawn(closing_view(closing_of(writer), width=80), 80)
-    assert (("(exact, 10" if is_exact else "(floor measured, 10") in text) is True
+)  # fmt: skip
+def test_floor_and_ceiling_are_said_as_they_are_known(tmp_path, floor, ceiling, line, below):
+    writer = finished_sweep(tmp_path)
+    tasks = {"heldout_floor": floor, "heldout_ceiling": ceiling, "heldout": [{}] * 10}
+    write_json_atomic(writer.run.tasks(), tasks)
+    text = " ".join(drawn(closing_view(closing_of(writer), width=120), 120).split())
+    assert line in text
+    ends = [name for name in (CONTROL, TREATED) if f"{name} ends at or below random" in text]
+    assert ends == ([CONTROL, TREATED] if below == ["both"] else below)
 
 
 def test_exact_match_is_a_rate_without_bounds(tmp_path):

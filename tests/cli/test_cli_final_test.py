@@ -38,8 +38,8 @@ def test_the_first_call_plays_and_the_second_shows(rltune, run, trial):
     assert first.out == (
         f"{trial.trial_id}, step {record['step']}: solved {record['successes']} of 6 test tasks, "
         f"{record['success_rate']:.3f} [{low:.3f}, {high:.3f}] (95 % Wilson, over tasks), "
-        f"temperature 1. A random player solves {record['floor']:.3f}, a perfect one 1.000. "
-        "This trial's test tasks were evaluated once.\n"
+        f"temperature 1. A random player solves {record['floor']['rate']:.3f}, a perfect one "
+        "1.000. This trial's test tasks were evaluated once.\n"
     )
     before = path.stat().st_mtime_ns
     assert rltune("test", "kl_loss_coef=0.0@0").out == first.out
@@ -208,7 +208,8 @@ def test_a_trial_that_is_not_done_is_tested_with_a_warning(rltune, trial):
 def test_the_paragraph_of_a_greedy_test_with_measures_and_faults():
     record = {
         "trial_id": "a-s0", "step": 40, "successes": 1, "n": 4, "success_rate": 0.25,
-        "interval": [0.0456, 0.6994], "do_sample": False, "temperature": 0.0, "floor": 0.125,
+        "interval": [0.0456, 0.6994], "do_sample": False, "temperature": 0.0,
+        "floor": {"kind": "exact", "rate": 0.125},
         "ceiling": 0.5, "auxiliary": {"em": 0.25, "f1": 0.5}, "fault_count": 2, "looks": 1,
     }  # fmt: skip
     assert paragraph(record) == (

@@ -81,6 +81,6 @@ def test_it_has_splits_and_forty_tasks():
     manifest = build_manifest(env, split_seed=0, **tasks)
 
     assert report(manifest)["test"]["n"] == 10
-    assert 0 < manifest.heldout_floor < 0.2 < manifest.heldout_ceiling == 1.0
+    assert 0 < manifest.heldout_floor.rate < 0.2 < manifest.heldout_ceiling == 1.0
     with pytest.raises(GenerationError, match=r"^the environment has 40 different tasks"):
         build_manifest(env, split_seed=0, **(tasks | {"train_tasks": 21}))

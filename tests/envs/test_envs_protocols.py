@@ -251,6 +251,6 @@ def test_a_task_is_named_by_its_content():
     assert (known.near_hash, known.difficulty, known.facts) == (near, 2, {"sum": 5})
 
 
-def test_under_another_success_the_floor_is_the_random_players():
-    assert supports(VerifiedEnv(Full(), OTHER_SUCCESS), HasFloor)
-    assert not supports(VerifiedEnv(without(HasRandomPlayer)(), OTHER_SUCCESS), HasFloor)
+def test_under_another_success_no_floor_is_exact():
+    assert not supports(VerifiedEnv(Full(), OTHER_SUCCESS), HasFloor)
+    assert supports(VerifiedEnv(Full(), OTHER_SUCCESS), HasRandomPlayer)

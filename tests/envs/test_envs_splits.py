@@ -10,6 +10,7 @@ import pytest
 from examples.my_env import MyEnv
 from rltune_envs import splits
 from rltune_envs.base import Task
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.errors import GenerationError
 from rltune_envs.splits import Manifest, build_manifest, report, require_disjoint
 
@@ -97,7 +98,8 @@ def test_floor_and_ceiling(manifest):
         floors = [many().random_success_probability(task.seed) for task in tasks]
         n_payable = sum(task.difficulty <= 10 for task in tasks)
 
-        assert floor == sum(floors) / len(tasks) > 0
+        assert floor == Floor(FloorKind.EXACT, sum(floors) / len(tasks))
+        assert floor.rate > 0
         assert ceiling == n_payable / len(tasks)
         assert 0 < n_payable < len(tasks)
 
@@ -105,7 +107,7 @@ def test_floor_and_ceiling(manifest):
 def test_without_a_test_split_there_is_nothing_to_expect():
     made = build_manifest(many(), train_tasks=0, heldout_tasks=1, split_seed=0)
 
-    assert (made.test, made.test_floor, made.test_ceiling) == ((), 0.0, 0.0)
+    assert (made.test, made.test_floor, made.test_ceiling) == ((), None, None)
     assert report(made)["test"] == {"n": 0, "difficulty": {}, "near_train": 0, "example": None}
 
 
@@ -130,7 +132,7 @@ def test_the_report_by_hand():
         train=(toy("t1", near="x"), toy("t2", near="x"), toy("t3", near="y", difficulty=3)),
         heldout=(toy("h1", near="z"), toy("h2", near="x", difficulty=2), toy("h3", near="y")),
         test=(toy("e1", near="z"), toy("e2", near="q")),  # near a held-out task only
-        heldout_floor=0.0,
+        heldout_floor=Floor(FloorKind.EXACT, 0.0),
         heldout_ceiling=1.0,
         n_duplicates=0,
     )
@@ -174,7 +176,9 @@ def test_facts_and_unit_read_back():
 
 
 TAMPERED = [
-    ("heldout_floor", lambda data: data.update(heldout_floor=0.5)),
+    ("heldout_floor", lambda data: data["heldout_floor"].update(rate=0.5)),
+    ("floor kind", lambda data: data["heldout_floor"].update(kind="measured")),
+    ("proved", lambda data: data.update(proved="none")),
     ("test_ceiling", lambda data: data.update(test_ceiling=0.5)),
     ("task", lambda data: data["train"][0].update(seed=10**9)),
     ("order", lambda data: data["train"].reverse()),

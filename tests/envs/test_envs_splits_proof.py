@@ -11,7 +11,7 @@ from rltune_envs.errors import CustomCodeError, TaskError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.guarded import guarded_env
 from rltune_envs.rewards import Rubric, Term
-from rltune_envs.splits import build_manifest, validate
+from rltune_envs.splits import Proof, build_manifest, validate
 from rltune_envs.verified import VerifiedEnv
 
 SIZES = {"train_tasks": 5, "heldout_tasks": 5, "test_tasks": 5, "split_seed": 0}
@@ -87,8 +87,8 @@ def test_what_only_luck_decides_is_left_out():
         def optimal_success_probability(self, seed):
             return 0.9
 
-    validate(Lucky(), SPLITS.heldout)
-    validate(Unsure(), SPLITS.heldout)
+    assert validate(Lucky(), SPLITS.heldout) is Proof.NONE
+    assert validate(Unsure(), SPLITS.heldout) is Proof.EXPERT
 
 
 def test_a_task_too_long_for_an_episode_is_left_out():

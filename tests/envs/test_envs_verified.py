@@ -9,11 +9,12 @@ import pytest
 
 from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass
+from rltune_envs.bounds import EPISODES, Floor, FloorKind, ceiling_of, floor_of
 from rltune_envs.checks import check_env
 from rltune_envs.errors import TaskError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.rewards import Rubric, Term, find_score
-from rltune_envs.verified import FLOOR_EPISODES, VerifiedEnv
+from rltune_envs.verified import VerifiedEnv
 
 FIVE, TWO, ONE = (f"<answer>{name}</answer>" for name in ("Five", "Two", "One"))
 
@@ -225,31 +226,54 @@ def test_luck_and_unit_are_the_environments():
     assert (env.is_deterministic, env.difficulty_unit) == (False, "weeks")
 
 
+def tasks_of(env, seeds):
+    return [env.task(seed) for seed in seeds]
+
+
 def test_the_floor_is_exact_where_success_is_the_environments():
     env = VerifiedEnv(MyEnv(), rubric(success=1.0, valid_turns=1.0))
+    floor = floor_of(env, tasks_of(env, [3]))
 
-    assert env.random_success_probability(3) == MyEnv().random_success_probability(3)
+    assert floor == Floor(FloorKind.EXACT, MyEnv().random_success_probability(3))
 
 
 def test_any_other_floor_is_measured():
     # A random player is never malformed, so that all its turns are valid.
-    assert VerifiedEnv(MyEnv(), rubric(valid_turns=1.0)).random_success_probability(3) == 1.0
+    env = VerifiedEnv(MyEnv(), rubric(valid_turns=1.0))
+    assert floor_of(env, tasks_of(env, [3])) == Floor(FloorKind.MEASURED, 1.0, EPISODES, EPISODES)
     # The same success under another name: 32 episodes for each of 50 tasks, within 4 sigma.
     env = VerifiedEnv(MyEnv(), by(lambda attempt: float(attempt.success)))
-    exact = [MyEnv().random_success_probability(seed) for seed in range(50)]
-    measured = [env.random_success_probability(seed) for seed in range(50)]
-    sigma = (sum(p * (1 - p) for p in exact) / FLOOR_EPISODES) ** 0.5
-    assert abs(sum(measured) - sum(exact)) < 4 * sigma
-    assert measured == [env.random_success_probability(seed) for seed in range(50)]
-    assert len(set(measured)) > 5
+    tasks = tasks_of(env, range(50))
+    exact = [MyEnv().random_success_probability(task.seed) for task in tasks]
+    measured = floor_of(env, tasks)
+    sigma = (sum(p * (1 - p) for p in exact) * EPISODES) ** 0.5
+    assert measured.n == 50 * EPISODES
+    assert measured.rate == measured.successes / measured.n
+    assert abs(measured.successes - EPISODES * sum(exact)) < 4 * sigma
+    assert measured == floor_of(env, tasks)
+
+
+def test_another_success_has_a_ceiling_only_where_an_expert_proves_it():
+    class Unplayed(MyEnv):
+        expert_actions = None
+
+    class Windy(MyEnv):
+        is_deterministic = False
+
+    for rules, has_ceiling in ((rubric(success=1.0), True), (rubric(valid_turns=1.0), False)):
+        for kind in (Unplayed, Windy):
+            env = VerifiedEnv(kind(), rules)
+            assert (ceiling_of(env, tasks_of(env, [3])) == 1.0) is has_ceiling
+    env = VerifiedEnv(MyEnv(), rubric(valid_turns=1.0))
+    assert ceiling_of(env, tasks_of(env, [3])) == 1.0
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.5])
 def test_a_threshold_that_is_not_the_environments_success_is_measured(threshold):
     judge = Rubric((Term("success", 1.0, find_score("success")),), threshold)
-    env = VerifiedEnv(MyEnv(), judge)
+    floor = floor_of(env := VerifiedEnv(MyEnv(), judge), tasks_of(env, [0]))
 
-    assert env.random_success_probability(0) == float(threshold == 0)
+    assert (floor.kind, floor.rate) == (FloorKind.MEASURED, float(threshold == 0))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +320,8 @@ def test_a_measured_floor_leaves_faults_out_and_is_refused_over_a_quarter(every,
 
     env = VerifiedEnv(FrozenLakeEnv(), Rubric((Term("mine", 1.0, mine),)))
     if not is_refused:
-        assert env.random_success_probability(3) == 1.0  # over 28 of 32; a fault is no failure
+        floor = floor_of(env, tasks_of(env, [3]))
+        assert floor == Floor(FloorKind.MEASURED, 1.0, 28, 28)  # a fault is no failure
         return
     with pytest.raises(TaskError, match=r"^16 of 32 random episodes of the task of seed 3 had a "):
-        env.random_success_probability(3)
+        floor_of(env, tasks_of(env, [3]))

@@ -6,6 +6,7 @@ from run_folders import finished_sweep
 
 from rltune.analysis.audit import audit_folder
 from rltune.analysis.rates import RETRIEVAL
+from rltune.maths.interval import Interval
 from rltune.report.export import tables_of, write_tables
 from rltune.report.figures.data_budget import budget_data
 from rltune.report.figures.data_comparison import comparison_data
@@ -130,6 +131,19 @@ def test_levels_are_floor_ceiling_and_the_common_start():
         Reference("random floor", 0.184), Reference("ceiling", 0.95),
         Reference("start", pytest.approx(0.4)),
     )  # fmt: skip
+
+
+def test_a_measured_floor_has_its_interval_and_an_unknown_one_no_line():
+    shown = curves()
+    levels = {"floor_kind": "measured", "floor_low": 0.15, "floor_high": 0.22, "ceiling": None}
+    panel = curves_data(tables(shown, trials=dict.fromkeys(shown, levels))).panels[0]
+    floor, start = panel.references
+    assert floor == Reference("random floor, measured", 0.184, Interval(0.15, 0.22))
+    assert start.name == "start"
+
+    unknown = {"floor": None, "floor_kind": "start", "ceiling": None}
+    panel = curves_data(tables(shown, trials=dict.fromkeys(shown, unknown))).panels[0]
+    assert [one.name for one in panel.references] == ["start"]
 
 
 def test_levels_that_conditions_do_not_share_are_left_out():

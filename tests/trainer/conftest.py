@@ -16,6 +16,7 @@ from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.job import Job
 from rltune.trainer.loop import train
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.splits import Manifest
 
 CELLS = "#_OX√PS"
@@ -91,7 +92,7 @@ def manifest(*, train=12, heldout=5):
     return Manifest(
         train=tuple(env.task(seed) for seed in range(train)),
         heldout=tuple(env.task(seed) for seed in range(100, 100 + heldout)),
-        heldout_floor=0.25,
+        heldout_floor=Floor(FloorKind.EXACT, 0.25),
         heldout_ceiling=1.0,
         n_duplicates=0,
     )

@@ -30,6 +30,7 @@ from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.loop import train
 from rltune.trainer.train_state import make_train_state
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.splits import Manifest
 
 HASH = "c" * 64
@@ -43,7 +44,9 @@ class Touched(Exception):
 @pytest.fixture
 def with_test(make_manifest, up_env):
     tasks = tuple(up_env().task(seed) for seed in TEST_SEEDS)
-    return replace(make_manifest(), test=tasks, test_floor=0.25, test_ceiling=0.75)
+    return replace(
+        make_manifest(), test=tasks, test_floor=Floor(FloorKind.EXACT, 0.25), test_ceiling=0.75
+    )
 
 
 @pytest.fixture
@@ -136,7 +139,8 @@ def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, s
     assert record["success"] == [int(episode.success) for episode in episodes]
     assert (record["n"], record["successes"], record["success_rate"]) == (6, solved, solved / 6)
     assert record["interval"] == wilson_interval(solved, 6)
-    assert (record["floor"], record["ceiling"]) == (0.25, 0.75)
+    floor = {"kind": "exact", "rate": 0.25, "successes": None, "n": None}
+    assert (record["floor"], record["ceiling"]) == (floor, 0.75)
     assert (record["temperature"], record["do_sample"]) == (1.0, True)
     assert record["tasks_sha256"] == task_digest(with_test.test)
     assert record["manifest_sha256"] == with_test.sha256
@@ -280,7 +284,7 @@ def test_the_manifest_is_found_by_its_digest(tmp_path, make_manifest, with_test)
 
 def test_an_edited_manifest_is_refused(tmp_path, with_test):
     data = with_test.to_json()
-    data["test_floor"] = 0.0
+    data["test_ceiling"] = 0.0
     (tmp_path / "tasks.json").write_text(json.dumps(data))
     with pytest.raises(StoreError, match=r"does not match its sha256; it was edited or torn\."):
         read_manifest(tmp_path, with_test.sha256)

@@ -272,7 +272,7 @@ def test_the_splits_are_frozen_with_a_test_split(folder):
     )
     manifest = freeze_tasks(config, folder)
     assert [len(part) for part in (manifest.train, manifest.heldout, manifest.test)] == [20, 8, 5]
-    assert manifest.heldout_floor == pytest.approx(0.01)
+    assert manifest.heldout_floor.rate == pytest.approx(0.01)
 
 
 def test_a_class_gets_absolute_files_and_no_key_of_the_splits(folder, monkeypatch):

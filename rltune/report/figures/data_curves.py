@@ -10,6 +10,7 @@ from statistics import fmean, mode
 
 from rltune.analysis.rates import RATES, RETRIEVAL, SUCCESS, resolution_of
 from rltune.analysis.tables import HistoryRow, TrialRow
+from rltune.maths.interval import Interval
 from rltune.report.figures.estimates import (
     BOOTSTRAP_FROM,
     Estimation,
@@ -84,7 +85,7 @@ def _references(
     """Yield the levels that all conditions share."""
     known: list[tuple[str, float | None]] = []
     if metric == SUCCESS:
-        known += [(FLOOR, _shared(tables.trials, "floor"))]
+        yield from _floor(tables.trials)
         known += [(CEILING, _shared(tables.trials, "ceiling"))]
     if metric == tables.trials[0].metric:
         known += [(START, _start(chain.from_iterable(lines.values())))]
@@ -93,6 +94,15 @@ def _references(
     for name, value in known:
         if value is not None:
             yield Reference(name, value)
+
+
+def _floor(trials: Sequence[TrialRow]) -> Iterable[Reference]:
+    """Yield the floor that all trials share; a measured one has its interval."""
+    value, low, high = (_shared(trials, f"floor{end}") for end in ("", "_low", "_high"))
+    if value is not None and (low is None or high is None):
+        yield Reference(FLOOR, value)
+    elif value is not None and low is not None and high is not None:
+        yield Reference(f"{FLOOR}, measured", value, Interval(low, high))
 
 
 def only(values: Iterable[float]) -> float | None:

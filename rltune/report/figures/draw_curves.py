@@ -251,6 +251,8 @@ def _draw_references(
     """Draw the levels, and their names in the right margin: one beyond the axis has an arrow."""
     shown = []
     for one in sorted(references, key=lambda one: one.value):
+        if one.interval is not None:
+            axes.axhspan(*one.interval, color="0.5", alpha=0.12, linewidth=0, zorder=0)
         if low <= one.value <= high:
             axes.axhline(one.value, color="0.5", linewidth=0.6, linestyle=_LEVEL_DASH, zorder=0)
         arrow = " ↑" if one.value > high else " ↓" if one.value < low else ""

@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass
 
+from rltune.maths.interval import Interval
+
 MEAN, IQM = "mean", "iqm"
 T, BOOTSTRAP = "t", "bootstrap"
 
@@ -70,10 +72,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A level to compare with: its name and its value."""
+    """A level to compare with: its name, its value, and its interval where it was measured."""
 
     name: str
     value: float
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def _example(env: TextEnv, task: Task) -> tuple[str, ...]:
     if supports(env, HasRandomPlayer):
         return (env.format_response(env.random_actions(random.Random(0))),)
     if supports(env, HasGoldResponse) and (gold := env.gold_response()):
-        return tuple(f"{env.response_prefix}{gold.before}{one}{gold.after}" for one in gold.golds)
+        return tuple(env.response_prefix + text for text in gold.texts)
     return ()
 
 
