@@ -44,10 +44,10 @@ class Step:
     """
 
     observation: str
-    reward: float
-    terminated: bool
-    truncated: bool
-    success: bool
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    success: bool = False
     actions: tuple[str, ...] = ()
     is_valid: bool = True
     n_invalid: int = 0

@@ -78,12 +78,13 @@ def opening(env: TextEnv, seed: int, observation: str) -> str:
 
 def turn(env: TextEnv, step: Step) -> str:
     """Return what one turn did, and the observation after it."""
-    return f"{turn_line(step)}\n{drawn(env, step.observation)}".rstrip() + "\n"
+    line = turn_line(step, has_actions=supports(env, WritesActions))
+    return f"{line}\n{drawn(env, step.observation)}".rstrip() + "\n"
 
 
-def turn_line(step: Step) -> str:
+def turn_line(step: Step, *, has_actions: bool = True) -> str:
     """Return what one turn did, and which part of it was refused."""
-    done = ", ".join(step.actions) or "nothing was executed"
+    done = ", ".join(step.actions) or ("nothing was executed" if has_actions else "read")
     odd = "" if step.is_valid else " (the response could not be read, or not all of it)"
     over = f" ({step.n_over_limit} more not executed: over a limit)" if step.n_over_limit else ""
     failed = f" (fault: {step.fault})" if step.fault else ""

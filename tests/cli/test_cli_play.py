@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -265,19 +266,33 @@ def test_a_sweeps_own_temperature_and_limits_hold(typed, tmp_path):
 def test_a_sweeps_reward_decides(typed):
     # 7 is paid with the fewest coins as 5 + 2; 5 + 1 + 1 pays it, and earns 2/3 for 2 of 3 coins.
     sweep = (str(ROOT / "examples" / "my_env.yaml"), "--set", "arguments={max_amount: 9}")
-    assert "\nSolved; reward 1 in 2 turns.\nleft 0, score 1\n" in typed("Five\nTwo\n", *sweep).out
-    wasteful = typed("Five\nOne\nOne\n", *sweep)
+    seven = ("--seed", "6")
+    assert "\nSolved; reward 1 in 2 turns.\nscore 1\n" in typed("Five\nTwo\n", *sweep, *seven).out
+    wasteful = typed("Five\nOne\nOne\n", *sweep, *seven)
     assert "\nNot solved: wrong, " in wasteful.out
-    assert wasteful.out.endswith("; reward 0.6667 in 3 turns.\nleft 0, score 0.667\n\n")
+    assert wasteful.out.endswith("; reward 0.6667 in 3 turns.\nscore 0.667\n\n")
 
 
 def test_an_env_of_ones_own_is_played_by_its_import_path(typed):
-    result = typed("<answer>Five</answer>\nTwo\n", "examples.my_env:MyEnv",
+    result = typed("Five\nTwo\n", "examples.my_env:MyEnv", "--seed", "6",
                    "--set", "arguments={max_amount: 9}")  # fmt: skip
     assert (result.code, result.err) == (0, "")
-    assert "\nType an action, several with || between, or q to stop.\n" in result.out
-    assert "\n-> Five, reward +0\nPay 2\n" in result.out
-    assert result.out.endswith("\nSolved; reward 1 in 2 turns.\nleft 0\n\n")
+    assert "\nType a response, or q to stop.\n" in result.out
+    assert "\n> Five\n-> read, reward +0\nPay 2\n" in result.out
+    assert result.out.endswith("\nSolved; reward 1 in 2 turns.\n\n")
+
+
+def test_what_a_bare_env_does_not_have_is_said(typed, rltune):
+    played = typed("x\ny\n", "tests.bare_env:BareEnv", "--tasks", "2").out
+    task = re.search(r"^(add-\w{12}) \(seed 0\)\n\n\d \+ \d = \?$", played, re.M)
+    assert task, played
+    assert played.endswith("Solved 0 of 2 tasks: 0.000. Its floor and ceiling are unknown.\n")
+    refused = rltune("play", "tests.bare_env:BareEnv", "--solver")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "error: --solver: BareEnv has no format_response() and no expert_actions(). Play yourself, "
+        "or use --policy.\n"
+    )
 
 
 def test_help_has_an_example(rltune):

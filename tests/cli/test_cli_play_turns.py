@@ -4,7 +4,6 @@ import io
 
 import pytest
 
-from examples.my_env import MyEnv
 from rltune.cli.play import closing
 from rltune.cli.play_turns import (
     LEGENDS,
@@ -26,17 +25,18 @@ from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.rewards import SCORES, Rubric, Term
 from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.verified import VerifiedEnv
+from tests.coin_env import CoinEnv
 
 SOKOBAN = SokobanEnv(prompt="compact")
 LAKE = FrozenLakeEnv(prompt="compact")
 QA = MultihopQaEnv(prompt="compact")
-COINS = MyEnv()
+COINS = CoinEnv()
 RUBRIC = Rubric((Term("success", 1.0, SCORES["success"]),))
 BROKEN = Step("", 0.0, False, False, False, fault="retriever: down")
 SOLVED = Step("", 1.0, True, False, True)
 
 
-class FaultyFirst(MyEnv):
+class FaultyFirst(CoinEnv):
     """Its first turn fails outside the player, and it does not remember that."""
 
     def step(self, response):
@@ -179,5 +179,5 @@ def test_an_episode_that_was_solved_or_cut_off(capsys):
 
 def test_who_leaves_has_no_outcome(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("Five\nq\n"))
-    assert play_by_turns(MyEnv(), 0, Person()) is None
+    assert play_by_turns(CoinEnv(), 0, Person()) is None
     assert "olved" not in capsys.readouterr().out

@@ -64,6 +64,8 @@ CASES = {
     "qa-natural": Case(QA, SMALL_WORLD, n_seeds=32),
     "qa-compact": Case(QA, SMALL_WORLD | {"prompt": "compact"}, n_seeds=32),
     "qa-verified": Case(QA, SMALL_WORLD | {"prompt": "compact"}, ("success", "f1"), n_seeds=16),
+    "coins": Case("tests.coin_env:CoinEnv"),
+    "coins-verified": Case("tests.coin_env:CoinEnv", {}, ("examples.my_reward:score",), 16),
     "example": Case("examples.my_env:MyEnv"),
     "bare": Case("tests.bare_env:BareEnv"),
     "bare-verified": Case("tests.bare_env:BareEnv", {}, ("success",)),

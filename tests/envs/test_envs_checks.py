@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass
 from rltune_envs.check_player import Player
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError
 from rltune_envs.response_checks import FUZZ, NONSENSE
 from rltune_envs.skill_checks import check_ceiling, check_floor
+from tests.coin_env import CoinEnv
 
 
-class Slippery(MyEnv):
+class Slippery(CoinEnv):
     """A named coin falls down with probability 1/4, and is then not paid."""
 
     is_deterministic = False
@@ -71,7 +71,7 @@ def chance_to_pay(left, turns, luck, coins):
     return luck * held + (1 - luck) * chance_to_pay(left, turns - 1, luck, coins)
 
 
-class Broken(MyEnv):
+class Broken(CoinEnv):
     """Honest about a machine that fails on amounts above 20: no success, and the fault named."""
 
     def step(self, response):
@@ -96,23 +96,23 @@ class Broken(MyEnv):
         return float(self._amount(seed) <= 20)
 
 
-class NoPrefix(MyEnv):
+class NoPrefix(CoinEnv):
     """The policy itself opens the tag."""
 
     response_prefix = ""
 
 
-@pytest.mark.parametrize("make_env", [MyEnv, Slippery, Broken, NoPrefix])
+@pytest.mark.parametrize("make_env", [CoinEnv, Slippery, Broken, NoPrefix])
 def test_an_honest_environment_passes(make_env):
     check_env(make_env, seeds=range(64))
 
 
 def test_a_task_that_no_episode_is_long_enough_for_is_allowed():
     # 60 needs 12 coins; only 10 can be given.
-    env = MyEnv(max_amount=60)
+    env = CoinEnv(max_amount=60)
     assert {env.optimal_success_probability(seed) for seed in range(64)} == {0.0, 1.0}
 
-    check_env(lambda: MyEnv(max_amount=60), seeds=range(64))
+    check_env(lambda: CoinEnv(max_amount=60), seeds=range(64))
 
 
 def test_luck_by_hand():
@@ -166,7 +166,7 @@ class KnowsItsLuck(Slippery):
         pass
 
 
-class SecretLuck(MyEnv):
+class SecretLuck(CoinEnv):
     """Calls itself deterministic, and asks the noise seed whether it starts at all."""
 
     def step(self, response):
@@ -211,7 +211,7 @@ def test_luck_within_four_sigmas_is_allowed(make_env):
 
 def test_the_checker_leaves_global_random_state_alone():
     state, numpy_state = random.getstate(), np.random.get_state()[1].tolist()
-    check_env(MyEnv, seeds=range(3))
+    check_env(CoinEnv, seeds=range(3))
 
     assert random.getstate() == state
     assert np.random.get_state()[1].tolist() == numpy_state
@@ -221,7 +221,7 @@ def test_the_checker_leaves_global_random_state_alone():
 def test_seeds_must_be_different_ones(seeds):
     message = f"seeds are {seeds!r}; give two or more different ones"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        check_env(MyEnv, seeds=seeds)
+        check_env(CoinEnv, seeds=seeds)
 
 
 def test_bad_responses_cover_the_kinds_that_matter():

@@ -9,30 +9,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError
+from tests.coin_env import CoinEnv
 
 
 def is_over(step):
     return step is not None and (step.terminated or step.truncated)
 
 
-class NeverEnds(MyEnv):
+class NeverEnds(CoinEnv):
     def step(self, response):
         self.turns, self.left = 0, 40
         return super().step(response)
 
 
-class OwnsNoSeed(MyEnv):
+class OwnsNoSeed(CoinEnv):
     def reset(self, *, seed):
         super().reset(seed=seed)
         self.left = random.Random().randrange(1, 41)
         return f"Pay {self.left}"
 
 
-class ResetForgets(MyEnv):
+class ResetForgets(CoinEnv):
     turns = 0
 
     def reset(self, *, seed):
@@ -42,31 +42,31 @@ class ResetForgets(MyEnv):
         return observation
 
 
-class MovesGlobalState(MyEnv):
+class MovesGlobalState(CoinEnv):
     def reset(self, *, seed):
         random.seed(seed)
         return super().reset(seed=seed)
 
 
-class MovesNumpyState(MyEnv):
+class MovesNumpyState(CoinEnv):
     def reset(self, *, seed):
         np.random.seed(seed % 2**32)
         return super().reset(seed=seed)
 
 
-class ReadsNumpyState(MyEnv):
+class ReadsNumpyState(CoinEnv):
     def reset(self, *, seed):
         return super().reset(seed=seed) + str(np.random.get_state()[1][0])
 
 
-class ReadsGlobalState(MyEnv):
+class ReadsGlobalState(CoinEnv):
     """Looks at the global state without moving it."""
 
     def reset(self, *, seed):
         return super().reset(seed=seed) + str(hash(random.getstate()))
 
 
-class OneTillForAll(MyEnv):
+class OneTillForAll(CoinEnv):
     """What is left belongs to the class, so that two environments share it."""
 
     lefts: list = [0]  # noqa: RUF012
@@ -80,7 +80,7 @@ class OneTillForAll(MyEnv):
         self.lefts[0] = value
 
 
-class SeesOtherThreads(MyEnv):
+class SeesOtherThreads(CoinEnv):
     """Behaves in one thread; in several, the episode depends on which."""
 
     def reset(self, *, seed):
@@ -90,41 +90,41 @@ class SeesOtherThreads(MyEnv):
         return observation if is_main else observation + threading.current_thread().name
 
 
-class TaskMovesTheEpisode(MyEnv):
+class TaskMovesTheEpisode(CoinEnv):
     def task(self, seed):
         self.left = self._amount(seed)
         return super().task(seed)
 
 
-class GoldMovesTheEpisode(MyEnv):
+class GoldMovesTheEpisode(CoinEnv):
     def gold(self, seed):
         self.left = self._amount(seed)
         return {}
 
 
-class FloorMovesTheEpisode(MyEnv):
+class FloorMovesTheEpisode(CoinEnv):
     def random_success_probability(self, seed):
         self.left = self._amount(seed)
         return super().random_success_probability(seed)
 
 
-class CeilingMovesTheEpisode(MyEnv):
+class CeilingMovesTheEpisode(CoinEnv):
     def optimal_success_probability(self, seed):
         self.left = self._amount(seed)
         return super().optimal_success_probability(seed)
 
 
-class TaskDiffersByInstance(MyEnv):
+class TaskDiffersByInstance(CoinEnv):
     def task(self, seed):
         return replace(super().task(seed), task_id=f"pay-{id(self)}")
 
 
-class GoldDiffersByInstance(MyEnv):
+class GoldDiffersByInstance(CoinEnv):
     def gold(self, seed):
         return {"answer": id(self)}
 
 
-class TaskRemembersTheEpisode(MyEnv):
+class TaskRemembersTheEpisode(CoinEnv):
     turns = 0
 
     def task(self, seed):
@@ -134,7 +134,7 @@ class TaskRemembersTheEpisode(MyEnv):
 def after_end(**changes):
     """Make an environment that says something else once it is over."""
 
-    class Changed(MyEnv):
+    class Changed(CoinEnv):
         def step(self, response):
             was_over = is_over(self.last)
             step = super().step(response)
@@ -143,7 +143,7 @@ def after_end(**changes):
     return Changed
 
 
-class MovesAfterTheEnd(MyEnv):
+class MovesAfterTheEnd(CoinEnv):
     def step(self, response):
         was_over = is_over(self.last)
         step = super().step(response)

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import MyEnv, _fewest
 from rltune_envs.base import FailureClass, GoldResponse
 from rltune_envs.check_player import Player
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError, SearchLimitError
 from rltune_envs.insight_checks import check_insight
+from tests.coin_env import CoinEnv, _fewest
 
 
 def last_coin(gold, left):
@@ -18,7 +18,7 @@ def last_coin(gold, left):
     return gold and replace(gold, golds=_fewest(left)[-1:])
 
 
-class Knows(MyEnv):
+class Knows(CoinEnv):
     """Knows how many coins are missing, and which one comes next."""
 
     def distance_to_go(self):
@@ -69,7 +69,7 @@ class Tires(Knows):
         return super().distance_to_go()
 
 
-@pytest.mark.parametrize("env", [MyEnv, Knows, Spells, Errands, Halves, Tires])
+@pytest.mark.parametrize("env", [CoinEnv, Knows, Spells, Errands, Halves, Tires])
 def test_a_valid_environment_passes(env):
     check_env(env, seeds=range(24))
 

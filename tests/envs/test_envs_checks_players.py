@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import COINS, MyEnv
 from rltune_envs.base import FailureClass
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError
+from tests.coin_env import COINS, CoinEnv
 
 
 def is_over(step):
@@ -17,7 +17,7 @@ def is_over(step):
 
 
 def raising(bad):
-    class Raises(MyEnv):
+    class Raises(CoinEnv):
         def step(self, response):
             if response == bad:
                 raise KeyError(response)
@@ -26,27 +26,27 @@ def raising(bad):
     return Raises
 
 
-class RaisesOnLength(MyEnv):
+class RaisesOnLength(CoinEnv):
     def step(self, response):
         if len(response) > 100_000:
             raise MemoryError
         return super().step(response)
 
 
-class FormatsOneOnly(MyEnv):
+class FormatsOneOnly(CoinEnv):
     def format_response(self, actions):
         (name,) = actions
         return super().format_response([name])
 
 
-class GuessesTheAction(MyEnv):
+class GuessesTheAction(CoinEnv):
     """Executes something when nothing can be read."""
 
     def step(self, response):
         return super().step(response if "answer" in response else "<answer>One</answer>")
 
 
-class MovesSecretly(MyEnv):
+class MovesSecretly(CoinEnv):
     """Moves on nonsense, and denies it."""
 
     def step(self, response):
@@ -55,7 +55,7 @@ class MovesSecretly(MyEnv):
         return step
 
 
-class LosesOnNonsense(MyEnv):
+class LosesOnNonsense(CoinEnv):
     def step(self, response):
         step = super().step(response)
         if step.is_valid or is_over(step):
@@ -66,48 +66,48 @@ class LosesOnNonsense(MyEnv):
         return self.last
 
 
-class ExpertGivesUp(MyEnv):
+class ExpertGivesUp(CoinEnv):
     def expert_actions(self):
         return None if self.left == 2 else super().expert_actions()
 
 
-class ExpertIsSlow(MyEnv):
+class ExpertIsSlow(CoinEnv):
     """Needs more coins than there are turns."""
 
     def expert_actions(self):
         return ("One",)
 
 
-class DifficultyIsTooLow(MyEnv):
+class DifficultyIsTooLow(CoinEnv):
     def task(self, seed):
         task = super().task(seed)
         return replace(task, difficulty=max(1, task.difficulty - 1))
 
 
-class ExpertAsksTooMuch(MyEnv):
+class ExpertAsksTooMuch(CoinEnv):
     def expert_actions(self):
         actions = super().expert_actions()
         return actions and actions * 2
 
 
-class RandomAsksTooMuch(MyEnv):
+class RandomAsksTooMuch(CoinEnv):
     def random_actions(self, rng):
         return super().random_actions(rng) * 2
 
 
-class ExecutesOverTheLimit(MyEnv):
+class ExecutesOverTheLimit(CoinEnv):
     """Says that a name was over the limit although it was executed."""
 
     def step(self, response):
         return replace(super().step(response), n_over_limit=1)
 
 
-class RandomIsMalformed(MyEnv):
+class RandomIsMalformed(CoinEnv):
     def random_actions(self, rng):
         return ("Ten",)
 
 
-class RandomHasAMind(MyEnv):
+class RandomHasAMind(CoinEnv):
     calls = 0
 
     def random_actions(self, rng):
@@ -115,21 +115,21 @@ class RandomHasAMind(MyEnv):
         return (tuple(COINS)[self.calls % 3],)
 
 
-class FloorIsTooLow(MyEnv):
+class FloorIsTooLow(CoinEnv):
     """Twice as many of 512 random episodes succeed."""
 
     def random_success_probability(self, seed):
         return super().random_success_probability(seed) / 2
 
 
-class CeilingIsTooLow(MyEnv):
+class CeilingIsTooLow(CoinEnv):
     """38.4 +- 4 x 3.9 of 64 tasks would be solved; the expert solves all."""
 
     def optimal_success_probability(self, seed):
         return 0.6
 
 
-class FormatsANameWrongly(MyEnv):
+class FormatsANameWrongly(CoinEnv):
     def format_response(self, actions):
         return super().format_response(actions).replace("Two", "One")
 
@@ -142,12 +142,12 @@ RESPONSES = [
     (GuessesTheAction, "a response without an answer is invalid and does nothing"),
     (MovesSecretly, "a response without an answer is invalid and does nothing"),
     (LosesOnNonsense, "a response without an answer is invalid and does nothing"),
-    (type("PrefixMissing", (MyEnv,), {"response_prefix": "<think>"}),
+    (type("PrefixMissing", (CoinEnv,), {"response_prefix": "<think>"}),
      "format_response starts with response_prefix"),
     (FormatsANameWrongly, "format_response comes back from step"),
-    (type("NothingToSay", (MyEnv,), {"shortest_responses": lambda self: ("<answer></answer>",)}),
+    (type("NothingToSay", (CoinEnv,), {"shortest_responses": lambda self: ("<answer></answer>",)}),
      "shortest_responses are well formed"),
-    (type("NoTag", (MyEnv,), {"shortest_responses": lambda self: ("One</answer>",)}),
+    (type("NoTag", (CoinEnv,), {"shortest_responses": lambda self: ("One</answer>",)}),
      "shortest_responses start with response_prefix"),
     (RandomIsMalformed, "format_response comes back from step"),
     (RandomHasAMind, "random_actions follows from rng"),
@@ -174,7 +174,7 @@ def test_a_broken_environment_is_named(env, clause):
 
 
 def test_a_player_that_draws_from_the_global_generator_is_found():
-    class Draws(MyEnv):
+    class Draws(CoinEnv):
         def random_actions(self, rng):
             return (random.choice(tuple(COINS)),)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass, Step
 from rltune_envs.checks import check_env
 from rltune_envs.errors import ContractError
+from tests.coin_env import CoinEnv
 
 TYPES = "types are as declared"
 
@@ -21,13 +21,13 @@ def is_over(step):
 
 def having(**attributes):
     """Make an environment with other attributes or methods."""
-    return type("Changed", (MyEnv,), attributes)
+    return type("Changed", (CoinEnv,), attributes)
 
 
 def steps(change, *, where=lambda step: True):
     """Make an environment of which some steps are changed on their way out."""
 
-    class Changed(MyEnv):
+    class Changed(CoinEnv):
         def step(self, response):
             step = super().step(response)
             return change(step) if where(step) else step
@@ -65,7 +65,7 @@ def when_late(**changes):
 def tasks(change):
     """Make an environment whose tasks are changed; `change` sees the task and its amount."""
 
-    class Changed(MyEnv):
+    class Changed(CoinEnv):
         def task(self, seed):
             return change(super().task(seed), self._amount(seed))
 
@@ -164,7 +164,7 @@ TASKS = {
 }
 
 
-class HarderByTheWeek(MyEnv):
+class HarderByTheWeek(CoinEnv):
     """The same amount is as hard as the seed; in a unit that no expert is measured in."""
 
     difficulty_unit = "weeks"

@@ -4,26 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from examples import my_env
+from examples import my_env, my_reward
 from examples.my_env import MyEnv
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.checks import check_env
 from rltune_envs.errors import GenerationError
 from rltune_envs.imports import load_object
 from rltune_envs.rewards import Rubric, Term, find_score
-from rltune_envs.splits import build_manifest, report
+from rltune_envs.splits import Proof, build_manifest, report
 from rltune_envs.verified import VerifiedEnv
 
 COINS = Rubric((Term("coins", 1.0, find_score("examples.my_reward:score")),))
-
-
-def answer(name):
-    return f"<answer>{name}</answer>"
-
-
-def env_that_asks_for(amount):
-    env = MyEnv()
-    seed = next(seed for seed in range(1000) if env.task(seed).task_id == f"pay-{amount}")
-    return env, seed
+SEVEN = 6  # the seed whose amount is 7
 
 
 def test_it_is_found_by_its_import_path():
@@ -35,25 +27,27 @@ def test_it_keeps_the_contract_alone_and_under_its_reward():
     check_env(lambda: VerifiedEnv(MyEnv(), COINS), seeds=range(32))
 
 
-def test_it_is_short():
-    assert len(Path(my_env.__file__).read_text().splitlines()) <= 100
+@pytest.mark.parametrize(("module", "lines"), [(my_env, 40), (my_reward, 10)])
+def test_it_is_short(module, lines):
+    assert len(Path(module.__file__).read_text().splitlines()) < lines
 
 
 def test_an_episode_by_hand():
-    env, seed = env_that_asks_for(7)
+    env = MyEnv()
 
-    assert env.reset(seed=seed) == "Pay 7"
-    assert env.task(seed).difficulty == 2  # 5 + 2
-    assert env.step(answer("Five")).observation == "Pay 2"
-    last = env.step(answer("Two"))
-    assert (last.success, last.reward, last.auxiliary) == (True, 1.0, {"left": 0.0})
+    assert env.reset(seed=SEVEN) == "Pay 7"
+    assert env.task(SEVEN).difficulty == 2  # 5 + 2
+    assert env.step("Five").observation == "Pay 2"
+    last = env.step("Two")
+    assert (last.observation, last.success, last.reward) == ("Paid", True, 1.0)
 
 
-def test_the_floor_by_hand():
-    # 2 is paid by Two (1/3), or by One and then One (1/3 x 1/3).
-    env, seed = env_that_asks_for(2)
-
-    assert env.random_success_probability(seed) == pytest.approx(4 / 9)
+@pytest.mark.parametrize("seed", range(12))
+def test_the_difficulty_is_the_fewest_coins(seed):
+    fewest = {0: 0}
+    for amount in range(1, seed + 2):
+        fewest[amount] = 1 + min(fewest[amount - coin] for coin in (1, 2, 5) if coin <= amount)
+    assert MyEnv().task(seed).difficulty == fewest[seed + 1]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +56,13 @@ def test_the_floor_by_hand():
         (("Five", "Two"), 1.0, True),
         (("Five", "One", "One"), 2 / 3, False),  # 2 coins would do; 3 were given
         (("Five", "Five"), 0.0, False),
-        (("Five", "Ten", "Two"), 1.0, True),  # what cannot be read is no coin
+        (("Five", "Ten"), 0.0, False),
     ],
 )
 def test_the_reward_by_hand(coins, reward, success):
-    inner, seed = env_that_asks_for(7)
-    env = VerifiedEnv(inner, COINS)
-    env.reset(seed=seed)
-    steps = [env.step(answer(coin)) for coin in coins]
+    env = VerifiedEnv(MyEnv(), COINS)
+    env.reset(seed=SEVEN)
+    steps = [env.step(coin) for coin in coins]
 
     assert steps[-1].reward == pytest.approx(reward)
     assert steps[-1].success is success
@@ -81,6 +74,7 @@ def test_it_has_splits_and_forty_tasks():
     manifest = build_manifest(env, split_seed=0, **tasks)
 
     assert report(manifest)["test"]["n"] == 10
-    assert 0 < manifest.heldout_floor.rate < 0.2 < manifest.heldout_ceiling == 1.0
+    assert (manifest.heldout_floor, manifest.heldout_ceiling) == (Floor(FloorKind.START), None)
+    assert manifest.proved is Proof.NONE
     with pytest.raises(GenerationError, match=r"^the environment has 40 different tasks"):
         build_manifest(env, split_seed=0, **(tasks | {"train_tasks": 21}))

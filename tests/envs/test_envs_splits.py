@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs import splits
 from rltune_envs.base import Task
 from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.errors import GenerationError
 from rltune_envs.splits import Manifest, build_manifest, report, require_disjoint
+from tests.coin_env import CoinEnv
 
 PARTS = ("heldout", "test", "train")  # in the order in which they are drawn
 
 
 def many():
     """Return an environment with 900 tasks, of which amounts up to about 50 can be paid."""
-    return MyEnv(max_amount=900)
+    return CoinEnv(max_amount=900)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_manifest_reads_back_as_itself(manifest):
 
 
 def test_facts_and_unit_read_back():
-    class Facts(MyEnv):
+    class Facts(CoinEnv):
         difficulty_unit = "hops"
 
         def task(self, seed):
@@ -219,14 +219,14 @@ def test_an_environment_without_enough_tasks_is_an_error_not_a_loop():
         "gate.tasks, env.train_tasks, gate.test_tasks), or give the environment more"
     )
     with pytest.raises(GenerationError, match=f"^{re.escape(message)}$"):
-        build_manifest(MyEnv(), heldout_tasks=20, train_tasks=15, test_tasks=6, split_seed=0)
-    build_manifest(MyEnv(), heldout_tasks=20, train_tasks=15, test_tasks=5, split_seed=0)
+        build_manifest(CoinEnv(), heldout_tasks=20, train_tasks=15, test_tasks=6, split_seed=0)
+    build_manifest(CoinEnv(), heldout_tasks=20, train_tasks=15, test_tasks=5, split_seed=0)
 
 
 def test_duplicates_count_in_a_row_only(monkeypatch):
     # To find all 40 tasks takes some 130 duplicates, but never 100 in a row.
     monkeypatch.setattr(splits, "MAX_DUPLICATES", 100)
-    made = build_manifest(MyEnv(), heldout_tasks=20, train_tasks=20, split_seed=3)
+    made = build_manifest(CoinEnv(), heldout_tasks=20, train_tasks=20, split_seed=3)
 
     assert made.n_duplicates > 100
 
@@ -251,4 +251,4 @@ WRONG = [
 def test_wrong_numbers_are_refused(changes, message):
     arguments = {"train_tasks": 1, "heldout_tasks": 1, "split_seed": 0} | changes
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        build_manifest(MyEnv(), **arguments)
+        build_manifest(CoinEnv(), **arguments)

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs.errors import CustomCodeError, TaskError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.guarded import guarded_env
 from rltune_envs.rewards import Rubric, Term
 from rltune_envs.splits import Proof, build_manifest, validate
 from rltune_envs.verified import VerifiedEnv
+from tests.coin_env import CoinEnv
 
 SIZES = {"train_tasks": 5, "heldout_tasks": 5, "test_tasks": 5, "split_seed": 0}
 
 
-def under(score, env_class=MyEnv):
+def under(score, env_class=CoinEnv):
     return VerifiedEnv(env_class(), Rubric((Term("mine", 1.0, score),)))
 
 
-SPLITS = build_manifest(MyEnv(), **SIZES)
+SPLITS = build_manifest(CoinEnv(), **SIZES)
 
 
 @pytest.mark.parametrize("part", ["heldout", "test"])
@@ -46,7 +46,7 @@ def test_a_verifier_that_fails_is_named():
 
 
 def test_a_machine_that_failed_on_the_way_is_named():
-    class Unplugged(MyEnv):
+    class Unplugged(CoinEnv):
         def step(self, response):
             step = super().step(response)
             return replace(step, success=False, fault="till is down" if self.turns == 1 else "")
@@ -57,7 +57,7 @@ def test_a_machine_that_failed_on_the_way_is_named():
 
 @pytest.mark.parametrize("gives_up_at", [{1}, set(range(41))], ids=["late", "at-once"])
 def test_an_expert_that_gives_up_is_named(gives_up_at):
-    class Tired(MyEnv):
+    class Tired(CoinEnv):
         def expert_actions(self):
             return None if self.left in gives_up_at else super().expert_actions()
 
@@ -65,7 +65,7 @@ def test_an_expert_that_gives_up_is_named(gives_up_at):
         build_manifest(Tired(), **SIZES)
 
 
-class Refuses(MyEnv):
+class Refuses(CoinEnv):
     """Never pays out."""
 
     def step(self, response):
@@ -92,7 +92,7 @@ def test_what_only_luck_decides_is_left_out():
 
 
 def test_a_task_too_long_for_an_episode_is_left_out():
-    made = build_manifest(MyEnv(max_amount=500), **SIZES)
+    made = build_manifest(CoinEnv(max_amount=500), **SIZES)
 
     assert made.heldout_ceiling < 1
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from examples.my_env import MyEnv
 from rltune_envs.base import FailureClass
 from rltune_envs.bounds import EPISODES, Floor, FloorKind, ceiling_of, floor_of
 from rltune_envs.checks import check_env
@@ -15,11 +14,12 @@ from rltune_envs.errors import TaskError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.rewards import Rubric, Term, find_score
 from rltune_envs.verified import VerifiedEnv
+from tests.coin_env import CoinEnv
 
 FIVE, TWO, ONE = (f"<answer>{name}</answer>" for name in ("Five", "Two", "One"))
 
 
-class Wallet(MyEnv):
+class Wallet(CoinEnv):
     """Each coin costs 0.1, so that there are rewards in every turn; 7 is the only amount."""
 
     def _amount(self, seed):
@@ -172,7 +172,7 @@ def test_after_a_fault_of_the_environment_nothing_is_scored():
     assert play(env, FIVE, TWO)[0].fault  # a new episode counts its own faults
 
 
-class Tells(MyEnv):
+class Tells(CoinEnv):
     """Shows the answer in every observation, as a search result does."""
 
     def step(self, response):
@@ -231,20 +231,20 @@ def tasks_of(env, seeds):
 
 
 def test_the_floor_is_exact_where_success_is_the_environments():
-    env = VerifiedEnv(MyEnv(), rubric(success=1.0, valid_turns=1.0))
+    env = VerifiedEnv(CoinEnv(), rubric(success=1.0, valid_turns=1.0))
     floor = floor_of(env, tasks_of(env, [3]))
 
-    assert floor == Floor(FloorKind.EXACT, MyEnv().random_success_probability(3))
+    assert floor == Floor(FloorKind.EXACT, CoinEnv().random_success_probability(3))
 
 
 def test_any_other_floor_is_measured():
     # A random player is never malformed, so that all its turns are valid.
-    env = VerifiedEnv(MyEnv(), rubric(valid_turns=1.0))
+    env = VerifiedEnv(CoinEnv(), rubric(valid_turns=1.0))
     assert floor_of(env, tasks_of(env, [3])) == Floor(FloorKind.MEASURED, 1.0, EPISODES, EPISODES)
     # The same success under another name: 32 episodes for each of 50 tasks, within 4 sigma.
-    env = VerifiedEnv(MyEnv(), by(lambda attempt: float(attempt.success)))
+    env = VerifiedEnv(CoinEnv(), by(lambda attempt: float(attempt.success)))
     tasks = tasks_of(env, range(50))
-    exact = [MyEnv().random_success_probability(task.seed) for task in tasks]
+    exact = [CoinEnv().random_success_probability(task.seed) for task in tasks]
     measured = floor_of(env, tasks)
     sigma = (sum(p * (1 - p) for p in exact) * EPISODES) ** 0.5
     assert measured.n == 50 * EPISODES
@@ -254,24 +254,24 @@ def test_any_other_floor_is_measured():
 
 
 def test_another_success_has_a_ceiling_only_where_an_expert_proves_it():
-    class Unplayed(MyEnv):
+    class Unplayed(CoinEnv):
         expert_actions = None
 
-    class Windy(MyEnv):
+    class Windy(CoinEnv):
         is_deterministic = False
 
     for rules, has_ceiling in ((rubric(success=1.0), True), (rubric(valid_turns=1.0), False)):
         for kind in (Unplayed, Windy):
             env = VerifiedEnv(kind(), rules)
             assert (ceiling_of(env, tasks_of(env, [3])) == 1.0) is has_ceiling
-    env = VerifiedEnv(MyEnv(), rubric(valid_turns=1.0))
+    env = VerifiedEnv(CoinEnv(), rubric(valid_turns=1.0))
     assert ceiling_of(env, tasks_of(env, [3])) == 1.0
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.5])
 def test_a_threshold_that_is_not_the_environments_success_is_measured(threshold):
     judge = Rubric((Term("success", 1.0, find_score("success")),), threshold)
-    floor = floor_of(env := VerifiedEnv(MyEnv(), judge), tasks_of(env, [0]))
+    floor = floor_of(env := VerifiedEnv(CoinEnv(), judge), tasks_of(env, [0]))
 
     assert (floor.kind, floor.rate) == (FloorKind.MEASURED, float(threshold == 0))
 
@@ -290,7 +290,7 @@ def test_a_threshold_that_is_not_the_environments_success_is_measured(threshold)
 )
 def test_wrong_arguments(changes, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        VerifiedEnv(MyEnv(), rubric(success=1.0), **changes)
+        VerifiedEnv(CoinEnv(), rubric(success=1.0), **changes)
 
 
 RUBRICS = {
@@ -303,7 +303,9 @@ RUBRICS = {
 @pytest.mark.parametrize("turn_rewards", ["none", "env"])
 def test_it_keeps_the_contract(name, turn_rewards):
     check_env(
-        lambda: VerifiedEnv(MyEnv(), RUBRICS[name], turn_rewards=turn_rewards, format_penalty=-0.1),
+        lambda: VerifiedEnv(
+            CoinEnv(), RUBRICS[name], turn_rewards=turn_rewards, format_penalty=-0.1
+        ),
         seeds=range(40),
     )
 

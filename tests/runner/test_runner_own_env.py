@@ -105,9 +105,9 @@ def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
         assert inputs.items() <= record.provenance["inputs"].items()
         assert record.provenance["base"] == str(sweep.parent)
         gate = record.metrics[0]
-        assert {"heldout/left", "heldout/score", "heldout/failure/lost"} <= set(gate)
+        assert {"heldout/score", "heldout/failure/lost"} <= set(gate)
         (*_, row) = read_jsonl(run.trial(record.spec.trial_id).episodes).rows
-        assert set(row["auxiliary"]) == {"left", "score"}
+        assert set(row["auxiliary"]) == {"score"}
 
 
 def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path):
@@ -129,13 +129,13 @@ def test_an_env_that_raises_while_its_tasks_are_drawn_is_named_with_its_line(
     sweep = settle(tmp_path / "work", small_policy)
     module = sweep.parent / "coins" / "my_env.py"
     lines = module.read_text(encoding="utf-8").splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("def _fewest")) + 1
-    lines.insert(at, '    {}["gone"]')
+    at = next(i for i, line in enumerate(lines) if line.startswith("    def task")) + 1
+    lines.insert(at, '        {}["gone"]')
     module.write_text("\n".join(lines), encoding="utf-8")
     done = drive(sweep, tmp_path / "runs")
     assert done.stderr.splitlines()[-1] == (
         "rltune.errors.InputError: env coins.my_env:MyEnv: it raised KeyError: 'gone' "
-        f"({module}:{at + 1}, in _fewest). Repair it, and give the same command again."
+        f"({module}:{at + 1}, in task). Repair it, and give the same command again."
     )
     assert not list((tmp_path / "runs").glob("*/trials/*"))
 

@@ -75,6 +75,8 @@ def settle(tmp_path, small_policy, monkeypatch):
     def settle(name, *, env="", reward=""):
         package = tmp_path / name
         shutil.copytree(ROOT / "examples", package, ignore=shutil.ignore_patterns("__pycache__"))
+        coins = (ROOT / "tests" / "coin_env.py").read_text().replace("CoinEnv", "MyEnv")
+        (package / "my_env.py").write_text(coins)  # with an expert: tasks are played when frozen
         for file, more in (("my_env.py", env), ("my_reward.py", reward)):
             path = package / file
             path.write_text(path.read_text() + HANG + more, encoding="utf-8")
