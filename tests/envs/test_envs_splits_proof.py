@@ -1,18 +1,22 @@
 """Every task proves itself: its gold solution earns full marks, or its name is in the error."""
 
 import itertools
+import json
 import re
 from dataclasses import replace
 
 import pytest
 
+from rltune_envs.base import GoldResponse
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.errors import CustomCodeError, TaskError
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.guarded import guarded_env
 from rltune_envs.rewards import Rubric, Term
-from rltune_envs.splits import Proof, build_manifest, validate
+from rltune_envs.splits import Manifest, Proof, build_manifest, validate
 from rltune_envs.verified import VerifiedEnv
-from tests.coin_env import CoinEnv
+from tests.bare_env import BareEnv
+from tests.coin_env import COINS, CoinEnv
 
 SIZES = {"train_tasks": 5, "heldout_tasks": 5, "test_tasks": 5, "split_seed": 0}
 
@@ -77,6 +81,47 @@ def test_the_first_task_that_fails_is_named():
         tasks = getattr(SPLITS, part)
         with pytest.raises(TaskError, match=rf"^{tasks[0].task_id} "):
             validate(Refuses(), tasks)
+
+
+class SaysWhat(CoinEnv):
+    """Knows the right coin, and no player."""
+
+    expert_actions = None
+    right = None
+
+    def gold_response(self):
+        coin = self.right or next(
+            name for name in ("Five", "Two", "One") if COINS[name] <= self.left
+        )
+        return GoldResponse("", (coin,), "</answer>")
+
+
+def test_without_an_expert_the_gold_response_proves_tasks():
+    assert validate(SaysWhat(), SPLITS.heldout) is Proof.GOLD_RESPONSE
+
+    class Errs(SaysWhat):
+        right = "One"
+
+    with pytest.raises(TaskError, match=r"marks: it ended as 'unfinished', left \d+\. Repair"):
+        validate(Errs(max_amount=40), [CoinEnv().task(seed) for seed in range(40)])
+
+
+def test_without_any_gold_solution_nothing_is_played():
+    class Silent(CoinEnv):
+        expert_actions = None
+
+        def step(self, response):
+            raise AssertionError
+
+    assert validate(Silent(), SPLITS.heldout) is Proof.NONE
+
+
+def test_a_manifest_of_a_bare_environment_says_what_is_unknown():
+    made = build_manifest(BareEnv(), **SIZES)
+    assert made.proved is Proof.NONE
+    assert (made.heldout_floor, made.heldout_ceiling) == (Floor(FloorKind.START), None)
+    assert made.to_json()["report"]["heldout"]["difficulty"] == {}
+    assert Manifest.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
 def test_what_only_luck_decides_is_left_out():

@@ -11,6 +11,8 @@ from rltune.policy.load import assemble
 from rltune.policy.tiny import tiny_model, tiny_tokenizer
 from rltune.spec.schema.rollout import RolloutConfig
 from rltune.trainer.preflight.learnable import require_learnable
+from rltune_envs.base import GoldResponse
+from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.guarded import GuardedEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
@@ -18,6 +20,7 @@ from rltune_envs.rewards import SCORES, Rubric, Term
 from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.splits import Manifest
 from rltune_envs.verified import VerifiedEnv
+from tests.bare_env import BareEnv
 
 LETTERS = [chr(code) for code in range(33, 127)]
 
@@ -46,7 +49,9 @@ def characters(*, without="", normalizer=None, special=(), eos="<eos>", more="âˆ
 
 def manifest_of(env, *, train=3, heldout=3):
     tasks = [env.task(seed) for seed in range(train + heldout)]
-    return Manifest(tuple(tasks[:train]), tuple(tasks[train:]), 0.25, 1.0, 0)
+    return Manifest(
+        tuple(tasks[:train]), tuple(tasks[train:]), Floor(FloorKind.EXACT, 0.25), 1.0, 0
+    )
 
 
 def look(policy, env, *, response=None, context=3600, manifest=None):
@@ -217,3 +222,24 @@ def test_a_reset_that_fails_is_left_to_the_episodes(small_policy, up_env):
 def test_an_env_of_ones_own_is_asked_what_its_random_player_says(up_env):
     policy = replace(policy_over(characters(eos="</answer>")))
     assert "cannot write '</answer>'" in refusal(policy, up_env())
+
+
+def test_an_env_that_knows_no_valid_response_is_not_judged():
+    policy = policy_over(characters())
+    (line,) = look(policy, BareEnv(), response=1)
+    assert line == (
+        "the environment names no valid response (shortest_responses, random_actions or "
+        "gold_response), so nobody knows before training whether the policy can write one."
+    )
+
+
+def test_without_a_random_player_the_gold_response_is_spelt():
+    class Golden(BareEnv):
+        def step(self, response):
+            return replace(super().step(response), actions=(response,))
+
+        def gold_response(self):
+            return GoldResponse("", ("<7>",), "")
+
+    assert look(policy_over(characters(special=["<9>"])), Golden()) == []
+    assert "cannot write '<7>'" in refusal(policy_over(characters(without="7")), Golden())
