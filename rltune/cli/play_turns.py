@@ -19,7 +19,6 @@ from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.parse import SEPARATOR
 from rltune_envs.protocols import HasExpert, HasGold, WritesActions, require, supports
 from rltune_envs.sokoban import SokobanEnv
-from rltune_envs.verified import VerifiedEnv
 
 _QUIT = ("q", "quit")
 _MAX_CONTEXT = 8192  # tokens; a model may claim more than there is memory for
@@ -47,14 +46,9 @@ class Outcome:
     failure_class: str
 
 
-def inner(env: TextEnv) -> TextEnv:
-    """Return the environment inside a rubric's wrapper; one without a rubric is returned as is."""
-    return env.inner if isinstance(env, VerifiedEnv) else env
-
-
 def drawn(env: TextEnv, observation: str) -> str:
     """Return an observation for people: a compact board, one line for a policy, becomes rows."""
-    game = inner(env)
+    game = env.unwrapped
     if not (isinstance(game, SokobanEnv | FrozenLakeEnv) and game.is_compact):
         return observation.strip()
     width = game.size if isinstance(game, FrozenLakeEnv) else game.level.width - 2
@@ -64,15 +58,13 @@ def drawn(env: TextEnv, observation: str) -> str:
 
 def opening(env: TextEnv, seed: int, observation: str) -> str:
     """Return the text at the start of a task."""
-    task, game = env.task(seed), inner(env)
+    task = env.task(seed)
     lines = [f"{task.task_id} (seed {seed})"]
     if task.difficulty is not None:
         unit = env.difficulty_unit.removesuffix("s" if task.difficulty == 1 else "")
-        lines = [f"{lines[0]}, difficulty {task.difficulty} {unit}"]
-    if env.system_prompt:
-        lines.append(env.system_prompt)
-    elif type(game) in LEGENDS:
-        lines.append(LEGENDS[type(game)])
+        lines[0] += f", difficulty {task.difficulty} {unit}"
+    if rules := env.system_prompt or LEGENDS.get(type(env.unwrapped), ""):
+        lines.append(rules)
     return "\n".join([*lines, "", drawn(env, observation)])
 
 
@@ -133,8 +125,7 @@ class Solver:
     def respond(self, env: TextEnv) -> str | None:
         """Return the expert's response; None if it sees no solution."""
         expert = require(env, HasExpert)
-        actions = expert.expert_actions()
-        if actions is None:
+        if (actions := expert.expert_actions()) is None:
             typer.echo("The solver finds no solution from here.")
             return None
         response = expert.format_response(actions)
@@ -188,7 +179,7 @@ def response_of(env: TextEnv, line: str) -> str | None:
         return line
     if not supports(env, WritesActions):
         return line if line.startswith(env.response_prefix) else env.response_prefix + line
-    actions = _actions(inner(env), line)
+    actions = _actions(env.unwrapped, line)
     try:
         return env.format_response(actions) if actions else None
     except ValueError:
@@ -210,12 +201,11 @@ def _actions(env: TextEnv, line: str) -> list[str]:
 
 def hint(env: TextEnv) -> str:
     """Return what may be typed."""
-    game = inner(env)
-    if isinstance(game, MultihopQaEnv):
+    if isinstance(env.unwrapped, MultihopQaEnv):
         return "Type `search: words`, `answer: words`, or q to stop."
-    names = getattr(game, "action_names", None)
     if not supports(env, WritesActions):
         return "Type a response, or q to stop."
+    names = getattr(env.unwrapped, "action_names", None)
     if names is None:
         return f"Type an action, several with {SEPARATOR} between, or q to stop."
     return f"Type one or more of {', '.join(names)}, or q to stop."

@@ -183,6 +183,17 @@ def test_curves_name_conditions_levels_and_seeds():
         assert text in said, text
 
 
+def test_a_measured_floor_is_a_band_that_says_so():
+    levels = {"floor_kind": "measured", "floor_low": 0.15, "floor_high": 0.22}
+    keys = [(name, seed) for name in ("k=0.0", "k=0.1") for seed in range(3)]
+    measured = sweep(trials=dict.fromkeys(keys, levels))["learning_curves"]
+    exact = sweep()["learning_curves"]
+    assert "measured" in whole(measured)
+    assert "measured" not in whole(exact)
+    assert measured.panels[0].references[0].text == "random floor, measured 0.184 [0.15, 0.22]"
+    assert svg(measured).count("opacity: 0.12") == svg(exact).count("opacity: 0.12") + 1
+
+
 def test_the_dynamics_name_their_panels():
     said = whole(sweep()["dynamics"])
     for text in ("held-out success", "retrieval accuracy", "reasoning entropy, nats", "chance"):

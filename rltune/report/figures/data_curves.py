@@ -175,7 +175,7 @@ def _ends_text(panels: Sequence[Panel]) -> str:
 def _panel_alt(panel: Panel) -> str:
     """Return a panel in words: where each condition ends."""
     ends = [f"{one.condition} {_end(one.means[-1])}" for one in panel.series]
-    levels = [f"{one.name} {one.value:.3g}" for one in panel.references]
+    levels = [one.text for one in panel.references]
     if not ends:
         return f"No values of {panel.label}."
     words = f"Line chart of {panel.label} over training steps, ending at {'; '.join(ends)}."

@@ -94,7 +94,7 @@ def _legend_of_control(sheet: Sheet, data: Curves, control: Condition) -> None:
 
     handles: list[Artist] = [Line2D([], [], color="0.55", linestyle="-", linewidth=1.3)]
     names = [f"in every panel: {name_of(control)}"]
-    levels = [f"{one.name} {one.value:.3g}" for panel in data.panels for one in panel.references]
+    levels = [one.text for panel in data.panels for one in panel.references]
     if levels:
         handles.append(Line2D([], [], color="0.5", linewidth=0.6, linestyle=_LEVEL_DASH))
         names.append(", ".join(dict.fromkeys(levels)))

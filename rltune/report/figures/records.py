@@ -78,6 +78,14 @@ class Reference:
     value: float
     interval: Interval | None = None
 
+    @property
+    def text(self) -> str:
+        """The name with its numbers, as captions write it."""
+        numbers = f"{self.name} {self.value:.3g}"
+        if self.interval is None:
+            return numbers
+        return f"{numbers} [{self.interval.low:.3g}, {self.interval.high:.3g}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:

@@ -124,7 +124,7 @@ def _links(words: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Lin
 
 def _curves(data: Curves, name: str, title: str, links: Mapping[str, Link]) -> Drawn:
     means = [mean for panel in data.panels for one in panel.series for mean in one.means]
-    levels = [f"{one.name} {one.value:.3g}" for panel in data.panels for one in panel.references]
+    levels = [one.text for panel in data.panels for one in panel.references]
     known = [f"Levels: {', '.join(levels)}."] if levels else []
     caption = " ".join((data.head.caption, *known, *partial_notes(means)))
     numbers = tuple(_numbers(panel) for panel in data.panels if panel.series)
