@@ -60,7 +60,7 @@ class Manifest:
     test_floor: Floor | None = None
     test_ceiling: float | None = None
     difficulty_unit: str = "actions"
-    proved: Proof = Proof.EXPERT
+    proved: Proof = Proof.NONE
 
     def to_json(self) -> dict[str, Any]:
         """Return the content, a report on each split, and a sha256 over all of it, as JSON."""
@@ -280,7 +280,7 @@ def _play_perfectly(env: TextEnv, task: Task) -> list[Step]:
     """Return the steps of a perfect player's episode, unfinished where it gives up."""
     env.reset(seed=task.seed)
     steps: list[Step] = []
-    while response := _perfect_response(env):
+    while (response := _perfect_response(env)) is not None:
         steps.append(env.step(response))
         if steps[-1].has_ended:
             break
