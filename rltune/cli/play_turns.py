@@ -91,8 +91,9 @@ def _ending(env: TextEnv, outcome: Outcome, steps: Sequence[Step]) -> str:
         measures = steps[-1].auxiliary.items()
         text += "\n" + ", ".join(f"{name} {value:.3g}" for name, value in measures)
     if supports(env, HasGold) and not outcome.success:
-        answers = env.gold(outcome.seed).get("answers", ())
-        text += f"\nThe answer: {' | '.join(map(str, answers))}" if answers else ""
+        answers = env.gold(outcome.seed).get("answers")
+        if isinstance(answers, list) and answers:
+            text += f"\nThe answer: {' | '.join(map(str, answers))}"
     return f"{text}\n"
 
 

@@ -16,7 +16,7 @@ from rltune.policy.load import Policy
 from rltune.spec.schema.rollout import RolloutConfig
 from rltune.trainer.preflight.answer_room import no_room_problem
 from rltune_envs.base import Task, TextEnv
-from rltune_envs.errors import CustomCodeError, HungCodeError
+from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
 from rltune_envs.protocols import (
     HasGoldResponse,
     HasRandomPlayer,
@@ -113,10 +113,10 @@ def _ids(policy: Policy, env: TextEnv, response: str) -> list[int]:
 
 
 def _asked(ask: Callable[[], T], default: T) -> T:
-    """Return what an environment says of itself; the default where its code fails."""
+    """Return what an environment says of itself; the default where its code fails or gives up."""
     try:
         return ask()
-    except CustomCodeError:
+    except (CustomCodeError, SearchLimitError):
         return default
 
 
