@@ -26,20 +26,13 @@ class FloorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Success of the random player on a split.
+    """Success of the random player on a split."""
 
-    Attributes:
-        kind: How it is known.
-        rate: Expected or measured success rate; None where unknown.
-        successes: Of the measured episodes without a fault; None where nothing was measured.
-        n: Number of these episodes.
-
-    """
-
-    kind: FloorKind
-    rate: float | None = None
+    kind: FloorKind  # how it is known
+    rate: float | None = None  # expected or measured success rate; None where unknown
+    # of the measured episodes without a fault; None where nothing was measured
     successes: int | None = None
-    n: int | None = None
+    n: int | None = None  # number of these episodes
 
     @staticmethod
     def from_json(data: Mapping[str, Any] | None) -> "Floor | None":

@@ -27,28 +27,13 @@ from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, sam
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the random and a perfect player reach on the held-out tasks, as far as it is known.
+    """What the random and a perfect player reach on the held-out tasks, as far as it is known."""
 
-    Attributes:
-        floor: Expected success rate of the random player; None where unknown.
-        floor_kind: How it is known: `exact`, `measured`, or `start` where only the base gate is.
-        interval: Wilson interval of a measured floor, over its episodes.
-        ceiling: Success rate of a perfect player within the limits; None where unknown.
-        tasks: Number of held-out tasks.
-
-    """
-
-    floor: float | None
-    floor_kind: str
-    interval: Interval | None
-    ceiling: float | None
-    tasks: int
-
-    def is_below_floor(self, rate: float) -> bool:
-        """Return whether a rate is no better than random play, beyond the doubt in the floor."""
-        if self.interval is not None:
-            return rate < self.interval.low
-        return self.floor is not None and rate <= self.floor
+    floor: float | None  # expected success rate of the random player; None where unknown
+    floor_kind: str  # how it is known: `exact`, `measured`, or `start` where only the base gate is
+    interval: Interval | None  # wilson interval of a measured floor, over its episodes
+    ceiling: float | None  # success rate of a perfect player within the limits; None where unknown
+    tasks: int  # number of held-out tasks
 
 
 @dataclass(frozen=True, slots=True)

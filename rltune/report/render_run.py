@@ -174,7 +174,7 @@ def _levels(bounds: Bounds) -> str:
 
 def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:
     for row in rows:
-        if row.bounds == bounds and bounds.is_below_floor(row.final.mean):
+        if row.bounds == bounds and bounds.floor is not None and row.final.mean <= bounds.floor:
             yield f"{row.condition} ends at or below random play."
 
 

@@ -272,16 +272,17 @@ def floor_by(kind, rate=None, successes=None, n=None):
         (FLOOR, 0.95, "random floor 0.184, optimal ceiling 0.950 (exact, 10", []),
         (FLOOR, None, "random floor 0.184, ceiling unknown (exact, 10", []),
         (floor_by("exact", 0.75), 0.95, "random floor 0.750, optimal ceiling 0.950", ["both"]),
-        # Wilson, 16 of 32: (0.5 + 0.06) / 1.12 -+ 0.164; the treated end at 0.267, below it
+        # Wilson, 16 of 32: (0.5 + 0.06) / 1.12 -+ 0.164; the treated end at 0.267
         (
             floor_by("measured", 0.5, 16, 32), 0.95,
             "random floor 0.500 [0.336, 0.664], optimal ceiling 0.950 (floor measured, 10",
             [TREATED],
         ),
-        # 4 of 8: 0.5 -+ 0.285; nobody is surely below
+        # 4 of 8: 0.5 -+ 0.285
         (
             floor_by("measured", 0.5, 4, 8), None,
-            "random floor 0.500 [0.215, 0.785], ceiling unknown (floor measured, 10", [],
+            "random floor 0.500 [0.215, 0.785], ceiling unknown (floor measured, 10",
+            [TREATED],
         ),
         (
             floor_by("start"), 0.95,
