@@ -6,7 +6,7 @@ from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
 from rltune.rollout.scripted_engine import ScriptedEngine
 from rltune.types import Distance
-from rltune_envs.base import GoldResponse, Step, Task
+from rltune_envs.base import GoldResponse, Step, Task, TextEnv, task_of
 from rltune_envs.errors import SearchLimitError
 
 END = 3
@@ -24,10 +24,8 @@ class Renderer:
         return "x"
 
 
-class Countdown:
+class Countdown(TextEnv):
     """Three turns; `distances` are those before the first response, between, and at the end."""
-
-    system_prompt = response_prefix = ""
 
     def __init__(self, distances=(3, 2, None, None)):
         self.distances = distances
@@ -36,6 +34,9 @@ class Countdown:
 
     def reset(self, *, seed):
         return "go"
+
+    def task(self, seed):
+        return task_of("countdown", str(seed), seed)
 
     def step(self, response):
         self.asked.append("step")
