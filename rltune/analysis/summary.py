@@ -30,8 +30,9 @@ class Bounds:
     """What the random and a perfect player reach on the held-out tasks, as far as it is known."""
 
     floor: float | None  # expected success rate of the random player; None where unknown
-    floor_kind: str  # how it is known: `exact`, `measured`, or `start` where only the base gate is
-    interval: Interval | None  # wilson interval of a measured floor, over its episodes
+    # how it is known: `exact`, `measured`, `start` where only the base gate is; empty: not recorded
+    floor_kind: str
+    interval: Interval | None  # Wilson interval of a measured floor, over its episodes
     ceiling: float | None  # success rate of a perfect player within the limits; None where unknown
     tasks: int  # number of held-out tasks
 
@@ -171,6 +172,8 @@ def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
     manifest = manifest_of(folder.run, record)
     try:
         floor, ceiling = manifest["heldout_floor"], manifest["heldout_ceiling"]
+        if not isinstance(floor, Mapping):  # an older manifest has the rate alone
+            floor = {"rate": float(floor), "kind": "", "n": None}
         is_measured = floor["n"] is not None
         return Bounds(
             floor["rate"],

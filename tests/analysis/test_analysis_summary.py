@@ -288,6 +288,8 @@ def floor_by(kind, rate=None, successes=None, n=None):
             floor_by("start"), 0.95,
             "floor unknown: compare with start, optimal ceiling 0.950 (10 held-out tasks)", [],
         ),
+        # a manifest of before the kinds has the rate alone
+        (0.184, 0.95, "random floor 0.184, optimal ceiling 0.950 (10 held-out tasks)", []),
         (floor_by("start"), None, "floor unknown: compare with start, ceiling unknown (10", []),
     ],
 )  # fmt: skip
