@@ -32,16 +32,17 @@ def place_of(error: BaseException, module: str) -> str:
             all.
 
     """
-    return _deepest(traceback.extract_tb(error.__traceback__), module)
+    return deepest(traceback.extract_tb(error.__traceback__), module)
 
 
 def place_of_thread(thread: threading.Thread, module: str) -> str:
     """Return where a thread is, in the same form."""
     frame = sys._current_frames().get(thread.ident or 0)
-    return "" if frame is None else _deepest(traceback.extract_stack(frame), module)
+    return "" if frame is None else deepest(traceback.extract_stack(frame), module)
 
 
-def _deepest(frames: list[traceback.FrameSummary], module: str) -> str:
+def deepest(frames: list[traceback.FrameSummary], module: str) -> str:
+    """Return the deepest of these places that counts, outermost first: `FILE:LINE, in NAME`."""
     outside = [frame for frame in frames if Path(frame.filename).resolve().parent != _OUR_FOLDER]
     outside = [frame for frame in outside if frame.filename != threading.__file__]
     roots = _roots(module)

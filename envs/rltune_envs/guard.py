@@ -1,8 +1,8 @@
-"""Custom code runs here: one call at a time, in a thread, with a time limit.
+"""Custom code runs here: in a thread or a process of its own, with a time limit.
 
 A call that raises, or does not return within its limit, becomes one `CustomCodeError` with the
 file and the line. What a call does to its own thread (`sys.exit`, `KeyboardInterrupt`) stays there.
-Calls keep their order, and no result depends on the thread.
+Each thread that calls has its calls made one after the other in one other thread.
 """
 
 import faulthandler
@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import NoReturn, TextIO
+from typing import NoReturn, Protocol, TextIO
 
-from rltune_envs.code_place import describe_error, in_brackets, place_of, place_of_thread
+from rltune_envs.code_place import describe_error, in_brackets, place_of
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
+from rltune_envs.guard_batch import current_batch, new_batch
+from rltune_envs.guard_process import processes
 from rltune_envs.guard_worker import Answer, Worker, attempt, exit_raises, this_thread
 
 CALL_LIMIT_S = 30.0
@@ -26,10 +28,10 @@ CALL_LIMIT_S = 30.0
 SLOW_S = 5.0
 """A call that takes longer is reported to the supervisor, and then each second until it ends."""
 
-MAX_HUNG = 3
-"""Calls of one batch that may exceed the limit; later ones are not made."""
+IMPORT_LIMIT_S = 120.0
+"""Time limit of the import of a module into a process of its own, in seconds."""
 
-MAX_ABANDONED = 32
+MAX_ABANDONED = 256
 """Threads that may hang at a time, over all batches; then no call is made any more."""
 
 _GRACE_S = 15.0  # beyond the limit; then a process whose threads are all blocked is ended
@@ -49,6 +51,7 @@ class Waiting:
         place: Where it is, `FILE:LINE, in NAME`; empty where unknown.
         seconds: How long it has run.
         limit_s: How long it may.
+        is_new: Whether this call is told for the first time.
 
     """
 
@@ -56,6 +59,7 @@ class Waiting:
     place: str
     seconds: float
     limit_s: float
+    is_new: bool = True
 
 
 @dataclass(slots=True)
@@ -113,27 +117,68 @@ def _supervise(on_slow: Callable[[Waiting], None] | None, last_words: TextIO | N
 
 
 class _Local(threading.local):
-    """The worker of a thread that calls, and how many calls of its batch hung."""
+    """The worker of a thread that calls."""
 
     worker: Worker | None = None
-    n_hung = 0
 
 
 _local = _Local()
 _abandoned: list[threading.Thread] = []
 
 
-def new_batch() -> None:
-    """Forget the calls that hung: a batch of episodes begins, and each may call again."""
-    _local.n_hung = 0
+def release_worker() -> None:
+    """End the worker of this thread, which calls no more."""
+    if _local.worker is not None:
+        _local.worker.end()
+        _local.worker = None
 
 
-def _forget_worker() -> None:
+class _Alarm:
+    """The system's timer: it ends a process in which a call holds the interpreter for too long.
+
+    There is one timer and many threads; it is set to the earliest deadline of all calls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._deadlines: dict[object, float] = {}
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        key = object()
+        self._change(lambda: self._deadlines.update({key: time.monotonic() + seconds}))
+        try:
+            yield
+        finally:
+            self._change(lambda: self._deadlines.pop(key))
+
+    def _change(self, change: Callable[[], object]) -> None:
+        with self._lock:
+            change()
+            earliest = min(self._deadlines.values(), default=None)
+            left = 0.0 if earliest is None else max(0.001, earliest - time.monotonic())
+            signal.setitimer(signal.ITIMER_REAL, min(left, _MAX_TIMER_S))
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the threads of one process share."""
+
+    alarm: _Alarm
+
+
+_shared = _Shared(_Alarm())
+
+
+def _start_afresh() -> None:
     """Start afresh in a forked process, which does not have its parent's threads."""
-    _local.worker, _local.n_hung = None, 0
+    _local.worker = None
+    _abandoned.clear()
+    _shared.alarm = _Alarm()
+    new_batch()
 
 
-os.register_at_fork(after_in_child=_forget_worker)
+os.register_at_fork(after_in_child=_start_afresh)
 
 
 def call(
@@ -159,11 +204,42 @@ def call(
     """
     is_nested = this_thread.is_worker  # custom code that calls custom code: one limit for both
     answer = attempt(function) if is_nested else _wait(what, function, limit_s, module)
+    value = _checked(answer, what, module)
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise CustomCodeError(what, "it returned a coroutine; define it with def, not async def")
+    return value
+
+
+def call_in_process(
+    what: str, path: str, argument: object, *, limit_s: float = CALL_LIMIT_S
+) -> object:
+    """Return what a custom function returns in another process, which can be ended whatever it does.
+
+    Args:
+        what: Its name in errors: `score my_score()`.
+        path: Import path of the function.
+        argument: Its one argument. It is copied there, and the result back.
+        limit_s: Time limit of the call, in seconds. The wait for a free process, and the import of
+            the function's module, do not count.
+
+    Raises:
+        HungCodeError: It did not return in time, or earlier calls of this batch did not.
+        CustomCodeError: It raised something, or its process ended, or something cannot be copied.
+
+    """
+    current_batch().require_open(what, limit_s)
+    module = path.partition(":")[0]
+    with processes().borrow() as process:
+        if process.load(what, path, limit_s=IMPORT_LIMIT_S):
+            _checked(_answer_of(process, what, IMPORT_LIMIT_S, module), what, module)
+        process.ask(what, argument, limit_s=limit_s)
+        return _checked(_answer_of(process, what, limit_s, module), what, module)
+
+
+def _checked(answer: Answer, what: str, module: str) -> object:
     if answer.error is not None:
         _raise(what, answer.error, module)
-    if isinstance(answer.value, CoroutineType):
-        answer.value.close()
-        raise CustomCodeError(what, "it returned a coroutine; define it with def, not async def")
     return answer.value
 
 
@@ -174,43 +250,65 @@ def limit_of(home: object) -> float:
     return float(limit) if is_number and limit > 0 else CALL_LIMIT_S
 
 
+class _Hand(Protocol):
+    """What makes a call: a thread or a process."""
+
+    def answer(self, wait_s: float) -> Answer | None:
+        """Return the answer; None when there is none within so many seconds."""
+
+    def place(self, module: str) -> str:
+        """Return where it is now: `FILE:LINE, in NAME`; empty where unknown."""
+
+
 def _require_room(what: str, limit: float) -> None:
-    """Refuse a call after too many that hung: waiting for each would take hours."""
-    if _local.n_hung >= MAX_HUNG:
-        cause = f"not called: {MAX_HUNG} calls before it did not return within {limit:g} s"
-        raise HungCodeError(what, cause)
+    """Refuse a call after too many that hung."""
+    current_batch().require_open(what, limit)
     _abandoned[:] = [thread for thread in _abandoned if thread.is_alive()]
     if len(_abandoned) >= MAX_ABANDONED:
         raise HungCodeError(what, f"not called: {MAX_ABANDONED} earlier calls still hang")
 
 
 def _wait(what: str, function: Callable[[], object], limit: float, module: str) -> Answer:
+    """Make a call in the worker of this thread."""
     _require_room(what, limit)
     worker = _local.worker = _local.worker or Worker()
-    began = time.monotonic()
     try:
         with _last_words(limit):
             worker.ask(function)
-            answer = worker.answer(min(limit, SLOW_S))
-            while answer is None and (seconds := time.monotonic() - began) < limit:
-                if _supervision.on_slow is not None:
-                    place = place_of_thread(worker.thread, module)
-                    _tell(_supervision.on_slow, Waiting(what, place, seconds, limit))
-                answer = worker.answer(min(1.0, limit - seconds))
-    except BaseException:  # a signal, or a supervisor that gives up
+            return _answer_of(worker, what, limit, module)
+    except BaseException:  # it hangs; a signal; or a supervisor that gives up
         _abandon(worker)
         raise
+
+
+def _answer_of(hand: _Hand, what: str, limit: float, module: str) -> Answer:
+    """Return the answer of a call that was made.
+
+    Time in which another call held the interpreter does not count.
+
+    Raises:
+        HungCodeError: There is none within the limit.
+
+    """
+    seconds = min(limit, SLOW_S)
+    answer, is_new = hand.answer(seconds), True
+    while answer is None and seconds < limit:
+        _tell(Waiting(what, hand.place(module), seconds, limit, is_new))
+        pause = min(1.0, limit - seconds)
+        answer, is_new = hand.answer(pause), False
+        seconds += pause
     if answer is not None:
         return answer
-    place = place_of_thread(worker.thread, module)
-    _abandon(worker)
-    _local.n_hung += 1
-    raise HungCodeError(what, f"it did not return within {limit:g} s{in_brackets(place)}")
+    current_batch().count_hung()
+    place = in_brackets(hand.place(module))
+    raise HungCodeError(what, f"it did not return within {limit:g} s{place}")
 
 
-def _tell(on_slow: Callable[[Waiting], None], waiting: Waiting) -> None:
+def _tell(waiting: Waiting) -> None:
+    if _supervision.on_slow is None:
+        return
     try:
-        on_slow(waiting)
+        _supervision.on_slow(waiting)
     except Exception as error:
         raise _SupervisorError(error) from error
 
@@ -226,11 +324,8 @@ def _last_words(limit: float) -> Iterator[None]:
     if _supervision.last_words is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, min(limit, _MAX_TIMER_S) + _GRACE_S)
-    try:
+    with _shared.alarm.within(min(limit, _MAX_TIMER_S) + _GRACE_S):
         yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _raise(what: str, error: BaseException, module: str) -> NoReturn:

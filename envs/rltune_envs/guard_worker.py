@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
+from rltune_envs.code_place import place_of_thread
+
 
 class _ThisThread(threading.local):
     is_worker = False
@@ -75,6 +77,15 @@ class Worker:
         except Empty:
             return None
 
+    def place(self, module: str) -> str:
+        """Return where the thread is: `FILE:LINE, in NAME`; see `code_place`."""
+        return place_of_thread(self.thread, module)
+
+    def end(self) -> None:
+        """End the thread; the call before must have been answered."""
+        self._is_abandoned = True
+        self._calls.put(lambda: None)
+
     def abandon(self) -> None:
         """Stop waiting. Python code is interrupted; C code ends when it returns."""
         self._is_abandoned = True
@@ -84,9 +95,13 @@ class Worker:
 
     def _run(self) -> None:
         this_thread.is_worker = True
+        process = os.getpid()
         try:
             while not self._is_abandoned:
-                self._answers.put(attempt(self._calls.get()))
+                answer = attempt(self._calls.get())
+                if os.getpid() != process:  # the call forked, and its child returned, too
+                    os._exit(0)
+                self._answers.put(answer)
         except _Abandoned:
             return
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.characters import half_character
 from rltune_envs.errors import CustomCodeError
-from rltune_envs.guard import WrongResultError, call, limit_of
+from rltune_envs.guard import WrongResultError, call, call_in_process, limit_of
 from rltune_envs.rewards import Attempt, Score
 from rltune_envs.wrapper import EnvWrapper
 
@@ -147,7 +147,9 @@ def guarded_score(score: Score, path: str) -> Score:
     """Return a custom score behind the guard.
 
     Args:
-        score: The function.
+        score: The function. One with an attribute `in_process` that is True is called in another
+            process, which is ended where the call hangs: for what no thread can interrupt, such as
+            a regular expression of the policy's own text.
         path: Its import path.
 
     """
@@ -155,6 +157,8 @@ def guarded_score(score: Score, path: str) -> Score:
     limit_s = limit_of(score)
 
     def guarded(attempt: Attempt) -> Any:
+        if getattr(score, "in_process", False) is True:
+            return call_in_process(f"score {name}()", path, attempt, limit_s=limit_s)
         return call(f"score {name}()", lambda: score(attempt), limit_s=limit_s, module=module)
 
     return guarded

@@ -1,16 +1,19 @@
 """Play episodes: environments on one side, an engine on the other, token ids kept as sampled."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from rltune.errors import DivergedError
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
+from rltune.rollout.pool import Pool
 from rltune.types import Distance, Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, SearchLimitError
-from rltune_envs.guard import new_batch
+from rltune_envs.guard_batch import new_batch
 from rltune_envs.protocols import HasDistance, HasGoldResponse, require
 
 
@@ -78,8 +81,11 @@ def play(
     engine: Engine,
     params: SamplingParams,
     probes: Probes | None = None,
+    workers: int = 1,
 ) -> list[Episode]:
     """Play all slots to their end, turn by turn in one batch; return episodes in slot order.
+
+    Up to `workers` environments step at a time; the number changes no result.
 
     Parsing happens on decoded text and decides only what the environment does: the ids that were
     sampled stay in the episode as they are, whatever the text was worth.
@@ -93,29 +99,69 @@ def play(
     """
     probes = probes or Probes()
     new_batch()
-    begun = [_start(slot, make_env, renderer, probes) for slot in slots]
-    plays = {index: play for index, play in enumerate(begun) if isinstance(play, _Play)}
-    while live := {index: play for index, play in plays.items() if not play.is_over}:
-        requests = [
-            Request(index, [*play.context, *play.prompt_ids], play.slot.seed)
-            for index, play in live.items()
-        ]
-        completions = engine.generate(requests, params)
-        for play, completion in zip(live.values(), completions, strict=True):
-            _advance(play, completion, renderer)
+    with Pool(workers) as pool:
+        begun = _begin(slots, make_env, renderer, probes, pool)
+        plays = {index: play for index, play in enumerate(begun) if isinstance(play, _Play)}
+        while live := {index: play for index, play in plays.items() if not play.is_over}:
+            requests = [
+                Request(index, [*play.context, *play.prompt_ids], play.slot.seed)
+                for index, play in live.items()
+            ]
+            completions = engine.generate(requests, params)
+            _advance(live, dict(zip(live, completions, strict=True)), renderer, pool)
     return [_finish(play) if isinstance(play, _Play) else play for play in begun]
 
 
-def _start(
-    slot: Slot, make_env: Callable[[], TextEnv], renderer: Renderer, probes: Probes
-) -> _Play | Episode:
-    """Begin an episode; return it whole, with its fault, where it cannot begin."""
+def _begin(
+    slots: Sequence[Slot],
+    make_env: Callable[[], TextEnv],
+    renderer: Renderer,
+    probes: Probes,
+    pool: Pool,
+) -> list[_Play | Episode]:
+    """Begin all episodes; one that cannot begin is returned whole, with its fault."""
+    starts = {index: partial(_start, slot, make_env) for index, slot in enumerate(slots)}
+    started: list[_Start | CustomCodeError] = []
+    for some in _first_alone(starts):
+        started += pool.run(some).values()
+    return [
+        _unplayed(slot, str(start))
+        if isinstance(start, CustomCodeError)
+        else _opened(slot, start, renderer, probes)
+        for slot, start in zip(slots, started, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """An environment, and what it says first."""
+
+    env: TextEnv
+    observation: str
+
+
+_Starts = Mapping[int, Callable[[], _Start | CustomCodeError]]
+
+
+def _first_alone(starts: _Starts) -> list[_Starts]:
+    """Return the first start, and the others: what environments share is made by one, not by all.
+
+    An index of a million passages, for one.
+    """
+    return [dict(islice(starts.items(), 1)), dict(islice(starts.items(), 1, None))]
+
+
+def _start(slot: Slot, make_env: Callable[[], TextEnv]) -> _Start | CustomCodeError:
     try:
         env = make_env()
         env.noise_seed = slot.noise_seed
-        observation = env.reset(seed=slot.task.seed)
+        return _Start(env, env.reset(seed=slot.task.seed))
     except CustomCodeError as error:
-        return _unplayed(slot, str(error))
+        return error
+
+
+def _opened(slot: Slot, start: _Start, renderer: Renderer, probes: Probes) -> _Play:
+    env, observation = start.env, start.observation
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
     return _Play(slot, env, observation, prompt, probes)
 
@@ -137,17 +183,50 @@ def _unplayed(slot: Slot, fault: str) -> Episode:
     )
 
 
-def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
-    if completion.stop_reason is StopReason.CONTEXT:
-        play.is_out_of_context = True
-        return
-    _require_sample(completion, play)
-    response = play.env.response_prefix + renderer.decode(completion.token_ids)
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What an environment made of a response."""
+
+    step: Step
+    gold: GoldResponse | None = None
+    distance: Distance | None = None
+
+
+def _advance(
+    live: Mapping[int, _Play],
+    completions: Mapping[int, Completion],
+    renderer: Renderer,
+    pool: Pool,
+) -> None:
+    """Play one turn of all episodes that are not over."""
+    responses: dict[int, str] = {}
+    for index, play in live.items():
+        if completions[index].stop_reason is StopReason.CONTEXT:
+            play.is_out_of_context = True
+            continue
+        _require_sample(completions[index], play)
+        text = renderer.decode(completions[index].token_ids)
+        responses[index] = play.env.response_prefix + text
+    asked = {index: partial(_outcome, live[index], text) for index, text in responses.items()}
+    for index, outcome in pool.run(asked).items():
+        if isinstance(outcome, CustomCodeError):
+            outcome = _Outcome(_fault(str(outcome)))
+        _record(live[index], completions[index], responses[index], outcome, renderer)
+
+
+def _outcome(play: _Play, response: str) -> _Outcome:
     try:
         gold = _gold(play)
         step, distance = _step(play, response)
     except CustomCodeError as error:
-        gold, distance, step = None, None, _fault(str(error))
+        return _Outcome(_fault(str(error)))
+    return _Outcome(step, gold, distance)
+
+
+def _record(
+    play: _Play, completion: Completion, response: str, outcome: _Outcome, renderer: Renderer
+) -> None:
+    step = outcome.step
     _require_finite(step, play)
     play.turns.append(
         Turn(
@@ -163,8 +242,8 @@ def _advance(play: _Play, completion: Completion, renderer: Renderer) -> None:
             n_invalid=step.n_invalid,
             n_over_limit=step.n_over_limit,
             fault=step.fault,
-            distance=distance,
-            gold=gold,
+            distance=outcome.distance,
+            gold=outcome.gold,
         )
     )
     play.context += [*play.prompt_ids, *completion.token_ids]

@@ -23,7 +23,6 @@ class SlowCalls:
         self, say: Callable[[str], None], should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         self._say, self._should_stop = say, should_stop
-        self._seconds = float("inf")
 
     def __call__(self, waiting: Waiting) -> None:
         """Look at a call that runs.
@@ -32,14 +31,13 @@ class SlowCalls:
             InterruptedRun: A stop was asked for.
 
         """
-        is_new, self._seconds = waiting.seconds < self._seconds, waiting.seconds
         place = in_brackets(waiting.place)
         if self._should_stop():
             raise InterruptedRun(
                 f"stopped while {waiting.what} had not returned for {waiting.seconds:.0f} s"
                 f"{place}; the same command goes on from the last checkpoint"
             )
-        if is_new:
+        if waiting.is_new:
             self._say(
                 f"{waiting.what} has not returned for {SLOW_S:g} s{place}; it may take "
                 f"{waiting.limit_s:g} s, then it is a fault"

@@ -21,6 +21,7 @@ EXCLUDED = {
     "checkpoint.keep_last": "old checkpoints are only deleted, never read",
     "budget.train_wall_s": "a trial that exceeds it has no result, and no other is changed by it",
     "budget.eval_wall_s": "likewise",
+    "rollout.workers": "results are placed by episode, whichever comes first",
     "resources.cpus": "a reservation; the numerics follow resources.threads",
     "resources.engine": "the engine computes the same in a process of its own",
     "resources.gpus": "a reservation; the device that was really used is in provenance.json",

@@ -62,6 +62,7 @@ def collect(
         engine=engine,
         params=params,
         probes=probes,
+        workers=rollout.workers,
     )
 
 

@@ -65,7 +65,12 @@ def evaluate(
         config.gate.temperature, rollout.max_response_tokens, rollout.max_context
     )
     episodes = play(
-        slots, make_env=make_env, renderer=policy.renderer, engine=engine, params=params
+        slots,
+        make_env=make_env,
+        renderer=policy.renderer,
+        engine=engine,
+        params=params,
+        workers=rollout.workers,
     )
     return HeldoutResult(task_digest(tasks), tuple(episodes), retry(make_env).auxiliary_names)
 

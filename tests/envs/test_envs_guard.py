@@ -12,7 +12,8 @@ import pytest
 from rltune_envs import guarded as guarded_module
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError, ProtocolError, SearchLimitError
-from rltune_envs.guard import MAX_HUNG, Waiting, call, limit_of, new_batch, supervised
+from rltune_envs.guard import Waiting, call, limit_of, supervised
+from rltune_envs.guard_batch import MAX_HUNG, new_batch
 from rltune_envs.guarded import guarded_env, guarded_score
 from rltune_envs.wrapper import EnvWrapper
 

@@ -19,7 +19,8 @@ from rltune.spec.load import load_sweep
 from rltune.store.rundir import RunDir
 from rltune.types import RowStatus, TrialStatus
 from rltune_envs.errors import CustomCodeError
-from rltune_envs.guard import Waiting, new_batch
+from rltune_envs.guard import Waiting
+from rltune_envs.guard_batch import new_batch
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = """

@@ -55,6 +55,11 @@ class RolloutConfig(Section):
     )
     max_response_tokens: PositiveInt = Field(400, description="Limit of one response, in tokens.")
     max_context: PositiveInt = Field(3600, description="Limit of a whole episode, in tokens.")
+    workers: Annotated[int, Field(ge=1, le=1024)] = Field(
+        32,
+        description="Environments that step, and verifiers that score, at a time, in threads; "
+        "changes no number.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

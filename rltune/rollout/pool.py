@@ -1,0 +1,133 @@
+"""Threads in which environments step and verifiers score, so that nobody waits for a slow service.
+
+What a piece of work returns is placed by its key. How many threads there are changes how long the
+work takes, and no number.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Generic, Self, TypeVar
+
+from rltune_envs.errors import HungCodeError
+from rltune_envs.guard import release_worker
+from rltune_envs.guard_batch import at_place, current_batch
+from rltune_envs.guard_worker import Answer, attempt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[T]):
+    key: int
+    place: int
+    ask: Callable[[], T]
+
+    def do(self) -> T:
+        with at_place(self.place):
+            return self.ask()
+
+
+class Pool:
+    """Does work in up to `workers` threads; with one worker, in the calling thread.
+
+    The work of one key is always done in one thread, so that what an environment opened there can
+    be used there. The threads end with the `with` block.
+
+    Args:
+        workers: Pieces of work at a time.
+
+    Raises:
+        ValueError: `workers` is below 1.
+
+    """
+
+    def __init__(self, workers: int) -> None:
+        if workers < 1:
+            raise ValueError(f"workers: {workers} is below 1; at least one does the work")
+        self._n_workers = workers
+        self._threads: dict[int, _Thread] = {}
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Have each thread end after what it is doing."""
+        for thread in self._threads.values():
+            thread.end()
+
+    def run(self, work: Mapping[int, Callable[[], T]]) -> dict[int, T | HungCodeError]:
+        """Do all work; return what came of it, by key, in the order given.
+
+        A `HungCodeError` stands for work that does not count: calls of too many before it hung.
+
+        Raises:
+            Exception: What the first piece of work in this order raised.
+
+        """
+        batch = current_batch()
+        places = batch.take_places(len(work))
+        todo = [
+            _Work(key, place, ask) for place, (key, ask) in zip(places, work.items(), strict=True)
+        ]
+        done = _in_order(todo) if self._n_workers == 1 else self._at_once(todo)
+        return {each.key: batch.refusal(each.place) or done[each.place] for each in todo}
+
+    def _at_once(self, todo: Sequence[_Work[T]]) -> dict[int, T]:
+        answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        for number in sorted({each.key % self._n_workers for each in todo}):
+            thread = self._threads.setdefault(number, _Thread())
+            share = [each for each in todo if each.key % self._n_workers == number]
+            thread.take(share, answers)
+        given = dict(_require_going_on(answers.get()) for _ in todo)
+        return {each.place: _value(given[each.place]) for each in todo}
+
+
+def _in_order(todo: Sequence[_Work[T]]) -> dict[int, T]:
+    return {each.place: each.do() for each in todo}
+
+
+def _require_going_on(answer: tuple[int, Answer]) -> tuple[int, Answer]:
+    """Raise at once what ends the whole batch: a stop that was asked for."""
+    error = answer[1].error
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return answer
+
+
+def _value(answer: Answer) -> T:
+    if answer.error is not None:
+        raise answer.error
+    return answer.value  # type: ignore[return-value]
+
+
+_Share = tuple[Context, Sequence[_Work[T]], SimpleQueue[tuple[int, Answer]]]
+
+
+class _Thread:
+    """A thread that does its share of the work, piece by piece."""
+
+    def __init__(self) -> None:
+        self._shares: SimpleQueue[_Share[object] | None] = SimpleQueue()
+        self._has_ended = False
+        threading.Thread(target=self._run, name="episodes", daemon=True).start()
+
+    def take(self, share: Sequence[_Work[T]], answers: SimpleQueue[tuple[int, Answer]]) -> None:
+        """Do work in the caller's context, which holds its batch."""
+        self._shares.put((copy_context(), share, answers))
+
+    def end(self) -> None:
+        """Do nothing after the present piece."""
+        self._has_ended = True
+        self._shares.put(None)
+
+    def _run(self) -> None:
+        while (taken := self._shares.get()) is not None:
+            context, share, answers = taken
+            for each in share:
+                if not self._has_ended:
+                    answers.put((each.place, context.run(attempt, each.do)))
+        release_worker()
