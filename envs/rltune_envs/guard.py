@@ -9,7 +9,6 @@ import faulthandler
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import NoReturn, Protocol, TextIO
 
 from rltune_envs.code_place import describe_error, in_brackets, place_of
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
+from rltune_envs.guard_alarm import MAX_TIMER_S, Alarm
 from rltune_envs.guard_batch import current_batch, new_batch
 from rltune_envs.guard_process import processes
 from rltune_envs.guard_worker import Answer, Worker, attempt, exit_raises, this_thread
@@ -35,7 +35,6 @@ MAX_ABANDONED = 256
 """Threads that may hang at a time, over all batches; then no call is made any more."""
 
 _GRACE_S = 15.0  # beyond the limit; then a process whose threads are all blocked is ended
-_MAX_TIMER_S = 1e8  # that the system's timer takes
 
 
 class WrongResultError(Exception):
@@ -133,48 +132,21 @@ def release_worker() -> None:
         _local.worker = None
 
 
-class _Alarm:
-    """The system's timer: it ends a process in which a call holds the interpreter for too long.
-
-    There is one timer and many threads; it is set to the earliest deadline of all calls.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._deadlines: dict[object, float] = {}
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        key = object()
-        self._change(lambda: self._deadlines.update({key: time.monotonic() + seconds}))
-        try:
-            yield
-        finally:
-            self._change(lambda: self._deadlines.pop(key))
-
-    def _change(self, change: Callable[[], object]) -> None:
-        with self._lock:
-            change()
-            earliest = min(self._deadlines.values(), default=None)
-            left = 0.0 if earliest is None else max(0.001, earliest - time.monotonic())
-            signal.setitimer(signal.ITIMER_REAL, min(left, _MAX_TIMER_S))
-
-
 @dataclass(slots=True)
 class _Shared:
     """What the threads of one process share."""
 
-    alarm: _Alarm
+    alarm: Alarm
 
 
-_shared = _Shared(_Alarm())
+_shared = _Shared(Alarm())
 
 
 def _start_afresh() -> None:
     """Start afresh in a forked process, which does not have its parent's threads."""
     _local.worker = None
     _abandoned.clear()
-    _shared.alarm = _Alarm()
+    _shared.alarm = Alarm()
     new_batch()
 
 
@@ -214,7 +186,7 @@ def call(
 def call_in_process(
     what: str, path: str, argument: object, *, limit_s: float = CALL_LIMIT_S
 ) -> object:
-    """Return what a custom function returns in another process, which can be ended whatever it does.
+    """Return what a custom function returns in another process, which can always be ended.
 
     Args:
         what: Its name in errors: `score my_score()`.
@@ -324,7 +296,7 @@ def _last_words(limit: float) -> Iterator[None]:
     if _supervision.last_words is None:
         yield
         return
-    with _shared.alarm.within(min(limit, _MAX_TIMER_S) + _GRACE_S):
+    with _shared.alarm.within(min(limit, MAX_TIMER_S) + _GRACE_S):
         yield
 
 

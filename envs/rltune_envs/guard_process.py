@@ -35,7 +35,7 @@ class Process:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        self._trace = tempfile.TemporaryFile("ab+", buffering=0)
+        self._trace = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115 - end() closes it
         handed = [theirs.fileno(), self._trace.fileno()]
         paths = os.pathsep.join(entry for entry in sys.path if entry)
         with theirs:

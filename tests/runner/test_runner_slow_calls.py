@@ -40,15 +40,15 @@ def hang():
 """
 
 
-def waiting(seconds):
-    return Waiting("score f()", "f.py:3, in f", seconds, 30.0)
+def waiting(seconds, *, is_new=True):
+    return Waiting("score f()", "f.py:3, in f", seconds, 30.0, is_new)
 
 
 def test_a_slow_call_is_told_once_and_the_next_one_again():
     told: list[str] = []
     slow = SlowCalls(told.append)
     for seconds in (5.0, 6.0, 7.0, 5.0, 6.0):
-        slow(waiting(seconds))
+        slow(waiting(seconds, is_new=seconds == 5.0))
     said = "score f() has not returned for 5 s (f.py:3, in f); it may take 30 s, then it is a "
     assert told == [f"{said}fault"] * 2
 

@@ -139,7 +139,7 @@ def test_excluded_keys_are_the_documented_ones():
     assert {key for key in LEAF_KEYS if is_excluded(key)} == {
         "tracking.wandb", "tracking.project", "tracking.log_level",
         "checkpoint.every", "checkpoint.keep_last", "resources.cpus", "resources.gpus",
-        "resources.engine", "budget.train_wall_s", "budget.eval_wall_s",
+        "resources.engine", "rollout.workers", "budget.train_wall_s", "budget.eval_wall_s",
     }  # fmt: skip
     assert not is_excluded("resources.threads")
     assert not is_excluded("tracking_of_something")
