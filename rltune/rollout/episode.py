@@ -4,17 +4,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Protocol
 
 from rltune.errors import DivergedError
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
+from rltune.rollout.env_calls import Outcome, Started, first_alone, outcome_of, start
 from rltune.rollout.pool import Pool
-from rltune.types import Distance, Episode, StopReason, Turn
-from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
-from rltune_envs.errors import CustomCodeError, EnvError, SearchLimitError
+from rltune.types import Episode, StopReason, Turn
+from rltune_envs.base import FailureClass, Step, Task, TextEnv
+from rltune_envs.errors import CustomCodeError, EnvError
 from rltune_envs.guard_batch import new_batch
-from rltune_envs.protocols import HasDistance, HasGoldResponse, require
 
 
 class Renderer(Protocol):
@@ -48,9 +47,6 @@ class Probes:
     # the exact distance to go; costs a search where the environment has no table
     distance: bool = False
     gold: bool = False  # what a perfect player would say
-
-
-_UNKNOWN = -1  # a distance that takes too long to find out
 
 
 @dataclass(slots=True)
@@ -120,48 +116,23 @@ def _begin(
     pool: Pool,
 ) -> list[_Play | Episode]:
     """Begin all episodes; one that cannot begin is returned whole, with its fault."""
-    starts = {index: partial(_start, slot, make_env) for index, slot in enumerate(slots)}
-    started: list[_Start | CustomCodeError] = []
-    for some in _first_alone(starts):
+    starts = {
+        index: partial(start, make_env, seed=slot.task.seed, noise_seed=slot.noise_seed)
+        for index, slot in enumerate(slots)
+    }
+    started: list[Started | CustomCodeError] = []
+    for some in first_alone(starts):
         started += pool.run(some).values()
     return [
-        _unplayed(slot, str(start))
-        if isinstance(start, CustomCodeError)
-        else _opened(slot, start, renderer, probes)
-        for slot, start in zip(slots, started, strict=True)
+        _unplayed(slot, str(result))
+        if isinstance(result, CustomCodeError)
+        else _opened(slot, result, renderer, probes)
+        for slot, result in zip(slots, started, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """An environment, and what it says first."""
-
-    env: TextEnv
-    observation: str
-
-
-_Starts = Mapping[int, Callable[[], _Start | CustomCodeError]]
-
-
-def _first_alone(starts: _Starts) -> list[_Starts]:
-    """Return the first start, and the others: what environments share is made by one, not by all.
-
-    An index of a million passages, for one.
-    """
-    return [dict(islice(starts.items(), 1)), dict(islice(starts.items(), 1, None))]
-
-
-def _start(slot: Slot, make_env: Callable[[], TextEnv]) -> _Start | CustomCodeError:
-    try:
-        env = make_env()
-        env.noise_seed = slot.noise_seed
-        return _Start(env, env.reset(seed=slot.task.seed))
-    except CustomCodeError as error:
-        return error
-
-
-def _opened(slot: Slot, start: _Start, renderer: Renderer, probes: Probes) -> _Play:
-    env, observation = start.env, start.observation
+def _opened(slot: Slot, started: Started, renderer: Renderer, probes: Probes) -> _Play:
+    env, observation = started.env, started.observation
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
     return _Play(slot, env, observation, prompt, probes)
 
@@ -183,15 +154,6 @@ def _unplayed(slot: Slot, fault: str) -> Episode:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What an environment made of a response."""
-
-    step: Step
-    gold: GoldResponse | None = None
-    distance: Distance | None = None
-
-
 def _advance(
     live: Mapping[int, _Play],
     completions: Mapping[int, Completion],
@@ -207,24 +169,20 @@ def _advance(
         _require_sample(completions[index], play)
         text = renderer.decode(completions[index].token_ids)
         responses[index] = play.env.response_prefix + text
-    asked = {index: partial(_outcome, live[index], text) for index, text in responses.items()}
+    asked = {index: _turn(live[index], text) for index, text in responses.items()}
     for index, outcome in pool.run(asked).items():
         if isinstance(outcome, CustomCodeError):
-            outcome = _Outcome(_fault(str(outcome)))
+            outcome = Outcome.of_fault(outcome)
         _record(live[index], completions[index], responses[index], outcome, renderer)
 
 
-def _outcome(play: _Play, response: str) -> _Outcome:
-    try:
-        gold = _gold(play)
-        step, distance = _step(play, response)
-    except CustomCodeError as error:
-        return _Outcome(_fault(str(error)))
-    return _Outcome(step, gold, distance)
+def _turn(play: _Play, response: str) -> Callable[[], Outcome]:
+    probes = play.probes
+    return partial(outcome_of, play.env, response, gold=probes.gold, distance=probes.distance)
 
 
 def _record(
-    play: _Play, completion: Completion, response: str, outcome: _Outcome, renderer: Renderer
+    play: _Play, completion: Completion, response: str, outcome: Outcome, renderer: Renderer
 ) -> None:
     step = outcome.step
     _require_finite(step, play)
@@ -257,33 +215,6 @@ def _record(
         )
 
 
-def _fault(reason: str) -> Step:
-    """Return the step of a turn in which the environment failed; it ends the episode."""
-    return Step("", 0.0, False, True, False, failure_class=FailureClass.FAULT, fault=reason)
-
-
-def _gold(play: _Play) -> GoldResponse | None:
-    """Return what a perfect player would say; None where it is not asked for or takes too long."""
-    if not play.probes.gold:
-        return None
-    try:
-        return require(play.env, HasGoldResponse).gold_response() or GoldResponse("", (), "")
-    except SearchLimitError:
-        return None
-
-
-def _step(play: _Play, response: str) -> tuple[Step, Distance | None]:
-    """Step, and return the distances around it; None likewise."""
-    if not play.probes.distance:
-        return play.env.step(response), None
-    before = _distance(play.env)
-    step = play.env.step(response)
-    after = _distance(play.env)
-    if _UNKNOWN in (before, after):
-        return step, None
-    return step, Distance(before, after)
-
-
 def _require_sample(completion: Completion, play: _Play) -> None:
     """Refuse tokens that were drawn from no distribution."""
     if not all(map(math.isfinite, completion.logprobs)):
@@ -301,13 +232,6 @@ def _require_finite(step: Step, play: _Play) -> None:
             f"the reward {step.reward!r} in turn {len(play.turns)}; a reward is a finite number. "
             "Repair its step()."
         )
-
-
-def _distance(env: TextEnv) -> int | None:
-    try:
-        return require(env, HasDistance).distance_to_go()
-    except SearchLimitError:
-        return _UNKNOWN
 
 
 def _finish(play: _Play) -> Episode:
