@@ -128,6 +128,8 @@ def main() -> None:
         f"{args.episodes} episodes, {args.searches} searches of {args.latency_ms:g} ms each: all at"
     )
     print(f"once {bound:.2f} s, one after another {bound * args.episodes:.2f} s at least")
+    with serving(0.0) as server:
+        played(server, episodes=1, searches=1, workers=1)  # makes the world of the questions
     first: list[Episode] | None = None
     for workers in (1, 8, 32, 128):
         with serving(latency_s) as server:
