@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from types import CoroutineType
 from typing import Any, NoReturn
@@ -42,7 +43,7 @@ def _serve(connection: "Connection[Any, Any]") -> None:
     module, process = "", os.getpid()
     while True:
         message = connection.recv_bytes()
-        answer = attempt(lambda message=message, function=function: _do(message, function))
+        answer = attempt(partial(_do, message, function))
         if os.getpid() != process:  # the call forked, and its child returned, too
             os._exit(0)
         if answer.error is not None:

@@ -55,9 +55,7 @@ class Outcome:
     @classmethod
     def of_fault(cls, error: CustomCodeError) -> Self:
         """Return the outcome of a turn in which the environment failed; it ends the episode."""
-        return cls(
-            Step("", truncated=True, failure_class=FailureClass.FAULT, fault=str(error)),
-        )
+        return cls(Step("", truncated=True, failure_class=FailureClass.FAULT, fault=str(error)))
 
 
 def outcome_of(env: TextEnv, response: str, *, gold: bool, distance: bool) -> Outcome:
@@ -71,14 +69,14 @@ def outcome_of(env: TextEnv, response: str, *, gold: bool, distance: bool) -> Ou
 
     """
     try:
-        said = _gold(env) if gold else None
+        gold_response = _gold(env) if gold else None
         before = _distance(env) if distance else _UNKNOWN
         step = env.step(response)
         after = _distance(env) if distance else _UNKNOWN
     except CustomCodeError as error:
         return Outcome.of_fault(error)
     is_known = _UNKNOWN not in (before, after)
-    return Outcome(step, said, Distance(before, after) if is_known else None)
+    return Outcome(step, gold_response, Distance(before, after) if is_known else None)
 
 
 def _gold(env: TextEnv) -> GoldResponse | None:

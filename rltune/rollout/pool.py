@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from rltune_envs.errors import HungCodeError
 from rltune_envs.guard import release_worker
@@ -17,15 +17,17 @@ from rltune_envs.guard_batch import at_place, current_batch
 from rltune_envs.guard_worker import Answer, attempt
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_Answers = SimpleQueue[tuple[int, Answer]]  # with their places
 
 
 @dataclass(frozen=True, slots=True)
-class _Work(Generic[T]):
+class _Work(Generic[T_co]):
     key: int
     place: int
-    ask: Callable[[], T]
+    ask: Callable[[], T_co]
 
-    def do(self) -> T:
+    def do(self) -> T_co:
         with at_place(self.place):
             return self.ask()
 
@@ -77,7 +79,7 @@ class Pool:
         return {each.key: batch.refusal(each.place) or done[each.place] for each in todo}
 
     def _at_once(self, todo: Sequence[_Work[T]]) -> dict[int, T]:
-        answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+        answers: _Answers = SimpleQueue()
         for number in sorted({each.key % self._n_workers for each in todo}):
             thread = self._threads.setdefault(number, _Thread())
             share = [each for each in todo if each.key % self._n_workers == number]
@@ -98,24 +100,24 @@ def _require_going_on(answer: tuple[int, Answer]) -> tuple[int, Answer]:
     return answer
 
 
-def _value(answer: Answer) -> T:
+def _value(answer: Answer) -> Any:
     if answer.error is not None:
         raise answer.error
-    return answer.value  # type: ignore[return-value]
+    return answer.value
 
 
-_Share = tuple[Context, Sequence[_Work[T]], SimpleQueue[tuple[int, Answer]]]
+_Share = tuple[Context, Sequence[_Work[object]], _Answers]
 
 
 class _Thread:
     """A thread that does its share of the work, piece by piece."""
 
     def __init__(self) -> None:
-        self._shares: SimpleQueue[_Share[object] | None] = SimpleQueue()
+        self._shares: SimpleQueue[_Share | None] = SimpleQueue()
         self._has_ended = False
         threading.Thread(target=self._run, name="episodes", daemon=True).start()
 
-    def take(self, share: Sequence[_Work[T]], answers: SimpleQueue[tuple[int, Answer]]) -> None:
+    def take(self, share: Sequence[_Work[object]], answers: _Answers) -> None:
         """Do work in the caller's context, which holds its batch."""
         self._shares.put((copy_context(), share, answers))
 

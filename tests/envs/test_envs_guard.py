@@ -80,6 +80,12 @@ def test_os_exit_is_an_error_of_the_call_and_still_ends_a_forked_child():
     assert os._exit is before
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_that_a_call_forks_does_not_live_on_as_another_caller():
+    child = ask(os.fork)
+    assert os.waitpid(child, 0) == (child, 0)
+
+
 def test_an_exception_that_cannot_say_what_it_is():
     class MuteError(Exception):
         def __str__(self):

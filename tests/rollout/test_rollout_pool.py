@@ -12,7 +12,7 @@ from rltune.rollout.pool import Pool
 from rltune.rollout.scripted_engine import ScriptedEngine
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError
-from rltune_envs.guard import call
+from rltune_envs.guard import call, supervised
 from rltune_envs.guard_batch import new_batch
 from rltune_envs.guarded import GuardedEnv
 
@@ -103,6 +103,22 @@ def test_a_stop_does_not_wait_for_the_others():
     with Pool(2) as pool, pytest.raises(StopError):
         pool.run(work(stop, 2))
     is_over.set()
+
+
+def test_a_slow_call_is_told_once_and_may_be_given_up(monkeypatch):
+    monkeypatch.setattr("rltune_envs.guard.SLOW_S", 0.1)
+    told = []
+
+    def stop(waiting):
+        told.append(waiting.is_new)
+        raise InterruptedError
+
+    def hang(key):
+        return call("f()", FOREVER.wait, limit_s=1e6)
+
+    with pytest.raises(InterruptedError), supervised(stop), Pool(2) as pool:
+        pool.run(work(hang, 2))
+    assert told[0]
 
 
 def test_its_threads_end_with_it():
