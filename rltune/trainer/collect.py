@@ -8,6 +8,7 @@ from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.tasks import workers_of
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 
@@ -62,7 +63,7 @@ def collect(
         engine=engine,
         params=params,
         probes=probes,
-        workers=rollout.workers,
+        workers=workers_of(config),
     )
 
 

@@ -10,6 +10,7 @@ from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.records.outcomes import cut_shares, failure_metrics, outcome_metrics
+from rltune.trainer.tasks import workers_of
 from rltune.types import Episode
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.faults import retry
@@ -70,7 +71,7 @@ def evaluate(
         renderer=policy.renderer,
         engine=engine,
         params=params,
-        workers=rollout.workers,
+        workers=workers_of(config),
     )
     return HeldoutResult(task_digest(tasks), tuple(episodes), retry(make_env).auxiliary_names)
 

@@ -10,7 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rltune.spec.schema.env import CustomEnvConfig, Env, TasksConfig
+from rltune.spec.schema.env import (
+    CustomEnvConfig,
+    Env,
+    FrozenLakeConfig,
+    MultihopQaConfig,
+    SokobanConfig,
+    TasksConfig,
+)
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import TextEnv
@@ -79,6 +86,22 @@ def _score(name: str, measures: tuple[str, ...]) -> Score:
     """Return a score by its name; one of a user's is guarded."""
     score = find_score(name, auxiliary_names=measures)
     return guarded_score(score, name) if ":" in name else score
+
+
+def workers_of(config: TrialConfig) -> int:
+    """Return how many environments of a config play at a time.
+
+    One where none waits for a service or runs custom code: threads slow down what only computes.
+    """
+    scores = () if config.reward is None else tuple(term.score for term in config.reward.terms)
+    is_alone = _only_computes(config.env) and not any(":" in score for score in scores)
+    return 1 if is_alone else config.rollout.workers
+
+
+def _only_computes(env: Env) -> bool:
+    if isinstance(env, MultihopQaConfig):
+        return env.retriever == "bm25"
+    return isinstance(env, SokobanConfig | FrozenLakeConfig)
 
 
 def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:

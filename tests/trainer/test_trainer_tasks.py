@@ -13,7 +13,7 @@ from rltune.spec.keys import kept_keys
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.preflight.references import require_usable
-from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks
+from rltune.trainer.tasks import ENVS, env_maker, files_of, freeze_tasks, workers_of
 from rltune_envs.imports import load_object
 from rltune_envs.verified import VerifiedEnv
 
@@ -408,3 +408,19 @@ def test_an_env_must_know_what_the_attribution_asks_it(usable, env, attribution,
     ]
     found = usable(env=env, attribution=attribution)
     assert [without_place(line) for line in found or ()] == want
+
+
+@pytest.mark.parametrize(
+    ("env", "reward", "workers"),
+    [
+        ("sokoban", None, 1),
+        ("frozen_lake", "success", 1),
+        ("frozen_lake", "my_pkg.my_mod:score", 5),
+        ("multihop_qa", None, 1),
+        ({"kind": "multihop_qa", "retriever": "http://127.0.0.1:8000"}, None, 5),
+        ("my_pkg.my_mod:MyEnv", None, 5),
+    ],
+)
+def test_only_what_may_wait_plays_in_several_threads(env, reward, workers):
+    sections = {"env": env, "reward": reward, "rollout": {"workers": 5}, "policy": {"model": "x"}}
+    assert workers_of(TrialConfig(**sections)) == workers

@@ -57,8 +57,8 @@ class RolloutConfig(Section):
     max_context: PositiveInt = Field(3600, description="Limit of a whole episode, in tokens.")
     workers: Annotated[int, Field(ge=1, le=1024)] = Field(
         32,
-        description="Environments that step, and verifiers that score, at a time, in threads; "
-        "changes no number.",
+        description="Custom or waiting environments that step, and their verifiers that score, at "
+        "a time, in threads; changes no number.",
     )
 
     @model_validator(mode="after")
