@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import NoReturn, Protocol, TextIO
 
@@ -122,7 +122,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_abandoned: list[threading.Thread] = []
 
 
 def release_worker() -> None:
@@ -136,17 +135,18 @@ def release_worker() -> None:
 class _Shared:
     """What the threads of one process share."""
 
-    alarm: Alarm
+    alarm: Alarm = field(default_factory=Alarm)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    abandoned: list[threading.Thread] = field(default_factory=list)
 
 
-_shared = _Shared(Alarm())
+_shared = _Shared()
 
 
 def _start_afresh() -> None:
     """Start afresh in a forked process, which does not have its parent's threads."""
     _local.worker = None
-    _abandoned.clear()
-    _shared.alarm = Alarm()
+    _shared.alarm, _shared.lock, _shared.abandoned = Alarm(), threading.Lock(), []
     new_batch()
 
 
@@ -235,8 +235,10 @@ class _Hand(Protocol):
 def _require_room(what: str, limit: float) -> None:
     """Refuse a call after too many that hung."""
     current_batch().require_open(what, limit)
-    _abandoned[:] = [thread for thread in _abandoned if thread.is_alive()]
-    if len(_abandoned) >= MAX_ABANDONED:
+    with _shared.lock:
+        _shared.abandoned = [thread for thread in _shared.abandoned if thread.is_alive()]
+        n_hanging = len(_shared.abandoned)
+    if n_hanging >= MAX_ABANDONED:
         raise HungCodeError(what, f"not called: {MAX_ABANDONED} earlier calls still hang")
 
 
@@ -288,7 +290,8 @@ def _tell(waiting: Waiting) -> None:
 def _abandon(worker: Worker) -> None:
     _local.worker = None
     worker.abandon()
-    _abandoned.append(worker.thread)
+    with _shared.lock:
+        _shared.abandoned.append(worker.thread)
 
 
 @contextmanager

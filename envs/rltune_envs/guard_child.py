@@ -31,7 +31,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when this process ends
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     threading.Thread(target=_die_with, args=(int(sys.argv[3]),), daemon=True).start()
-    faulthandler.register(signal.SIGUSR1, file=int(sys.argv[2]), all_threads=False)
+    trace = int(sys.argv[2])
+    faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
+    os.write(trace, b"\n")  # from now on it may be asked where it is
     try:
         _serve(connection)
     except (EOFError, ConnectionError):

@@ -50,6 +50,7 @@ class Process:
         self._what = ""
         self._is_asked = False
         self._path = ""
+        self._is_loading = False
 
     @property
     def pid(self) -> int:
@@ -96,11 +97,17 @@ class Process:
             self._is_asked = False
         else:
             self._is_asked = False
-        return Answer(error=CustomCodeError(self._what, cause)) if cause else Answer(value)
+        if not cause:
+            return Answer(value)
+        if self._is_loading:
+            self._path = ""
+        return Answer(error=CustomCodeError(self._what, cause))
 
     def place(self, module: str) -> str:
         """Return where its call is: `FILE:LINE, in NAME`; empty where it does not say."""
         start = os.fstat(self._trace.fileno()).st_size
+        if not start:
+            return ""  # it still starts, and would die of the signal
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
         before, text, until = "", "", time.monotonic() + _TRACE_S
@@ -121,7 +128,7 @@ class Process:
         self._trace.close()
 
     def _send(self, what: str, verb: str, argument: object, limit_s: float) -> None:
-        self._what = what
+        self._what, self._is_loading = what, verb == "load"
         try:
             message = pickle.dumps((verb, argument, limit_s))
         except Exception as error:  # whatever a class raises while it is copied
@@ -134,7 +141,8 @@ class Process:
 
 def _way(status: int) -> str:
     """Return how a process ended."""
-    return f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"by {names.get(-status, -status)}" if status < 0 else f"with exit status {status}"
 
 
 class Processes:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import wait_until
+from patience import HANG_S, wait_until
 
 from rltune_envs.errors import CustomCodeError, HungCodeError
 from rltune_envs.guard import call_in_process
 from rltune_envs.guard_batch import MAX_HUNG, new_batch
-from rltune_envs.guard_process import Processes, processes
+from rltune_envs.guard_process import Process, Processes, processes
 from rltune_envs.guarded import guarded_score
 
 HERE = Path(__file__).parent
@@ -79,6 +79,22 @@ def test_what_cannot_be_copied():
     with pytest.raises(CustomCodeError, match=r"^score f\(\): its argument cannot be copied to a"):
         ask("double", lambda: 1)
     assert ask("double", 1) == 2
+
+
+def test_a_path_that_names_nothing_never_calls_what_was_called_before():
+    assert ask("double", 1) == 2
+    for _ in range(2):
+        with pytest.raises(CustomCodeError, match=r"it raised ImportPathError: 'process_calls:tw"):
+            ask("twice", 1)
+    assert ask("double", 1) == 2
+
+
+def test_a_process_that_still_starts_is_not_asked_where_it_is():
+    process = Process()
+    assert process.place("") == ""
+    process.load("f", "process_calls:double", limit_s=1)
+    assert process.answer(HANG_S) is not None
+    process.end()
 
 
 def test_a_runaway_regular_expression_is_ended_and_its_line_named():
