@@ -142,3 +142,19 @@ def test_global_random_state_is_the_users_alone(run):
     plain, _ = run({}, name="plain", **lora)
     seeding, _ = run({"step": step}, name="seeding", **lora)
     assert metrics_digest(seeding.folder.metrics) == metrics_digest(plain.folder.metrics)
+
+
+def test_no_metric_depends_on_how_many_environments_play_at_a_time(run):
+    def step(self, response):
+        if self._seed == 3 and self._turn:
+            raise ConnectionError("gone")
+        return super(type(self), self).step(response)
+
+    custom = {"reward__terms": [{"score": "my_pkg.my_mod:score"}]}  # what only computes plays alone
+    digests, faults = set(), set()
+    for workers in (1, 8):
+        trial, _ = run({"step": step}, name=f"by {workers}", rollout__workers=workers, **custom)
+        digests.add(metrics_digest(trial.folder.metrics))
+        faults.add(tuple(row["fault"] for row in read_jsonl(trial.folder.episodes).rows))
+    assert len(digests) == len(faults) == 1
+    assert any(faults.pop())
