@@ -22,6 +22,7 @@ from rltune_envs.episode_checks import (
     check_instances,
     check_names,
     check_noise,
+    check_parts,
     check_records,
     check_reset,
     check_task,
@@ -34,6 +35,7 @@ from rltune_envs.protocols import (
     HasExpert,
     HasFloor,
     HasGoldResponse,
+    HasParts,
     HasRandomPlayer,
     HasShortestResponses,
     supports,
@@ -64,6 +66,7 @@ _OF_ALL_SEEDS: Mapping[Callable[[Player, Sequence[int]], None], _Needs] = {
     check_noise: _NOTHING,
     check_floor: ((HasFloor, HasRandomPlayer),),
     check_ceiling: ((HasCeiling, HasExpert),),
+    check_parts: ((HasParts,),),
 }
 
 

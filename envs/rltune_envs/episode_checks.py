@@ -10,7 +10,7 @@ from typing import Any
 
 from rltune_envs.base import Step, TextEnv
 from rltune_envs.check_player import Player, Transcript, expert_of, random_response
-from rltune_envs.protocols import HasCeiling, HasFloor, HasGold, supports
+from rltune_envs.protocols import HasCeiling, HasFloor, HasGold, HasParts, require, supports
 from rltune_envs.record_checks import (
     broken,
     require_episode,
@@ -204,3 +204,16 @@ def check_names(player: Player, seeds: Sequence[int]) -> None:
                 f"{task.task_id!r} has another near_hash or difficulty than with an earlier seed"
             )
             raise broken("equal tasks are near each other and equally hard", task.seed, detail)
+
+
+def check_parts(player: Player, seeds: Sequence[int]) -> None:
+    """Check that no task is in two parts, by its content."""
+    env = player.make_env()
+    parts = require(env, HasParts)
+    first: dict[str, str] = {}
+    for part in ("train", "heldout", "test"):
+        for seed in parts.part_seeds(part):
+            task = env.task(seed)
+            if (known := first.setdefault(task.content_hash, part)) != part:
+                detail = f"{task.task_id!r} of {part} is in {known}, too"
+                raise broken("no task is in two parts", seed, detail)

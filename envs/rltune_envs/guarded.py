@@ -202,6 +202,20 @@ def _names(value: Any, wanted: str = "actions, which are a tuple of names") -> t
     return tuple(_of_type(name, str, "one of its names") for name in value)
 
 
+def _seeds(value: Any) -> list[int]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise _wrong(value, "seeds, which are a list of whole numbers")
+    return [_of_type(seed, int, "one of its seeds") for seed in value]
+
+
+def _digests(value: Any) -> dict[str, str]:
+    given = _mapping(value, "digests by file")
+    return {
+        _of_type(path, str, "a file's name"): _of_type(digest, str, "a digest")
+        for path, digest in given.items()
+    }
+
+
 def _optional(check: Callable[[Any], T]) -> Callable[[Any], T | None]:
     return lambda value: None if value is None else check(value)
 
@@ -278,6 +292,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "shortest_responses": _names,
     "cell_symbols": _text("symbols"),
     "gold": lambda value: _mapping(value, "gold"),
+    "part_seeds": _seeds,
+    "file_digests": _digests,
     "distance_to_go": _optional(lambda value: int(_number(value, "a distance"))),
     "gold_response": _optional(_valid_gold),
 }

@@ -98,6 +98,22 @@ class HasGold(Protocol):
 
 
 @runtime_checkable
+class HasParts(Protocol):
+    """It has a limited number of tasks, and says which are for training and which to measure on."""
+
+    def part_seeds(self, part: str) -> Sequence[int]:
+        """Return the seeds of a part: `train`, `heldout` or `test`. No task is in two parts."""
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """Its tasks are rows of files."""
+
+    def file_digests(self) -> Mapping[str, str]:
+        """Return the name of each file as it was given -> sha256 of its content."""
+
+
+@runtime_checkable
 class HasShortestResponses(Protocol):
     """The least that a policy must be able to write is known before training."""
 

@@ -6,22 +6,27 @@ Held-out tasks are for the gate, which chooses checkpoints; test tasks are for o
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import partial
-from itertools import combinations, count, islice
+from itertools import combinations
 from typing import Any
 
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.bounds import Floor, ceiling_of, floor_of
-from rltune_envs.errors import GenerationError, TaskError
+from rltune_envs.draw import MAX_SPLIT_SEED, draw
+from rltune_envs.errors import TaskError
 from rltune_envs.faults import TRIES, retry
-from rltune_envs.protocols import HasCeiling, HasExpert, HasGoldResponse, require, supports
+from rltune_envs.protocols import (
+    HasCeiling,
+    HasExpert,
+    HasFiles,
+    HasGoldResponse,
+    require,
+    supports,
+)
 
-_STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
-MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
-MAX_DUPLICATES = 10_000  # in a row, after which the environment counts as exhausted
 PARTS = ("train", "heldout", "test")
 
 
@@ -48,6 +53,7 @@ class Manifest:
         test_ceiling: As `heldout_ceiling`, over the test tasks; None without any.
         difficulty_unit: What `Task.difficulty` counts.
         proved: How the held-out and the test tasks proved that they can be solved.
+        files: Path -> sha256 of the files that the tasks are read from; empty without any.
 
     """
 
@@ -61,10 +67,16 @@ class Manifest:
     test_ceiling: float | None = None
     difficulty_unit: str = "actions"
     proved: Proof = Proof.NONE
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content, a report on each split, and a sha256 over all of it, as JSON."""
+        """Return the content, a report on each split, and a sha256 over all of it, as JSON.
+
+        `files` is left out where there are none.
+        """
         body = {**asdict(self), "report": report(self)}
+        if not self.files:
+            del body["files"]
         return {**body, "sha256": _digest(body)}
 
     @staticmethod
@@ -79,7 +91,8 @@ class Manifest:
         body = {key: value for key, value in data.items() if key != "sha256"}
         if _digest(body) != data.get("sha256"):
             raise ValueError("the task manifest does not match its sha256; it was edited or torn")
-        names = {field.name for field in fields(Manifest)}
+        names = {one.name for one in fields(Manifest)}
+        body.setdefault("files", {})
         if set(body) != {*names, "report"}:
             odd = sorted({*names, "report"} ^ set(body))
             raise ValueError(
@@ -114,7 +127,8 @@ def build_manifest(
 
     Args:
         env: Makes and plays the tasks; its running episode is lost.
-        train_tasks: Tasks to draw for training.
+        train_tasks: Tasks to draw for training; at most so many where the environment has parts of
+            its own, and so for `test_tasks`.
         heldout_tasks: Tasks to draw for the gate.
         split_seed: Names the stream. Independent of the trial's seed, so that all trials share it.
         test_tasks: Tasks to draw for the final measurement.
@@ -132,19 +146,34 @@ def build_manifest(
         raise ValueError(f"{given}; at least 1 held-out task is needed, and no number below 0")
     if not 0 <= split_seed <= MAX_SPLIT_SEED:
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
-    tasks = _draw(env, wanted, first_seed=split_seed * _STREAM)
+    tasks, n_duplicates = draw(env, wanted, split_seed)
     retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # refuse one that never starts
     proved = validate(env, (*tasks["heldout"], *tasks["test"]))
-    every = [task for part in tasks.values() for task in part]
-    n_drawn = every[-1].seed - split_seed * _STREAM + 1
     parts: dict[str, Any] = {**tasks}
     return Manifest(
         **parts,
         **_bounds(env, tasks["heldout"], tasks["test"]),
-        n_duplicates=n_drawn - len(every),
+        n_duplicates=n_duplicates,
         difficulty_unit=env.difficulty_unit,
         proved=proved,
+        files=dict(env.file_digests()) if supports(env, HasFiles) else {},
     )
+
+
+def require_same_files(env: TextEnv, manifest: Manifest) -> None:
+    """Check that the files of an environment are those that a manifest was drawn from.
+
+    Raises:
+        TaskError: One changed behind its path; it is named.
+
+    """
+    now = retry(env.file_digests) if supports(env, HasFiles) else {}
+    for path, digest in manifest.files.items():
+        if path in now and now[path] != digest:
+            raise TaskError(
+                f"{path}: it changed after the tasks were frozen (sha256 {now[path][:10]}, was "
+                f"{digest[:10]}); restore it, or start over in a new sweep folder"
+            )
 
 
 def validate(env: TextEnv, tasks: Iterable[Task]) -> Proof:
@@ -234,36 +263,6 @@ def _parts(manifest: Manifest) -> dict[str, tuple[Task, ...]]:
 
 def _repeated(hashes: Iterable[str]) -> set[str]:
     return {value for value, n in Counter(hashes).items() if n > 1}
-
-
-def _draw(
-    env: TextEnv, wanted: Mapping[str, int], *, first_seed: int
-) -> dict[str, tuple[Task, ...]]:
-    """Draw the parts in the order of `wanted`."""
-    seen: set[str] = set()
-    distinct = _distinct(env, first_seed, seen)
-    parts = {part: tuple(islice(distinct, n)) for part, n in wanted.items()}
-    if len(seen) < sum(wanted.values()):
-        asked = ", ".join(f"{part}_tasks={n}" for part, n in wanted.items())
-        raise GenerationError(
-            f"the environment has {len(seen)} different tasks ({MAX_DUPLICATES} in a row had been "
-            f"drawn before), but {asked} need {sum(wanted.values())}; lower some of them (in a "
-            "config: gate.tasks, env.train_tasks, gate.test_tasks), or give the environment more"
-        )
-    return parts
-
-
-def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
-    """Yield tasks with contents that are not in `seen`, until too many in a row are."""
-    n_duplicates = 0
-    for seed in count(first_seed):
-        task = retry(partial(env.task, seed))
-        if task.content_hash not in seen:
-            seen.add(task.content_hash)
-            n_duplicates = 0
-            yield task
-        elif (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
-            return
 
 
 def _prove(env: TextEnv, task: Task) -> list[Step]:

@@ -10,9 +10,11 @@ from rltune_envs.protocols import (
     HasCeiling,
     HasDistance,
     HasExpert,
+    HasFiles,
     HasFloor,
     HasGold,
     HasGoldResponse,
+    HasParts,
     HasRandomPlayer,
     HasShortestResponses,
     HasSymbols,
@@ -128,6 +130,14 @@ class EnvWrapper(TextEnv):
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`."""
         return self._ask("gold", partial(self._inner(HasGold).gold, seed))
+
+    def part_seeds(self, part: str) -> Sequence[int]:
+        """Return the seeds of its part."""
+        return self._ask("part_seeds", partial(self._inner(HasParts).part_seeds, part))
+
+    def file_digests(self) -> Mapping[str, str]:
+        """Return the digests of its files."""
+        return self._ask("file_digests", self._inner(HasFiles).file_digests)
 
     def distance_to_go(self) -> int | None:
         """Return its distance to go."""

@@ -8,11 +8,10 @@ import typer
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
-from rltune.comparability.check import check_sweep
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, SpecError
 from rltune.report.render_check import check_json, proof_view, protocol_view, unprobed
-from rltune.runner.proof import prove
+from rltune.runner.proof import prove, prove_by_keys
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.schema.sweep import sweep_json_schema
 from rltune.trainer.preflight.models import engine_problem
@@ -96,9 +95,7 @@ def _load_all(
 
 
 def _prove(sweep: LoadedSweep, *, deep: bool) -> ComparabilityReport:
-    if deep:
-        return prove(sweep, Path.cwd())
-    return check_sweep(sweep)
+    return (prove if deep else prove_by_keys)(sweep, Path.cwd())
 
 
 def _show_all(

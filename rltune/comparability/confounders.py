@@ -162,8 +162,8 @@ def _moving_normaliser(configs: Configs, moving: Sequence[str]) -> Iterator[Find
 
 def _other_tasks(configs: Configs) -> Iterator[Finding]:
     moved = moving_task_keys(to_plain(config) for config in configs.values())
-    tasks = [key for key in moved if not overlaps(key, "reward")]
-    paid = [key for key in moved if overlaps(key, "reward")]
+    paid = [key for key in moved if overlaps(key, "reward") or overlaps(key, "env.verifier")]
+    tasks = [key for key in moved if key not in paid]
     if tasks:
         yield warning(
             "S8.tasks",

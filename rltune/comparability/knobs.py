@@ -39,6 +39,8 @@ SHOWN_ONLY = (
     "env.prompt",
     "env.observation",
     "env.symbols",
+    "env.system",
+    "env.feedback",
     "env.format_penalty",
     "reward.format_penalty",
     "reward.turn_rewards",
@@ -58,6 +60,7 @@ PLAYED_ONLY = (
     "env.k",
     "env.max_searches",
     "env.max_information_words",
+    "env.verifier",
     "reward",
 )
 """Task keys that change the floor and the ceiling, but not which tasks are drawn.

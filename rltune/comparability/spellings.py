@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from rltune.spec.schema.env import FrozenLakeConfig, SokobanConfig
 from rltune.spec.schema.trial import TrialConfig
 
 _FOUND = ("env.k", "env.max_information_words", "env.retriever", "env.corpus")
@@ -19,7 +20,7 @@ def spellings(config: TrialConfig) -> dict[str, str]:
         known |= {"env.hops": _unordered(env.hops), "env.kinds": _unordered(env.kinds)}
         if env.max_searches == 0:
             known |= dict.fromkeys(_FOUND, "env.max_searches is 0")
-    elif env.kind != "custom" and env.observation == "coord":
+    elif isinstance(env, SokobanConfig | FrozenLakeConfig) and env.observation == "coord":
         known["env.symbols"] = "env.observation coord draws no grid"
     if env.kind == "sokoban":
         hardest = env.max_difficulty or env.max_actions

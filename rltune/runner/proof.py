@@ -7,7 +7,7 @@ process of its own (`rltune.trainer.probe.run`), so that a check of keys alone i
 import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rltune.comparability.functional import findings_of, probe_failed
 from rltune.errors import ConfoundedError, Problem
 from rltune.interpreter import module_command, module_environment
 from rltune.spec.load import LoadedSweep
+from rltune.trainer.preflight.few_rows import few_rows
 from rltune.trainer.preflight.references import require_usable
 
 PROBE = "rltune.trainer.probe.run"
@@ -35,9 +36,20 @@ def prove(loaded: LoadedSweep, base: Path) -> ComparabilityReport:
         base: Folder to which import paths refer.
 
     """
-    report = check_sweep(loaded)
+    report = prove_by_keys(loaded, base)
     probed = probe_conditions({c.label: c.config for c in loaded.conditions}, base)
-    return report_of(loaded, (*report.errors, *report.warnings, *probed)) if probed else report
+    return _with(loaded, report, probed)
+
+
+def prove_by_keys(loaded: LoadedSweep, base: Path) -> ComparabilityReport:
+    """Return what S1 to S9 find in a sweep by its keys, and by the rows of its files."""
+    return _with(loaded, check_sweep(loaded), tuple(few_rows(loaded, base)))
+
+
+def _with(
+    loaded: LoadedSweep, report: ComparabilityReport, more: Sequence[Finding]
+) -> ComparabilityReport:
+    return report_of(loaded, (*report.errors, *report.warnings, *more)) if more else report
 
 
 def probe_conditions(configs: Mapping[str, Mapping[str, Any]], base: Path) -> tuple[Finding, ...]:

@@ -32,7 +32,7 @@ from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
 from rltune.track.make import make_trackers
 from rltune.trainer.inputs import inputs_of
-from rltune.trainer.tasks import env_maker
+from rltune.trainer.tasks import env_maker, require_same_rows
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.errors import CustomCodeError
 from rltune_envs.faults import retry
@@ -166,6 +166,7 @@ def _job(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> Iterato
 
     policy = policy_at_start(trial, config, payload.base, device=device)
     make_env = env_maker(config.env, config.reward, payload.base)
+    require_same_rows(make_env, manifest)
     prompt = retry(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
     write_text_atomic(trial.prompt, prompt.text)
     record["weights_sha256"] = policy.weights_sha256

@@ -15,6 +15,8 @@ def import_paths(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each key of a resolved config that holds an import path, with the path."""
     if config["env"]["kind"] == "custom":
         yield "env.factory", config["env"]["factory"]
+    if config["env"]["kind"] == "verified" and ":" in config["env"]["verifier"]["kind"]:
+        yield "env.verifier.kind", config["env"]["verifier"]["kind"]
     for i, term in enumerate((config["reward"] or {}).get("terms", ())):
         if ":" in term["score"]:
             yield f"reward.terms.{i}.score", term["score"]

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 from rltune.spec.errors import Violation, refuse
 
 if TYPE_CHECKING:
-    from rltune.spec.schema.env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
+    from rltune.spec.schema.env import (
+        FrozenLakeConfig,
+        MultihopQaConfig,
+        SokobanConfig,
+        VerifiedConfig,
+    )
 
 
 def require_probability(value: object) -> object:
@@ -45,7 +50,7 @@ def sokoban_violations(env: "SokobanConfig") -> list[Violation]:
         what = f"{env.boxes} boxes do not fit a room of {env.size} x {env.size} cells."
         found.append(Violation("boxes", what, f"Give at most {room}, or a larger env.size."))
     if env.levels is not None:
-        found += _unused(env, ("size", "boxes", "search_depth"), "env.levels names a file")
+        found += unused(env, ("size", "boxes", "search_depth"), "env.levels names a file")
     return found
 
 
@@ -63,9 +68,35 @@ def qa_violations(env: "MultihopQaConfig") -> list[Violation]:
         action = f"Give at most {env.max_turns - 1}, or raise env.max_turns."
         found.append(Violation("max_searches", what, action))
     if env.questions is None:
-        found += _unused(env, ("file_format", "corpus"), "env.questions is null: the closed world")
+        found += unused(env, ("file_format", "corpus"), "env.questions is null: the closed world")
     else:
-        found += _unused(env, ("world_seed", "passages", "hops", "kinds"), _OF_THE_CLOSED_WORLD)
+        found += unused(env, ("world_seed", "passages", "hops", "kinds"), _OF_THE_CLOSED_WORLD)
+    return found
+
+
+def verified_violations(env: "VerifiedConfig") -> list[Violation]:
+    """Return what a section of problems and a verifier contradicts."""
+    kind, found = env.verifier.kind, []
+    if env.answer_column is None and not env.verifier.is_custom:
+        what = f"null leaves verifier {kind} nothing to compare with."
+        found.append(Violation("answer_column", what, "Give the column of the answers."))
+    if kind == "multiple_choice" and env.choices_column is None:
+        what = "null leaves verifier multiple_choice without choices."
+        found.append(Violation("choices_column", what, "Give the column with the list of choices."))
+    if kind != "multiple_choice":
+        found += unused(env, ("choices_column",), f"verifier {kind} does not read choices")
+    if env.answer_column is not None and f"{{{env.answer_column}}}" in env.template:
+        what = f"it shows {{{env.answer_column}}}, the answer."
+        found.append(Violation("template", what, "Leave it out."))
+    if env.max_turns == 1:
+        found += unused(env, ("feedback",), "env.max_turns is 1: the first response ends it")
+    for key in ("heldout", "test"):
+        if getattr(env, key) is not None:
+            found += unused(env, (f"{key}_share",), f"env.{key} names a file")
+    own = [key for key in ("heldout", "test") if getattr(env, key) is None]
+    if (total := sum(getattr(env, f"{key}_share") for key in own)) >= 1:
+        what = f"the shares add up to {total:g}: nothing is left to train on."
+        found.append(Violation(f"{own[0]}_share", what, "Lower one of them."))
     return found
 
 
@@ -93,14 +124,14 @@ def _difficulty(least: int, most: int, *, in_key: str) -> Iterator[Violation]:
 
 
 def _shown(env: "SokobanConfig | FrozenLakeConfig", keys: Sequence[str]) -> list[Violation]:
-    return _unused(env, keys, "env.prompt is compact") if env.prompt == "compact" else []
+    return unused(env, keys, "env.prompt is compact") if env.prompt == "compact" else []
 
 
-def _unused(env: Any, keys: Sequence[str], why: str) -> list[Violation]:
+def unused(section: Any, keys: Sequence[str], why: str) -> list[Violation]:
     """Return the keys that have another value than their default although nothing reads them."""
     found = []
     for key in keys:
-        value, default = getattr(env, key), type(env).model_fields[key].default
+        value, default = getattr(section, key), type(section).model_fields[key].default
         if value != default:
             value, default = (list(v) if isinstance(v, tuple) else v for v in (value, default))
             what = f"{value!r} has no effect: {why}."

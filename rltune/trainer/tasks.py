@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rltune.errors import InputError, Problem
 from rltune.spec.schema.env import (
     CustomEnvConfig,
     Env,
@@ -17,25 +18,28 @@ from rltune.spec.schema.env import (
     MultihopQaConfig,
     SokobanConfig,
     TasksConfig,
+    VerifiedConfig,
 )
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import TextEnv
+from rltune_envs.errors import TaskError
 from rltune_envs.faults import retry
 from rltune_envs.guarded import guarded_env, guarded_score
 from rltune_envs.imports import load_object
 from rltune_envs.rewards import Rubric, Score, Term, find_score
-from rltune_envs.splits import Manifest, build_manifest
+from rltune_envs.splits import Manifest, build_manifest, require_same_files
 from rltune_envs.verified import VerifiedEnv
 
 ENVS = {
     "sokoban": "rltune_envs.sokoban:SokobanEnv",
     "frozen_lake": "rltune_envs.frozen_lake:FrozenLakeEnv",
     "multihop_qa": "rltune_envs.multihop_qa:MultihopQaEnv",
+    "verified": "rltune_envs.verified_task:VerifiedTaskEnv",
 }
 """Kind of env -> its class, whose keywords are the keys of the env section."""
 
-FILE_KEYS = ("levels", "questions", "corpus")
+FILE_KEYS = ("levels", "questions", "corpus", "train", "heldout", "test")
 NOT_FILES = ("own", "all")  # values of env.corpus that name no file
 
 _OURS = {"kind", "train_tasks", "split_seed"}  # keys that the class does not get
@@ -64,6 +68,10 @@ def _plain_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
     factory, arguments = load_object(ENVS[env.kind]), env.model_dump(exclude=_OURS)
     for key, path in files_of(env, base).items():
         arguments[key] = str(path)
+    if isinstance(env, VerifiedConfig):
+        arguments["verifier"] = env.verifier.options()
+        if env.verifier.is_custom:
+            add_to_path(base)
     return lambda: factory(**arguments)
 
 
@@ -130,3 +138,18 @@ def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
         test_tasks=config.gate.test_tasks,
         split_seed=config.env.split_seed,
     )
+
+
+def require_same_rows(make_env: Callable[[], TextEnv], manifest: Manifest) -> None:
+    """Refuse to play when the rows of a file are not those that the tasks were frozen from.
+
+    Raises:
+        InputError: It names the file.
+
+    """
+    if not manifest.files:
+        return
+    try:
+        require_same_files(retry(make_env), manifest)
+    except TaskError as error:
+        raise InputError(Problem("env", f"{error}.")) from error

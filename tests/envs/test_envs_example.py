@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import my_env, my_reward
+from examples import my_env, my_reward, my_verifier
 from examples.my_env import MyEnv
 from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.checks import check_env
@@ -27,7 +27,7 @@ def test_it_keeps_the_contract_alone_and_under_its_reward():
     check_env(lambda: VerifiedEnv(MyEnv(), COINS), seeds=range(32))
 
 
-@pytest.mark.parametrize(("module", "lines"), [(my_env, 40), (my_reward, 10)])
+@pytest.mark.parametrize(("module", "lines"), [(my_env, 40), (my_reward, 10), (my_verifier, 10)])
 def test_it_is_short(module, lines):
     assert len(Path(module.__file__).read_text().splitlines()) < lines
 

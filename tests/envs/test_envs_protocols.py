@@ -15,9 +15,11 @@ from rltune_envs.protocols import (
     HasCeiling,
     HasDistance,
     HasExpert,
+    HasFiles,
     HasFloor,
     HasGold,
     HasGoldResponse,
+    HasParts,
     HasRandomPlayer,
     HasShortestResponses,
     HasSymbols,
@@ -85,6 +87,12 @@ class Full(BareEnv):
     def cell_symbols(self):
         return "0123456789"
 
+    def part_seeds(self, part):
+        return [("train", "heldout", "test").index(part)]
+
+    def file_digests(self):
+        return {"train: p.jsonl": "0" * 64}
+
 
 METHOD = {
     WritesActions: "format_response",
@@ -97,10 +105,12 @@ METHOD = {
     HasGold: "gold",
     HasShortestResponses: "shortest_responses",
     HasSymbols: "cell_symbols",
+    HasParts: "part_seeds",
+    HasFiles: "file_digests",
 }
 
 
-WITH_ARGUMENT = {WritesActions, HasRandomPlayer, HasFloor, HasCeiling, HasGold}
+WITH_ARGUMENT = {WritesActions, HasRandomPlayer, HasFloor, HasCeiling, HasGold, HasParts}
 
 
 def guarded(kind):
@@ -183,6 +193,7 @@ def test_the_bare_contract_is_proved_and_the_rest_is_named(way):
         "insight": ("HasDistance", "HasGoldResponse"),
         "floor": ("HasFloor", "HasRandomPlayer"),
         "ceiling": ("HasCeiling", "HasExpert"),
+        "parts": ("HasParts",),
     }
 
 
@@ -193,6 +204,7 @@ SKIPPED = {
     HasFloor: {"floor"},
     HasCeiling: {"ceiling"},
     HasShortestResponses: {"shortest"},
+    HasParts: {"parts"},
 }
 
 
@@ -212,6 +224,7 @@ BROKEN = {
     "gold_response": (lambda self: GoldResponse("", ("x",), ""), "gold_response"),
     "gold": (lambda self, seed: {"answers": (1,)}, "gold is plain JSON"),
     "shortest_responses": (lambda self: ("one",), "shortest_responses are well formed"),
+    "part_seeds": (lambda self, part: [1, 2], "no task is in two parts"),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rltune_envs import splits
+from rltune_envs import draw, splits
 from rltune_envs.base import Task
 from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.errors import GenerationError
@@ -225,7 +225,7 @@ def test_an_environment_without_enough_tasks_is_an_error_not_a_loop():
 
 def test_duplicates_count_in_a_row_only(monkeypatch):
     # To find all 40 tasks takes some 130 duplicates, but never 100 in a row.
-    monkeypatch.setattr(splits, "MAX_DUPLICATES", 100)
+    monkeypatch.setattr(draw, "MAX_DUPLICATES", 100)
     made = build_manifest(CoinEnv(), heldout_tasks=20, train_tasks=20, split_seed=3)
 
     assert made.n_duplicates > 100

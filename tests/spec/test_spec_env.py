@@ -21,7 +21,7 @@ def held(line):
 
 
 def test_every_kind_has_its_keys():
-    assert ENV_KINDS == ("sokoban", "frozen_lake", "multihop_qa", "custom")
+    assert ENV_KINDS == ("sokoban", "frozen_lake", "multihop_qa", "verified", "custom")
     for key in ("env.levels", "env.success_rate", "env.hops", "env.factory", "reward.terms"):
         assert config_keys()[key]
     assert "reward.terms.score" not in config_keys()
@@ -211,7 +211,8 @@ def test_mistakes_in_the_part_of_a_kind_have_their_line(problems, profile):
     profile(PROFILE.replace("frozen_lake:", "frozenlake:"))
     assert problems() == [
         "configs/profiles/laptop.yaml:5: by_env.frozenlake: 'frozenlake' is not a kind of env. "
-        "Choose one of sokoban, frozen_lake, multihop_qa, custom. Did you mean 'frozen_lake'?"
+        "Choose one of sokoban, frozen_lake, multihop_qa, verified, custom. "
+        "Did you mean 'frozen_lake'?"
     ]
     profile("env.prompt: compact\npolicy: {model: tiny}\nby_env: 3\n")
     assert problems() == [

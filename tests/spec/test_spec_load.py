@@ -255,7 +255,8 @@ OVERRIDE_CASES = {
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
-        "Choose one of sokoban, frozen_lake, multihop_qa, custom. Did you mean 'frozen_lake'?"
+        "Choose one of sokoban, frozen_lake, multihop_qa, verified, custom. "
+        "Did you mean 'frozen_lake'?"
     ],
     "optim.micro_batch_size=3": [
         "optim.micro_batch_size: 3 does not divide optim.mini_batch_size, 32. "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rltune_envs.choices import require_choice
 from rltune_envs.errors import TaskError
+from rltune_envs.files_rows import RowError, as_row, read_rows, unusable
 from rltune_envs.multihop_qa.files_formats import (
     ReadRow,
     read_2wiki,
@@ -13,7 +14,6 @@ from rltune_envs.multihop_qa.files_formats import (
     read_hotpotqa,
     read_musique,
 )
-from rltune_envs.multihop_qa.files_rows import RowError, as_row, read_rows, unusable
 from rltune_envs.multihop_qa.records import Question
 
 

@@ -7,7 +7,7 @@ A document is `{"contents": "\"Title\"\ntext"}` (the title in the first line, qu
 from dataclasses import asdict
 from pathlib import Path
 
-from rltune_envs.multihop_qa.files_rows import Row, RowError, as_row, read_rows, text_of, unusable
+from rltune_envs.files_rows import Row, RowError, as_row, read_rows, text_of, unusable
 from rltune_envs.multihop_qa.records import Passage
 
 

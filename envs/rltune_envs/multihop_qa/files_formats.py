@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rltune_envs.multihop_qa.files_rows import (
+from rltune_envs.files_rows import (
     Row,
     RowError,
     as_row,

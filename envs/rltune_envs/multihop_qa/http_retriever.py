@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from rltune_envs.errors import RetrieverError
+from rltune_envs.files_rows import RowError, half_of_json, kind_of
 from rltune_envs.multihop_qa.files_corpus import passage_from_document
-from rltune_envs.multihop_qa.files_rows import RowError, half_of_json, kind_of
 from rltune_envs.multihop_qa.records import Passage
 from rltune_envs.streams import stream
 

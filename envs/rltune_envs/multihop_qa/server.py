@@ -18,9 +18,9 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any, Self
 
+from rltune_envs.files_rows import kind_of
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.files_corpus import document_from_passage
-from rltune_envs.multihop_qa.files_rows import kind_of
 
 DEFAULT_K = 3
 MAX_K = 1000

@@ -34,9 +34,12 @@ def rebuilt(spec: TrialSpec, rows: Sequence[Row]) -> Iterator[tuple[Row, list[st
         yield row, seen or [""] * (len(row["turns"]) + 1)
 
 
+_REBUILT = {*ENVS} - {"verified"}  # whose file may have changed, and whose verifier may be custom
+
+
 def _env(config: Mapping[str, Any]) -> TextEnv | None:
     env = config["env"]
-    if env["kind"] not in ENVS or env.get("retriever", _LOCAL_RETRIEVER) != _LOCAL_RETRIEVER:
+    if env["kind"] not in _REBUILT or env.get("retriever", _LOCAL_RETRIEVER) != _LOCAL_RETRIEVER:
         return None
     try:
         sections = {"env": env, "policy": config["policy"]}

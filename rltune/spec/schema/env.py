@@ -13,9 +13,11 @@ from rltune.spec.env_checks import (
     require_distinct,
     require_probability,
     sokoban_violations,
+    verified_violations,
 )
 from rltune.spec.errors import refuse
 from rltune.spec.schema.base import FreeMapping, ImportPath, PositiveInt, Section, tuple_from_list
+from rltune.spec.schema.env_verifier import Verifier, long_verifier
 
 Prompt = Literal["natural", "compact"]
 Observation = Literal["grid", "coord", "grid_coord"]
@@ -175,6 +177,67 @@ class MultihopQaConfig(_ShippedConfig):
         return self
 
 
+class VerifiedConfig(_ShippedConfig):
+    """Problems of a file, each graded by a verifier."""
+
+    kind: Literal["verified"] = Field("verified", description="Name of the environment.")
+    train: str = Field(
+        min_length=1,
+        description="File of problems, one a row (.jsonl, .json, .csv, .parquet), relative to the "
+        "folder that rltune is called in. At most env.train_tasks of them are trained on.",
+    )
+    heldout: str | None = Field(
+        None,
+        min_length=1,
+        description="The same for held-out problems; null takes a share of env.train.",
+    )
+    test: str | None = Field(
+        None, min_length=1, description="The same for test problems; null: a share of env.train."
+    )
+    heldout_share: float = Field(
+        0.2,
+        ge=0.0,
+        lt=1.0,
+        description="Share of env.train that is held out, by content, where env.heldout is null.",
+    )
+    test_share: float = Field(
+        0.1, ge=0.0, lt=1.0, description="The same for the test, where env.test is null (no unit)."
+    )
+    template: str = Field(
+        "{question}",
+        min_length=1,
+        description="The prompt, with names of columns in braces; other braces stay as they are.",
+    )
+    answer_column: str | None = Field(
+        "answer",
+        min_length=1,
+        description="Column of the answers; null where a custom verifier reads the row itself.",
+    )
+    choices_column: str | None = Field(
+        None, min_length=1, description="Column with the list of choices, for multiple_choice."
+    )
+    id_column: str | None = Field(
+        None, min_length=1, description="Column of names that no two rows may share."
+    )
+    verifier: Verifier = Field(
+        description="What grades a response: a name, an import path, or a section with `kind`."
+    )
+    max_turns: PositiveInt = Field(1, description="Most model responses in one episode, in turns.")
+    feedback: str = Field(
+        "That is not right. Try again.",
+        description="What the policy reads after a response that is not right, turns permitting.",
+    )
+    system: str = Field("", description="Text shown once, before the problem.")
+    format_penalty: float = Field(
+        0.0, le=0.0, description="Reward added to a turn in which no answer can be read."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(verified_violations(self))
+        return self
+
+
 class CustomEnvConfig(TasksConfig):
     """A custom environment: any `rltune_envs.base.TextEnv`, by import path."""
 
@@ -188,7 +251,7 @@ class CustomEnvConfig(TasksConfig):
     )
 
 
-Env = SokobanConfig | FrozenLakeConfig | MultihopQaConfig | CustomEnvConfig
+Env = SokobanConfig | FrozenLakeConfig | MultihopQaConfig | VerifiedConfig | CustomEnvConfig
 
 
 DEFAULT_KIND = "sokoban"
@@ -200,6 +263,8 @@ def long_env(value: Any) -> Any:
 
     `my_pkg.my_mod:MyEnv` is a custom class, and a name is a kind.
     """
+    if isinstance(value, dict) and "verifier" in value:
+        return {**value, "verifier": long_verifier(value["verifier"])}
     if not isinstance(value, str):
         return value
     return {"kind": "custom", "factory": value} if ":" in value else {"kind": value}

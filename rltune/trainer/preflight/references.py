@@ -21,7 +21,7 @@ from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
 from rltune_envs.imports import load_object
-from rltune_envs.protocols import HasDistance, HasGoldResponse, methods_of, supports
+from rltune_envs.protocols import HasDistance, HasGoldResponse, HasParts, methods_of, supports
 
 GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
 """Names of the measures of every env; an env's own ones must be others."""
@@ -95,7 +95,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield what a sweep names and cannot be used: a file, an import path, a score, a metric.
 
     A shipped env is imported only where it has a say: the schema knows its keys, and a check is to
-    take no second. What tasks it has is found out when they are frozen.
+    take no second. What tasks it has is found out when they are frozen; rows of files are read.
     """
     yield from model_problems(loaded, base)
     yield from _estimator_problems(loaded, base)
@@ -115,7 +115,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
             if not path.is_file()
         ]
         yield from missing
-        is_plain = config.env.kind in ENVS and config.reward is None
+        is_plain = config.env.kind in {*ENVS} - {"verified"} and config.reward is None
         if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
             with naming_custom_env(config.env):
                 yield from _env_problems(config, loaded, base)
@@ -145,6 +145,7 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     except (EnvError, ValueError) as error:  # a shipped one refuses its arguments
         yield Problem(where, f"no environment can be made: {_sentence(error)}")
         return
+    yield from _row_problems(made, loaded)
     yield from _probe_problems(made, loaded)
     if bad:
         return
@@ -154,6 +155,15 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
         yield Problem(loaded.where("reward.terms"), _sentence(error))
         return
     yield from _measure_problems(env, loaded)
+
+
+def _row_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
+    """Yield why the files of an env cannot be used."""
+    try:
+        if supports(env, HasParts):
+            env.part_seeds("train")
+    except EnvError as error:
+        yield Problem(loaded.where("env"), _sentence(error))
 
 
 def _estimator_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:

@@ -1,0 +1,84 @@
+"""Draw the tasks of all splits: from one stream of seeds, or from the environment's own parts."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import count, islice
+
+from rltune_envs.base import Task, TextEnv
+from rltune_envs.errors import GenerationError
+from rltune_envs.faults import retry
+from rltune_envs.protocols import HasParts, require, supports
+from rltune_envs.streams import stream
+
+_STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
+MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
+MAX_DUPLICATES = 10_000  # in a row, after which the environment counts as exhausted
+
+
+def draw(
+    env: TextEnv, wanted: Mapping[str, int], split_seed: int
+) -> tuple[dict[str, tuple[Task, ...]], int]:
+    """Return the parts in the order of `wanted`, and the number of duplicates left out.
+
+    Args:
+        env: Makes the tasks.
+        wanted: Part -> number of its tasks.
+        split_seed: Names the stream of seeds, or the choice among the tasks of a part.
+
+    Raises:
+        GenerationError: The environment does not have that many different tasks.
+
+    """
+    if supports(env, HasParts):
+        return _choose(env, wanted, split_seed), 0
+    first_seed, seen = split_seed * _STREAM, set[str]()
+    distinct = _distinct(env, first_seed, seen)
+    parts = {part: tuple(islice(distinct, n)) for part, n in wanted.items()}
+    if len(seen) < sum(wanted.values()):
+        asked = ", ".join(f"{part}_tasks={n}" for part, n in wanted.items())
+        raise GenerationError(
+            f"the environment has {len(seen)} different tasks ({MAX_DUPLICATES} in a row had been "
+            f"drawn before), but {asked} need {sum(wanted.values())}; lower some of them (in a "
+            "config: gate.tasks, env.train_tasks, gate.test_tasks), or give the environment more"
+        )
+    every = [task for part in parts.values() for task in part]
+    return parts, every[-1].seed - first_seed + 1 - len(every)
+
+
+def _choose(
+    env: TextEnv, wanted: Mapping[str, int], split_seed: int
+) -> dict[str, tuple[Task, ...]]:
+    """Return tasks of an environment with parts of its own, held out as many as wanted.
+
+    Of the others at most as many are taken, and at least one for training.
+    """
+    parts, own = {}, require(env, HasParts)
+    for part, n in wanted.items():
+        seeds = list(retry(partial(own.part_seeds, part)))
+        if len(seeds) < {"heldout": n, "train": min(n, 1), "test": 0}[part]:
+            raise GenerationError(_too_few(part, len(seeds), n))
+        stream(f"splits/{split_seed}/{part}").shuffle(seeds)
+        parts[part] = tuple(retry(partial(env.task, seed)) for seed in seeds[:n])
+    return parts
+
+
+def _too_few(part: str, n: int, wanted: int) -> str:
+    if part == "train":
+        return "its train split has no task; give rows, or lower the shares of heldout and test"
+    return (
+        f"its {part} split has {n} tasks, but gate.tasks is {wanted}; lower it, or give more rows: "
+        "by env.heldout_share, or in a file env.heldout"
+    )
+
+
+def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
+    """Yield tasks with contents that are not in `seen`, until too many in a row are."""
+    n_duplicates = 0
+    for seed in count(first_seed):
+        task = retry(partial(env.task, seed))
+        if task.content_hash not in seen:
+            seen.add(task.content_hash)
+            n_duplicates = 0
+            yield task
+        elif (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
+            return

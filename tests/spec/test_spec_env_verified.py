@@ -1,0 +1,57 @@
+"""`env: verified`: its section, the verifier's short form, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from rltune.spec.custom_code import import_paths
+from rltune.spec.schema.env_verifier import OPTIONS
+from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune_envs.verifiers import VERIFIERS
+
+
+def env_of(**keys):
+    env = {"kind": "verified", "train": "p.jsonl", "verifier": "number", **keys}
+    return TrialConfig.model_validate({"env": env, "policy": {"model": "some/model"}}).env
+
+
+def test_every_verifier_has_a_name_in_the_schema():
+    assert tuple(OPTIONS) == tuple(VERIFIERS)
+
+
+def test_a_verifier_by_its_name_alone():
+    assert env_of(verifier="boxed") == env_of(verifier={"kind": "boxed"})
+    assert env_of(verifier="boxed").verifier.options() == {"kind": "boxed", "compare": "value"}
+
+
+def test_a_score_of_ones_own_is_custom_code():
+    env = env_of(verifier="my_pkg.my_mod:score", answer_column=None)
+    assert env.verifier.options() == {"kind": "my_pkg.my_mod:score"}
+    config = TrialConfig.model_validate(
+        {"env": env.model_dump(), "policy": {"model": "some/model"}}
+    )
+    assert list(import_paths(to_plain(config))) == [("env.verifier.kind", "my_pkg.my_mod:score")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"verifier": "box"}, "'box' is not a verifier."),
+        ({"verifier": {"kind": "exact", "tolerance": 0.1}}, "0.1 has no effect: verifier exact "
+         "does not read it."),
+        ({"verifier": "regex"}, "null finds no answer."),
+        ({"verifier": {"kind": "regex", "pattern": "("}}, "'(' is not a regular expression"),
+        ({"verifier": {"kind": "regex", "pattern": "x"}}, "'x' has 0 groups."),
+        ({"answer_column": None}, "null leaves verifier number nothing to compare with."),
+        ({"verifier": "multiple_choice"}, "null leaves verifier multiple_choice without choices."),
+        ({"choices_column": "c"}, "'c' has no effect: verifier number does not read choices."),
+        ({"template": "{question}{answer}"}, "it shows {answer}, the answer."),
+        ({"feedback": "No."}, "'No.' has no effect: env.max_turns is 1"),
+        ({"heldout": "h.jsonl", "heldout_share": 0.3}, "0.3 has no effect: env.heldout names a "
+         "file."),
+        ({"heldout_share": 0.5, "test_share": 0.5}, "the shares add up to 1"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself(keys, message):
+    with pytest.raises(ValidationError) as caught:
+        env_of(**keys)
+    assert message in str(caught.value)

@@ -1,0 +1,87 @@
+"""A config with `env: verified`: its environment, its frozen tasks, its files, its few rows."""
+
+import json
+
+import pytest
+from test_trainer_tasks import SWEEP, config_of
+
+from rltune.errors import InputError, SpecError
+from rltune.runner.proof import prove_by_keys
+from rltune.spec.load import load_sweep
+from rltune.trainer.inputs import task_inputs
+from rltune.trainer.preflight.references import require_usable
+from rltune.trainer.tasks import env_maker, files_of, freeze_tasks, require_same_rows
+
+ENV = {"kind": "verified", "train": "p.jsonl", "verifier": "number"}
+POLICY = {"model": "some/model"}
+
+
+def write_rows(path, n):
+    rows = ({"question": f"What is {i} + {i}?", "answer": 2 * i} for i in range(n))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_tasks_of_a_file_are_frozen(tmp_path):
+    write_rows(tmp_path / "p.jsonl", 200)
+    config = config_of(env=ENV, policy=POLICY, gate={"tasks": 16})
+    manifest = freeze_tasks(config, tmp_path)
+    assert len(manifest.heldout) == 16
+    assert 100 < len(manifest.train) < 180
+    assert manifest.proved == "expert"
+
+
+def test_its_files_are_inputs(tmp_path):
+    write_rows(tmp_path / "p.jsonl", 3)
+    config = config_of(env={**ENV, "heldout": "p.jsonl"}, policy=POLICY)
+    assert files_of(config.env, tmp_path) == {
+        "train": tmp_path / "p.jsonl", "heldout": tmp_path / "p.jsonl",
+    }  # fmt: skip
+    assert [path for path in task_inputs(config, tmp_path) if path.endswith("p.jsonl")]
+
+
+def loaded(tmp_path, monkeypatch, more=""):
+    monkeypatch.chdir(tmp_path)
+    env = f"{{kind: verified, train: p.jsonl, verifier: number{more}}}"
+    keys = {"env": env, "reward": "null", "metric": "heldout/success_rate"}
+    (tmp_path / "own.yaml").write_text(SWEEP.format(**keys, attribution="{kind: none}"))
+    return load_sweep("own.yaml")
+
+
+def codes(sweep, tmp_path):
+    return [finding.code for finding in prove_by_keys(sweep, tmp_path).warnings]
+
+
+def test_few_rows_are_named(tmp_path, monkeypatch):
+    write_rows(tmp_path / "p.jsonl", 60)
+    sweep = loaded(tmp_path, monkeypatch)
+    require_usable(sweep, tmp_path)
+    found = prove_by_keys(sweep, tmp_path).warnings
+    (few,) = (finding for finding in found if finding.code == "S8.few_rows")
+    assert "rows of p.jsonl: what they learn may be these rows alone." in few.message
+    assert few.message.startswith("2 conditions (")
+    write_rows(tmp_path / "p.jsonl", 300)
+    assert "S8.few_rows" not in codes(sweep, tmp_path)
+    assert "S8.few_rows" in codes(loaded(tmp_path, monkeypatch, ", train_tasks: 99"), tmp_path)
+
+
+def test_a_check_reads_the_rows(tmp_path, monkeypatch):
+    (tmp_path / "p.jsonl").write_text('{"question": "1 + 1?"}\n')
+    with pytest.raises(SpecError) as caught:
+        require_usable(loaded(tmp_path, monkeypatch), tmp_path)
+    assert "p.jsonl:1: the column 'answer' (env.answer_column) is missing" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named_by_its_key(tmp_path, monkeypatch):
+    with pytest.raises(SpecError) as caught:
+        require_usable(loaded(tmp_path, monkeypatch), tmp_path)
+    assert "env.train: 'p.jsonl' is not a file." in str(caught.value)
+
+
+def test_a_file_that_changed_is_refused_before_it_is_played(tmp_path):
+    write_rows(tmp_path / "p.jsonl", 200)
+    config = config_of(env=ENV, policy=POLICY, gate={"tasks": 16})
+    manifest, make_env = freeze_tasks(config, tmp_path), env_maker(config.env, None, tmp_path)
+    require_same_rows(make_env, manifest)
+    write_rows(tmp_path / "p.jsonl", 201)
+    with pytest.raises(InputError, match=r"env: train: p\.jsonl: it changed after the tasks were"):
+        require_same_rows(make_env, manifest)
