@@ -19,7 +19,7 @@ from rltune.analysis.rates import resolution_of
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows, verdicts_of
 from rltune.analysis.tables import (
-    TABLES,
+    ALL_TABLES,
     EvalRow,
     GateRow,
     HistoryRow,
@@ -33,7 +33,7 @@ from rltune.errors import InputError, Problem, RltuneError, StoreError
 from rltune.report.compare_text import compare_and_say
 from rltune.report.export import lineage_ids, tables_of
 from rltune.report.figures.draw import draw as draw_figure
-from rltune.report.figures.make import FIGURES
+from rltune.report.figures.make import ALL_FIGURES
 from rltune.report.figures.records import MEAN, Figure, LeftOut
 from rltune.report.figures.source import ESTIMATORS
 from rltune.report.figures.style import KINDS
@@ -185,17 +185,18 @@ class Sweep:
         """Return the data of a figure as `rltune export` has it; every point names its trial.
 
         Args:
-            name: `learning_curves`, `comparison`, `dynamics`, `heatmap` or `budget`.
+            name: `learning_curves`, `comparison`, `dynamics`, `heatmap`, `budget` or, with named
+                evaluation sets, `benchmarks`.
             estimator: Over seeds: `mean`, or `iqm`, the interquartile mean.
 
         Raises:
             RltuneError: There is no such figure, or the sweep has no data for it.
 
         """
-        _require_choice("figure", name, tuple(FIGURES))
+        _require_choice("figure", name, tuple(ALL_FIGURES))
         _require_choice("estimator", estimator, ESTIMATORS)
         tables = tables_of(self._folder, self._read, self._audit, estimator=estimator)
-        made = FIGURES[name](tables)
+        made = ALL_FIGURES[name](tables)
         if isinstance(made, LeftOut):
             raise StoreError(Problem(str(self.path), f"no figure {name!r}: {made.reason}."))
         return made
@@ -251,9 +252,9 @@ def read_table(path: str | Path) -> list[Row]:
 
     """
     file = Path(path)
-    kind = TABLES.get(file.stem)
+    kind = ALL_TABLES.get(file.stem)
     if kind is None or file.suffix not in (".csv", ".parquet"):
-        names = ", ".join(TABLES)
+        names = ", ".join(ALL_TABLES)
         what, allowed = "is not an exported table.", f"Tables are {names}, as .csv or .parquet."
         raise StoreError(Problem(str(file), what, allowed))
     if not file.is_file():
@@ -293,7 +294,7 @@ def frame(rows: Iterable[Row | Band]) -> "DataFrame":
 
     records = list(rows)
     kinds = {type(row) for row in records}
-    if len(kinds) != 1 or not kinds <= {*TABLES.values(), Band}:
+    if len(kinds) != 1 or not kinds <= {*ALL_TABLES.values(), Band}:
         given = ", ".join(sorted(kind.__name__ for kind in kinds)) or "no rows"
         what, allowed = f"got {given}.", "It takes the rows of one table, at least one."
         raise InputError(Problem("frame", what, allowed))

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+SET = "eval_set"
+"""Key of `Task.facts`: name of the set that a task to be measured on belongs to."""
+
 
 class FailureClass(StrEnum):
     """Why an episode is not a success; set on the step that ends it."""

@@ -1,13 +1,13 @@
 """Draw the tasks of all splits: from one stream of seeds, or from the environment's own parts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count, islice
 
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import GenerationError
 from rltune_envs.faults import retry
-from rltune_envs.protocols import HasParts, require, supports
+from rltune_envs.protocols import HasEvalSets, HasParts, require, supports
 from rltune_envs.streams import stream
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
@@ -31,9 +31,17 @@ def draw(
     """
     if supports(env, HasParts):
         return _choose(env, wanted, split_seed), 0
-    first_seed, seen = split_seed * _STREAM, set[str]()
-    distinct = _distinct(env, first_seed, seen)
-    parts = {part: tuple(islice(distinct, n)) for part, n in wanted.items()}
+    first_seed, seen, skipped = split_seed * _STREAM, set[str](), list[int]()
+    distinct = _distinct(env, count(first_seed), seen, skipped)
+    offsets = require(env, HasEvalSets).eval_sets() if supports(env, HasEvalSets) else {}
+    sets = {
+        name: _distinct(env, count(first_seed + offset), seen, skipped)
+        for name, offset in offsets.items()
+    }
+    parts = {
+        part: _from_sets(sets, n, part) if sets and part != "train" else tuple(islice(distinct, n))
+        for part, n in wanted.items()
+    }
     if len(seen) < sum(wanted.values()):
         asked = ", ".join(f"{part}_tasks={n}" for part, n in wanted.items())
         raise GenerationError(
@@ -41,8 +49,7 @@ def draw(
             f"drawn before), but {asked} need {sum(wanted.values())}; lower some of them (in a "
             "config: gate.tasks, env.train_tasks, gate.test_tasks), or give the environment more"
         )
-    every = [task for part in parts.values() for task in part]
-    return parts, every[-1].seed - first_seed + 1 - len(every)
+    return parts, len(skipped)
 
 
 def _choose(
@@ -71,14 +78,42 @@ def _too_few(part: str, n: int, wanted: int) -> str:
     )
 
 
-def _distinct(env: TextEnv, first_seed: int, seen: set[str]) -> Iterator[Task]:
-    """Yield tasks with contents that are not in `seen`, until too many in a row are."""
+def _from_sets(sets: Mapping[str, Iterator[Task]], n: int, part: str) -> tuple[Task, ...]:
+    """Draw `n` tasks from the sets, as evenly as possible; the first ones give one more."""
+    if 0 < n < len(sets):
+        raise GenerationError(
+            f"{part}_tasks={n} leaves no task for some of the {len(sets)} sets of env.eval; give "
+            f"at least {len(sets)}"
+        )
+    drawn: list[Task] = []
+    for number, (name, tasks) in enumerate(sets.items()):
+        share = n // len(sets) + (number < n % len(sets))
+        mine = tuple(islice(tasks, share))
+        if len(mine) < share:
+            raise GenerationError(
+                f"the set {name!r} of env.eval has only {len(mine)} tasks left for {part}, but "
+                f"{part}_tasks={n} over {len(sets)} sets need {share} of each; lower it (in a "
+                "config: gate.tasks, gate.test_tasks)"
+            )
+        drawn += mine
+    return tuple(drawn)
+
+
+def _distinct(
+    env: TextEnv, seeds: Iterable[int], seen: set[str], skipped: list[int]
+) -> Iterator[Task]:
+    """Yield tasks with contents that are not in `seen`, until too many in a row are.
+
+    The seeds of the others are added to `skipped`.
+    """
     n_duplicates = 0
-    for seed in count(first_seed):
+    for seed in seeds:
         task = retry(partial(env.task, seed))
         if task.content_hash not in seen:
             seen.add(task.content_hash)
             n_duplicates = 0
             yield task
-        elif (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
+            continue
+        skipped.append(seed)
+        if (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
             return

@@ -291,6 +291,10 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "optimal_success_probability": _probability,
     "shortest_responses": _names,
     "cell_symbols": _text("symbols"),
+    "eval_sets": lambda value: {
+        str(name): int(_number(offset, "what is added to a seed"))
+        for name, offset in _mapping(value, "the sets").items()
+    },
     "gold": lambda value: _mapping(value, "gold"),
     "part_seeds": _seeds,
     "file_digests": _digests,

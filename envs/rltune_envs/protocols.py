@@ -133,6 +133,20 @@ class HasSymbols(Protocol):
         """Return the characters that draw the observations, one for each meaning."""
 
 
+@runtime_checkable
+class HasEvalSets(Protocol):
+    """It is measured on named sets of tasks, apart from those that it is trained on."""
+
+    def eval_sets(self) -> Mapping[str, int]:
+        """Return the names of the sets, each with what is added to a seed to name a task of it.
+
+        The facts of such a task give the name of its set under `base.SET`.
+
+        Held-out and test tasks then come from the sets, equally many from each. None: they come
+        from the seeds that training tasks come from.
+        """
+
+
 def supports(env: object, protocol: type[P]) -> "TypeIs[P]":
     """Return whether an environment has all methods of a protocol of this module."""
     return isinstance(env, TextEnv) and env.supports_protocol(protocol)

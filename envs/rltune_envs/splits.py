@@ -124,6 +124,8 @@ def build_manifest(
 
     Held-out tasks are drawn first, then test tasks, then training tasks: what is measured on does
     not depend on how much is trained on. Held-out and test tasks prove themselves; see `validate`.
+    Where the environment has named sets (`HasEvalSets`), they come from these, in the order of the
+    sets and as evenly as possible.
 
     Args:
         env: Makes and plays the tasks; its running episode is lost.

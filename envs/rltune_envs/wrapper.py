@@ -9,6 +9,7 @@ from rltune_envs.base import GoldResponse, Step, Task, TextEnv
 from rltune_envs.protocols import (
     HasCeiling,
     HasDistance,
+    HasEvalSets,
     HasExpert,
     HasFiles,
     HasFloor,
@@ -126,6 +127,10 @@ class EnvWrapper(TextEnv):
     def cell_symbols(self) -> str:
         """Return the symbols of its board."""
         return self._ask("cell_symbols", self._inner(HasSymbols).cell_symbols)
+
+    def eval_sets(self) -> Mapping[str, int]:
+        """Return its named sets of tasks to be measured on."""
+        return self._ask("eval_sets", self._inner(HasEvalSets).eval_sets)
 
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return what a verifier may know about the task of `seed`."""

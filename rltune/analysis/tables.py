@@ -156,7 +156,25 @@ class SummaryRow:
     mark: str
 
 
-Row = TrialRow | HistoryRow | EvalRow | GateRow | SummaryRow
+@dataclass(frozen=True, slots=True)
+class BenchmarkRow:
+    """One measure of one condition on one set, over its finished seeds.
+
+    `benchmark` is the set's name, or `macro` for the mean over the sets, each counting the same.
+    """
+
+    condition: str
+    is_control: bool
+    benchmark: str
+    measure: str
+    n_seeds: int
+    value: float
+    ci_lo: float | None
+    ci_hi: float | None
+    mark: str
+
+
+Row = TrialRow | HistoryRow | EvalRow | GateRow | SummaryRow | BenchmarkRow
 
 TABLES: dict[str, type[Row]] = {
     "trials": TrialRow,
@@ -165,7 +183,13 @@ TABLES: dict[str, type[Row]] = {
     "gates": GateRow,
     "summary": SummaryRow,
 }
-"""Name of a table -> its row."""
+"""Name of a table that every export has -> its row."""
+
+BENCHMARKS = "benchmarks"
+"""Name of the table of `BenchmarkRow`, which only a sweep with named evaluation sets has."""
+
+ALL_TABLES: dict[str, type[Row]] = {**TABLES, BENCHMARKS: BenchmarkRow}
+"""Name of any table -> its row."""
 
 OK, INCOMPLETE = "ok", "incomplete"
 

@@ -18,7 +18,9 @@ RUNS_VARIABLE = "RLTUNE_RUNS_DIR"
 Profile = Annotated[
     str | None,
     typer.Option(
-        "--profile", metavar="NAME", help="Hardware and scale profile: laptop, gpu or paper."
+        "--profile",
+        metavar="NAME",
+        help="Hardware and scale profile: laptop, gpu, paper or a2tgpo.",
     ),
 ]
 Seeds = Annotated[

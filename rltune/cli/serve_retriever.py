@@ -1,4 +1,4 @@
-"""`rltune serve-retriever`: serve passages over the Search-R1 protocol, ranked by BM25."""
+"""`rltune serve-retriever`: serve passages over the Search-R1 protocol, by BM25 or by vectors."""
 
 import errno
 import signal
@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from rltune.cli.console import warn
+from rltune.cli.dense_index import open_dense
 from rltune.errors import InputError, Problem
 from rltune_envs.errors import EnvError
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.files import load_questions
 from rltune_envs.multihop_qa.files_corpus import load_corpus
-from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.multihop_qa.records import Passage, RankingRetriever
 from rltune_envs.multihop_qa.server import RetrievalServer
 from rltune_envs.multihop_qa.world import World
 
@@ -47,6 +48,32 @@ def serve_retriever(
     world_passages: Annotated[
         int, typer.Option("--world-passages", min=1, help="Number of passages in the closed world.")
     ] = 3000,
+    dense: Annotated[
+        str | None,
+        typer.Option(
+            "--dense",
+            metavar="MODEL",
+            help="Rank by vectors of this model in place of BM25: a folder or hub id of "
+            "transformers, the URL of an OpenAI embeddings endpoint (URL#MODEL), or hashing.",
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            "--index",
+            metavar="DIR",
+            help="Folder of the vectors, built once; by default beside the passages' file.",
+        ),
+    ] = None,
+    prefixes: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--prefixes",
+            metavar="QUERY PASSAGE",
+            help="Texts before queries and passages; by default those of E5 where the name says "
+            "so, else none.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; 0.0.0.0 means all interfaces.")
     ] = "127.0.0.1",
@@ -59,12 +86,19 @@ def serve_retriever(
     Example:
       rltune serve-retriever --port 0
       rltune serve-retriever --corpus wiki.jsonl --host 0.0.0.0
+      rltune serve-retriever --corpus wiki.jsonl --dense intfloat/e5-base-v2
 
     """
     try:
         passages, source = _source(corpus, questions, file_format, world_seed, world_passages)
-        retriever = Bm25Retriever(passages)
-    except (EnvError, ValueError) as error:
+        if dense is None:
+            _refuse_unused(index, prefixes)
+            retriever: RankingRetriever = Bm25Retriever(passages)
+        else:
+            folder = index or _beside(corpus or questions, world_seed, world_passages)
+            retriever = open_dense(passages, dense, folder, prefixes)
+            source = f"{source} by {dense}"
+    except (EnvError, ValueError, ImportError, OSError) as error:
         raise InputError(str(error)) from error
     try:
         server = RetrievalServer(retriever, host=host, port=port)
@@ -72,6 +106,20 @@ def serve_retriever(
         raise InputError(_cannot_listen(host, port, error)) from error
     with server:
         _serve(server.url, f"{len(passages)} passages of {source}")
+
+
+def _refuse_unused(index: Path | None, prefixes: tuple[str, str] | None) -> None:
+    given = {"--index": index, "--prefixes": prefixes}
+    if names := [name for name, value in given.items() if value is not None]:
+        what = "has no effect: BM25 needs neither."
+        raise InputError(Problem(", ".join(names), what, action="Give --dense MODEL, or leave it."))
+
+
+def _beside(file: Path | None, world_seed: int, world_passages: int) -> Path:
+    """Return the default folder of the vectors."""
+    if file is None:
+        return Path(f"closed-world-{world_seed}-{world_passages}.dense")
+    return file.with_name(f"{file.name}.dense")
 
 
 def _serve(url: str, what: str) -> None:

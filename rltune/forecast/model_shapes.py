@@ -64,10 +64,17 @@ def _qwen25(
     }
 
 
+_QWEN3_4B = {
+    **_qwen25(2560, 9728, 36, 32, 8, vocab=151936, tied=True),
+    "model_type": "qwen3",
+    "head_dim": 128,
+}
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "Qwen/Qwen2.5-0.5B": _qwen25(896, 4864, 24, 14, 2, vocab=151936, tied=True),
     "Qwen/Qwen2.5-1.5B": _qwen25(1536, 8960, 28, 12, 2, vocab=151936, tied=True),
     "Qwen/Qwen2.5-3B": _qwen25(2048, 11008, 36, 16, 2, vocab=151936, tied=True),
+    "Qwen/Qwen3-4B": _QWEN3_4B,
+    "Qwen/Qwen3-4B-Instruct-2507": _QWEN3_4B,
     "Qwen/Qwen2.5-7B": _qwen25(3584, 18944, 28, 28, 4, vocab=152064, tied=False),
 }
 

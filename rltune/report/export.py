@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from rltune.analysis.audit import Audit
+from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
-from rltune.analysis.tables import TABLES, HistoryRow, Row, mark_of
+from rltune.analysis.tables import ALL_TABLES, BENCHMARKS, HistoryRow, Row, mark_of
 from rltune.lineage.read import read_body
 from rltune.report.figures.records import MEAN
 from rltune.report.figures.source import Tables, about_folder
@@ -44,7 +45,9 @@ def write_tables(folder: SweepFolder, read: RecordsRead, audit: Audit, out: Path
         "summary": lambda: summary_rows(trials, gates),
     }
     is_parquet = has_parquet()
-    return [_write(name, rows[name], out, is_parquet=is_parquet) for name in TABLES]
+    if benchmarks := benchmark_rows(trials, history_rows(records, mark=mark)):
+        rows[BENCHMARKS] = lambda: benchmarks
+    return [_write(name, rows[name], out, is_parquet=is_parquet) for name in rows]
 
 
 def tables_of(
@@ -71,12 +74,12 @@ def tables_of(
 
 
 def _write(name: str, rows: Callable[[], Iterable[Row]], out: Path, *, is_parquet: bool) -> Table:
-    path = out / f"{name}.csv"
-    count = write_csv(path, TABLES[name], rows())
+    kind, path = ALL_TABLES[name], out / f"{name}.csv"
+    count = write_csv(path, kind, rows())
     if not is_parquet:
         path.with_suffix(".parquet").unlink(missing_ok=True)  # an older one would tell otherwise
         return Table(name, count, (path,))
-    write_parquet(path.with_suffix(".parquet"), TABLES[name], rows())
+    write_parquet(path.with_suffix(".parquet"), kind, rows())
     return Table(name, count, (path, path.with_suffix(".parquet")))
 
 

@@ -1,5 +1,6 @@
 """What the keys of one env section must satisfy together, each with what to do instead."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def qa_violations(env: "MultihopQaConfig") -> list[Violation]:
         found += unused(env, ("file_format", "corpus"), "env.questions is null: the closed world")
     else:
         found += unused(env, ("world_seed", "passages", "hops", "kinds"), _OF_THE_CLOSED_WORLD)
-    return found
+    return [*found, *_eval_sets(env)]
 
 
 def verified_violations(env: "VerifiedConfig") -> list[Violation]:
@@ -100,6 +101,29 @@ def verified_violations(env: "VerifiedConfig") -> list[Violation]:
     return found
 
 
+def _eval_sets(env: "MultihopQaConfig") -> Iterator[Violation]:
+    """Yield what the named sets contradict."""
+    if env.eval and env.questions is None:
+        what = f"{', '.join(env.eval)} cannot be measured beside the closed world."
+        yield Violation("eval", what, "Give env.questions a file to train on.")
+    files = {env.questions: "env.questions"}
+    for name, one in env.eval.items():
+        key = f"env.eval.{name}"
+        if not _SET_NAME.fullmatch(name) or name in _TAKEN:
+            what = f"{name!r} cannot be the name of a set: it becomes part of metric names."
+            action = f"Use letters, digits and _, and neither of {', '.join(_TAKEN)}."
+            yield Violation("eval", what, action)
+        if one.file in files:
+            what = f"{one.file!r} is the file of {files[one.file]} too."
+            yield Violation("eval", what, f"Give {key} a file of its own.")
+        files.setdefault(one.file, key)
+    if len(env.eval) > MAX_EVAL_SETS:
+        yield Violation("eval", f"{len(env.eval)} sets.", f"Give at most {MAX_EVAL_SETS}.")
+
+
+MAX_EVAL_SETS = 100
+_SET_NAME = re.compile(r"[A-Za-z_]\w*")
+_TAKEN = ("macro", "failure")  # parts of other metrics' names
 _OF_THE_CLOSED_WORLD = "env.questions names a file, and this is of the closed world"
 
 

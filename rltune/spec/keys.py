@@ -76,8 +76,8 @@ def own_keys(section: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, bool]]:
     for name, info in model.model_fields.items():
-        is_list = get_origin(info.annotation) is tuple
-        models = () if is_list else models_of(info.annotation)
+        holds_many = get_origin(info.annotation) in (tuple, dict)
+        models = () if holds_many else models_of(info.annotation)
         yield f"{prefix}{name}", not models or _admits_null(info.annotation)
         for inner in models:
             yield from _walk(inner, f"{prefix}{name}.")

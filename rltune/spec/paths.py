@@ -11,7 +11,7 @@ from typing import Any
 
 KeyPath = tuple[str, ...]
 
-OPEN_SECTIONS = ("env.arguments", "advantage.arguments")
+OPEN_SECTIONS = ("env.arguments", "env.eval", "advantage.arguments")
 """Keys whose value is a mapping with free keys."""
 
 BY_ENV = "by_env"

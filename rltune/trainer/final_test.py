@@ -19,7 +19,7 @@ from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.heldout import HeldoutResult, evaluate
-from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, valid
+from rltune.trainer.records.outcomes import fault_line, mean, outcome_metrics, set_metrics, valid
 from rltune.trainer.train_state import make_train_state
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import Manifest
@@ -186,6 +186,7 @@ def _outcome(job: TestJob, tasks: Sequence[Task], played: HeldoutResult) -> Reco
     counted = valid(episodes)
     successes = sum(episode.success for episode in counted)
     metrics = outcome_metrics(episodes, prefix="test", auxiliary_names=names)
+    named = set_metrics(episodes, played.sets, prefix="test", auxiliary_names=names)
     temperature = job.config.gate.temperature
     return {
         "tasks_sha256": played.tasks_sha256,
@@ -200,6 +201,7 @@ def _outcome(job: TestJob, tasks: Sequence[Task], played: HeldoutResult) -> Reco
         "ceiling": job.manifest.test_ceiling,
         "reward_mean": metrics["test/reward_mean"],
         "auxiliary": {name: metrics[f"test/{name}"] for name in names},
+        **({"sets": named} if named else {}),
         "fault_count": len(episodes) - len(counted),
         "tasks": [task.task_id for task in tasks],
         "success": [int(episode.success) for episode in episodes],

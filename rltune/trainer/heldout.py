@@ -9,10 +9,15 @@ from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
 from rltune.spec.schema.trial import TrialConfig
-from rltune.trainer.records.outcomes import cut_shares, failure_metrics, outcome_metrics
+from rltune.trainer.records.outcomes import (
+    cut_shares,
+    failure_metrics,
+    outcome_metrics,
+    set_metrics,
+)
 from rltune.trainer.tasks import workers_of
 from rltune.types import Episode
-from rltune_envs.base import Task, TextEnv
+from rltune_envs.base import SET, Task, TextEnv
 from rltune_envs.faults import retry
 
 
@@ -23,6 +28,7 @@ class HeldoutResult:
     tasks_sha256: str  # digest of the task ids in order
     episodes: tuple[Episode, ...]  # one per held-out task, in the manifest's order
     auxiliary_names: tuple[str, ...]  # the env's own measures of an episode
+    sets: tuple[str, ...] = ()  # name of the set of each task; empty without named sets
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -31,7 +37,10 @@ class HeldoutResult:
             self.episodes, prefix="heldout", auxiliary_names=self.auxiliary_names
         )
         cut = {f"heldout/{name}": share for name, share in cut_shares(self.episodes).items()}
-        return {**outcomes, **cut, **failure_metrics(self.episodes)}
+        named = set_metrics(
+            self.episodes, self.sets, prefix="heldout", auxiliary_names=self.auxiliary_names
+        )
+        return {**outcomes, **named, **cut, **failure_metrics(self.episodes)}
 
 
 def evaluate(
@@ -73,7 +82,13 @@ def evaluate(
         params=params,
         workers=workers_of(config),
     )
-    return HeldoutResult(task_digest(tasks), tuple(episodes), retry(make_env).auxiliary_names)
+    names = tuple(str(task.facts.get(SET, "")) for task in tasks)
+    return HeldoutResult(
+        task_digest(tasks),
+        tuple(episodes),
+        retry(make_env).auxiliary_names,
+        names if any(names) else (),
+    )
 
 
 def task_digest(tasks: Sequence[Task]) -> str:

@@ -67,7 +67,11 @@ def _plain_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
         return partial(guarded_env, load_object(env.factory), env.factory, env.arguments)
     factory, arguments = load_object(ENVS[env.kind]), env.model_dump(exclude=_OURS)
     for key, path in files_of(env, base).items():
-        arguments[key] = str(path)
+        section, _, name = key.partition(".")
+        if name:
+            arguments[section][name]["file"] = str(path)
+        else:
+            arguments[key] = str(path)
     if isinstance(env, VerifiedConfig):
         arguments["verifier"] = env.verifier.options()
         if env.verifier.is_custom:
@@ -113,13 +117,14 @@ def _only_computes(env: Env) -> bool:
 
 
 def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:
-    """Return the keys of an env section that name a file -> the file."""
+    """Return the keys of an env section that name a file -> the file; a set is `eval.NAME`."""
+    sets = env.eval if isinstance(env, MultihopQaConfig) else {}
     given: dict[str, Any] = {key: getattr(env, key, None) for key in FILE_KEYS}
     return {
         key: base / value
         for key, value in given.items()
         if value is not None and not (key == "corpus" and value in NOT_FILES)
-    }
+    } | {f"eval.{name}": base / one.file for name, one in sets.items()}
 
 
 def add_to_path(base: Path) -> None:

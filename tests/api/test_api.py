@@ -179,7 +179,7 @@ def test_an_unreadable_line_is_said_and_kept(run, sweep):
     assert str(metrics) in again.problems[0]
 
 
-NO_TABLE = "Tables are trials, history, evals, gates, summary, as .csv or .parquet."
+NO_TABLE = "Tables are trials, history, evals, gates, summary, benchmarks, as .csv or .parquet."
 ERRORS = [
     (lambda s: load_sweep(s.path / "trials"), "this is not a run folder; it has no sweep.yaml."),
     (lambda s: load_sweep("nowhere"), "nowhere: there is no such folder. Run folders are "),

@@ -116,9 +116,11 @@ def test_a_host_of_another_machine_is_refused(rltune, tmp_path):
          "--corpus, --questions: both were given. Give one of the two."),
         (("--questions", "q.json", "--file-format", "x"),
          "file_format is 'x'; choose one of auto, hotpotqa, musique, 2wiki, "
-         "bamboogle."),
+         "bamboogle, golden_answers, hotpotqa_fullwiki."),
         (("--questions", "bamboogle.json"),
          "bamboogle.json: its questions have no passages. Give --corpus."),
+        (("--index", "x"),
+         "--index: has no effect: BM25 needs neither. Give --dense MODEL, or leave it."),
         (("--world-passages", "5"), "passages: 5 is not possible; a closed world has 100 to 7000 "
          "passages, as there are names for"),
         (("--corpus", "blank.jsonl"),
@@ -152,3 +154,19 @@ def test_it_imports_neither_torch_nor_ray(tmp_path):
         check=False,
     )
     assert done.stdout == "[]\n"
+
+
+def test_it_serves_by_vectors_and_keeps_their_index(tmp_path):
+    pytest.importorskip("faiss", reason="pip install 'rltune[dense]'")
+    corpus = write_corpus(tmp_path)
+    for has_bar in (True, False):  # built by the first, read by the second
+        with served(tmp_path, "--corpus", corpus, "--dense", "hashing") as (process, url):
+            with HttpRetriever(url, retries=0) as client:
+                assert client.search("town 2", k=1) == (Passage("Town 2", "Number 2."),)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=HANG_S)
+        assert process.returncode == 0
+        assert ("Embedding passages" in err and "3/3" in err) == has_bar
+        assert err.endswith(f"Serving 3 passages of {corpus} by hashing. Stop with Ctrl-C.\n")
+    folder = tmp_path / "wiki.jsonl.dense"
+    assert sorted(path.name for path in folder.iterdir()) == ["index.json", "vectors.f32"]

@@ -14,6 +14,7 @@ from rltune_envs.guarded import guarded_env
 from rltune_envs.protocols import (
     HasCeiling,
     HasDistance,
+    HasEvalSets,
     HasExpert,
     HasFiles,
     HasFloor,
@@ -84,6 +85,9 @@ class Full(BareEnv):
     def shortest_responses(self):
         return NUMBERS
 
+    def eval_sets(self):
+        return {"even": 2**32}
+
     def cell_symbols(self):
         return "0123456789"
 
@@ -107,6 +111,7 @@ METHOD = {
     HasSymbols: "cell_symbols",
     HasParts: "part_seeds",
     HasFiles: "file_digests",
+    HasEvalSets: "eval_sets",
 }
 
 

@@ -6,8 +6,9 @@ from math import log
 
 import pytest
 
-from rltune_envs.multihop_qa.bm25 import Bm25Retriever, words
+from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.multihop_qa.words import terms
 
 # Three passages of 2, 4 and 6 words, titles included; their mean is 4.
 CORPUS = (
@@ -90,7 +91,7 @@ def test_the_order_of_the_words_of_a_query_changes_no_bit():
     ],
 )
 def test_words(text, expected):
-    assert words(text) == expected
+    assert terms(text) == expected
 
 
 def test_title_and_text_are_both_searched():

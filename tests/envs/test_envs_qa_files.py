@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from rltune.spec.schema.env import QuestionFormat
 from rltune_envs.multihop_qa.files import FILE_FORMATS, load_questions
 from rltune_envs.multihop_qa.records import Hop, Passage, Question
 
@@ -198,6 +200,35 @@ def test_bamboogle_with_the_capital_key_of_its_table(tmp_path):
     assert load_one(tmp_path, row).answers == ("Otto",)
 
 
+GOLDEN = {
+    "id": "test_3",
+    "question": "Who wrote it?",
+    "golden_answers": ["The", " Ada Bell ", "A."],
+}
+BARE_FULLWIKI = {key: value for key, value in ORIGINAL.items() if key != "context"}
+FULLWIKI = {
+    **ORIGINAL,
+    "context": [["Bonn", ["Bonn is a city."]]],
+}  # what a search found
+
+
+def test_a_question_with_golden_answers(tmp_path):
+    assert load_one(tmp_path, GOLDEN) == Question(
+        question_id="test_3",
+        text="Who wrote it?",
+        answers=("Ada Bell",),  # the others hold no word
+        kind="open",
+        hops=0,  # nobody says
+        evidence=(),
+    )
+
+
+@pytest.mark.parametrize("row", [FULLWIKI, BARE_FULLWIKI])
+def test_full_wiki_rows_have_neither_passages_nor_evidence(tmp_path, row):
+    question = load_one(tmp_path, row, file_format="hotpotqa_fullwiki")
+    assert question == replace(EXPECTED, evidence=(), passages=())
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "kind", "candidates"),
     [
@@ -226,6 +257,8 @@ def test_candidates_are_what_the_question_offers(tmp_path, question, answer, kin
         (WIKI2, "2wiki"),
         (SILVER, "2wiki"),
         (BAMBOOGLE, "bamboogle"),
+        (GOLDEN, "golden_answers"),
+        (BARE_FULLWIKI, "hotpotqa_fullwiki"),
     ],
 )
 def test_a_named_format_reads_what_auto_reads(tmp_path, row, name):
@@ -233,4 +266,4 @@ def test_a_named_format_reads_what_auto_reads(tmp_path, row, name):
 
 
 def test_file_formats_are_those_of_the_config():
-    assert FILE_FORMATS == ("auto", "hotpotqa", "musique", "2wiki", "bamboogle")
+    assert get_args(QuestionFormat) == FILE_FORMATS

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_envs_qa_files import BAMBOOGLE, COLUMNS, MUSIQUE, ORIGINAL, SILVER, WIKI2, write
+from test_envs_qa_files import BAMBOOGLE, COLUMNS, GOLDEN, MUSIQUE, ORIGINAL, SILVER, WIKI2, write
 
 from rltune_envs.errors import TaskError
 from rltune_envs.multihop_qa.files import load_questions
@@ -43,7 +43,8 @@ def paragraph(row, **changes):
         ({**ORIGINAL, "_id": 1.5}, "_id must be text or a number, it is a number"),
         ({**ORIGINAL, "_id": True}, "_id must be text or a number, it is true"),
         ({**ORIGINAL, "supporting_facts": [["Bonn", 0], ["Ulm", 1]]},
-         "the supporting title 'Bonn' is not among its passages"),
+         "the supporting title 'Bonn' is not among its passages; full-wiki rows need file_format "
+         "hotpotqa_fullwiki"),
         ({**ORIGINAL, "context": [*ORIGINAL["context"], ["Ada Bell", ["Another one."]]]},
          "the supporting title 'Ada Bell' is that of 2 different passages, so that the evidence "
          "is ambiguous; give them different titles"),
@@ -79,6 +80,11 @@ def paragraph(row, **changes):
         (paragraph(SILVER, title=""), "title is empty"),
         ({**BAMBOOGLE, "answer": []}, "answer is an empty list"),
         (without(BAMBOOGLE, "answer"), "the key 'answer' is missing; found Question, id"),
+        ({**GOLDEN, "golden_answers": "Ulm"}, "golden_answers must be a list, it is text"),
+        ({**GOLDEN, "golden_answers": [3]}, "golden_answers must be a list of texts, it holds a "
+         "number"),
+        ({**GOLDEN, "golden_answers": ["The", "."]}, "golden_answers ['The', '.'] holds no answer "
+         "with a word once punctuation and articles are dropped"),
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_used_gives_its_reason(tmp_path, row, reason):
@@ -112,8 +118,9 @@ def test_unknown_keys_name_all_formats(tmp_path):
     assert refused(path) == (
         f"{path}:1: its keys a, q are those of no format. The formats and their keys: hotpotqa "
         "(context, supporting_facts); musique (paragraphs, question_decomposition); 2wiki "
-        "(context, evidences, supporting_facts or kind, paragraphs); bamboogle (Question). Give "
-        "file_format for an error that names the missing key."
+        "(context, evidences, supporting_facts or kind, paragraphs); bamboogle (Question); "
+        "golden_answers (golden_answers); hotpotqa_fullwiki (supporting_facts). Give file_format "
+        "for an error that names the missing key."
     )
 
 
@@ -127,7 +134,7 @@ def test_an_unknown_format_name_lists_the_choices(tmp_path):
         load_questions(tmp_path / "none.json", file_format="hotpot")
     assert str(caught.value) == (
         "file_format is 'hotpot'; choose one of auto, hotpotqa, musique, 2wiki, "
-        "bamboogle. Did you mean 'hotpotqa'?"
+        "bamboogle, golden_answers, hotpotqa_fullwiki. Did you mean 'hotpotqa'?"
     )
 
 

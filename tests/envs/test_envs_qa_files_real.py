@@ -1,12 +1,19 @@
 """The real files of the data sets, where they are at hand. The two IRCoT files are prompts: no."""
 
+import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from rltune_envs.base import SET
 from rltune_envs.errors import TaskError
+from rltune_envs.multihop_qa import MultihopQaEnv
+from rltune_envs.multihop_qa.dense import DenseRetriever
+from rltune_envs.multihop_qa.embedders import HashingEmbedder
 from rltune_envs.multihop_qa.files import load_questions
+from rltune_envs.splits import build_manifest
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "qa"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the data are not at hand")
@@ -78,3 +85,45 @@ def test_yes_and_no_questions_offer_both():
 def test_prompt_files_are_refused(name):
     with pytest.raises(TaskError, match=r"not JSON|is not one"):
         load_questions(DATA / name)
+
+
+def test_a_real_benchmark_is_measured_apart_from_what_is_trained_on(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    passages = {
+        one: None
+        for name in QUESTION_FILES[2:4]
+        for question in load_questions(DATA / name)
+        for one in question.passages
+    }
+    corpus.write_text("".join(json.dumps(asdict(one)) + "\n" for one in passages))
+    sets = {
+        "hotpotqa": ("hotpotqa_dev_distractor_100.json", "hotpotqa_fullwiki"),
+        "bamboogle": ("bamboogle_125.json", "auto"),
+    }
+    env = MultihopQaEnv(
+        questions=str(DATA / "hotpotqa_train_100.json"),
+        corpus=str(corpus),
+        eval={
+            name: {"file": str(DATA / file), "file_format": form}
+            for name, (file, form) in sets.items()
+        },
+    )
+    tasks = build_manifest(env, train_tasks=100, heldout_tasks=101, test_tasks=20, split_seed=0)
+    assert Counter(task.facts[SET] for task in tasks.heldout) == {"hotpotqa": 51, "bamboogle": 50}
+    assert Counter(task.facts[SET] for task in tasks.test) == {"hotpotqa": 10, "bamboogle": 10}
+    assert tasks.proved == "expert"  # each verifier pays for the gold answer
+    assert tasks.heldout_ceiling == 1.0
+
+
+def test_dense_retrieval_finds_a_question_s_own_passages(tmp_path):
+    pytest.importorskip("faiss", reason="pip install 'rltune[dense]'")
+    questions = load_questions(DATA / "hotpotqa_dev_distractor_100.json")
+    passages = tuple(dict.fromkeys(one for question in questions for one in question.passages))
+    retriever = DenseRetriever(passages, HashingEmbedder(), tmp_path)
+    found = [
+        bool(set(retriever.search(question.text, k=10)) & set(question.evidence))
+        for question in questions
+    ]
+    assert sum(found) >= 75  # words alone; a trained model finds more
+    title = passages[7].title
+    assert passages[7] in retriever.search(f"{title}\n{passages[7].text}", k=1)

@@ -235,7 +235,8 @@ REFUSED = {
     "retriever='http://'": "retriever: 'http://' is not an address; write it as "
     "http://127.0.0.1:8000/retrieve",
     "questions='x', file_format='hotpot'": "file_format is 'hotpot'; choose one of "
-    "auto, hotpotqa, musique, 2wiki, bamboogle. Did you mean 'hotpotqa'?",
+    "auto, hotpotqa, musique, 2wiki, bamboogle, golden_answers, hotpotqa_fullwiki. "
+    "Did you mean 'hotpotqa'?",
 }
 
 

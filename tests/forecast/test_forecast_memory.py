@@ -297,6 +297,8 @@ def test_a_published_shape_stands_in_for_a_config_that_is_not_here(monkeypatch, 
         for variant in ("", "-Instruct"):
             shape = model_shape(f"Qwen/Qwen2.5-{name}{variant}", "sokoban")
             assert parameter_count(shape) == count
+    for name in ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B-Instruct-2507"):
+        assert parameter_count(model_shape(name, "multihop_qa")) == 4_022_468_096  # 4.02 billion
     assert model_shape("nobody/nothing", "sokoban") is None
     assert parameter_count({"model_type": "qwen2"}) is None
 

@@ -97,6 +97,8 @@ REFUSED = {
     "env={kind: multihop_qa, hops: [5]}": "env.hops.0: 5 is out of range. Give at most 4.",
     "env={kind: multihop_qa, corpus: all}": "env.corpus: 'all' has no effect: env.questions is "
     "null: the closed world. Leave it at 'own'.",
+    "env={kind: multihop_qa, eval: {nq: nq.jsonl}}": "env.eval: nq cannot be measured beside the "
+    "closed world. Give env.questions a file to train on.",
     "env={kind: multihop_qa, retriever: bm52}": "env.retriever: 'bm52' has the wrong form. What "
     "searches: bm25 in the process, or the URL of a /retrieve service.",
     "env={kind: multihop_qa, questions: a.json}": "env.questions: policy.model 'tiny' knows the "

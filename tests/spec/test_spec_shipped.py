@@ -55,7 +55,8 @@ ACCEPTED = {
     "smollm2": {"S8.term_weights"},
 }
 KINDS = ("sokoban", "frozen_lake", "multihop_qa")
-PROFILE_COUNT = {"quickstart": 1, "smollm2": 1}  # the others: laptop, gpu, paper
+OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
+PROFILE_COUNT = {"quickstart": 1, "smollm2": 1, **OF_A2TGPO}  # others: laptop, gpu, paper
 
 
 def test_nothing_is_missing_or_unknown():
@@ -63,6 +64,7 @@ def test_nothing_is_missing_or_unknown():
     assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
         "frozen_lake.yaml",
         "multihop_qa.yaml",
+        "profiles/a2tgpo.yaml",
         "profiles/gpu.yaml",
         "profiles/laptop.yaml",
         "profiles/paper.yaml",

@@ -298,6 +298,41 @@ def test_relative_files_are_the_drivers(tmp_path):
     assert files_of(config_of().env, tmp_path) == {}
 
 
+def test_files_of_named_sets_are_the_drivers_too(tmp_path):
+    sets = {"nq": "nq.jsonl", "hotpotqa": {"file": "/h.json", "file_format": "hotpotqa_fullwiki"}}
+    qa = {"kind": "multihop_qa", "questions": "q.jsonl", "retriever": "http://127.0.0.1:1/retrieve"}
+    env = config_of(env={**qa, "eval": sets}).env
+    assert files_of(env, tmp_path) == {
+        "questions": tmp_path / "q.jsonl",
+        "eval.nq": tmp_path / "nq.jsonl",
+        "eval.hotpotqa": Path("/h.json"),
+    }
+    for name in ("nq", "q"):
+        row = {"question": f"Who is {name}?", "golden_answers": ["Otto"]}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    only = config_of(env={**qa, "eval": {"nq": "nq.jsonl"}}).env
+    made = env_maker(only, None, tmp_path)()
+    assert made.eval_sets() == {"nq": 2**32}
+    assert "Who is nq?" in made.reset(seed=2**32)
+
+
+def test_the_metric_may_be_that_of_a_named_set(usable, folder):
+    row = {"question": "Who?", "golden_answers": ["Otto"]}
+    for name in ("q", "nq"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(row))
+    env = (
+        "{kind: multihop_qa, prompt: natural, questions: q.jsonl, eval: {nq: nq.jsonl}, "
+        "retriever: 'http://127.0.0.1:1/retrieve'}"
+    )
+    assert usable(env=env, metric="heldout/nq/f1") is None
+    assert usable(env=env, metric="heldout/macro/em") is None
+    (line,) = usable(env=env, metric="heldout/nq/f2")
+    assert "'heldout/nq/f2' is not measured in this env" in line
+    assert "heldout/nq/success_rate, heldout/nq/em, heldout/nq/f1, heldout/macro/succ" in line
+    (line,) = usable(env=env.replace("nq.jsonl", "no.jsonl"), metric="heldout/nq/f1")
+    assert "env.eval.nq: 'no.jsonl' is not a file." in line
+
+
 # --- before anything starts ---------------------------------------------------------------------
 
 

@@ -1,11 +1,20 @@
 """From the arguments of `MultihopQaEnv` to the source of its questions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from rltune_envs.choices import did_you_mean, require_choice
 from rltune_envs.multihop_qa.questions import HOPS, KINDS
-from rltune_envs.multihop_qa.sources import BM25, OWN, ClosedWorld, QuestionFile, Server, Source
+from rltune_envs.multihop_qa.sources import (
+    BM25,
+    OWN,
+    ClosedWorld,
+    NamedSets,
+    QuestionFile,
+    Server,
+    Source,
+)
 from rltune_envs.multihop_qa.world import MAX_PASSAGES, MIN_PASSAGES
 
 _T = TypeVar("_T", int, str)
@@ -15,6 +24,7 @@ def require_source(
     *,
     questions: str | None,
     file_format: str,
+    evaluation: Mapping[str, Mapping[str, str]],
     world_seed: int,
     passages: int,
     hops: Sequence[int],
@@ -33,7 +43,21 @@ def require_source(
         from rltune_envs.multihop_qa.files import FILE_FORMATS
 
         require_choice("file_format", file_format, FILE_FORMATS)
-        return QuestionFile(str(questions), file_format, str(corpus), server)
+        train = QuestionFile(str(questions), file_format, str(corpus), server)
+        if not evaluation:
+            return train
+        for one in evaluation.values():
+            require_choice("file_format", one["file_format"], FILE_FORMATS)
+        sets = (
+            (name, replace(train, path=str(one["file"]), file_format=one["file_format"]))
+            for name, one in evaluation.items()
+        )
+        return NamedSets(train, tuple(sets))
+    if evaluation:
+        raise ValueError(
+            f"eval: {', '.join(evaluation)} cannot be measured beside the closed world; give "
+            "questions a file"
+        )
     if corpus != OWN:
         raise ValueError(
             f"corpus: {corpus!r} cannot be searched for the closed world, which has one corpus; "

@@ -8,26 +8,20 @@ words in a corpus of `N` with mean length `m`, a query word that occurs `tf` tim
 
 once for each time it occurs in the query.
 
-Words are runs of letters, digits and underscores of any script, in Unicode form NFKC with case
-folded. There is no stemming and there are no stop words: "Arthur's" is the words `arthur` and `s`.
+Words are runs of letters, digits and underscores, in Unicode form NFKC with case folded; where a
+script writes no blanks, pairs of neighbouring characters (`words.terms`). There is no stemming and
+there are no stop words: "Arthur's" is the words `arthur` and `s`.
 """
 
-import re
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.multihop_qa.words import terms
 
 K1 = 1.5
 B = 0.75
-_WORD = re.compile(r"\w+")
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text as the index sees them."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 class Bm25Retriever:
@@ -47,7 +41,7 @@ class Bm25Retriever:
         from bm25s import BM25
 
         self.passages = tuple(passages)
-        texts = [words(f"{passage.title} {passage.text}") for passage in self.passages]
+        texts = [terms(f"{passage.title} {passage.text}") for passage in self.passages]
         # Our own numbering: the library's depends on the interpreter's hash seed.
         self._ids: dict[str, int] = {}
         ids = [[self._ids.setdefault(word, len(self._ids)) for word in text] for text in texts]
@@ -73,7 +67,7 @@ class Bm25Retriever:
         if k < 1:
             raise ValueError(f"k: {k} is below 1; ask for at least one passage")
         # Sorted: the order of the words must not change a last bit, and with it a tie.
-        ids = sorted(self._ids[word] for word in words(query) if word in self._ids)
+        ids = sorted(self._ids[word] for word in terms(query) if word in self._ids)
         if not ids:
             return []
         scores = self._index.get_scores_from_ids(ids)

@@ -8,9 +8,10 @@ scored, never what it was shown.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.base import SET, FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.choices import PROMPTS, require_at_least, require_choice, require_penalty
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa import protocol, verifiers
@@ -21,7 +22,9 @@ from rltune_envs.multihop_qa.guess import guess_probability, guesses
 from rltune_envs.multihop_qa.protocol import ANSWER, SEARCH, Action
 from rltune_envs.multihop_qa.questions import HOPS, KINDS, content_hash, near_hash
 from rltune_envs.multihop_qa.records import Passage, Question
-from rltune_envs.multihop_qa.sources import BM25, OWN, question_of, search
+from rltune_envs.multihop_qa.sources import BM25, OWN, SET_SIZE, NamedSets, question_of, search
+
+_NO_SETS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class MultihopQaEnv(TextEnv):
     Args:
         questions: File of questions; None for the closed world.
         file_format: Layout of that file; `auto` looks at its keys.
+        eval: Name -> `file` and `file_format` of questions to be measured on.
         world_seed: Names the closed world.
         passages: Size of the closed world.
         hops: Numbers of facts that closed-world questions combine, out of 2, 3, 4.
@@ -69,6 +73,7 @@ class MultihopQaEnv(TextEnv):
         *,
         questions: str | None = None,
         file_format: str = "auto",
+        eval: Mapping[str, Mapping[str, str]] = _NO_SETS,
         world_seed: int = 0,
         passages: int = 3000,
         hops: Sequence[int] = HOPS,
@@ -89,6 +94,7 @@ class MultihopQaEnv(TextEnv):
         self._source = require_source(
             questions=questions,
             file_format=file_format,
+            evaluation=eval,
             world_seed=world_seed,
             passages=passages,
             hops=hops,
@@ -177,9 +183,20 @@ class MultihopQaEnv(TextEnv):
             seed=seed,
             content_hash=content,
             near_hash=near_hash(question),
-            difficulty=max(1, question.hops),
-            facts={"kind": question.kind, "source": question.question_id},
+            difficulty=question.hops or None,
+            facts={"kind": question.kind, "source": question.question_id, **self._set_of(seed)},
         )
+
+    def eval_sets(self) -> Mapping[str, int]:
+        """Return the named sets; none unless `eval` names some."""
+        if not isinstance(self._source, NamedSets):
+            return {}
+        return {name: SET_SIZE * i for i, (name, _) in enumerate(self._source.sets, start=1)}
+
+    def _set_of(self, seed: int) -> dict[str, str]:
+        """Return the fact that names the set of a seed."""
+        name = self._source.set_name(seed) if isinstance(self._source, NamedSets) else ""
+        return {SET: name} if name else {}
 
     def format_response(self, actions: Sequence[str]) -> str:
         """Write actions as a response, after an empty thought where the prompt asks for one.

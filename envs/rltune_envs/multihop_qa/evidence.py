@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from rltune_envs.multihop_qa.records import Passage, Question
+from rltune_envs.multihop_qa.words import first_units, units
 
 _WORDS = 3  # in a row, by which two texts are compared
 _SHARED = 0.5
@@ -50,7 +51,7 @@ def queries(passages: Sequence[Passage], *, by_text: bool) -> Iterator[str]:
         title = _words(passage.title)
         yield title
         if by_text:
-            yield " ".join(f"{title} {passage.text}".split()[:_QUERY_WORDS])
+            yield first_units(f"{title} {passage.text}", _QUERY_WORDS)
 
 
 def supporting_recall(
@@ -78,5 +79,5 @@ def _is_edition(one: Passage, other: Passage) -> bool:
 
 
 def _triples(text: str) -> Counter[tuple[str, ...]]:
-    words = text.casefold().split()
+    words = units(text.casefold())
     return Counter(zip(*(words[start:] for start in range(_WORDS)), strict=False))

@@ -1,4 +1,8 @@
-"""Question files: HotpotQA, MuSiQue, 2WikiMultihopQA and Bamboogle, as JSON list or JSON lines."""
+"""Question files of several benchmarks, as JSON list or JSON lines.
+
+HotpotQA, MuSiQue, 2WikiMultihopQA, Bamboogle, and questions with `golden_answers` (NQ, TriviaQA,
+PopQA).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +15,9 @@ from rltune_envs.multihop_qa.files_formats import (
     ReadRow,
     read_2wiki,
     read_bamboogle,
+    read_golden_answers,
     read_hotpotqa,
+    read_hotpotqa_fullwiki,
     read_musique,
 )
 from rltune_envs.multihop_qa.records import Question
@@ -36,6 +42,8 @@ _FORMATS: Mapping[str, _Format] = {
         ),
     ),
     "bamboogle": _Format(read_bamboogle, (frozenset({"Question"}),)),
+    "golden_answers": _Format(read_golden_answers, (frozenset({"golden_answers"}),)),
+    "hotpotqa_fullwiki": _Format(read_hotpotqa_fullwiki, (frozenset({"supporting_facts"}),)),
 }
 FILE_FORMATS = ("auto", *_FORMATS)
 """The names of `file_format`; `auto` looks at the keys of the first row."""

@@ -50,6 +50,25 @@ def read_hotpotqa(row: Row, place: str) -> Question:
     )
 
 
+def read_hotpotqa_fullwiki(row: Row, place: str) -> Question:
+    """Read HotpotQA's full-wiki rows: the passages beside a question are what a search found.
+
+    They may lack the evidence, so neither they nor evidence become part of the question; it is
+    played on a file of passages or on a server.
+
+    Raises:
+        RowError: The row cannot be used.
+
+    """
+    return _question(
+        row,
+        place,
+        answers=[text_of(row, "answer")],
+        kind=text_of(row, "type"),
+        hops=len(_supporting(row)),
+    )
+
+
 def read_2wiki(row: Row, place: str) -> Question:
     """Read 2WikiMultihopQA: as first published, or rows with `paragraphs` that say which support.
 
@@ -132,6 +151,26 @@ def read_bamboogle(row: Row, place: str) -> Question:
     return _question(renamed, place, answers=answers, kind="compositional", hops=2)
 
 
+def read_golden_answers(row: Row, place: str) -> Question:
+    """Read a question with its right answers, as NQ, TriviaQA and PopQA are shared by benchmarks.
+
+    The first answer that holds a word is the gold answer. Nothing says how many facts it takes.
+
+    Raises:
+        RowError: The row cannot be used.
+
+    """
+    key = "golden_answers"
+    answers = texts_of(row, key)
+    usable = [answer for answer in answers if normalize_answer(answer)]
+    if not usable:
+        raise RowError(
+            f"{key} {answers!r} holds no answer with a word once punctuation and articles are "
+            "dropped"
+        )
+    return _question(row, place, answers=usable, kind="open", hops=0)
+
+
 def _question(
     row: Row,
     place: str,
@@ -202,7 +241,10 @@ def _with_title(title: str, passages: Sequence[Passage]) -> Passage:
     """Return the only passage with a title."""
     titled = _unique([passage for passage in passages if passage.title == title])
     if not titled:
-        raise RowError(f"the supporting title {title!r} is not among its passages")
+        raise RowError(
+            f"the supporting title {title!r} is not among its passages; full-wiki rows need "
+            "file_format hotpotqa_fullwiki"
+        )
     if len(titled) > 1:
         raise RowError(
             f"the supporting title {title!r} is that of {len(titled)} different passages, so that "

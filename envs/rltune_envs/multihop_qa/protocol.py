@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltune_envs.multihop_qa.records import Passage
+from rltune_envs.multihop_qa.words import first_units, units
 
 SEARCH, ANSWER = "search", "answer"
 THINK, _THINK_END = "<think>", "</think>"
@@ -159,7 +160,8 @@ def information(
 
     Args:
         passages: What was found, best first.
-        max_words: Most words shown, titles included; the block is always closed.
+        max_words: Most words shown, titles included; the block is always closed. Each character of
+            a script without blanks is a word.
         is_compact: Show the texts alone.
 
     """
@@ -170,10 +172,11 @@ def information(
         if left <= 0:
             break
         heading = "" if is_compact else f"Doc {number} (Title: {passage.title}) "
-        words = _TAG.sub(r"[\1]", heading + passage.text).split()[:left]
-        left -= len(words)
-        lines.append(" ".join(words))
-        if len(words) > len(heading.split()):
+        line = first_units(_TAG.sub(r"[\1]", heading + passage.text), left)
+        n_words = len(units(line))
+        left -= n_words
+        lines.append(line)
+        if n_words > len(units(heading)):
             shown.append(passage)
     if is_compact:
         return f" <information>{' '.join(lines) or NOTHING_FOUND}</information>", tuple(shown)

@@ -1,5 +1,6 @@
 """The records of a multi-hop question, from whatever file or generator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,3 +65,14 @@ class Retriever(Protocol):
             RetrieverError: There is no answer (`rltune_envs.errors`).
 
         """
+
+
+class RankingRetriever(Retriever, Protocol):
+    """A retriever whose passages are at hand, with scores: what a server serves."""
+
+    @property
+    def passages(self) -> Sequence[Passage]:
+        """All passages that it searches."""
+
+    def rank(self, query: str, *, k: int) -> list[tuple[int, float]]:
+        """Return the indices in `passages` and the scores of what `search` finds."""

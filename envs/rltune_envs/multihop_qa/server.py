@@ -1,4 +1,4 @@
-"""A retrieval server that speaks the Search-R1 `/retrieve` protocol, on BM25.
+"""A retrieval server that speaks the Search-R1 `/retrieve` protocol, on any ranking retriever.
 
     POST /retrieve {"queries": [text, ...], "topk": number or null, "return_scores": true or false}
         -> {"result": [[item, ...] for each query]}, best first; an item is
@@ -18,9 +18,10 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any, Self
 
+from rltune_envs.errors import RetrieverError
 from rltune_envs.files_rows import kind_of
-from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.files_corpus import document_from_passage
+from rltune_envs.multihop_qa.records import RankingRetriever
 
 DEFAULT_K = 3
 MAX_K = 1000
@@ -54,7 +55,9 @@ class RetrievalServer(ThreadingTCPServer):
     daemon_threads = False  # leaving the block lets running answers end
     request_queue_size = 128
 
-    def __init__(self, retriever: Bm25Retriever, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, retriever: RankingRetriever, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self.retriever = retriever
         self._open: set[socket.socket] = set()
         self._loop = threading.Thread(
@@ -98,18 +101,23 @@ class RetrievalServer(ThreadingTCPServer):
             super().handle_error(request, client_address)
 
 
-def answer(retriever: Bm25Retriever, body: bytes) -> dict[str, Any]:
+def answer(retriever: RankingRetriever, body: bytes) -> dict[str, Any]:
     """Return the answer to the body of one `POST /retrieve`.
 
     Raises:
-        RequestError: The body is outside the protocol.
+        RequestError: The body is outside the protocol, or the retriever has no answer (503).
 
     """
     queries, k, has_scores = _parsed(body)
-    return {"result": [_items(retriever, query, k, has_scores) for query in queries]}
+    try:
+        return {"result": [_items(retriever, query, k, has_scores) for query in queries]}
+    except RetrieverError as error:
+        raise RequestError(503, str(error)) from error
 
 
-def _items(retriever: Bm25Retriever, query: str, k: int, has_scores: bool) -> list[dict[str, Any]]:
+def _items(
+    retriever: RankingRetriever, query: str, k: int, has_scores: bool
+) -> list[dict[str, Any]]:
     ranked = [
         (document_from_passage(retriever.passages[number], number=number), score)
         for number, score in retriever.rank(query, k=k)

@@ -18,6 +18,10 @@ from rltune_envs.streams import stream
 
 OWN, ALL = "own", "all"
 BM25 = "bm25"
+SET_SIZE = 1 << 32
+"""Seeds between two named sets."""
+
+_SETS = 256  # places for sets in the 2**40 seeds of a split_seed; the first is the training's
 _MAX_CACHED_QUERY = 300  # characters; longer ones would fill the memory
 
 
@@ -134,6 +138,46 @@ class QuestionFile:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSets:
+    """Questions to train on, and named sets of questions to be measured on.
+
+    Attributes:
+        train: Asked for seeds below `SET_SIZE` of each 2**40, as a split takes them.
+        sets: Name -> its questions. Those of the i-th set have seeds from i * `SET_SIZE` on.
+
+    """
+
+    train: QuestionFile
+    sets: tuple[tuple[str, QuestionFile], ...]
+
+    def set_name(self, seed: int) -> str:
+        """Return the name of the set that a seed belongs to; empty for the training questions."""
+        number = seed // SET_SIZE % _SETS
+        return self.sets[number - 1][0] if 0 < number <= len(self.sets) else ""
+
+    def question(self, seed: int) -> Question:
+        """Return the question of a seed.
+
+        Raises:
+            TaskError: As for the file that it is in.
+
+        """
+        return self._source(seed).question(seed)
+
+    @property
+    def is_own_corpus(self) -> bool:
+        """Whether neither a server nor a file of passages is searched."""
+        return self.train.is_own_corpus
+
+    def corpus(self, seed: int) -> Corpus:
+        """Return what is searched for the question of a seed."""
+        return self._source(seed).corpus(seed)
+
+    def _source(self, seed: int) -> QuestionFile:
+        return dict(self.sets).get(self.set_name(seed), self.train)
+
+
+@dataclass(frozen=True, slots=True)
 class _WorldCorpus:
     seed: int
     passages: int
@@ -215,7 +259,7 @@ def _world(seed: int, passages: int) -> World:
     return World(seed=seed, passages=passages)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _rows(path: str, file_format: str) -> tuple[Question, ...]:
     """Return the questions of a file in a fixed random order."""
     from rltune_envs.multihop_qa.files import load_questions

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 from xml.sax.saxutils import escape
 
+from rltune.report.figures.draw_benchmarks import draw_benchmarks
 from rltune.report.figures.draw_budget import draw_budget
 from rltune.report.figures.draw_comparison import draw_comparison
 from rltune.report.figures.draw_curves import draw_curves
 from rltune.report.figures.draw_heatmap import draw_heatmap
-from rltune.report.figures.records import Budget, Comparisons, Curves, Figure, Head
+from rltune.report.figures.records import Benchmarks, Budget, Comparisons, Curves, Figure, Head
 from rltune.report.figures.sheet import Mark, Sheet
 from rltune.report.figures.style import DPI, KINDS, RC
 
@@ -80,6 +81,8 @@ def _draw(sheet: Sheet, data: Figure) -> None:
         draw_comparison(sheet, data)
     elif isinstance(data, Budget):
         draw_budget(sheet, data)
+    elif isinstance(data, Benchmarks):
+        draw_benchmarks(sheet, data)
     else:
         draw_heatmap(sheet, data)
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+from rltune.analysis.benchmarks import is_benchmark
+from rltune.analysis.tables import BENCHMARKS
+from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.data_budget import BUDGET, budget_data
 from rltune.report.figures.data_comparison import COMPARISON, comparison_data
 from rltune.report.figures.data_curves import CURVES, DYNAMICS, curves_data, dynamics_data
@@ -16,11 +19,18 @@ FIGURES: dict[str, Callable[[Tables], Figure | LeftOut]] = {
     HEATMAP: heatmap_data,
     BUDGET: budget_data,
 }
-"""Name of a figure -> its data."""
+"""Name of a figure that every export has -> its data."""
+
+
+ALL_FIGURES = {**FIGURES, BENCHMARKS: benchmarks_data}
+"""The same with the figure of named evaluation sets."""
 
 
 def figure_data(tables: Tables) -> dict[str, Figure | LeftOut]:
     """Return the data of every figure, or why the tables cannot give it."""
     if not tables.trials:
         return {name: LeftOut(name, "the sweep has no trial") for name in FIGURES}
-    return {name: make(tables) for name, make in FIGURES.items()}
+    figures = {name: make(tables) for name, make in FIGURES.items()}
+    if any(is_benchmark(row.metric) for row in tables.history):
+        figures[BENCHMARKS] = ALL_FIGURES[BENCHMARKS](tables)
+    return figures

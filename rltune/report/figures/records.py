@@ -212,6 +212,29 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One measure of one condition on one named set; `macro` is the mean over the sets."""
+
+    condition: str
+    benchmark: str
+    measure: str
+    n_seeds: int
+    value: float
+    low: float | None  # end of its interval; None where none may be drawn
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmarks:
+    """Every condition on every named set, at the last gate."""
+
+    head: Head
+    measures: tuple[str, ...]  # the panels
+    labels: tuple[str, ...]  # their names for readers
+    points: tuple[Benchmark, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A figure that the tables cannot give: its name, and why."""
 
@@ -219,4 +242,4 @@ class LeftOut:
     reason: str
 
 
-Figure = Curves | Comparisons | HeatMap | Budget
+Figure = Curves | Comparisons | HeatMap | Budget | Benchmarks

@@ -21,6 +21,9 @@ from rltune.spec.schema.env_verifier import Verifier, long_verifier
 
 Prompt = Literal["natural", "compact"]
 Observation = Literal["grid", "coord", "grid_coord"]
+QuestionFormat = Literal[
+    "auto", "hotpotqa", "musique", "2wiki", "bamboogle", "golden_answers", "hotpotqa_fullwiki"
+]
 
 
 class TasksConfig(Section):
@@ -124,6 +127,20 @@ class FrozenLakeConfig(_GridGameConfig):
         return self
 
 
+class EvalSetConfig(Section):
+    """Questions to be measured on; the path of a file is short for `{file: PATH}`."""
+
+    file: str = Field(
+        min_length=1,
+        description="File of questions, relative to the folder that rltune is called in.",
+    )
+    file_format: QuestionFormat = Field("auto", description="Layout of it; auto recognises it.")
+
+
+def _long_eval_set(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
 class MultihopQaConfig(_ShippedConfig):
     """Answer a question whose facts stand in several passages, by searching for them."""
 
@@ -134,8 +151,13 @@ class MultihopQaConfig(_ShippedConfig):
         description="File of questions, relative to the folder that rltune is called in; null is "
         "the closed world that ships with rltune.",
     )
-    file_format: Literal["auto", "hotpotqa", "musique", "2wiki", "bamboogle"] = Field(
+    file_format: QuestionFormat = Field(
         "auto", description="Layout of env.questions; auto recognises it."
+    )
+    eval: dict[str, Annotated[EvalSetConfig, BeforeValidator(_long_eval_set)]] = Field(
+        default_factory=dict,
+        description="Name -> file of questions. The gate and the final test then measure on these "
+        "sets, equally many of each, and report EM and F1 of each; env.questions is for training.",
     )
     world_seed: int = Field(
         0, ge=0, lt=2**63, description="Seed (no unit) from which the closed world is invented."
@@ -168,7 +190,9 @@ class MultihopQaConfig(_ShippedConfig):
     max_turns: int = Field(6, ge=1, description="Most model responses in one episode, in turns.")
     max_searches: int = Field(5, ge=0, description="Most searches in one episode, in searches.")
     max_information_words: PositiveInt = Field(
-        300, description="Most words shown after one search, in words; the rest is cut."
+        300,
+        description="Most words shown after one search, in words; the rest is cut. In scripts "
+        "without blanks (Chinese, Japanese, Thai) each character is a word.",
     )
 
     @model_validator(mode="after")

@@ -225,10 +225,11 @@ class Axis(Section):
 class Metric(Section):
     """What decides which condition did better."""
 
-    name: Annotated[str, Field(pattern=r"^heldout/[A-Za-z_]\w*$")] = Field(
+    name: Annotated[str, Field(pattern=r"^heldout/([A-Za-z_]\w*/)?[A-Za-z_]\w*$")] = Field(
         "heldout/success_rate",
         description="Metric of the held-out gate: heldout/success_rate, heldout/reward_mean, "
-        "heldout/turns, or a measure that the env or the reward has, such as heldout/em.",
+        "heldout/turns, or a measure that the env or the reward has, such as heldout/em; "
+        "with env.eval also heldout/SET/em and heldout/macro/em.",
     )
     mode: Literal["max", "min"] = Field("max", description="Whether more or less is better.")
 

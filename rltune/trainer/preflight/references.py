@@ -12,16 +12,25 @@ from rltune.spec.identity import canonical_json
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import LoadedSweep
 from rltune.spec.schema.attribution import AdcaConfig
+from rltune.spec.schema.env import Env, MultihopQaConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.secret import is_secret
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.preflight.answer_room import answer_problems
 from rltune.trainer.preflight.models import model_problems
+from rltune.trainer.records.outcomes import BENCHMARK_MEASURES, MACRO
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
 from rltune_envs.imports import load_object
-from rltune_envs.protocols import HasDistance, HasGoldResponse, HasParts, methods_of, supports
+from rltune_envs.protocols import (
+    HasDistance,
+    HasEvalSets,
+    HasGoldResponse,
+    HasParts,
+    methods_of,
+    supports,
+)
 
 GATE_METRICS = ("success_rate", "reward_mean", "turns", "invalid_action_rate", "fault_count")
 """Names of the measures of every env; an env's own ones must be others."""
@@ -108,7 +117,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         missing = [
             Problem(
                 loaded.where(f"env.{key}"),
-                f"{getattr(config.env, key)!r} is not a file.",
+                f"{_named_file(config.env, key)!r} is not a file.",
                 action=f"Give a path that is relative to {base}, or absolute.",
             )
             for key, path in files_of(config.env, base).items()
@@ -119,6 +128,13 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
         if not missing and not (is_plain and _asked(loaded) in GATE_METRICS):
             with naming_custom_env(config.env):
                 yield from _env_problems(config, loaded, base)
+
+
+def _named_file(env: Env, key: str) -> str:
+    """Return the file that a key of `files_of` names, as the config has it."""
+    if isinstance(env, MultihopQaConfig) and key.startswith("eval."):
+        return env.eval[key.removeprefix("eval.")].file
+    return str(getattr(env, key))
 
 
 def _asked(loaded: LoadedSweep) -> str:
@@ -242,13 +258,21 @@ def _sentence(error: BaseException | str | None) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
+def _of_sets(env: TextEnv) -> Iterator[str]:
+    """Yield the measures of the named sets."""
+    sets = env.eval_sets() if supports(env, HasEvalSets) else {}
+    measures = [name for name in BENCHMARK_MEASURES if name in env.auxiliary_names]
+    for name in (*sets, MACRO) if sets else ():
+        yield from (f"{name}/{measure}" for measure in ("success_rate", *measures))
+
+
 def _measure_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
     """Yield measures with a name that is taken, and a metric that nothing measures."""
     for name in env.auxiliary_names:
         if name in _RESERVED:
             what = f"the measure {name!r} has the name of one that every env has."
             yield Problem(loaded.where("env"), what, action="Rename it in auxiliary_names.")
-    names = (*GATE_METRICS, *env.auxiliary_names)
+    names = (*GATE_METRICS, *env.auxiliary_names, *_of_sets(env))
     asked = _asked(loaded)
     if asked not in names:
         what = f"{loaded.spec.metric.name!r} is not measured in this env."

@@ -30,6 +30,7 @@ def write_heldout(trial: TrialDir, result: HeldoutResult, *, step: int, temperat
                 for name in result.auxiliary_names
             },
             "fault": [episode.fault for episode in result.episodes],
+            **({"set": list(result.sets)} if result.sets else {}),
         },
     )
 

@@ -12,6 +12,12 @@ FAILURES = tuple(
 )
 """The ways to fail of an episode without a fault."""
 
+MACRO = "macro"
+"""Stands in metric names for the mean over named sets."""
+
+BENCHMARK_MEASURES = ("em", "f1")
+"""Measures that are told of each named set, where the env has them."""
+
 
 def valid(episodes: Iterable[Episode]) -> list[Episode]:
     """Return the episodes that count: those without a fault."""
@@ -46,6 +52,39 @@ def outcome_metrics(
         },
     }
     return {f"{prefix}/{name}": value for name, value in measures.items()}
+
+
+def set_metrics(
+    episodes: Sequence[Episode],
+    sets: Sequence[str],
+    *,
+    prefix: str,
+    auxiliary_names: Sequence[str],
+) -> dict[str, float]:
+    """Return success, EM and F1 of each named set, and their means over the sets (`macro`).
+
+    In a mean over the sets each counts the same, whatever its size. As elsewhere, episodes with a
+    fault do not count; a set without any other has NaN, and so has the mean.
+
+    Args:
+        episodes: One for each task.
+        sets: The set of each task; empty without named sets.
+        prefix: Of the names, `heldout`.
+        auxiliary_names: The env's own measures; EM and F1 are told where it has them.
+
+    """
+    if not sets:
+        return {}
+    chosen = [name for name in BENCHMARK_MEASURES if name in auxiliary_names]
+    out: dict[str, float] = {}
+    for one in dict.fromkeys(sets):
+        mine = [episode for episode, name in zip(episodes, sets, strict=True) if name == one]
+        measured = outcome_metrics(mine, prefix="", auxiliary_names=chosen)
+        out |= {f"{one}/{name}": measured[f"/{name}"] for name in ("success_rate", *chosen)}
+    names = tuple(dict.fromkeys(sets))
+    for measure in ("success_rate", *chosen):
+        out[f"{MACRO}/{measure}"] = mean(out[f"{one}/{measure}"] for one in names)
+    return {f"{prefix}/{name}": value for name, value in out.items()}
 
 
 def cut_shares(episodes: Sequence[Episode]) -> dict[str, float]:

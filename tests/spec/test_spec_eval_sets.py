@@ -1,0 +1,46 @@
+"""Named evaluation sets in a config: short and long form, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from rltune.spec.keys import config_keys, is_config_key
+from rltune.spec.schema.env import MultihopQaConfig
+
+
+def config(**sets):
+    return MultihopQaConfig(questions="train.jsonl", eval=sets)
+
+
+def test_a_path_is_short_for_a_file_of_any_known_format():
+    long = {"file": "nq.jsonl", "file_format": "auto"}
+    assert config(nq="nq.jsonl") == config(nq=long)
+    assert config(nq="nq.jsonl").model_dump()["eval"] == {"nq": long}
+    assert MultihopQaConfig().eval == {}
+
+
+def test_its_names_are_free_keys():
+    assert is_config_key("env.eval.nq")
+    assert [key for key in config_keys() if key.startswith("env.eval")] == ["env.eval"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ({"n-q": "a"}, "'n-q' cannot be the name of a set: it becomes part of metric names. Use "
+         "letters, digits and _, and neither of macro, failure."),
+        ({"macro": "a"}, "'macro' cannot be the name of a set"),
+        ({"nq": "train.jsonl"}, "'train.jsonl' is the file of env.questions too. Give env.eval.nq "
+         "a file of its own."),
+        ({"a": "x", "b": "x"}, "'x' is the file of env.eval.a too. Give env.eval.b a file of its "
+         "own."),
+        ({f"s{i}": f"{i}" for i in range(101)}, "101 sets. Give at most 100."),
+        ({"nq": {"file": "a", "format": "auto"}}, "eval.nq.format"),
+        ({"nq": {"file": "a", "file_format": "nq"}}, "Input should be 'auto', 'hotpotqa'"),
+        ({"nq": 3}, "eval.nq"),
+        ({"nq": ""}, "eval.nq.file"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_refused(sets, said):
+    with pytest.raises(ValidationError) as caught:
+        config(**sets)
+    assert said in str(caught.value)
