@@ -151,10 +151,9 @@ def build_manifest(
     tasks, n_duplicates = draw(env, wanted, split_seed)
     retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # refuse one that never starts
     proved = validate(env, (*tasks["heldout"], *tasks["test"]))
-    parts: dict[str, Any] = {**tasks}
+    parts: dict[str, Any] = {**tasks, **_bounds(env, tasks["heldout"], tasks["test"])}
     return Manifest(
         **parts,
-        **_bounds(env, tasks["heldout"], tasks["test"]),
         n_duplicates=n_duplicates,
         difficulty_unit=env.difficulty_unit,
         proved=proved,

@@ -34,7 +34,7 @@ SWEEP_FILE_CASES = {
     "profile file": (
         ("default: laptop, allowed: [laptop", "default: lap2, allowed: [lap2"),
         ["toy.yaml:26: profiles.allowed: 'lap2' is not a profile. "
-         "Choose one of gpu, laptop, paper. Did you mean 'laptop'?"],
+         "Choose one of a2tgpo, gpu, laptop, paper. Did you mean 'laptop'?"],
     ),
     "unknown key": (
         ("seeds:", "sedes:"),

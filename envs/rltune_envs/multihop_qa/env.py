@@ -7,33 +7,32 @@ scored, never what it was shown.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from rltune_envs.base import SET, FailureClass, GoldResponse, Step, Task, TextEnv
+from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv
 from rltune_envs.choices import PROMPTS, require_at_least, require_choice, require_penalty
 from rltune_envs.errors import RetrieverError
 from rltune_envs.multihop_qa import protocol, verifiers
 from rltune_envs.multihop_qa.arguments import require_source
 from rltune_envs.multihop_qa.evidence import missing, queries, supporting_recall
-from rltune_envs.multihop_qa.gold import gold_answer
+from rltune_envs.multihop_qa.gold import gold_answer, gold_facts
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
+from rltune_envs.multihop_qa.outcome import Outcome, failure_class
 from rltune_envs.multihop_qa.protocol import ANSWER, SEARCH, Action
 from rltune_envs.multihop_qa.questions import HOPS, KINDS, content_hash, near_hash
 from rltune_envs.multihop_qa.records import Passage, Question
-from rltune_envs.multihop_qa.sources import BM25, OWN, SET_SIZE, NamedSets, question_of, search
+from rltune_envs.multihop_qa.sources import (
+    BM25,
+    OWN,
+    question_of,
+    search,
+    set_fact,
+    set_offsets,
+)
 
 _NO_SETS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """The result of one response, limits aside."""
-
-    observation: str = ""
-    action: Action | None = None  # None: nothing was carried out
-    fault: str = ""
 
 
 class MultihopQaEnv(TextEnv):
@@ -159,6 +158,7 @@ class MultihopQaEnv(TextEnv):
         is_last = answer is not None or self._turns >= self.max_turns
         measures = self._measures(question, answer) if is_last else {}
         success = bool(measures.get("em")) and not self._has_fault
+        failure = failure_class(action, success=success, has_fault=self._has_fault)
         self._last = Step(
             outcome.observation,
             reward=float(success) + (0.0 if action else self.format_penalty),
@@ -168,7 +168,7 @@ class MultihopQaEnv(TextEnv):
             actions=(action.name,) if action else (),
             is_valid=action is not None,
             n_invalid=int(action is None),
-            failure_class=self._failure_class(outcome, success) if is_last else FailureClass.NONE,
+            failure_class=failure if is_last else FailureClass.NONE,
             auxiliary=measures,
             fault=outcome.fault,
         )
@@ -178,25 +178,19 @@ class MultihopQaEnv(TextEnv):
         """Describe the question of `seed`."""
         question = question_of(self._source, seed)
         content = content_hash(question)
+        facts = {"kind": question.kind, "source": question.question_id}
         return Task(
             task_id=f"multihop_qa-{content[:12]}",
             seed=seed,
             content_hash=content,
             near_hash=near_hash(question),
             difficulty=question.hops or None,
-            facts={"kind": question.kind, "source": question.question_id, **self._set_of(seed)},
+            facts=facts | set_fact(self._source, seed),
         )
 
     def eval_sets(self) -> Mapping[str, int]:
         """Return the named sets; none unless `eval` names some."""
-        if not isinstance(self._source, NamedSets):
-            return {}
-        return {name: SET_SIZE * i for i, (name, _) in enumerate(self._source.sets, start=1)}
-
-    def _set_of(self, seed: int) -> dict[str, str]:
-        """Return the fact that names the set of a seed."""
-        name = self._source.set_name(seed) if isinstance(self._source, NamedSets) else ""
-        return {SET: name} if name else {}
+        return set_offsets(self._source)
 
     def format_response(self, actions: Sequence[str]) -> str:
         """Write actions as a response, after an empty thought where the prompt asks for one.
@@ -258,14 +252,7 @@ class MultihopQaEnv(TextEnv):
 
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return the question of `seed` with its answers and its evidence."""
-        question = question_of(self._source, seed)
-        return {
-            "question": question.text,
-            "answers": list(question.answers),
-            "supporting": list(question.supporting),
-            "evidence": [asdict(passage) for passage in question.evidence],
-            "decomposition": [asdict(hop) for hop in question.decomposition],
-        }
+        return gold_facts(question_of(self._source, seed))
 
     def _missing(self) -> list[Passage]:
         """Return the evidence that has not been retrieved yet."""
@@ -275,16 +262,16 @@ class MultihopQaEnv(TextEnv):
     def _has_ended(self) -> bool:
         return self._last is not None and self._last.has_ended
 
-    def _act(self, action: Action | None) -> _Outcome:
+    def _act(self, action: Action | None) -> Outcome:
         if action is None:
             return self._notice(protocol.INVALID)
         if action.kind == ANSWER:
-            return _Outcome(action=action)
+            return Outcome(action=action)
         if self._searches >= self.max_searches:
             return self._notice(protocol.NO_SEARCH_LEFT)
         return self._search(action)
 
-    def _search(self, action: Action) -> _Outcome:
+    def _search(self, action: Action) -> Outcome:
         self._searches += 1
         self._tried.add(action.text)
         try:
@@ -297,10 +284,10 @@ class MultihopQaEnv(TextEnv):
             passages, max_words=self.max_information_words, is_compact=self.is_compact
         )
         self._retrieved.update(shown)
-        return _Outcome(self._with_limits(block), action)
+        return Outcome(self._with_limits(block), action)
 
-    def _notice(self, text: str) -> _Outcome:
-        return _Outcome(self._with_limits(protocol.notice(text, is_compact=self.is_compact)))
+    def _notice(self, text: str) -> Outcome:
+        return Outcome(self._with_limits(protocol.notice(text, is_compact=self.is_compact)))
 
     def _with_limits(self, text: str) -> str:
         if self.is_compact:
@@ -324,12 +311,3 @@ class MultihopQaEnv(TextEnv):
             "searches": float(self._searches),
             "invented_information": float(self._inventions),
         }
-
-    def _failure_class(self, outcome: _Outcome, success: bool) -> FailureClass:
-        if self._has_fault:
-            return FailureClass.FAULT
-        if success:
-            return FailureClass.NONE
-        if outcome.action is None:
-            return FailureClass.MALFORMED
-        return FailureClass.WRONG if outcome.action.kind == ANSWER else FailureClass.UNFINISHED

@@ -160,13 +160,12 @@ def read_golden_answers(row: Row, place: str) -> Question:
         RowError: The row cannot be used.
 
     """
-    key = "golden_answers"
-    answers = texts_of(row, key)
+    answers = texts_of(row, "golden_answers")
     usable = [answer for answer in answers if normalize_answer(answer)]
     if not usable:
         raise RowError(
-            f"{key} {answers!r} holds no answer with a word once punctuation and articles are "
-            "dropped"
+            f"golden_answers {answers!r} holds no answer with a word once punctuation and articles "
+            "are dropped"
         )
     return _question(row, place, answers=usable, kind="open", hops=0)
 
@@ -222,8 +221,7 @@ def _candidates(text: str, kind: str, gold: str, supporting: Sequence[str]) -> t
     if "comparison" not in kind:
         return ()
     names = [re.sub(r"\s*\([^()]*\)$", "", title) for title in supporting]
-    asked = _words(text)
-    offered = _unique([name for name in names if contains_words(asked, _words(name))])
+    offered = _unique([name for name in names if contains_words(_words(text), _words(name))])
     is_offered = normalize_answer(gold) in map(normalize_answer, offered)
     return offered if is_offered and len(offered) > 1 else ()
 
@@ -300,8 +298,8 @@ def _steps(row: Row, passages: Mapping[int, Passage]) -> tuple[tuple[Hop, Passag
         if place not in passages:
             raise RowError(f"paragraph_support_idx {place} is not among its paragraphs")
         text = _filled(text_of(step, "question"), [hop.answer for hop, _ in steps])
-        passage = passages[place]
-        steps.append((Hop(text, text_of(step, "answer"), passage.title), passage))
+        hop = Hop(text, text_of(step, "answer"), passages[place].title)
+        steps.append((hop, passages[place]))
     if not steps:
         raise RowError("question_decomposition is empty")
     return tuple(steps)

@@ -1,9 +1,12 @@
 """The gold answers as responses, in each form that scores."""
 
+from dataclasses import asdict
 from functools import lru_cache
+from typing import Any
 
 from rltune_envs.base import GoldResponse
 from rltune_envs.multihop_qa import protocol
+from rltune_envs.multihop_qa.records import Question
 from rltune_envs.multihop_qa.verifiers import exact_match
 
 
@@ -31,3 +34,14 @@ def gold_answer(answers: tuple[str, ...], *, is_compact: bool) -> GoldResponse |
     golds = tuple(filter(scores, dict.fromkeys(map(protocol.one_line, answers))))
     before = before if is_compact else before.removeprefix(protocol.THINK)
     return GoldResponse(before, golds, closing) if golds else None
+
+
+def gold_facts(question: Question) -> dict[str, Any]:
+    """Return a question with its answers and its evidence, as JSON values."""
+    return {
+        "question": question.text,
+        "answers": list(question.answers),
+        "supporting": list(question.supporting),
+        "evidence": [asdict(passage) for passage in question.evidence],
+        "decomposition": [asdict(hop) for hop in question.decomposition],
+    }

@@ -3,11 +3,12 @@
 Worlds, files and indices are made when first needed and shared by all environments of the process.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from rltune_envs.base import SET
 from rltune_envs.errors import TaskError
 from rltune_envs.multihop_qa.protocol import ANSWER, Action, format_action, parse_response
 from rltune_envs.multihop_qa.questions import make_question
@@ -175,6 +176,18 @@ class NamedSets:
 
     def _source(self, seed: int) -> QuestionFile:
         return dict(self.sets).get(self.set_name(seed), self.train)
+
+
+def set_offsets(source: Source) -> Mapping[str, int]:
+    """Return named set -> what is added to a seed for its questions; empty without sets."""
+    sets = source.sets if isinstance(source, NamedSets) else ()
+    return {name: SET_SIZE * i for i, (name, _) in enumerate(sets, start=1)}
+
+
+def set_fact(source: Source, seed: int) -> dict[str, str]:
+    """Return the fact that names the set of a seed; empty where it is in none."""
+    name = source.set_name(seed) if isinstance(source, NamedSets) else ""
+    return {SET: name} if name else {}
 
 
 @dataclass(frozen=True, slots=True)
