@@ -25,10 +25,10 @@ from rltune.advantages.adca_steps import (
 )
 from rltune.maths.checks import (
     at_least_float32,
-    require_choice,
     require_mask,
     require_same_shape,
 )
+from rltune_envs.choices import require_choice
 
 SCHEMES = ("decouple", "allocation")
 ALPHA_SCHEDULES = ("constant", "cosine")

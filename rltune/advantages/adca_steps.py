@@ -11,11 +11,11 @@ from torch import Tensor
 from rltune.advantages.grpo import grpo
 from rltune.maths.checks import (
     at_least_float32,
-    require_choice,
     require_mask,
     require_same_shape,
 )
 from rltune.maths.turns import discounted_suffix_sum
+from rltune_envs.choices import require_choice
 
 FUSIONS = ("last_step", "all_steps")
 SCOPES = ("trajectory", "flat")

@@ -28,11 +28,11 @@ from torch import Tensor
 from rltune.advantages.grpo import grpo
 from rltune.maths.checks import (
     at_least_float32,
-    require_choice,
     require_mask,
     require_same_shape,
 )
 from rltune.maths.turns import discounted_suffix_sum
+from rltune_envs.choices import require_choice
 
 Mode = Literal["joint", "separate", "turn-group", "turn-group-v1d"]
 MODES: tuple[str, ...] = get_args(Mode)

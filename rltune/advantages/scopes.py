@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from rltune.maths.masked import masked_mean, masked_sum
+from rltune_envs.choices import require_choice
 
 SCOPES = ("completion", "batch")
 
@@ -19,8 +20,7 @@ def scope_mean(values_NT: Tensor, mask_NT: Tensor, *, scope: str) -> Tensor:
         ValueError: The scope is unknown, shapes differ, or the mask is not boolean.
 
     """
-    if scope not in SCOPES:
-        raise ValueError(f"scope is {scope!r}. Choose one of {', '.join(SCOPES)}.")
+    require_choice("scope", scope, SCOPES)
     if scope == "batch":
         return masked_mean(values_NT, mask_NT).expand(mask_NT.shape)
     total_N = masked_sum(values_NT, mask_NT, dim=1)

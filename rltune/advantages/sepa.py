@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rltune.advantages.scopes import scope_mean
 from rltune.maths.checks import at_least_float32, require_mask, require_same_shape
+from rltune_envs.choices import require_choice
 
 SCHEDULES = ("none", "linear", "auto")
 
@@ -179,8 +180,7 @@ def sepa_lambda(
         ValueError: The schedule is unknown, or a number is out of range.
 
     """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule is {schedule!r}. Choose one of {', '.join(SCHEDULES)}.")
+    require_choice("schedule", schedule, SCHEDULES)
     if delay < 0 or steps < 0 or not var_threshold > 0:
         raise ValueError(
             f"delay {delay!r} and steps {steps!r} must be 0 or more, and var_threshold "

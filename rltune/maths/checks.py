@@ -1,7 +1,5 @@
 """Entry checks of the maths: equal shapes, boolean masks, full precision. Nothing broadcasts."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -44,14 +42,3 @@ def at_least_float32(x: Tensor) -> Tensor:
     exp(20) overflows float16, and a bfloat16 difference of logprobs has two digits.
     """
     return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def require_choice(name: str, given: str, choices: Sequence[str]) -> None:
-    """Raise unless a name is one of the choices.
-
-    Raises:
-        ValueError: It is not.
-
-    """
-    if given not in choices:
-        raise ValueError(f"{name} is {given!r}; choose one of {', '.join(choices)}.")

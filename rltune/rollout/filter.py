@@ -5,10 +5,12 @@ groups that spread most. Whole groups are kept or dropped.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+
+from rltune_envs.choices import require_choice
 
 Floats = npt.NDArray[np.float64]
 Keep = npt.NDArray[np.bool_]
@@ -49,7 +51,7 @@ def group_scores(values_GM: npt.ArrayLike, *, metric: str, ddof: int = 1) -> Flo
 
     """
     values = np.asarray(values_GM, dtype=np.float64)
-    _require_choice("metric", metric, METRICS)
+    require_choice("metric", metric, METRICS)
     if values.ndim != 2:
         raise ValueError(f"values_GM has shape {values.shape}; expected (groups, members).")
     if ddof not in (0, 1):
@@ -144,7 +146,7 @@ def loss_scale(kept_ratio: float, kind: str) -> float:
 
     r is the kept share of groups, in [0, 1].
     """
-    _require_choice("loss_scaling", kind, _SCALINGS)
+    require_choice("loss_scaling", kind, _SCALINGS)
     if not 0 <= kept_ratio <= 1:
         raise ValueError(f"kept_ratio is {kept_ratio!r}; it must lie in [0, 1].")
     return _SCALINGS[kind](kept_ratio)
@@ -176,15 +178,10 @@ def _count(value: float, n_groups: int, *, strategy: str) -> int:
     return int(value) if strategy == "top_k_abs" else max(1, math.floor(value * n_groups + 1e-9))
 
 
-def _require_choice(name: str, given: str, choices: Collection[str]) -> None:
-    if given not in choices:
-        raise ValueError(f"{name} is {given!r}. Choose one of {', '.join(choices)}.")
-
-
 def _check_selection(scores: Floats, *, strategy: str, value: float, mode: str, kind: str) -> None:
-    _require_choice("strategy", strategy, STRATEGIES)
-    _require_choice("mode", mode, MODES)
-    _require_choice("kind", kind, KINDS)
+    require_choice("strategy", strategy, STRATEGIES)
+    require_choice("mode", mode, MODES)
+    require_choice("kind", kind, KINDS)
     if scores.ndim != 1:
         raise ValueError(f"scores_G has shape {scores.shape}; expected one score per group.")
     if strategy == "top_k_abs" and not (value >= 1 and float(value).is_integer()):

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rltune.maths.checks import require_choice, require_mask, require_same_shape
+from rltune.maths.checks import require_mask, require_same_shape
 from rltune.types import Distance
+from rltune_envs.choices import require_choice
 
 SKIPS = ("none", "small_advantage", "all_negative")
 

@@ -157,7 +157,7 @@ def test_half_precision_is_weighed_in_full():
         ({"beta": math.inf}, r"^beta is inf; it must be a finite"),
         (
             {"beta": 1, "scope": "prompt"},
-            r"^scope is 'prompt'\. Choose one of completion, batch\.$",
+            r"^scope is 'prompt'; choose one of completion, batch\.$",
         ),
     ],
 )

@@ -153,7 +153,7 @@ def test_half_precision_is_pooled_in_full():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"^lam is nan; it must be a number\.$"):
         run(lam=math.nan)
-    with pytest.raises(ValueError, match=r"^scope is 'row'\. Choose one of completion, batch\.$"):
+    with pytest.raises(ValueError, match=r"^scope is 'row'; choose one of completion, batch\.$"):
         run(lam=0.5, scope="row")
     signal_NT, yes_NT = double(H), flags([1] * 4)
     for call in (

@@ -194,7 +194,7 @@ def test_bad_numbers_of_the_strength_are_refused(numbers):
 
 def test_an_unknown_schedule_lists_the_choices():
     with pytest.raises(
-        ValueError, match=r"^schedule is 'cosine'\. Choose one of none, linear, auto"
+        ValueError, match=r"^schedule is 'cosine'; choose one of none, linear, auto"
     ):
         at(3, schedule="cosine")
 

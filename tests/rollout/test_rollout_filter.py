@@ -219,10 +219,11 @@ def test_nan_score_is_refused():
     [
         (
             {"strategy": "topp"},
-            r"^strategy is 'topp'\. Choose one of top_p, top_k, top_k_abs, min_p\.$",
+            r"^strategy is 'topp'; choose one of top_p, top_k, top_k_abs, min_p\. "
+            r"Did you mean 'top_p'\?$",
         ),
-        ({"mode": "linear"}, r"^mode is 'linear'\. Choose one of softmax, mass\.$"),
-        ({"kind": "big"}, r"^kind is 'big'\. Choose one of largest, smallest\.$"),
+        ({"mode": "linear"}, r"^mode is 'linear'; choose one of softmax, mass\.$"),
+        ({"kind": "big"}, r"^kind is 'big'; choose one of largest, smallest\.$"),
         ({"value": 0}, r"^value is 0; top_p needs a share in \(0, 1\]\.$"),
         (
             {"strategy": "min_p", "value": 1.5},
@@ -246,9 +247,7 @@ def test_other_refusals():
         ValueError, match=r"^scores_G has shape \(1, 2\); expected one score per gro"
     ):
         select([[1.0, 2]])
-    with pytest.raises(
-        ValueError, match=r"^metric is 'std'\. Choose one of reward_variance, rewar"
-    ):
+    with pytest.raises(ValueError, match=r"^metric is 'std'; choose one of reward_variance, rewar"):
         group_scores([[0, 1]], metric="std")
     with pytest.raises(ValueError, match=r"^reward_variance: nan of group 0, member 1 is not f"):
         group_scores([[0, math.nan]], metric="reward_variance")
@@ -270,7 +269,7 @@ def test_loss_scale(kind, factor):
 
 def test_loss_scale_refusals():
     with pytest.raises(
-        ValueError, match=r"^loss_scaling is 'log'\. Choose one of none, linear, sqr"
+        ValueError, match=r"^loss_scaling is 'log'; choose one of none, linear, sqr"
     ):
         loss_scale(0.5, "log")
     with pytest.raises(ValueError, match=r"^kept_ratio is 1\.5; it must lie in \[0, 1\]\.$"):
