@@ -1,6 +1,7 @@
 """`--set key=value`: the last layer, which may not change what the sweep holds or varies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import yaml
 
@@ -24,7 +25,10 @@ from rltune.spec.yamlfile import DuplicateKeyError, parse_value
 def override_layers(
     overrides: Sequence[str], spec: SweepSpec | None, problems: list[Problem]
 ) -> list[Layer]:
-    """Return one layer for each `key=value` text; adds refused ones to problems."""
+    """Return one layer for each `key=value` text; adds refused ones to problems.
+
+    Layers that choose a variant come first, so that no key is lost to one that follows it.
+    """
     guarded = _guarded(spec) if spec is not None else {}
     layers = []
     for text in overrides:
@@ -34,7 +38,33 @@ def override_layers(
             problems.append(problem)
         elif isinstance(layer, Layer):
             layers.append(layer)
-    return layers
+    return [*_variants_chosen(layers), *map(_without_variants, layers)]
+
+
+def _variants_chosen(layers: Sequence[Layer]) -> list[Layer]:
+    """Return a layer for each section whose variant is chosen; the last choice counts."""
+    chosen = {
+        section: Layer({section: {tag: layer.data[section][tag]}}, layer.origin)
+        for layer in layers
+        for section, tag in VARIANT_SECTIONS.items()
+        if _chooses(layer, section, tag)
+    }
+    return list(chosen.values())
+
+
+def _without_variants(layer: Layer) -> Layer:
+    """Return a layer without its choices of variants."""
+    rest = {
+        section: {key: value for key, value in layer.data[section].items() if key != tag}
+        for section, tag in VARIANT_SECTIONS.items()
+        if _chooses(layer, section, tag)
+    }
+    return replace(layer, data={**layer.data, **rest})
+
+
+def _chooses(layer: Layer, section: str, tag: str) -> bool:
+    held = layer.data.get(section)
+    return isinstance(held, Mapping) and tag in held
 
 
 def _layer(text: str) -> Layer | Problem:

@@ -70,6 +70,22 @@ def test_an_override_may_not_lose_a_held_key(problems, load):
     assert load(kept, overrides=["loss.kind=cispo"]).control.config["loss"]["clip_low"] == 0.1
 
 
+def test_an_override_is_not_lost_to_a_variant_chosen_after_it(problems, load):
+    refused = problems(overrides=["loss.dual_clip=5", "loss.kind=gspo"])
+    assert refused[0].startswith(
+        "--set loss.dual_clip=5: loss.dual_clip: 'dual_clip' belongs to loss.kind ppo; the kind "
+        "is gspo here. "
+    )
+    assert len(refused) == 1
+    gspo = ("hold:\n", "hold:\n  loss.clip_low: 0.1\n")
+    kinds = ["loss.kind=gspo", "loss.dual_clip=5", "loss.kind=ppo"]
+    loss = load(gspo, overrides=kinds).control.config["loss"]
+    assert (loss["kind"], loss["dual_clip"], loss["clip_low"]) == ("ppo", 5, 0.1)
+    whole = ["loss={kind: cispo, clip_high: 0.4}", "loss.clip_high=0.5"]
+    loss = load(overrides=whole).control.config["loss"]
+    assert (loss["kind"], loss["clip_high"]) == ("cispo", 0.5)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
