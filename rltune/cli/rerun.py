@@ -12,7 +12,7 @@ from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.cli.sweep_end import refresh_lineage_report
 from rltune.errors import InputError, Problem, StoreError
-from rltune.report.render import short_path
+from rltune.report.render import plural, short_path
 from rltune.runner.child import Child, run_child
 from rltune.runner.machine import socket_folder
 from rltune.runner.process import set_environment
@@ -22,6 +22,7 @@ from rltune.runner.software import Change
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
+from rltune.store.compare import Comparison
 from rltune.store.files import dumps
 from rltune.store.inputs import base_of
 from rltune.store.origin import read_origin
@@ -178,11 +179,7 @@ def verdict_text(source: Source, again: Rerun) -> str:
         failure = again.trial.read_failed()
         why = f": {failure.reason}" if failure is not None else ""
         return f"{name}: not compared, the rerun ended {again.status}{why}.\n{folder}"
-    steps = ", ".join(map(str, comparison.checkpoints)) or "none"
-    scope = (
-        f"steps 0 to {again.last}: {comparison.metric_rows} rows of metrics without clocks and "
-        f"rates, {comparison.gates} held-out gates, checkpoints of step {steps}"
-    )
+    scope = f"steps 0 to {again.last}: {compared_text(comparison)}"
     changed = ", ".join(change.name for change in again.changes if change.decides)
     if again.verdict is RerunVerdict.OTHER_INPUTS:
         return "\n".join([*_other_inputs(name, again, scope), folder])
@@ -196,6 +193,17 @@ def verdict_text(source: Source, again: Rerun) -> str:
     if again.verdict is RerunVerdict.OTHER_SOFTWARE:
         lines.append(f"Changed since: {changed}. Run it on what its provenance.json names.")
     return "\n".join([*lines, folder])
+
+
+def compared_text(comparison: Comparison) -> str:
+    """Return what was compared, counted."""
+    steps = comparison.checkpoints
+    of_steps = f" of step {', '.join(map(str, steps))}" if steps else ""
+    return (
+        f"{plural(comparison.metric_rows, 'row')} of metrics without clocks and rates, "
+        f"{plural(comparison.gates, 'held-out gate')}, "
+        f"{plural(len(steps), 'checkpoint')}{of_steps}"
+    )
 
 
 def _other_inputs(name: str, again: Rerun, scope: str) -> list[str]:

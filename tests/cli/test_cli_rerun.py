@@ -8,9 +8,10 @@ import pytest
 import yaml
 from trained_folder import trained_folder
 
+from rltune.cli.rerun import compared_text
 from rltune.lineage.record import RowContext, row_for
 from rltune.lineage.table import LineageStore
-from rltune.store.compare import compare_trials
+from rltune.store.compare import Comparison, compare_trials
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
@@ -47,7 +48,7 @@ def test_verify_runs_it_again_and_finds_it_bit_equal(rltune, run, trial):
     assert result.code == 0
     assert result.out.startswith(
         f"{trial.trial_id}: reproduced, bit-equal in steps 0 to 3: 4 rows of metrics without "
-        "clocks and rates, 4 held-out gates, checkpoints of step "
+        "clocks and rates, 4 held-out gates, "
     )
     assert files(trial.path) == before  # nothing of the original is touched
     again = run.reruns / "0001" / trial.trial_id
@@ -58,6 +59,17 @@ def test_verify_runs_it_again_and_finds_it_bit_equal(rltune, run, trial):
     assert row.status is RowStatus.DISCARD
     assert (row.trial_id, row.expected_delta) == (row.exp_id, "")  # counted nowhere as the trial
     assert rltune("rerun", str(again)).err.endswith("Give the original.\n")
+
+
+@pytest.mark.parametrize(
+    ("comparison", "text"),
+    [
+        (Comparison(1, 1, (3,), None), "1 row {}, 1 held-out gate, 1 checkpoint of step 3"),
+        (Comparison(2, 0, (), None), "2 rows {}, 0 held-out gates, 0 checkpoints"),
+    ],
+)
+def test_what_was_compared_is_counted(comparison, text):
+    assert compared_text(comparison) == text.format("of metrics without clocks and rates")
 
 
 def test_a_prefix_is_compared_cheaply(rltune, run, trial):
