@@ -1,6 +1,7 @@
 """The held-out gate: when it evaluates, and which checkpoint it chooses. Pure functions."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -10,6 +11,27 @@ from rltune.maths.interval import Interval
 from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
 Mode = Literal["max", "min"]
+
+MACRO = "macro"
+"""Stands in metric names for the mean over the named evaluation sets, each counting the same."""
+
+SET_MEASURES = ("em", "f1", "success_rate")
+"""What is measured of each named set: EM and F1 where the env has them."""
+
+_OF_A_SET = re.compile(rf"heldout/(\w+)/({'|'.join(SET_MEASURES)})")
+
+
+class SetMetric(NamedTuple):
+    """A held-out metric of a named evaluation set, as in `heldout/nq/em`."""
+
+    name: str  # of the set, or `macro`
+    measure: str  # one of `SET_MEASURES`
+
+
+def set_metric(metric: str) -> SetMetric | None:
+    """Return what a metric of a named set measures; None for any other."""
+    found = _OF_A_SET.fullmatch(metric)
+    return SetMetric(found[1], found[2]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,16 @@ def trained_folder(folder, *, which, **changes):
         seeds="[0, 1]",
         **changes,
     )
+    return train_one(folder, text, which=which)
+
+
+def train_one(folder, text, *, which):
+    """Train one trial of the sweep whose file has this text; return its run folder and its spec."""
     (folder / "small.yaml").write_text(text, encoding="utf-8")
     loaded = load_sweep(folder / "small.yaml")
     specs = expand(loaded)
     run = RunDir(folder / "small-0").create()
-    tasks = freeze_all(run, specs)
+    tasks = freeze_all(run, specs, base=folder)
     run.sweep.write_text(loaded.text, encoding="utf-8")
     write_json_atomic(run.plan, {"trials": specs})
     spec = specs[which]

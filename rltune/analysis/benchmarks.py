@@ -1,19 +1,10 @@
 """Named evaluation sets at the end of training: EM, F1 and success of each, over the seeds."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.analysis.tables import BenchmarkRow, HistoryRow, TrialRow
-
-MACRO = "macro"
-MEASURES = ("em", "f1", "success_rate")
-_METRIC = re.compile(rf"heldout/(\w+)/({'|'.join(MEASURES)})")
-
-
-def is_benchmark(metric: str) -> bool:
-    """Return whether a metric is one of a named set."""
-    return _METRIC.fullmatch(metric) is not None
+from rltune.gate import MACRO, SET_MEASURES, set_metric
 
 
 def benchmark_rows(trials: Sequence[TrialRow], history: Iterable[HistoryRow]) -> list[BenchmarkRow]:
@@ -26,15 +17,15 @@ def benchmark_rows(trials: Sequence[TrialRow], history: Iterable[HistoryRow]) ->
     values: dict[tuple[str, str, str], list[float]] = {}
     order: dict[tuple[str, str], None] = {}
     for row in history:
-        found, trial = _METRIC.fullmatch(row.metric), finished.get(row.trial_id)
+        found, trial = set_metric(row.metric), finished.get(row.trial_id)
         if found is None or trial is None or row.step != trial.final_step or row.value is None:
             continue
-        order[(found[1], found[2])] = None
-        values.setdefault((found[1], found[2], row.condition), []).append(row.value)
+        order[found] = None
+        values.setdefault((*found, row.condition), []).append(row.value)
     conditions = dict.fromkeys((row.condition, row.is_control, row.mark) for row in trials)
     sets = list(dict.fromkeys(name for name, _ in order))
     keys = sorted(
-        order, key=lambda key: (key[0] == MACRO, sets.index(key[0]), MEASURES.index(key[1]))
+        order, key=lambda key: (key[0] == MACRO, sets.index(key[0]), SET_MEASURES.index(key[1]))
     )
     return [
         _row(name, measure, condition, is_control, mark, values[name, measure, condition])

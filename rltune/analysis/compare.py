@@ -11,7 +11,7 @@ from statistics import fmean, stdev, variance
 
 from rltune.analysis.compare_sides import Side, last_gate, require_comparable
 from rltune.analysis.ends import end_of, pairs_of
-from rltune.analysis.rates import RATES, recorded_resolution
+from rltune.analysis.rates import is_rate_metric, recorded_resolution
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
@@ -173,7 +173,7 @@ def _seeds_a_side(difference: float, variances: Sequence[float]) -> int | None:
 def _half(side: Side, finals: Mapping[int, float]) -> Half:
     resolution = recorded_resolution(side.metric, side.records[0])
     estimate = mean_over_seeds(list(finals.values()), resolution=resolution)
-    estimate = as_rate(estimate) if side.metric in RATES else estimate
+    estimate = as_rate(estimate) if is_rate_metric(side.metric) else estimate
     return Half(side.label, estimate.mean, estimate.interval, tuple(sorted(finals)), side.planned)
 
 

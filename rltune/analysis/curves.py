@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from rltune.analysis.rates import RATES
+from rltune.analysis.rates import is_rate_metric
 from rltune.analysis.stats import as_rate, mean_over_seeds
 from rltune.comparability.records import TrialRecord
 from rltune.store.digest import is_deterministic
@@ -91,7 +91,7 @@ def _band(
     condition: str, metric: str, step: int, values: Sequence[float], resolution: float
 ) -> Band:
     estimate = mean_over_seeds(values, resolution=resolution)
-    estimate = as_rate(estimate) if metric in RATES else estimate
+    estimate = as_rate(estimate) if is_rate_metric(metric) else estimate
     low, high = (None, None) if estimate.interval is None else estimate.interval
     return Band(condition, metric, step, estimate.n, estimate.mean, low, high)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
-from rltune.analysis.rates import RATES, SUCCESS, recorded_resolution
+from rltune.analysis.rates import SUCCESS, is_rate_metric, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import Verdict, verdicts
@@ -132,7 +132,7 @@ def _row(
     finals = _by_seed(group, "final_metric")
     bases = _by_seed(group, "base_metric")
     chosen = _by_seed(group, "heldout_metric")
-    is_rate, is_success = folder.metric_name in RATES, folder.metric_name == SUCCESS
+    is_rate, is_success = is_rate_metric(folder.metric_name), folder.metric_name == SUCCESS
     step = recorded_resolution(folder.metric_name, group[0])
     final = mean_over_seeds(list(finals.values()), resolution=step)
     return ConditionRow(

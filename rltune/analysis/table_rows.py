@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
 
-from rltune.analysis.rates import TASK_RATES
+from rltune.analysis.rates import counts_tasks
 from rltune.analysis.summary import bounds_of
 from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow
 from rltune.analysis.usage import newest
@@ -15,7 +15,7 @@ from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import Scored, last_scored, scored_at
 from rltune.gate import wilson_interval
-from rltune.lineage.noise import measures_of, scores_of
+from rltune.lineage.noise import measures_of, narrowed, scores_of
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import dumps
 from rltune.store.lock import read_driver
@@ -224,10 +224,12 @@ def _gate_evals(
     record: TrialRecord, gate: Mapping[str, Any], tasks: Sequence[str], mark: str
 ) -> Iterator[EvalRow]:
     do_sample = gate.get("do_sample")
+    n = len(gate.get("success") or gate.get("reward") or tasks)
+    named = {**gate, "task": list(tasks) if len(tasks) == n else [str(i) for i in range(n)]}
     for metric in measures_of(gate):
-        scores = scores_of(gate, metric) or []
-        faults = gate.get("fault") or [""] * len(scores)
-        names = tasks if len(tasks) == len(scores) else [str(i) for i in range(len(scores))]
+        part, plain = narrowed(named, metric)
+        scores = scores_of(part, plain) or []
+        faults, names = part.get("fault") or [""] * len(scores), part["task"]
         for task, score, fault in zip(names, scores, faults, strict=True):
             yield EvalRow(
                 record.spec.trial_id,
@@ -261,7 +263,7 @@ def _gate_row(key: tuple[str, str, int, int, str, str], scores: Sequence[float |
     trial_id, condition, seed, step, metric, mark = key
     known = [score for score in scores if score is not None]
     low, high = None, None
-    if metric in TASK_RATES and known and all(score in (0.0, 1.0) for score in known):
+    if counts_tasks(metric) and known and all(score in (0.0, 1.0) for score in known):
         low, high = wilson_interval(int(sum(known)), len(known))
     return GateRow(
         trial_id=trial_id,

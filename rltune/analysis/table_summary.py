@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rltune.analysis.ends import End, pairs_of
-from rltune.analysis.rates import RATES, resolution_of
+from rltune.analysis.rates import is_rate_metric, resolution_of
 from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
 from rltune.analysis.verdict import Verdict, adjusted, verdicts
@@ -156,7 +156,7 @@ def _estimate(
         estimator=estimator,
         method=method,
         resolution=resolution_of(cell.metric, tasks=of.heldout_tasks),
-        is_rate=cell.metric in RATES,
+        is_rate=is_rate_metric(cell.metric),
     )
     is_drawn = method == "bootstrap" and interval is not None
     return SummaryRow(

@@ -101,6 +101,8 @@ def paragraph(record: dict[str, Any]) -> str:
     if record["auxiliary"]:
         means = ", ".join(f"{name} {value:.3f}" for name, value in record["auxiliary"].items())
         sentences.append(f"Means: {means}.")
+    if record.get("sets"):
+        sentences.append(_sets(record["sets"]))
     if record["fault_count"]:
         sentences.append(_faults(record["n"], record["fault_count"]))
     if not record.get("code", {}).get("is_of_trial", True):
@@ -109,6 +111,16 @@ def paragraph(record: dict[str, Any]) -> str:
     often = "once" if times == 1 else f"{times} times; this is the last evaluation"
     sentences.append(f"This trial's test tasks were evaluated {often}.")
     return " ".join(sentences)
+
+
+def _sets(measured: Mapping[str, float]) -> str:
+    """Return what each named set came to: `nq: em 0.400, f1 0.450; macro: em 0.400, f1 0.450.`."""
+    by_set: dict[str, list[str]] = {}
+    for metric, value in measured.items():
+        _, name, measure = metric.split("/")
+        by_set.setdefault(name, []).append(f"{measure} {value:.3f}")
+    told = (f"{name}: {', '.join(texts)}" for name, texts in by_set.items())
+    return f"{'; '.join(told)}."
 
 
 def _faults(n: int, n_faults: int) -> str:

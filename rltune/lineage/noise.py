@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rltune.gate import SET_MEASURES, set_metric
 from rltune.lineage.query import COMPARED, sign_of
 from rltune.lineage.row import LineageRow
 from rltune.maths.difference import paired_interval, unpaired_interval
@@ -47,12 +48,36 @@ def outcomes_at(trial: TrialDir, step: int | None, metric_name: str) -> Outcomes
 def measures_of(gate: Mapping[str, Any]) -> list[str]:
     """Return the metrics that a gate recorded task by task."""
     named = [name for name, column in _COLUMNS.items() if isinstance(gate.get(column), list)]
-    measures = gate.get("auxiliary")
-    return named + [f"heldout/{name}" for name in (measures or {})]
+    named += [f"heldout/{name}" for name in gate.get("auxiliary") or {}]
+    told = [measure for measure in SET_MEASURES if f"heldout/{measure}" in named]
+    sets = dict.fromkeys(gate.get("set") or ())
+    return named + [f"heldout/{one}/{measure}" for one in sets for measure in told]
+
+
+def narrowed(gate: Mapping[str, Any], metric_name: str) -> tuple[Mapping[str, Any], str]:
+    """Return what a gate recorded of the tasks that a metric is over, and the plain metric.
+
+    Those of `heldout/nq/em` are the tasks of the set `nq`, and the plain metric is `heldout/em`.
+    For any other metric both are as given. No task is of `macro`: it is a mean over sets.
+    """
+    found, sets = set_metric(metric_name), gate.get("set") or ()
+    if found is None:
+        return gate, metric_name
+    places = [place for place, name in enumerate(sets) if name == found.name]
+
+    def picked(column: Any) -> Any:
+        is_of_tasks = isinstance(column, list) and len(column) == len(sets)
+        return [column[place] for place in places] if is_of_tasks else column
+
+    measures = {name: picked(column) for name, column in (gate.get("auxiliary") or {}).items()}
+    columns = {name: picked(column) for name, column in gate.items()}
+    plain = f"heldout/{found.measure}"
+    return (columns | {"auxiliary": measures} if places else {}), plain
 
 
 def task_values(gate: Mapping[str, Any], metric_name: str) -> list[Any] | None:
     """Return the values of a metric, one a task; None where the gate recorded only their mean."""
+    gate, metric_name = narrowed(gate, metric_name)
     if column := _COLUMNS.get(metric_name):
         values = gate.get(column)
         return values if isinstance(values, list) else None
@@ -67,6 +92,7 @@ def scores_of(gate: Mapping[str, Any], metric_name: str) -> list[float | None] |
 
     None where the gate recorded only their mean.
     """
+    gate, metric_name = narrowed(gate, metric_name)
     values = task_values(gate, metric_name)
     if values is None:
         return None

@@ -9,6 +9,7 @@ from rltune.gate import (
     difference_interval,
     find_inversion,
     is_gate_step,
+    set_metric,
     ties,
     wilson_interval,
 )
@@ -16,6 +17,19 @@ from rltune.gate import (
 
 def gate(step, metric):
     return GateResult(step=step, metric=metric, n=10, successes=0)
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("heldout/nq/f1", ("nq", "f1")),
+        ("heldout/macro/success_rate", ("macro", "success_rate")),
+        ("heldout/f1", None),
+        ("heldout/failure/wrong", None),
+    ],
+)
+def test_which_metrics_are_of_a_set(metric, expected):
+    assert set_metric(metric) == expected
 
 
 def test_the_gate_evaluates_at_zero_every_n_and_at_the_last_step():

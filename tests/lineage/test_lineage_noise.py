@@ -6,8 +6,10 @@ from rltune.lineage.noise import (
     difference_interval,
     is_noise,
     is_progress,
+    measures_of,
     outcomes_at,
     outcomes_of_run,
+    scores_of,
     with_noise,
 )
 from rltune.lineage.row import LineageRow
@@ -44,6 +46,26 @@ def test_outcomes_come_from_the_gate_that_chose_the_checkpoint(tmp_path):
     made = row("x.a2", trial_id="x", best_step=10, metric_name=SUCCESS)
     assert find(made) == Outcomes("t", (1.0, None, 1.0))
     assert find(row("y", trial_id="y", best_step=10, metric_name=SUCCESS)) is None
+
+
+def test_a_metric_of_a_named_set_is_over_its_tasks():
+    gate = {
+        "n": 4,
+        "set": ["nq", "popqa", "nq", "nq"],
+        "success": [1, 1, 0, 0],
+        "reward": [1.0, 1.0, 0.0, 0.0],
+        "fault": ["", "", "down", ""],
+        "auxiliary": {"em": [1.0, 1.0, 0.0, None], "searches": [1, 2, 3, 4]},
+    }
+    assert measures_of(gate) == [
+        *("heldout/success_rate", "heldout/reward_mean", "heldout/em", "heldout/searches"),
+        *("heldout/nq/em", "heldout/nq/success_rate"),
+        *("heldout/popqa/em", "heldout/popqa/success_rate"),
+    ]
+    assert scores_of(gate, "heldout/nq/em") == [1.0, None, 0.0]
+    assert scores_of(gate, "heldout/popqa/success_rate") == [1.0]
+    assert scores_of(gate, "heldout/macro/em") is None  # a mean over sets is not one over tasks
+    assert scores_of({"success": [1]}, "heldout/nq/em") is None
 
 
 def test_the_same_tasks_are_paired_and_a_task_with_a_fault_is_left_out():

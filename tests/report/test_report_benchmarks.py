@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from rltune.analysis.benchmarks import benchmark_rows, is_benchmark
+from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.make import figure_data
@@ -62,14 +62,6 @@ def test_rows_are_means_over_finished_seeds_at_the_last_gate():
         ("nq", "f1", "a", 1, 0.3, None),
         ("macro", "em", "a", 2, pytest.approx(0.3), 0.0),
     ]
-
-
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [("heldout/nq/f1", True), ("heldout/f1", False), ("heldout/failure/wrong", False)],
-)
-def test_which_metrics_are_of_a_set(metric, expected):
-    assert is_benchmark(metric) == expected
 
 
 def test_the_figure_has_a_panel_a_measure_and_a_point_a_row():

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from rltune.analysis.benchmarks import MACRO, benchmark_rows
+from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.tables import BENCHMARKS, BenchmarkRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
+from rltune.gate import MACRO
 from rltune.report.figures.notes import head_of, n_text, seed_notes
 from rltune.report.figures.records import Benchmark, Benchmarks, LeftOut
 from rltune.report.figures.source import Tables

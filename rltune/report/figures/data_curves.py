@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import fmean, mode
 
-from rltune.analysis.rates import RATES, RETRIEVAL, SUCCESS, resolution_of
+from rltune.analysis.rates import RETRIEVAL, SUCCESS, is_rate_metric, resolution_of
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.maths.interval import Interval
 from rltune.report.figures.estimates import (
@@ -68,7 +68,7 @@ def dynamics_data(tables: Tables) -> Curves | LeftOut:
 def _panel(
     tables: Tables, metric: str, lines: Mapping[str, Sequence[SeedLine]], how: Estimation
 ) -> Panel:
-    is_rate = metric in RATES
+    is_rate = is_rate_metric(metric)
     tasks = min(row.heldout_tasks for row in tables.trials)
     resolution = resolution_of(metric, tasks=tasks)
     series = tuple(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rltune.analysis.rates import RATES
+from rltune.analysis.rates import is_rate_metric
 from rltune.report.figures.estimates import estimation_for, lines_of, means_of
 from rltune.report.figures.notes import (
     estimate_text,
@@ -25,9 +25,9 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     if len(lines) < 2:
         reason = f"{plural(len(lines), 'condition')} with values of {metric}; it needs two"
         return LeftOut(HEATMAP, reason)
-    how = estimation_for(tables.trials, tables.about.estimator)
+    how, is_rate = estimation_for(tables.trials, tables.about.estimator), is_rate_metric(metric)
     by_label = {
-        label: {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=metric in RATES)}
+        label: {m.step: m for m in means_of(own, how, resolution=0.0, is_rate=is_rate)}
         for label, own in lines.items()
     }
     means = [mean for own in by_label.values() for mean in own.values()]
@@ -46,7 +46,7 @@ def heatmap_data(tables: Tables) -> HeatMap | LeftOut:
     caption = f"Cell: {mean if max(counts) > 1 else 'one seed'}"
     caption += "; dash: no value." if any(cell.value is None for cell in cells) else "."
     head = head_of(tables, HEATMAP, notes=notes, caption=caption, alt=_alt(label, steps, cells))
-    return HeatMap(head, metric, label, metric in RATES, how.estimator, tuple(steps), tuple(cells))
+    return HeatMap(head, metric, label, is_rate, how.estimator, tuple(steps), tuple(cells))
 
 
 def _cell(label: str, step: int, mean: Mean | None, lines: Sequence[SeedLine]) -> Cell:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from rltune.analysis.benchmarks import is_benchmark
 from rltune.analysis.tables import BENCHMARKS
+from rltune.gate import set_metric
 from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.data_budget import BUDGET, budget_data
 from rltune.report.figures.data_comparison import COMPARISON, comparison_data
@@ -31,6 +31,6 @@ def figure_data(tables: Tables) -> dict[str, Figure | LeftOut]:
     if not tables.trials:
         return {name: LeftOut(name, "the sweep has no trial") for name in FIGURES}
     figures = {name: make(tables) for name, make in FIGURES.items()}
-    if any(is_benchmark(row.metric) for row in tables.history):
+    if any(set_metric(row.metric) for row in tables.history):
         figures[BENCHMARKS] = ALL_FIGURES[BENCHMARKS](tables)
     return figures

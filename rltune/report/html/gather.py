@@ -9,6 +9,7 @@ from rltune.analysis.status import read_state
 from rltune.analysis.tables import HistoryRow
 from rltune.analysis.trial_states import SweepState
 from rltune.errors import InputError, Problem, StoreError
+from rltune.gate import set_metric
 from rltune.lineage.read import ReadResult, read_body
 from rltune.report.export import tables_of
 from rltune.report.figures.data_curves import CHANCE, TRIO
@@ -110,4 +111,5 @@ def _lineage(folder: SweepFolder) -> ReadResult | None:
 
 
 def _is_drawn(row: HistoryRow, metric: str) -> bool:
-    return row.metric in {metric, CHANCE, *TRIO, *TRAINING} or row.metric.startswith(TIMINGS)
+    is_named = row.metric in {metric, CHANCE, *TRIO, *TRAINING} or row.metric.startswith(TIMINGS)
+    return is_named or set_metric(row.metric) is not None

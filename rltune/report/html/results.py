@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rltune.analysis.table_summary import verdicts_of
+from rltune.gate import set_metric
+from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.data_comparison import comparison_data
 from rltune.report.figures.data_curves import curves_data, dynamics_data, measure_data
 from rltune.report.figures.data_heatmap import heatmap_data
 from rltune.report.figures.draw_curves import TOGETHER
 from rltune.report.figures.notes import conditions_of, partial_notes, seed_notes
-from rltune.report.figures.records import Comparisons, Curves, LeftOut, Panel, SeedLine
+from rltune.report.figures.records import Benchmarks, Comparisons, Curves, LeftOut, Panel, SeedLine
 from rltune.report.figures.source import Tables
 from rltune.report.figures.style import looks_of
 from rltune.report.html.drawing import Drawn, Link, svg_of, themed
@@ -109,6 +111,8 @@ def _figures(
         yield _curves(curves, "curves", _title(curves.panels[0].label), _links(words, places))
     if isinstance(compared, Comparisons):
         yield _comparison(compared, places)
+    if any(set_metric(row.metric) for row in tables.history):
+        yield from _benchmarks(benchmarks_data(tables))
     dynamics = dynamics_data(tables)
     if isinstance(dynamics, Curves):
         yield _curves(dynamics, "dynamics", "Training dynamics", {})
@@ -151,6 +155,28 @@ def _comparison(data: Comparisons, places: Mapping[str, str]) -> Drawn:
         svg_of(data, "comparison", links=_links(words, places)),
         (Table(caption, headers, rows, numeric=(1, 2, 3, 4)),),
     )
+
+
+def _benchmarks(data: Benchmarks | LeftOut) -> Iterator[Drawn]:
+    """Yield the named evaluation sets with their numbers; nothing where no trial measured them."""
+    if isinstance(data, LeftOut):
+        return
+    rows: list[list[Cell]] = [
+        [
+            point.condition,
+            point.benchmark,
+            label,
+            rounded(point.value),
+            "–" if point.low is None else f"[{rounded(point.low)}, {rounded(point.high)}]",
+            point.n_seeds,
+        ]
+        for measure, label in zip(data.measures, data.labels, strict=True)
+        for point in data.points
+        if point.measure == measure
+    ]
+    headers = ["condition", "set", "measure", "mean", "95 % interval", "seeds"]
+    numbers = Table("Each set at the last gate", headers, rows, numeric=(3, 4, 5))
+    yield Drawn("Evaluation sets", data.head.caption, svg_of(data, "benchmarks"), (numbers,))
 
 
 def _heatmap(tables: Tables) -> Drawn | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.errors import InputError, Problem, SpecError
+from rltune.gate import MACRO, SET_MEASURES
 from rltune.judge.client import LlmJudge
 from rltune.spec.custom_code import refuse_custom_code
 from rltune.spec.identity import canonical_json
@@ -18,7 +19,6 @@ from rltune.store.secret import is_secret
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.preflight.answer_room import answer_problems
 from rltune.trainer.preflight.models import model_problems
-from rltune.trainer.records.outcomes import BENCHMARK_MEASURES, MACRO
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
@@ -261,7 +261,7 @@ def _sentence(error: BaseException | str | None) -> str:
 def _of_sets(env: TextEnv) -> Iterator[str]:
     """Yield the measures of the named sets."""
     sets = env.eval_sets() if supports(env, HasEvalSets) else {}
-    measures = [name for name in BENCHMARK_MEASURES if name in env.auxiliary_names]
+    measures = [name for name in SET_MEASURES if name in env.auxiliary_names]
     for name in (*sets, MACRO) if sets else ():
         yield from (f"{name}/{measure}" for measure in ("success_rate", *measures))
 

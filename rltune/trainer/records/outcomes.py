@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from rltune.gate import MACRO, SET_MEASURES
 from rltune.types import Episode, StopReason
 from rltune_envs.base import FailureClass
 
@@ -11,12 +12,6 @@ FAILURES = tuple(
     name for name in FailureClass if name not in (FailureClass.NONE, FailureClass.FAULT)
 )
 """The ways to fail of an episode without a fault."""
-
-MACRO = "macro"
-"""Stands in metric names for the mean over named sets."""
-
-BENCHMARK_MEASURES = ("em", "f1")
-"""Measures that are told of each named set, where the env has them."""
 
 
 def valid(episodes: Iterable[Episode]) -> list[Episode]:
@@ -75,7 +70,7 @@ def set_metrics(
     """
     if not sets:
         return {}
-    chosen = [name for name in BENCHMARK_MEASURES if name in auxiliary_names]
+    chosen = [name for name in SET_MEASURES if name in auxiliary_names]
     out: dict[str, float] = {}
     for one in dict.fromkeys(sets):
         mine = [episode for episode, name in zip(episodes, sets, strict=True) if name == one]
