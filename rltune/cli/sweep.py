@@ -36,6 +36,7 @@ from rltune.report.render import duration, plural, short_path
 from rltune.report.render_check import proof_view
 from rltune.report.render_status import counts
 from rltune.runner.budget import Deadline, Declined, TimeEstimate, estimate
+from rltune.runner.folder import unfinished_before
 from rltune.runner.interrupts import interrupt, stop_on_signal
 from rltune.runner.proof import require_proven
 from rltune.runner.sweep import SweepOutcome, SweepRequest, run_sweep
@@ -164,6 +165,7 @@ def run(request: SweepRequest, console: Console) -> int:
     say = partial(console.print, soft_wrap=True)  # one event is one line, however long
     progress = make_progress(console, is_live=is_live(console), say=say, clock=clock)
     watcher = Watcher(console, progress, request.deadline)
+    _warn_of_unfinished(request)
     with stop_on_signal(interrupt), progress:  # around what the sweep itself does at a signal
         outcome = run_sweep(
             request,
@@ -184,6 +186,19 @@ def run(request: SweepRequest, console: Console) -> int:
     if left:
         console.print(f"{plural(len(left), 'trial')} left; the same command goes on.")
     return 0 if is_sound and left <= _asked_to_leave(request, outcome) else 1
+
+
+def _warn_of_unfinished(request: SweepRequest) -> None:
+    """Say that a new folder begins although the same command has begun one: once, at its start."""
+    new = RunDir(request.runs_dir / request.loaded.run_name)
+    if new.plan.exists():
+        return
+    for run in unfinished_before(request.runs_dir, request.loaded):
+        warn(
+            f"warning: {short_path(run.path)} is an unfinished run of this sweep file, but a file "
+            "that it names was edited since, or rltune's config keys are newer. It is not resumed: "
+            f"{short_path(new.path)} begins."
+        )
 
 
 def _asked_to_leave(request: SweepRequest, outcome: SweepOutcome) -> set[str]:

@@ -9,12 +9,12 @@ from typing import Any
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import InputError, Problem, StoreError
 from rltune.spec.identity import canonical_json, sha256_hex
-from rltune.spec.load import LoadedSweep
+from rltune.spec.load import HASH_IN_NAME, LoadedSweep
 from rltune.spec.plan import plan_json
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
-from rltune.store.rundir import RunDir
+from rltune.store.rundir import RunDir, trial_status
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.inputs import task_inputs
 from rltune.trainer.tasks import freeze_tasks
@@ -196,3 +196,33 @@ def write_folder(
     write_json_atomic(run.comparability, proof)
     digests = {frozen.path.name: frozen.sha256 for frozen in tasks.values()}
     write_json_atomic(run.plan, plan_json(loaded, specs, tasks=digests))
+
+
+def unfinished_before(runs_dir: Path, loaded: LoadedSweep) -> list[RunDir]:
+    """Return unfinished runs that the same file and options made, when they resolved otherwise.
+
+    Their name differs because a file that the sweep names was edited since, or rltune's config keys
+    are newer.
+    """
+    folders = sorted(runs_dir.glob(f"{loaded.spec.name}-{'?' * HASH_IN_NAME}"))
+    found = [RunDir(folder) for folder in folders if folder.name != loaded.run_name]
+    return [run for run in found if _is_same_question(run, loaded) and not _is_finished(run)]
+
+
+def _is_same_question(run: RunDir, loaded: LoadedSweep) -> bool:
+    try:
+        plan: Any = read_json(run.plan)
+        same = {
+            "profile": loaded.profile,
+            "overrides": list(loaded.overrides),
+            "seeds": list(loaded.seeds),
+        }
+        is_same_text = run.sweep.read_text(encoding="utf-8") == loaded.text
+        return is_same_text and all(plan.get(key) == value for key, value in same.items())
+    except (InputError, OSError, UnicodeDecodeError, AttributeError):
+        return False  # no run folder, or none that can be read
+
+
+def _is_finished(run: RunDir) -> bool:
+    trials = read_json(run.plan)["trials"]
+    return all(trial_status(run.trial(str(trial["trial_id"]))).is_finished for trial in trials)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -263,3 +264,17 @@ def test_an_unreachable_wandb_is_said_once(run_with, monkeypatch, tmp_path, mode
     said = "W&B cannot be used online. WANDB_API_KEY: no W&B key is set"
     assert result.err.count(said) == times
     assert result.err.count("`rltune sync` uploads them later.") == times
+
+
+def test_a_run_that_resolved_otherwise_is_not_resumed_in_silence(run_with, tmp_path):
+    old = FolderWriter(tmp_path).run  # pending, of the same file
+    (same,) = (tmp_path / "runs").iterdir()
+    renamed = same.with_name("kl-01234567")
+    same.rename(renamed)
+    assert old.path == same
+    said = "runs/kl-01234567 is an unfinished run of this sweep file, but a file that it names was"
+    assert said in " ".join(run_with()[0].err.split())
+    assert said not in " ".join(run_with()[0].err.split())  # its own folder has begun
+    shutil.rmtree(same)
+    seeds = run_with(arguments=("--seeds", "0"))  # another question
+    assert said not in " ".join(seeds[0].err.split())
