@@ -131,7 +131,7 @@ class WandbTracker(Tracker):
         self._tell("write the summary", lambda: self._run.summary.update(dict(values)))
 
     def close(self, status: TrialStatus) -> None:
-        """Finish, after a failure too; a trial that did not end well is shown as failed."""
+        """Finish. W&B shows a stopped trial as preempted, one that ended badly as failed."""
         run, self._run = self._run, None
         if run is not None:
             self._guard("finish", lambda: self._end(run, status))
@@ -263,4 +263,6 @@ def end_service() -> None:
 
 def _finish(run: Any, status: TrialStatus) -> None:
     run.summary["trial/status"] = status.value
+    if status is TrialStatus.INTERRUPTED:
+        run.mark_preempting()  # then W&B shows a run with an exit code as preempted
     run.finish(exit_code=0 if status in _CLEAN else 1)

@@ -99,6 +99,15 @@ CALLER = {
 }
 
 
+@pytest.mark.slow
+def test_a_stopped_trial_is_preempted_and_no_failure(tmp_path, no_credentials):
+    tracker = make_trackers(
+        SPEC, tmp_path, append=[].append, wandb="offline", project=None, warn=print
+    )
+    tracker.close(TrialStatus.INTERRUPTED)
+    assert "preempting" in {json.loads(line)["type"] for line in inspect(tmp_path).splitlines()}
+
+
 def test_nothing_of_the_callers_run_is_taken_over(tmp_path, no_credentials, monkeypatch):
     """W&B prefers WANDB_RUN_ID to the id that it is given once WANDB_SWEEP_ID is set, too."""
     for name, value in {**CALLER, "WANDB_DIR": str(tmp_path / "elsewhere")}.items():
