@@ -8,6 +8,7 @@ from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.tables import HistoryRow, TrialRow
 from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.make import figure_data
+from rltune.report.figures.notes import label_of
 from rltune.report.figures.records import Benchmarks, LeftOut
 from rltune.report.figures.source import About, Tables
 
@@ -75,6 +76,17 @@ def test_the_figure_has_a_panel_a_measure_and_a_point_a_row():
         ("macro", "em", "a"),
     ]
     assert "macro: mean over the sets." in data.head.caption
+
+
+@pytest.mark.parametrize(
+    ("metric", "label"),
+    [
+        ("heldout/nq/f1", "held-out F1, nq"),
+        ("heldout/macro/em", "held-out exact match, mean over the sets"),
+    ],
+)
+def test_a_metric_of_a_set_has_a_name_for_readers(metric, label):
+    assert label_of(metric) == label
 
 
 def test_an_interval_is_drawn_from_three_seeds_on():

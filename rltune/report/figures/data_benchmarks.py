@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.tables import BENCHMARKS, BenchmarkRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
-from rltune.gate import MACRO
-from rltune.report.figures.notes import head_of, n_text, seed_notes
+from rltune.gate import MACRO, SET_MEASURES
+from rltune.report.figures.notes import SET_LABELS, head_of, n_text, seed_notes
 from rltune.report.figures.records import Benchmark, Benchmarks, LeftOut
 from rltune.report.figures.source import Tables
-
-_LABELS = {"em": "exact match", "f1": "F1"}
 
 
 def benchmarks_data(tables: Tables) -> Benchmarks | LeftOut:
     """Return the mean over seeds with its interval, for each set, measure and condition."""
     rows = benchmark_rows(tables.trials, tables.history)
-    measures = [one for one in _LABELS if any(row.measure == one for row in rows)]
-    if not measures:
-        measures = ["success_rate"] if rows else []
+    measured = {row.measure for row in rows}
+    wanted = measured - {"success_rate"} or measured  # success is EM, where there is EM
+    measures = [one for one in SET_MEASURES if one in wanted]
     shown = [row for row in rows if row.measure in measures]
     if not shown:
         return LeftOut(BENCHMARKS, "no finished trial was measured on the sets of env.eval")
@@ -36,7 +34,7 @@ def benchmarks_data(tables: Tables) -> Benchmarks | LeftOut:
         Benchmark(row.condition, row.benchmark, row.measure, row.n_seeds, row.value, *_ends(row))
         for row in shown
     )
-    labels = tuple(_LABELS.get(one, "success rate") for one in measures)
+    labels = tuple(SET_LABELS[one] for one in measures)
     return Benchmarks(head, tuple(measures), labels, points)
 
 

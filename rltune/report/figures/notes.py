@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rltune.analysis.rates import RETRIEVAL, SUCCESS
 from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
+from rltune.gate import MACRO, set_metric
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
 from rltune.report.figures.source import About, Tables
 from rltune.report.render import plural
@@ -21,10 +22,15 @@ _LABELS = {
     RETRIEVAL: "retrieval accuracy",
     "collapse/reasoning_entropy": "reasoning entropy, nats",
 }
+SET_LABELS = {"em": "exact match", "f1": "F1", "success_rate": "success"}
+"""Measure of a named evaluation set -> its name for readers."""
 
 
 def label_of(metric: str) -> str:
     """Return the name of a measure for readers, with its unit."""
+    if found := set_metric(metric):
+        over = "mean over the sets" if found.name == MACRO else found.name
+        return f"held-out {SET_LABELS[found.measure]}, {over}"
     return _LABELS.get(metric, metric)
 
 
