@@ -1,7 +1,8 @@
 """Processes that make calls of custom code, and can be ended whatever that code does.
 
 The twin of `guard_worker`: no thread can end a runaway regular expression, a process can. There are
-at most as many as cores. They start when they are first needed, and end with this process.
+at most as many as cores. They start when they are first needed, and end with this process. All have
+one hash seed, so that sets of texts have one order in each.
 """
 
 import atexit
@@ -43,7 +44,7 @@ class Process:
                 [sys.executable, "-P", "-m", _CHILD, *map(str, handed), str(os.getpid())],
                 pass_fds=handed,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": paths},
+                env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
                 start_new_session=True,  # what its calls start ends with it
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())

@@ -77,11 +77,11 @@ def qa_violations(env: "MultihopQaConfig") -> list[Violation]:
 
 def verified_violations(env: "VerifiedConfig") -> list[Violation]:
     """Return what a section of problems and a verifier contradicts."""
-    kind, found = env.verifier.kind, []
+    kind, found = env.verifier.kind, list(_problem_sources(env))
     if env.answer_column is None and not env.verifier.is_custom:
         what = f"null leaves verifier {kind} nothing to compare with."
         found.append(Violation("answer_column", what, "Give the column of the answers."))
-    if kind == "multiple_choice" and env.choices_column is None:
+    if kind == "multiple_choice" and env.choices_column is None and env.source is None:
         what = "null leaves verifier multiple_choice without choices."
         found.append(Violation("choices_column", what, "Give the column with the list of choices."))
     if kind != "multiple_choice":
@@ -91,6 +91,8 @@ def verified_violations(env: "VerifiedConfig") -> list[Violation]:
         found.append(Violation("template", what, "Leave it out."))
     if env.max_turns == 1:
         found += unused(env, ("feedback",), "env.max_turns is 1: the first response ends it")
+    if env.source is not None:
+        return found
     for key in ("heldout", "test"):
         if getattr(env, key) is not None:
             found += unused(env, (f"{key}_share",), f"env.{key} names a file")
@@ -99,6 +101,26 @@ def verified_violations(env: "VerifiedConfig") -> list[Violation]:
         what = f"the shares add up to {total:g}: nothing is left to train on."
         found.append(Violation(f"{own[0]}_share", what, "Lower one of them."))
     return found
+
+
+def _problem_sources(env: "VerifiedConfig") -> Iterator[Violation]:
+    """Yield what files and a generator contradict."""
+    if env.source is not None:
+        keys = ("train", "heldout", "test", "heldout_share", "test_share", "id_column")
+        yield from unused(env, (*keys, "answer_column"), "env.source generates the problems")
+        if env.verifier.kind == "multiple_choice":
+            what = "multiple_choice needs choices, which generated problems do not have."
+            yield Violation("verifier.kind", what, "Choose reasoning_gym.")
+        return
+    if env.train is None:
+        action = "Give a file of problems, or env.source: reasoning_gym:NAME."
+        yield Violation("train", "null leaves no problems.", action)
+    if env.arguments:
+        what = f"{env.arguments!r} has no effect: env.source is null."
+        yield Violation("arguments", what, "Leave it at {}.")
+    if env.verifier.kind == "reasoning_gym":
+        what = "reasoning_gym scores what a data set of env.source made, and env.source is null."
+        yield Violation("verifier.kind", what, "Choose another, or give env.source.")
 
 
 def _eval_sets(env: "MultihopQaConfig") -> Iterator[Violation]:

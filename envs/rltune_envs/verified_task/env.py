@@ -1,42 +1,43 @@
-"""Problems of a file, graded by a verifier, as a text environment.
+"""Problems of a file or a generator, graded by a verifier, as a text environment.
 
 Reward: the verifier's score of the last response, from 0 to 1, and `format_penalty` for each turn
 in which no answer can be read. Full marks are a success.
 """
 
-import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rltune_envs.base import FailureClass, GoldResponse, Step, Task, TextEnv, task_of
 from rltune_envs.choices import PROMPTS, require_at_least, require_choice, require_penalty
-from rltune_envs.errors import TaskError, VerifierError
+from rltune_envs.errors import ProtocolError, VerifierError
+from rltune_envs.generated import Dataset
 from rltune_envs.protocols import (
     HasCeiling,
     HasExpert,
     HasFloor,
     HasGoldResponse,
+    HasParts,
     HasRandomPlayer,
     HasShortestResponses,
     WritesActions,
 )
+from rltune_envs.verified_task.generated import GeneratedProblems
 from rltune_envs.verified_task.problems import (
     Columns,
-    Problems,
+    FileProblems,
     Source,
     content_of,
-    load_problems,
     near_of,
-    stamp_of,
     verifier_of,
 )
 from rltune_envs.verified_task.template import columns_of
 from rltune_envs.verifiers import Grade, Problem
 from rltune_envs.verifiers.multiple_choice import letters_of
 
+PREFIX = "reasoning_gym:"
 FEEDBACK = "That is not right. Try again."
 CHOICE = "multiple_choice"
 
@@ -45,7 +46,9 @@ class VerifiedTaskEnv(TextEnv):
     """One problem an episode: its prompt, a response, a grade.
 
     Args:
-        train: File of problems, one a row: .jsonl, .json, .csv or .parquet.
+        train: File of problems, one a row: .jsonl, .json, .csv or .parquet; None with a `source`.
+        source: Data set that generates them, `reasoning_gym:chain_sum`, in place of files.
+        arguments: Keywords of the data set's configuration.
         heldout: File of held-out problems; None takes a share of `train`, by content.
         test: The same for test problems.
         heldout_share: Share of `train` that is held out where there is no file for it.
@@ -74,7 +77,9 @@ class VerifiedTaskEnv(TextEnv):
     def __init__(
         self,
         *,
-        train: str,
+        train: str | None = None,
+        source: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
         heldout: str | None = None,
         test: str | None = None,
         heldout_share: float = 0.2,
@@ -83,7 +88,7 @@ class VerifiedTaskEnv(TextEnv):
         answer_column: str | None = "answer",
         choices_column: str | None = None,
         id_column: str | None = None,
-        verifier: Mapping[str, Any],
+        verifier: Mapping[str, Any] = MappingProxyType({"kind": "reasoning_gym"}),
         max_turns: int = 1,
         feedback: str = FEEDBACK,
         system: str = "",
@@ -97,16 +102,16 @@ class VerifiedTaskEnv(TextEnv):
         self._options = _canonical(verifier)
         self._verifier = verifier_of(self._kind, self._options)
         _require_columns(self._kind, template, answer_column, choices_column)
-        files = {"train": train, "heldout": heldout, "test": test}
-        shares = {"heldout": heldout_share, "test": test_share}
-        own = {part: share for part, share in shares.items() if files[part] is None}
-        _require_shares(own)
-        self._source = Source(
-            files=tuple((part, str(path)) for part, path in files.items() if path is not None),
-            shares=tuple(own.items()),
-            columns=Columns(template, answer_column, choices_column, id_column),
-        )
-        self._stamp = stamp_of(self._source)
+        self._source: FileProblems | GeneratedProblems
+        if source is not None:
+            name, text = source.removeprefix(PREFIX), json.dumps(arguments or {}, sort_keys=True)
+            dataset = Dataset(name, text)
+            self._source = GeneratedProblems(dataset, template, self._kind, self._verifier)
+        else:
+            files = {"train": train, "heldout": heldout, "test": test}
+            shares = {"heldout": heldout_share, "test": test_share}
+            columns = Columns(template, answer_column, choices_column, id_column)
+            self._source = FileProblems(_files(files, shares, columns), self._kind, self._options)
         self.max_turns = max_turns
         self.feedback = feedback
         self.format_penalty = format_penalty
@@ -189,17 +194,17 @@ class VerifiedTaskEnv(TextEnv):
         )
 
     def part_seeds(self, part: str) -> Sequence[int]:
-        """Return the seeds of a split."""
-        return self._problems.seeds(part)
+        """Return the seeds of a split of the rows."""
+        return self._files.all.seeds(part)
 
     def file_digests(self) -> Mapping[str, str]:
-        """Return `PART: FILE` -> sha256 of each file, read anew; the folder does not count.
+        """Return what names each file, or the generator -> sha256, computed anew.
 
         Raises:
             TaskError: A file is gone.
 
         """
-        return {f"{part}: {Path(path).name}": _sha256(path) for part, path in self._source.files}
+        return self._source.digests()
 
     def gold(self, seed: int) -> Mapping[str, Any]:
         """Return the gold answer and the whole row of the problem of `seed`."""
@@ -227,7 +232,7 @@ class VerifiedTaskEnv(TextEnv):
 
     def shortest_responses(self) -> tuple[str, ...]:
         """Return the response for each letter that a choice of any problem has."""
-        longest = max(self._problems.problems, key=lambda problem: len(problem.choices))
+        longest = max(self._files.all.problems, key=lambda problem: len(problem.choices))
         return tuple(self.format_response((letter,)) for letter in letters_of(longest))
 
     def random_actions(self, rng: random.Random) -> tuple[str, ...]:
@@ -251,10 +256,12 @@ class VerifiedTaskEnv(TextEnv):
         """
         if protocol in (HasRandomPlayer, HasFloor, HasShortestResponses):
             return self._kind == CHOICE
+        if protocol is HasParts:
+            return isinstance(self._source, FileProblems)
         if protocol in (WritesActions, HasExpert):
-            return self._verifier.has_form
+            return self._verifier.has_form and self._source.has_answers
         if protocol in (HasGoldResponse, HasCeiling):
-            return self._verifier.write("") is not None
+            return self._verifier.write("") is not None and self._source.has_answers
         return super().supports_protocol(protocol)
 
     @property
@@ -262,19 +269,23 @@ class VerifiedTaskEnv(TextEnv):
         return self._last is not None and self._last.has_ended
 
     @property
-    def _problems(self) -> Problems:
-        return load_problems(self._source, self._kind, self._options, self._stamp)
+    def _files(self) -> FileProblems:
+        if not isinstance(self._source, FileProblems):
+            raise ProtocolError(type(self).__name__, ("part_seeds",))
+        return self._source
 
     def _problem_of(self, seed: int) -> Problem:
-        problems = self._problems.problems
-        return problems[seed % len(problems)]
+        return self._source.of(seed)
 
 
-def _sha256(path: str) -> str:
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise TaskError(f"{path}: cannot be read: {error.strerror or error}") from error
+def _files(
+    files: Mapping[str, str | None], shares: Mapping[str, float], columns: Columns
+) -> Source:
+    """Return the files that are given, and the shares of the parts that have none."""
+    own = {part: share for part, share in shares.items() if files[part] is None}
+    _require_shares(own)
+    given = tuple((part, str(path)) for part, path in files.items() if path is not None)
+    return Source(given, tuple(own.items()), columns)
 
 
 def _canonical(verifier: Mapping[str, Any]) -> str:

@@ -72,6 +72,51 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
+class FileProblems:
+    """The problems of files, read when they are first asked for.
+
+    Args:
+        source: The files.
+        kind: Name or import path of the verifier.
+        options: Its options, as a JSON object.
+
+    """
+
+    has_answers = True
+
+    def __init__(self, source: Source, kind: str, options: str) -> None:
+        self._source = source
+        self._kind = kind
+        self._options = options
+        self._stamp = stamp_of(source)
+
+    @property
+    def all(self) -> "Problems":
+        """All of them.
+
+        Raises:
+            TaskError: A file, or a row, cannot be used; it is named.
+
+        """
+        return load_problems(self._source, self._kind, self._options, self._stamp)
+
+    def of(self, seed: int) -> Problem:
+        """Return the problem of a seed."""
+        problems = self.all.problems
+        return problems[seed % len(problems)]
+
+    def digests(self) -> dict[str, str]:
+        """Return `PART: FILE` -> sha256 of each file, read anew; the folder does not count."""
+        return {f"{part}: {Path(path).name}": _sha256(path) for part, path in self._source.files}
+
+
+def _sha256(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Problems:
     """The problems of all splits, each split in the order of its content hashes.

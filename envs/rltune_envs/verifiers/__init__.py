@@ -10,6 +10,7 @@ from rltune_envs.verifiers.custom import custom
 from rltune_envs.verifiers.exact import exact
 from rltune_envs.verifiers.multiple_choice import multiple_choice
 from rltune_envs.verifiers.number import number
+from rltune_envs.verifiers.reasoning_gym import reasoning_gym
 from rltune_envs.verifiers.regex import regex
 
 __all__ = ["VERIFIERS", "Grade", "Problem", "Verifier", "make_verifier"]
@@ -20,6 +21,7 @@ VERIFIERS: dict[str, Callable[..., Verifier]] = {
     "regex": regex,
     "multiple_choice": multiple_choice,
     "number": number,
+    "reasoning_gym": reasoning_gym,
 }
 """Name -> what makes the verifier; its keywords are the keys of the config beside `kind`."""
 

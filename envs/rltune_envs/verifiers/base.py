@@ -4,17 +4,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rltune_envs.errors import VerifierError
+from rltune_envs.generated import Dataset
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One row of a file: what is asked, and what is right.
+    """One row of a file, or one generated problem: what is asked, and what is right.
 
     Attributes:
         prompt: The text that the policy reads.
-        answer: The gold answer, as text.
+        answer: The gold answer, as text; empty where nobody knows one.
         choices: The choices of a multiple-choice problem; empty elsewhere.
         row: The whole row, as JSON values.
-        place: `FILE:ROW`, for messages.
+        place: `FILE:ROW` or `SOURCE[SEED]`, for messages.
+        dataset: The data set that made it; None for a row.
+        entry: What the data set made, as its scorer takes it.
 
     """
 
@@ -23,6 +28,19 @@ class Problem:
     choices: tuple[str, ...] = ()
     row: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
+    dataset: Dataset | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+    def made_by(self) -> Dataset:
+        """Return the data set that made it.
+
+        Raises:
+            VerifierError: None did.
+
+        """
+        if self.dataset is None:
+            raise VerifierError(self.place, "it is a row of a file, which no data set can score")
+        return self.dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,13 +202,25 @@ class MultihopQaConfig(_ShippedConfig):
 
 
 class VerifiedConfig(_ShippedConfig):
-    """Problems of a file, each graded by a verifier."""
+    """Problems of a file or a generator, each graded by a verifier."""
 
     kind: Literal["verified"] = Field("verified", description="Name of the environment.")
-    train: str = Field(
+    train: str | None = Field(
+        None,
         min_length=1,
         description="File of problems, one a row (.jsonl, .json, .csv, .parquet), relative to the "
-        "folder that rltune is called in. At most env.train_tasks of them are trained on.",
+        "folder that rltune is called in. At most env.train_tasks of them are trained on. Null "
+        "with an env.source.",
+    )
+    source: str | None = Field(
+        None,
+        pattern=r"^reasoning_gym:\w+$",
+        description="What generates problems in place of files: reasoning_gym:NAME, a data set of "
+        "the package reasoning-gym.",
+    )
+    arguments: FreeMapping = Field(
+        default_factory=dict,
+        description="Keywords of the data set of env.source (JSON values): {max_terms: 3}.",
     )
     heldout: str | None = Field(
         None,
@@ -244,7 +256,8 @@ class VerifiedConfig(_ShippedConfig):
         None, min_length=1, description="Column of names that no two rows may share."
     )
     verifier: Verifier = Field(
-        description="What grades a response: a name, an import path, or a section with `kind`."
+        description="What grades a response: a name, an import path, or a section with `kind`. "
+        "Beside an env.source it is reasoning_gym where none is given."
     )
     max_turns: PositiveInt = Field(1, description="Most model responses in one episode, in turns.")
     feedback: str = Field(
@@ -289,6 +302,8 @@ def long_env(value: Any) -> Any:
     """
     if isinstance(value, dict) and "verifier" in value:
         return {**value, "verifier": long_verifier(value["verifier"])}
+    if isinstance(value, dict) and value.get("source") is not None:
+        return {**value, "verifier": {"kind": "reasoning_gym"}}
     if not isinstance(value, str):
         return value
     return {"kind": "custom", "factory": value} if ":" in value else {"kind": value}

@@ -15,6 +15,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "regex": ("pattern", "form", "ignore_case"),
     "multiple_choice": (),
     "number": ("tolerance", "relative_tolerance"),
+    "reasoning_gym": ("extract",),
 }
 """Name of a verifier -> the keys that it reads."""
 
@@ -25,8 +26,9 @@ class VerifierConfig(Section):
     """How a response is graded."""
 
     kind: str = Field(
-        description="boxed, exact, regex, multiple_choice or number; or the import path of a "
-        "function of (prompt, response, row): my_pkg.my_mod:score."
+        description="boxed, exact, regex, multiple_choice or number; reasoning_gym, the scorer of "
+        "the data set of env.source; or the import path of a function of (prompt, response, row): "
+        "my_pkg.my_mod:score."
     )
     compare: Literal["value", "text"] = Field(
         "value",
@@ -52,6 +54,12 @@ class VerifierConfig(Section):
     )
     relative_tolerance: NonNegativeFloat = Field(
         0.0, description="The same, as a share of the answer (no unit); the larger of both holds."
+    )
+
+    extract: Literal["tags", "boxed", "whole"] = Field(
+        "tags",
+        description="Where the answer to reasoning_gym is: in the last <answer> tags, in the last "
+        "\\boxed{}, or the whole response.",
     )
 
     @property

@@ -32,11 +32,11 @@ def few_rows(loaded: LoadedSweep, base: Path) -> Iterator[Finding]:
         key = canonical_json(condition.config["env"])
         n = counts[key] = counts[key] if key in counts else _train_rows(env, base)
         if n < FEW_ROWS:
-            labels.setdefault((env.train, n), []).append(condition.label)
-    for (train, n), own in labels.items():
+            labels.setdefault((env.source or env.train or "", n), []).append(condition.label)
+    for (source, n), own in labels.items():
         yield warning(
             "S8.few_rows",
-            f"{listed(own)} would train on {n} row{'s' * (n != 1)} of {train}: what they learn may "
+            f"{listed(own)} would train on {n} row{'s' * (n != 1)} of {source}: what they learn may "
             "be these rows alone.",
             f"Give {FEW_ROWS} or more (env.train, env.train_tasks, smaller shares for heldout and "
             "test), or accept this with the reason why so few are enough.",
@@ -44,6 +44,8 @@ def few_rows(loaded: LoadedSweep, base: Path) -> Iterator[Finding]:
 
 
 def _train_rows(env: VerifiedConfig, base: Path) -> int:
-    """Return on how many rows is trained."""
+    """Return on how many rows is trained; a generator makes as many as are asked for."""
+    if env.source is not None:
+        return env.train_tasks
     parts = require(env_maker(env, None, base)(), HasParts)
     return min(env.train_tasks, len(parts.part_seeds("train")))
