@@ -1,8 +1,8 @@
 """Data sets of reasoning-gym, made and scored in a process.
 
-The process has a fixed hash seed, and its global random generators are nobody else's: six of the
-data sets order sets of texts, and two draw from the global generators. It can be ended when a
-scorer hangs on what a policy wrote.
+The process has a fixed hash seed, and its global random generators are nobody else's: five of the
+data sets order sets of texts, and one draws from a global generator. It can be ended when a scorer
+hangs on what a policy wrote.
 """
 
 import importlib.util
@@ -114,14 +114,16 @@ def entry_of(dataset: Dataset, seed: int) -> Mapping[str, Any]:
     return dict(entry)
 
 
-def score_of(dataset: Dataset, answer: str, entry: Mapping[str, Any]) -> object:
+def score_of(
+    dataset: Dataset, answer: str, entry: Mapping[str, Any], *, limit_s: float = SCORE_LIMIT_S
+) -> object:
     """Return what the data set's own `score_answer` says to an answer.
 
     Raises:
         CustomCodeError: It raised, or hung.
 
     """
-    return _ask(dataset, "score", answer, dict(entry), limit_s=SCORE_LIMIT_S)
+    return _ask(dataset, "score", answer, dict(entry), limit_s=limit_s)
 
 
 def _ask(dataset: Dataset, verb: str, *given: object, limit_s: float) -> object:

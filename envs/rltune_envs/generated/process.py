@@ -21,6 +21,7 @@ BLOCK = 500
 
 _TRIES = 20  # seeds that are tried for one problem; some draw numbers that have no solution
 _N_FIRST = 4  # problems in the digest
+_ARBITRARY = "codeio"  # runs thousands of programs that a language model wrote
 _SET_BY_SEED = ("seed", "size")
 
 
@@ -96,6 +97,8 @@ def _dataset(name: str, arguments: str, seed: int) -> Any:
         given = json.loads(arguments)
         if name == "composite":
             given["datasets"] = [DatasetSpec(**one) for one in given.get("datasets", [])]
+        if _ARBITRARY in (name, *(one.name for one in given.get("datasets", []))):
+            raise ValueError(f"{_ARBITRARY} runs programs whose results are not always the same")
         _datasets[key] = reasoning_gym.create_dataset(name, **given, seed=seed, size=BLOCK)
     return _datasets[key]
 

@@ -6,9 +6,10 @@ from rltune_envs.choices import require_choice
 from rltune_envs.files_rows import RowError
 from rltune_envs.verifiers.base import Problem, TextVerifier, Verifier
 from rltune_envs.verifiers.exact import normal_text
+from rltune_envs.verifiers.math_verify import is_equivalent, require_math_verify
 from rltune_envs.verifiers.number import read_number
 
-COMPARE = ("text", "value")
+COMPARE = ("text", "value", "math_verify")
 _TOKEN = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _MAX_DEPTH = 8  # of fractions and texts in each other
 _SPACING = re.compile(r"\\[ ,;:!]|\\(?:left|right|quad|qquad|displaystyle)(?![A-Za-z])|~")
@@ -73,17 +74,22 @@ def boxed(*, compare: str = "value") -> Verifier:
 
     Args:
         compare: `text` compares `normal_latex` of both; `value` also takes numbers of equal value
-            (`0.5` and `\frac{1}{2}`) for equal.
+            (`0.5` and `\frac{1}{2}`) for equal; `math_verify` also what the package math-verify
+            finds equal (`2x+4` and `2(x+2)`).
 
     Raises:
-        ValueError: `compare` is neither.
+        ValueError: `compare` is none of these, or its package is not installed.
 
     """
     require_choice("compare", compare, COMPARE)
+    if compare == "math_verify":
+        require_math_verify()
 
     def is_equal(given: str, gold: str) -> bool:
         one, other = normal_latex(given), normal_latex(gold)
-        return one == other or (compare == "value" and _same_value(one, other))
+        if one == other or (compare != "text" and _same_value(one, other)):
+            return True
+        return compare == "math_verify" and is_equivalent(given, gold)
 
     return TextVerifier(last_boxed, is_equal, frame=("\\boxed{", "}"), check=_checked)
 

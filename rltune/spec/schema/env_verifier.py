@@ -30,9 +30,10 @@ class VerifierConfig(Section):
         "the data set of env.source; or the import path of a function of (prompt, response, row): "
         "my_pkg.my_mod:score."
     )
-    compare: Literal["value", "text"] = Field(
+    compare: Literal["value", "text", "math_verify"] = Field(
         "value",
-        description="How boxed answers are compared: as texts, or numbers by their value too.",
+        description="How boxed answers are compared: as texts, or numbers by their value too, or "
+        "as mathematics too, by the package math-verify.",
     )
     pattern: str | None = Field(
         None,

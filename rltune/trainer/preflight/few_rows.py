@@ -36,8 +36,8 @@ def few_rows(loaded: LoadedSweep, base: Path) -> Iterator[Finding]:
     for (source, n), own in labels.items():
         yield warning(
             "S8.few_rows",
-            f"{listed(own)} would train on {n} row{'s' * (n != 1)} of {source}: what they learn may "
-            "be these rows alone.",
+            f"{listed(own)} would train on {n} row{'s' * (n != 1)} of {source}: what they learn "
+            "may be these rows alone.",
             f"Give {FEW_ROWS} or more (env.train, env.train_tasks, smaller shares for heldout and "
             "test), or accept this with the reason why so few are enough.",
         )
