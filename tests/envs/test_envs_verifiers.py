@@ -287,6 +287,6 @@ def test_a_verifier_that_does_not_exist():
     with pytest.raises(ValueError, match=r".") as caught:
         make_verifier("box")
     assert str(caught.value) == (
-        "verifier is 'box'; choose one of boxed, exact, regex, multiple_choice, number, or an "
-        "import path such as my_pkg.my_mod:score. Did you mean 'boxed'?"
+        "verifier is 'box'; choose one of boxed, exact, regex, multiple_choice, number, "
+        "reasoning_gym, or an import path such as my_pkg.my_mod:score. Did you mean 'boxed'?"
     )

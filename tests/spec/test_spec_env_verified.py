@@ -32,6 +32,19 @@ def test_a_score_of_ones_own_is_custom_code():
     assert list(import_paths(to_plain(config))) == [("env.verifier.kind", "my_pkg.my_mod:score")]
 
 
+def test_a_generator_brings_its_verifier():
+    config = TrialConfig.model_validate(
+        {
+            "env": {"kind": "verified", "source": "reasoning_gym:gcd", "arguments": {"a": 1}},
+            "policy": {"model": "some/model"},
+        }
+    )
+    assert config.env.verifier.options() == {"kind": "reasoning_gym", "extract": "tags"}
+    assert (
+        env_of(train=None, source="reasoning_gym:gcd", verifier="number").verifier.kind == "number"
+    )
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -49,6 +62,15 @@ def test_a_score_of_ones_own_is_custom_code():
         ({"heldout": "h.jsonl", "heldout_share": 0.3}, "0.3 has no effect: env.heldout names a "
          "file."),
         ({"heldout_share": 0.5, "test_share": 0.5}, "the shares add up to 1"),
+        ({"train": None}, "null leaves no problems."),
+        ({"arguments": {"a": 1}}, "{'a': 1} has no effect: env.source is null."),
+        ({"verifier": "reasoning_gym"}, "and env.source is null."),
+        ({"source": "reasoning_gym:gcd"}, "'p.jsonl' has no effect: env.source generates the "
+         "problems."),
+        ({"source": "reasoning_gym:gcd", "train": None, "test_share": 0.3}, "0.3 has no effect"),
+        ({"source": "reasoning_gym:gcd", "train": None, "verifier": "multiple_choice"},
+         "multiple_choice needs choices, which generated problems do not have."),
+        ({"source": "gcd", "train": None}, "'^reasoning_gym:\\w+$'"),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself(keys, message):

@@ -9,6 +9,7 @@ from rltune.errors import InputError, SpecError
 from rltune.runner.proof import prove_by_keys
 from rltune.spec.load import load_sweep
 from rltune.trainer.inputs import task_inputs
+from rltune.trainer.preflight.few_rows import few_rows
 from rltune.trainer.preflight.references import require_usable
 from rltune.trainer.tasks import env_maker, files_of, freeze_tasks, require_same_rows
 
@@ -85,3 +86,32 @@ def test_a_file_that_changed_is_refused_before_it_is_played(tmp_path):
     write_rows(tmp_path / "p.jsonl", 201)
     with pytest.raises(InputError, match=r"env: train: p\.jsonl: it changed after the tasks were"):
         require_same_rows(make_env, manifest)
+
+
+GENERATED = "{kind: verified, source: 'reasoning_gym:NAME', train_tasks: 99}"
+
+
+def test_few_generated_problems_are_named_without_making_any(tmp_path, monkeypatch):
+    (few,) = (
+        finding
+        for finding in few_rows(generated(tmp_path, monkeypatch, "gcd"), tmp_path)
+        if finding.code == "S8.few_rows"
+    )
+    assert "would train on 99 rows of reasoning_gym:gcd" in few.message
+
+
+@pytest.mark.slow  # starts a process that imports reasoning-gym
+def test_a_check_asks_the_generator(tmp_path, monkeypatch):
+    require_usable(generated(tmp_path, monkeypatch, "gcd"), tmp_path)
+    with pytest.raises(SpecError) as caught:
+        require_usable(generated(tmp_path, monkeypatch, "gdc"), tmp_path)
+    assert "no environment can be made: source is 'reasoning_gym:gdc'" in str(caught.value)
+    assert str(caught.value).endswith("Did you mean 'gcd'?")
+
+
+def generated(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    keys = {"reward": "null", "metric": "heldout/success_rate", "attribution": "{kind: none}"}
+    text = SWEEP.format(env=GENERATED.replace("NAME", name), **keys)
+    (tmp_path / f"{name}.yaml").write_text(text)
+    return load_sweep(f"{name}.yaml")
