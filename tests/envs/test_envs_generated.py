@@ -215,6 +215,6 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch):
     with pytest.raises(TaskError) as caught:
         env_of("gcd", arguments={"size": 1})
     assert str(caught.value) == (
-        "source is 'reasoning_gym:gcd', which needs the package reasoning-gym; install "
-        "rltune[reasoning-gym]"
+        "source is 'reasoning_gym:gcd', which needs the package reasoning-gym: pip install "
+        "'rltune[reasoning-gym]'"
     )

@@ -68,8 +68,8 @@ def about(dataset: Dataset) -> About:
     """
     if importlib.util.find_spec("reasoning_gym") is None:
         raise TaskError(
-            f"source is {dataset.source!r}, which needs the package reasoning-gym; install "
-            "rltune[reasoning-gym]"
+            f"source is {dataset.source!r}, which needs the package reasoning-gym: "
+            "pip install 'rltune[reasoning-gym]'"
         )
     known: Any = _ask(dataset, "about", limit_s=4 * CALL_LIMIT_S)
     _require_known(dataset, known)

@@ -24,8 +24,8 @@ def require_math_verify() -> None:
     """
     if importlib.util.find_spec("math_verify") is None:
         raise ValueError(
-            "compare is 'math_verify', which needs the package math-verify; install "
-            "rltune[math-verify]"
+            "compare is 'math_verify', which needs the package math-verify: pip install "
+            "'rltune[math-verify]'"
         )
 
 
