@@ -79,7 +79,7 @@ class VerifiedTaskEnv(TextEnv):
         *,
         train: str | None = None,
         source: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
         heldout: str | None = None,
         test: str | None = None,
         heldout_share: float = 0.2,
@@ -104,7 +104,7 @@ class VerifiedTaskEnv(TextEnv):
         _require_columns(self._kind, template, answer_column, choices_column)
         self._source: FileProblems | GeneratedProblems
         if source is not None:
-            name, text = source.removeprefix(PREFIX), json.dumps(arguments or {}, sort_keys=True)
+            name, text = source.removeprefix(PREFIX), json.dumps(dict(arguments), sort_keys=True)
             dataset = Dataset(name, text)
             self._source = GeneratedProblems(dataset, template, self._kind, self._verifier)
         else:
