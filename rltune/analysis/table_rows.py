@@ -16,6 +16,7 @@ from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import Scored, last_scored, scored_at
 from rltune.gate import wilson_interval
 from rltune.lineage.noise import measures_of, narrowed, scores_of
+from rltune.lineage.record import finite
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import dumps
 from rltune.store.lock import read_driver
@@ -98,9 +99,9 @@ def _usage(record: TrialRecord) -> dict[str, Any]:
     gpus = reserved_gpus(record.spec.config.get("resources", {"gpus": 0}))
     return {
         "gpus": gpus,
-        "wall_s": _finite(result.total_s) if result else None,
-        "train_s": _finite(result.train_s) if result else None,
-        "gpu_s": _finite(result.total_s * gpus) if result else None,
+        "wall_s": finite(result.total_s) if result else None,
+        "train_s": finite(result.train_s) if result else None,
+        "gpu_s": finite(result.total_s * gpus) if result else None,
         "rollouts": newest(record.metrics, "budget/rollouts"),
         "tokens": newest(record.metrics, "budget/generated_tokens"),
         "optimizer_steps": newest(record.metrics, "budget/optimizer_steps"),
@@ -114,11 +115,11 @@ def _scores(folder: SweepFolder, record: TrialRecord) -> dict[str, Any]:
     result, bounds = record.result, bounds_of(folder, record)
     return {
         "heldout_tasks": int(record.spec.config["gate"]["tasks"]),
-        "base": _finite(result.base_metric) if result else None,
-        "selected": _finite(result.heldout_metric) if result else None,
+        "base": finite(result.base_metric) if result else None,
+        "selected": finite(result.heldout_metric) if result else None,
         "best_step": result.best_step if result else None,
         "selected_tasks": _n_scored(scored_at(record, result.best_step)) if result else None,
-        "final": _finite(result.final_metric) if result else None,
+        "final": finite(result.final_metric) if result else None,
         "final_tasks": _n_scored(last_scored(record)) if result else None,
         "floor": bounds.floor if bounds else None,
         "floor_kind": bounds.floor_kind if bounds else "",
@@ -152,10 +153,6 @@ def _clock(time: object) -> str:
     return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _number(value: object) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else None  # type: ignore[arg-type]
@@ -180,7 +177,7 @@ def history_rows(records: Iterable[TrialRecord], *, mark: str) -> Iterator[Histo
                         _number(row.get("budget/generated_tokens")),
                         wall,
                         name,
-                        _finite(number),
+                        finite(number),
                         "" if math.isfinite(number) else str(number),
                         mark,
                     )

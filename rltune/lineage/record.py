@@ -90,7 +90,7 @@ def _outcome_cells(
             "status": outcome.kind,
             "notes": _notes(f"{outcome.reason} ({where})", context.notes),
         }
-    metric = _finite(outcome.heldout_metric)
+    metric = finite(outcome.heldout_metric)
     decision = decide_status(metric, rows, context.metric_mode)
     status = _status(spec, outcome, decision, context)
     counts = status in ELIGIBLE or status is RowStatus.DISCARD
@@ -100,10 +100,10 @@ def _outcome_cells(
         "baseline_exp": decision.baseline_exp,
         "core_metric": metric,
         "delta_vs_best": decision.delta_vs_best if counts else None,
-        "train_s": _finite(outcome.train_s),
-        "total_s": _finite(outcome.total_s),
+        "train_s": finite(outcome.train_s),
+        "total_s": finite(outcome.total_s),
         "snapshot_path": context.snapshot_path if status in ELIGIBLE else "",
-        "ig_mean": _finite(outcome.receipts.get("ig/mean")),
+        "ig_mean": finite(outcome.receipts.get("ig/mean")),
         "notes": _notes(
             context.disqualified,
             outcome.reason,
@@ -113,7 +113,7 @@ def _outcome_cells(
             context.notes,
         ),
         "heldout_metric": metric,
-        "pool_metric": _finite(outcome.pool_metric),
+        "pool_metric": finite(outcome.pool_metric),
         "best_step": outcome.best_step,
     }
 
@@ -143,7 +143,8 @@ def domain_of(spec: TrialSpec) -> str:
     return str(env.get("kind", "")) if isinstance(env, dict) else ""
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """Return a number; None for one that is not finite."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -4,13 +4,14 @@ A file inside the folder that rltune is called in is named relative to that fold
 absolute path. Together with the folder, which is recorded beside, a name means one file everywhere.
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from rltune.store.files import sha256_file
 
 GONE = ""
 """Digest of a file that is not there."""
@@ -107,5 +108,4 @@ def file_digest(path: Path) -> str:
 
 @cache
 def _digest(path: str, size: int, mtime_ns: int, inode: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_file(Path(path))

@@ -7,6 +7,7 @@ fact (HippoRAG issue 57).
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from rltune_envs.multihop_qa.protocol import one_line
 from rltune_envs.multihop_qa.records import Passage, Question
 from rltune_envs.multihop_qa.words import first_units, units
 
@@ -48,7 +49,7 @@ def queries(passages: Sequence[Passage], *, by_text: bool) -> Iterator[str]:
 
     """
     for passage in passages:
-        title = _words(passage.title)
+        title = one_line(passage.title)
         yield title
         if by_text:
             yield first_units(f"{title} {passage.text}", _QUERY_WORDS)
@@ -63,11 +64,7 @@ def supporting_recall(
 
 
 def _key(passage: Passage) -> tuple[str, str]:
-    return _words(passage.title.casefold()), _words(passage.text)
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())
+    return one_line(passage.title.casefold()), one_line(passage.text)
 
 
 def _is_edition(one: Passage, other: Passage) -> bool:
