@@ -35,6 +35,8 @@ class Bounds:
     interval: Interval | None  # Wilson interval of a measured floor, over its episodes
     ceiling: float | None  # success rate of a perfect player within the limits; None where unknown
     tasks: int  # number of held-out tasks
+    # whether an expert or a gold response solved them before training, or a ceiling is known
+    is_proved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def bounds_of(folder: SweepFolder, record: TrialRecord) -> Bounds | None:
             wilson_interval(floor["successes"], floor["n"]) if is_measured else None,
             ceiling,
             len(manifest["heldout"]),
+            is_proved=manifest.get("proved") != "none" or ceiling is not None,
         )
     except (KeyError, TypeError, ValueError):
         return None

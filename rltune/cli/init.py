@@ -17,17 +17,71 @@ _MODELINE = f"# yaml-language-server: $schema={SCHEMA}\n"
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Target folder (default: the working folder).")
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIR|NAME]",
+            help="Target folder (default: the working folder); with --task, the sweep's name.",
+        ),
     ] = Path("."),
+    task: Annotated[
+        Path | None,
+        typer.Option(
+            "--task",
+            metavar="FILE",
+            help="Write NAME.yaml, a sweep over the problems of a .jsonl, .json, .csv or .parquet "
+            "file.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="FOLDER|ID",
+            help="Model of that sweep (default: a small policy for two cores, NAME-policy).",
+        ),
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", metavar="COLUMN", help="Column that is asked, if not found."),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option("--answer", metavar="COLUMN", help="Column of the answers, if not found."),
+    ] = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            "--verifier",
+            metavar="NAME",
+            help="number, boxed, multiple_choice, exact, or my_pkg.my_mod:score (default: by the "
+            "answers).",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> None:
-    """Copy the starter sweeps and configs to DIR, with a JSON schema for editors.
+    """Copy the starter sweeps and configs to DIR, or write a sweep over a file of problems.
 
     Example:
       rltune init my-study
+      rltune init my-task --task problems.jsonl
 
     """
+    if task is not None:
+        from rltune.cli.init_task import Asked, write_task
+
+        write_task(Asked(target, task, model, question, answer, verifier, force))
+        return
+    options = {"--model": model, "--question": question, "--answer": answer}
+    if given := [name for name, value in (options | {"--verifier": verifier}).items() if value]:
+        raise InputError(
+            Problem(", ".join(given), "is of a file of problems.", action="Give --task FILE.")
+        )
+    _copy_starter(target, force=force)
+
+
+def _copy_starter(folder: Path, *, force: bool) -> None:
+    """Copy the starter files, and say what was written."""
     files = {folder / name: text for name, text in starter_files()}
     changed = {path: text for path, text in files.items() if _content(path) != text}
     clashes = [path for path in changed if path.exists()]

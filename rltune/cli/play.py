@@ -23,6 +23,7 @@ from rltune.spec.schema.env import (
     FrozenLakeConfig,
     MultihopQaConfig,
     SokobanConfig,
+    VerifiedConfig,
 )
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
@@ -40,9 +41,10 @@ _MODELS: dict[str, type[Env]] = {
     "sokoban": SokobanConfig,
     "frozen_lake": FrozenLakeConfig,
     "multihop_qa": MultihopQaConfig,
+    "verified": VerifiedConfig,
     "custom": CustomEnvConfig,
 }
-KINDS = tuple(kind for kind in _MODELS if kind != "custom")
+KINDS = tuple(kind for kind in _MODELS if kind not in ("verified", "custom"))
 _NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
 
 

@@ -19,6 +19,7 @@ from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.parse import SEPARATOR
 from rltune_envs.protocols import HasExpert, HasGold, WritesActions, require, supports
 from rltune_envs.sokoban import SokobanEnv
+from rltune_envs.verified_task import VerifiedTaskEnv
 
 _QUIT = ("q", "quit")
 _MAX_CONTEXT = 8192  # tokens; a model may claim more than there is memory for
@@ -52,8 +53,7 @@ def drawn(env: TextEnv, observation: str) -> str:
     if not (isinstance(game, SokobanEnv | FrozenLakeEnv) and game.is_compact):
         return observation.strip()
     width = game.size if isinstance(game, FrozenLakeEnv) else game.level.width - 2
-    rows = [observation[start : start + width] for start in range(0, len(observation), width)]
-    return "\n".join(rows)
+    return "\n".join(observation[i : i + width] for i in range(0, len(observation), width))
 
 
 def opening(env: TextEnv, seed: int, observation: str) -> str:
@@ -178,7 +178,7 @@ def response_of(env: TextEnv, line: str) -> str | None:
     """
     if line.startswith("<"):
         return line
-    if not supports(env, WritesActions):
+    if isinstance(env.unwrapped, VerifiedTaskEnv) or not supports(env, WritesActions):
         return line if line.startswith(env.response_prefix) else env.response_prefix + line
     actions = _actions(env.unwrapped, line)
     try:
@@ -204,7 +204,7 @@ def hint(env: TextEnv) -> str:
     """Return what may be typed."""
     if isinstance(env.unwrapped, MultihopQaEnv):
         return "Type `search: words`, `answer: words`, or q to stop."
-    if not supports(env, WritesActions):
+    if isinstance(env.unwrapped, VerifiedTaskEnv) or not supports(env, WritesActions):
         return "Type a response, or q to stop."
     names = getattr(env.unwrapped, "action_names", None)
     if names is None:

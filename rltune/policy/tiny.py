@@ -5,6 +5,7 @@ closed world is one token. The package ships their weights; `rltune warmstart` m
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -75,18 +76,46 @@ def tiny_model(
 ) -> Qwen2ForCausalLM:
     """Return the untrained model; its weights follow torch's global random state."""
     spoken = language(env_kind)
-    ends = [spoken.vocabulary[end] for end in spoken.ends]
+    return small_model(
+        len(spoken.vocabulary),
+        ends=[spoken.vocabulary[end] for end in spoken.ends],
+        hidden_size=hidden_size,
+        layers=layers,
+        heads=heads,
+    )
+
+
+def small_model(
+    vocabulary: int,
+    *,
+    ends: Sequence[int],
+    context: int = 512,
+    hidden_size: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+) -> Qwen2ForCausalLM:
+    """Return an untrained model; its weights follow torch's global random state.
+
+    Args:
+        vocabulary: Number of token ids; 0 is padding.
+        ends: Ids that end a response.
+        context: Longest text, in tokens.
+        hidden_size: Width of the network.
+        layers: Its blocks.
+        heads: Attention heads of a block.
+
+    """
     config = Qwen2Config(
-        vocab_size=len(spoken.vocabulary),
+        vocab_size=vocabulary,
         hidden_size=hidden_size,
         intermediate_size=3 * hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=heads,
-        max_position_embeddings=512,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=ends if len(ends) > 1 else ends[0],
+        eos_token_id=list(ends) if len(ends) > 1 else ends[0],
         pad_token_id=0,
         attn_implementation="sdpa",
     )

@@ -169,7 +169,8 @@ def _levels(bounds: Bounds) -> str:
     if bounds.ceiling is not None:
         ceiling = f"optimal ceiling {rate(bounds.ceiling)}"
     how = _HOW.get(bounds.floor_kind, "")
-    return f"{floor}, {ceiling} ({how}{bounds.tasks} held-out tasks)"
+    proof = "" if bounds.is_proved else ", none proved solvable"
+    return f"{floor}, {ceiling} ({how}{bounds.tasks} held-out tasks{proof})"
 
 
 def _below_floor(rows: Sequence[ConditionRow], bounds: Bounds) -> Iterator[str]:

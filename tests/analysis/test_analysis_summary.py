@@ -303,6 +303,27 @@ def test_floor_and_ceiling_are_said_as_they_are_known(tmp_path, floor, ceiling, 
     assert ends == ([CONTROL, TREATED] if below == ["both"] else below)
 
 
+@pytest.mark.parametrize(
+    ("proved", "ceiling", "tasks"),
+    [
+        ("none", None, "10 held-out tasks, none proved solvable)"),
+        ("none", 0.95, "10 held-out tasks)"),  # luck decides, and how much of it is known
+        ("gold_response", None, "10 held-out tasks)"),
+    ],
+)
+def test_tasks_that_nothing_proved_are_said_to_be(tmp_path, proved, ceiling, tasks):
+    writer = finished_sweep(tmp_path)
+    manifest = {
+        "heldout_floor": FLOOR,
+        "heldout_ceiling": ceiling,
+        "heldout": [{}] * 10,
+        "proved": proved,
+    }
+    write_json_atomic(writer.run.tasks(), manifest)
+    text = " ".join(drawn(closing_view(closing_of(writer), width=120), 120).split())
+    assert f"(exact, {tasks}" in text
+
+
 def test_exact_match_is_a_rate_without_bounds(tmp_path):
     writer = FolderWriter(tmp_path, SWEEP + "metric: {name: heldout/em}\n")
     for spec in writer.specs:

@@ -238,6 +238,24 @@ def test_a_sweep_is_played_with_questions_of_a_file(typed, tmp_path):
     assert "Where is it?" in result.out
 
 
+def test_problems_of_a_file_are_played_with_responses_as_they_are_typed(typed, rltune, tmp_path):
+    text = "".join(
+        json.dumps({"question": f"{i} - 9?", "answer": str(i - 9)}) + "\n" for i in range(60)
+    )
+    (tmp_path / "p.jsonl").write_text(text)
+    assert rltune("init", "minus", "--task", "p.jsonl", "--model", "some-model").code == 0
+    solved = typed("", "minus.yaml", "--solver", "--tasks", "2")
+    assert "Solved 2 of 2 tasks: 1.000." in solved.out
+    (gold,) = re.findall(r"^> (.*)$", typed("", "minus.yaml", "--solver").out, re.MULTILINE)
+    right = typed(f"It is {gold}.\n", "minus.yaml")
+    assert (right.code, right.err) == (0, "")
+    assert "Type a response, or q to stop.\n" in right.out
+    assert "\nSolved; reward 1 in 1 turn.\n" in right.out
+    wrong = typed("1000\n", "minus.yaml")
+    assert "\nNot solved: wrong, the outcome is not the right one; reward 0 in 1" in wrong.out
+    assert f"\nThe answer: {gold}\n" in wrong.out
+
+
 def test_a_sweeps_policy_plays_as_in_the_sweep(typed):
     # The laptop profile's questions have two hops, the schema's up to four.
     sweep = (str(ROOT / "sweeps" / "qa_kl.yaml"), "--policy", "tiny", "--seed", "1", "--tasks", "3")

@@ -193,6 +193,11 @@ def test_the_last_number_counts(response, found):
     assert find_number(response) == found
 
 
+def test_a_worked_answer_of_gsm8k_is_the_number_after_its_mark():
+    assert score("number", "so 1234", "2 times 617.\n#### 1,234") == 1
+    assert score("number", "so 617", "2 times 617.\n#### 1,234") == 0
+
+
 def test_number_tolerances():
     assert score("number", "3.14", "3.14159") == 0
     assert score("number", "3.14", "3.14159", tolerance=0.01) == 1

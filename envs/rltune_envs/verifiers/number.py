@@ -8,6 +8,7 @@ from rltune_envs.verifiers.base import Problem, TextVerifier, Verifier
 
 _MAX_DIGITS = 60
 _MAX_EXPONENT = 300
+_UNIT = re.compile(r"(?:[^\W\d_]+|[€£¥°])?\.?")
 _PLAIN = str.maketrans({"\u2212": "-", "\u2013": "-", "\u2012": "-", "\ufe63": "-", "\uff0d": "-",
                         "\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2044": "/"})  # fmt: skip
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
@@ -24,6 +25,21 @@ def find_number(text: str) -> str | None:
     """Return the last number of a text, as it is written; None where there is none."""
     found = _NUMBER.findall(text.translate(_PLAIN))
     return found[-1] if found else None
+
+
+def is_number_with_unit(text: str) -> bool:
+    """Return whether a text is one number, perhaps after a currency sign and before one word."""
+    plain = text.translate(_PLAIN).strip()
+    found = _NUMBER.findall(plain)
+    if len(found) != 1:
+        return False
+    before, _, after = plain.partition(found[0])
+    return before.strip() in ("", *"$€£¥") and _UNIT.fullmatch(after.strip()) is not None
+
+
+def answer_part(answer: str) -> str:
+    """Return what stands after the last `####` of an answer, as GSM8K has it; else all of it."""
+    return answer.rpartition("####")[2].strip()
 
 
 def read_number(text: str) -> Fraction | None:
@@ -81,8 +97,9 @@ def number(*, tolerance: float = 0.0, relative_tolerance: float = 0.0) -> Verifi
 
 def _checked(problem: Problem) -> str:
     """Return the number of the answer as it is written there."""
-    found = find_number(problem.answer)
-    if found is None or read_number(problem.answer) is None:
+    answer = answer_part(problem.answer)
+    found = find_number(answer)
+    if found is None or read_number(answer) is None:
         raise RowError(
             f"the answer {problem.answer!r} is not one number; give a number, or take another "
             "verifier (boxed, exact)"

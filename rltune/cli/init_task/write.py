@@ -1,0 +1,115 @@
+"""What `rltune init --task` does: read, say what was chosen, write."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from rltune.cli.init_task.problems import Asked, Problems, read_problems, texts_of
+from rltune.cli.init_task.sweep import sweep_text
+from rltune.errors import InputError, Problem
+from rltune.report.render import plural
+from rltune.store.files import write_text_atomic
+from rltune_envs.errors import EnvError
+from rltune_envs.protocols import HasParts, require
+from rltune_envs.verified_task.guess import Guess, guess_task
+
+if TYPE_CHECKING:
+    from rltune.policy.byte_policy import Demonstration
+    from rltune.policy.load import Policy
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_ROUNDS, _STEPS = 10, 40  # of teaching, at most
+_PROBED = 64  # rows on which its skill is measured
+_TARGET = 0.2  # probability of the gold response at which teaching ends: some are right, most not
+
+
+def write_task(asked: Asked) -> None:
+    """Write a sweep over the problems of a file, and a policy unless one is named.
+
+    Raises:
+        InputError: A name or the file cannot be used, or what would be written is there.
+
+    """
+    _require_free(asked)
+    try:
+        guess = guess_task(
+            str(asked.file),
+            question=asked.question,
+            answer=asked.answer,
+            verifier=asked.verifier,
+        )
+        problems = read_problems(asked.file, guess)
+    except EnvError as error:
+        raise InputError(str(error)) from error
+    _say(asked.file, guess, problems)
+    if asked.model is None:
+        _make_policy(asked.policy, problems)
+    write_text_atomic(asked.sweep, sweep_text(asked, guess, problems))
+    typer.echo(f"wrote {asked.sweep}")
+    typer.echo(f"Next: rltune check {asked.sweep} && rltune sweep {asked.sweep}")
+
+
+def _require_free(asked: Asked) -> None:
+    """Refuse a name that no sweep can have, and what would be overwritten."""
+    name = asked.target.name
+    if not _NAME.fullmatch(name):
+        what = f"{name!r} cannot be the name of a sweep."
+        raise InputError(Problem("NAME", what, "Use lower case, digits, - and _."))
+    paths = [asked.sweep] + ([asked.policy] if asked.model is None else [])
+    if (there := [path for path in paths if path.exists()]) and not asked.force:
+        action = "Give another name, or replace it with --force."
+        raise InputError([Problem(str(path), "exists.", action=action) for path in there])
+
+
+def _say(file: Path, guess: Guess, problems: Problems) -> None:
+    sizes = problems.sizes
+    unused = [name for name in guess.columns if name not in _used(guess)]
+    typer.echo(f"{file}: {plural(guess.n_rows, 'row')}, columns {', '.join(guess.columns)}")
+    typer.echo(f"  question  {guess.question}")
+    typer.echo(f"  answer    {guess.answer}")
+    typer.echo(f"  verifier  {guess.verifier}: {guess.because}")
+    if unused:
+        typer.echo(f"  not used  {', '.join(unused)}")
+    counts = f"{sizes['train']} to train on, {sizes['heldout']} held out"
+    typer.echo(f"  split     {counts}, {sizes['test']} for the test")
+
+
+def _used(guess: Guess) -> tuple[str | None, ...]:
+    return guess.question, guess.answer, guess.choices
+
+
+def _make_policy(folder: Path, problems: Problems) -> None:
+    """Write a policy that reads bytes, taught on problems that are trained on."""
+    import torch
+
+    from rltune.policy.byte_policy import Demonstration, byte_policy, save
+
+    torch.set_num_threads(1)  # the weights depend on their number in the last bits
+    policy = byte_policy(context=problems.context)
+    seeds = require(problems.env, HasParts).part_seeds("train")
+    texts = [texts_of(problems.env, seed) for seed in seeds]
+    shown = [
+        Demonstration(problems.env.system_prompt, prompt, response)
+        for prompt, response in texts
+        if response is not None
+    ]
+    if shown:
+        typer.echo("teaching a small policy how answers look (under a minute on a free core) ...")
+        reached = _teach(policy, shown)
+        typer.echo(f"it gives the right answer with probability {reached:.2f}, mean of these rows")
+    save(policy, folder)
+    typer.echo(f"wrote {folder}/")
+
+
+def _teach(policy: "Policy", shown: "Sequence[Demonstration]") -> float:
+    """Teach until the gold responses have the wanted probability; return what was reached."""
+    from rltune.policy.byte_policy import mean_probability, teach
+
+    reached, rounds = 0.0, 0
+    while reached < _TARGET and rounds < _ROUNDS:
+        teach(policy, shown, steps=_STEPS, seed=rounds)
+        reached, rounds = mean_probability(policy, shown[:_PROBED]), rounds + 1
+    return reached

@@ -1,0 +1,144 @@
+"""`rltune init --task`: from a file of problems to a sweep that checks, runs and reports."""
+
+import json
+
+import pytest
+import yaml
+
+MODEL = ("--model", "some-model")  # no policy has to be made
+
+
+def additions(n):
+    pairs = [(3 + i % 20, 4 + i // 20) for i in range(n)]
+    return [{"question": f"What is {a} + {b}?", "answer": str(a + b)} for a, b in pairs]
+
+
+@pytest.fixture
+def init(rltune, tmp_path):
+    """Run `init my-task --task p.jsonl` on rows."""
+
+    def call(rows, *arguments):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "p.jsonl").write_text(text)
+        return rltune("init", "my-task", "--task", "p.jsonl", *arguments)
+
+    return call
+
+
+def held(tmp_path):
+    return yaml.safe_load((tmp_path / "my-task.yaml").read_text())["hold"]
+
+
+def test_it_says_what_it_chose(init):
+    result = init([{"id": i, **row} for i, row in enumerate(additions(300))], *MODEL)
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    split = lines.pop(5)
+    assert lines == [
+        "p.jsonl: 300 rows, columns id, question, answer",
+        "  question  question",
+        "  answer    answer",
+        "  verifier  number: all answers are numbers",
+        "  not used  id",
+        "wrote my-task.yaml",
+        "Next: rltune check my-task.yaml && rltune sweep my-task.yaml",
+    ]
+    words = split.split()
+    assert sum(int(word) for word in words if word.isdigit()) == 300
+    assert words[0] == "split"
+
+
+CASES = {
+    "boxed": [{"problem": f"{i}?", "answer": rf"\frac{{{i}}}{{7}}"} for i in range(40)],
+    "exact": [{"prompt": f"{i}?", "target": f"city {i}"} for i in range(40)],
+    "multiple_choice": [
+        {"question": f"{i}?", "choices": [f"n{i}", f"m{i}"], "answer": "A"} for i in range(40)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_each_verifier_gets_a_sweep_that_checks(init, rltune, tmp_path, kind):
+    assert init(CASES[kind], *MODEL).code == 0
+    env = held(tmp_path)["env"]
+    verifier = env["verifier"]
+    assert (verifier if isinstance(verifier, str) else verifier["kind"]) == kind
+    checked = rltune("check", "my-task.yaml")
+    assert "Comparable: the conditions differ in advantage.kind only." in checked.out, checked.err
+    assert "S8.few_rows" in checked.out  # 40 rows
+
+
+def test_a_verifier_of_ones_own_is_used(init, rltune, tmp_path):
+    (tmp_path / "my_grader.py").write_text("def score(prompt, response, row):\n    return 0.5\n")
+    rows = [{"text": f"Describe {i}.", "notes": "good " * 30} for i in range(150)]
+    columns = ("--question", "text", "--answer", "notes")
+    result = init(rows, *MODEL, *columns, "--verifier", "my_grader:score")
+    assert "  verifier  my_grader:score: as you said\n" in result.out
+    assert held(tmp_path)["env"]["template"] == "{text}"
+    assert rltune("check", "my-task.yaml").code == 0
+
+
+def test_columns_with_odd_names_survive_the_file(init, rltune, tmp_path):
+    rows = [{"yes": f"{i}?", "the answer: no": str(i)} for i in range(150)]
+    columns = ("--question", "yes", "--answer", "the answer: no")
+    assert init(rows, *MODEL, *columns).code == 0
+    assert held(tmp_path)["env"]["answer_column"] == "the answer: no"
+    assert rltune("check", "my-task.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"text": "?", "y": "1"}],
+            "p.jsonl: none of its columns (text, y) is named like the question (question, "
+            "problem, prompt, query, input, instruction); give --question COLUMN",
+        ),
+        (additions(2), "p.jsonl: 2 rows leave none for heldout. Give more; from 100 to train on "
+         "they count as enough (S8.few_rows)."),
+        ([], "p.jsonl: holds no row; it must be a JSON list, or one JSON object a line"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_task_is_refused(init, tmp_path, rows, message):
+    result = init(rows, *MODEL)
+    assert (result.code, result.err) == (2, f"error: {message}\n")
+    assert not (tmp_path / "my-task.yaml").exists()
+
+
+def test_nothing_is_overwritten_without_force(init, tmp_path):
+    (tmp_path / "my-task.yaml").write_text("mine\n")
+    refused = init(additions(100), *MODEL)
+    assert (refused.code, refused.err) == (
+        2,
+        "error: my-task.yaml: exists. Give another name, or replace it with --force.\n",
+    )
+    assert (tmp_path / "my-task.yaml").read_text() == "mine\n"
+    assert init(additions(100), *MODEL, "--force").code == 0
+
+
+def test_options_of_a_task_need_one(rltune):
+    assert rltune("init", "x", "--model", "m", "--answer", "a").err == (
+        "error: --model, --answer: is of a file of problems. Give --task FILE.\n"
+    )
+
+
+def test_a_name_that_no_sweep_can_have(rltune):
+    assert rltune("init", "My Task", "--task", "p.jsonl").err == (
+        "error: NAME: 'My Task' cannot be the name of a sweep. Use lower case, digits, - and _.\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_file_of_300_rows_becomes_a_finished_sweep(init, rltune, tmp_path):
+    begun = init(additions(300))
+    assert begun.code == 0, begun.err
+    assert "wrote my-task-policy/\n" in begun.out
+    assert rltune("check", "my-task.yaml").code == 0
+    swept = rltune("sweep", "my-task.yaml", "--set", "budget.steps=2", "--seeds", "0,1")
+    assert swept.code == 0, swept.err
+    assert "Audit passed (4 of 4 trials finished)" in swept.out
+    assert "floor unknown: compare with start, optimal ceiling 1.000" in swept.out
+    assert rltune("report").code == 0
+    assert rltune("export").code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (folder / "figures" / "summary.csv").is_file()
