@@ -126,7 +126,8 @@ LONG = "It depends on what you mean by it, and on whom you ask, and when."
             answered("1"),
             {"verifier": "regex"},
             "--verifier regex: give one of number, boxed, multiple_choice, exact, or "
-            "my_pkg.my_mod:score; regex has keys of its own, which are written into the sweep file",
+            "my_pkg.my_mod:score; what else docs/tasks.md names has keys of its own, which are "
+            "written into the sweep file",
         ),
         (
             answered("1"),

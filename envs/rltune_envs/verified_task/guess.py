@@ -9,7 +9,7 @@ from rltune_envs.errors import TaskError
 from rltune_envs.files_rows import Row, RowError, texts_of
 from rltune_envs.verified_task.table import read_table
 from rltune_envs.verified_task.template import plain_text, require_columns
-from rltune_envs.verifiers import VERIFIERS, Problem, make_verifier
+from rltune_envs.verifiers import Problem, make_verifier
 from rltune_envs.verifiers.boxed import last_boxed
 from rltune_envs.verifiers.number import answer_part, is_number_with_unit
 
@@ -189,10 +189,9 @@ def _require_gold(kind: str, problems: Sequence[Problem]) -> None:
     if ":" in kind:
         return
     if kind not in GUESSED:
-        others = ", ".join(name for name in VERIFIERS if name not in GUESSED)
         raise TaskError(
-            f"--verifier {kind}: give one of {', '.join(GUESSED)}, or my_pkg.my_mod:score; "
-            f"{others} has keys of its own, which are written into the sweep file"
+            f"--verifier {kind}: give one of {', '.join(GUESSED)}, or my_pkg.my_mod:score; what "
+            "else docs/tasks.md names has keys of its own, which are written into the sweep file"
         )
     verifier = make_verifier(kind)
     for problem in problems:
