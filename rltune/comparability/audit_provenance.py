@@ -1,6 +1,7 @@
 """A1: all trials, and all attempts of each, ran on the same code, machine and tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rltune.comparability.audit_text import by_value, few, sides
@@ -75,6 +76,7 @@ def _comparable(records: Sequence[TrialRecord], field: str) -> list[list[TrialRe
     return list(groups.values())
 
 
+@cache  # the same keys of every trial
 def _decides(key: str, field: str) -> bool:
     if field == "manifest_sha256":
         return is_task_key(key)

@@ -1,6 +1,7 @@
 """The known intervention knobs, and the keys that make tasks and budget what they are."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from rltune.spec.estimators import CRITIC_KINDS
@@ -85,6 +86,7 @@ def shows_reward(kind: str, prompt: str) -> bool:
     return kind in ("sokoban", "frozen_lake") and prompt == "natural"
 
 
+@cache  # the same keys of every trial, many times over
 def is_task_key(key: str) -> bool:
     """Return whether a dotted leaf key decides the frozen tasks, their floor or their ceiling."""
     return _is_in(key, TASK_SECTIONS) and not _is_in(key, SHOWN_ONLY)

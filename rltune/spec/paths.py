@@ -24,15 +24,21 @@ _UNSAFE = re.compile(r'[."\\]|^$')
 
 def is_open(path: tuple[Any, ...]) -> bool:
     """Return whether a key path is an open section or lies in one."""
-    inner = path[2:] if path[:1] == (BY_ENV,) else path
-    return any(inner[: len(section)] == section for section in _OPEN)
+    return _section_length(path) is not None
+
+
+def _section_length(path: tuple[Any, ...]) -> int | None:
+    """Return how many parts of a key path name the open section that it lies in, if it does."""
+    first = 2 if path[:1] == (BY_ENV,) else 0
+    ends = (first + len(section) for section in _OPEN if path[first:][: len(section)] == section)
+    return next(ends, None)
 
 
 def dotted(path: Iterable[Any]) -> str:
     """Return a key path as a dotted key; `key_path` is its inverse."""
     parts = tuple(path)
-    shown = (_quoted(p) if is_open(parts[:i]) else str(p) for i, p in enumerate(parts))
-    return ".".join(shown)
+    n = _section_length(parts) or len(parts)
+    return ".".join([*map(str, parts[:n]), *map(_quoted, parts[n:])])
 
 
 def below(path: Iterable[Any]) -> str:

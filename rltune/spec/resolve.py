@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rltune.errors import Problem
@@ -19,6 +18,7 @@ from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.spec.shortforms import config_tree, long_forms
 from rltune.spec.yamlfile import YamlFile
 
+_PLACEHOLDER = "???"
 _REFERENCE = re.compile(r"\$\{(\.*[A-Za-z_][A-Za-z0-9_.]*)\}")
 
 
@@ -128,26 +128,31 @@ def lines_below(file: YamlFile, prefix: KeyPath, target: KeyPath = ()) -> dict[K
 
 
 def merge_layers(
-    layers: Sequence[Layer], problems: list[Problem], base: DictConfig | None = None
-) -> DictConfig:
+    layers: Sequence[Layer], problems: list[Problem], base: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return layers merged in order, later ones winning; lists are replaced, mappings merged.
 
     A layer that chooses another variant (`kind`) replaces the section, but for the `kept_keys`: the
     other variant's own keys mean nothing.
-    A layer that cannot be merged is named in problems.
     """
-    # Merged into a copy: OmegaConf.merge would copy everything once a layer.
-    merged = deepcopy(base) if base is not None else OmegaConf.create({})
+    merged = dict(base or {})
     for given in layers:
         layer = _without_lost(given, problems)
         problems.extend(_placeholders(layer))
         problems.extend(_refused_interpolations(layer))
-        try:
-            data = OmegaConf.create(dict(layer.data))
-            merged = OmegaConf.unsafe_merge(_without_replaced_variants(merged, layer.data), data)
-        except OmegaConfBaseException as error:
-            problems.append(_unresolved(error, [layer]))
+        merged = _merge(_without_replaced_variants(merged, layer.data), layer.data)
     return merged
+
+
+def _merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one mapping with the keys of two; a placeholder, which is reported, sets nothing."""
+    given = {key: value for key, value in new.items() if value != _PLACEHOLDER}
+    both = {
+        key: _merge(old[key], value)
+        for key, value in given.items()
+        if isinstance(value, Mapping) and isinstance(old.get(key), Mapping)
+    }
+    return {**old, **given, **both}
 
 
 def _without_lost(layer: Layer, problems: list[Problem]) -> Layer:
@@ -163,42 +168,40 @@ def _without_lost(layer: Layer, problems: list[Problem]) -> Layer:
     return layer
 
 
-def _without_replaced_variants(merged: DictConfig, data: Mapping[str, Any]) -> DictConfig:
+def _without_replaced_variants(merged: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return merged layers without the keys of a variant that the next layer replaces."""
+    kept = dict(merged)
     for section, tag in VARIANT_SECTIONS.items():
         new, old = data.get(section), merged.get(section)
-        if not isinstance(new, Mapping) or not isinstance(old, DictConfig):
+        if not isinstance(new, Mapping) or not isinstance(old, Mapping):
             continue
         if new.get(tag, old.get(tag)) != old.get(tag):
             shared = kept_keys(section, new[tag])
-            kept = OmegaConf.masked_copy(old, [key for key in old if key in shared])
-            rest = OmegaConf.masked_copy(merged, [key for key in merged if key != section])
-            merged = OmegaConf.merge(rest, {section: kept})
-    return merged
+            kept[section] = {key: value for key, value in old.items() if key in shared}
+    return kept
 
 
 def resolve_config(
-    merged: DictConfig, layers: Sequence[Layer], problems: list[Problem]
+    merged: Mapping[str, Any], layers: Sequence[Layer], problems: list[Problem]
 ) -> dict[str, Any] | None:
     """Return the validated config as plain values, or None after adding problems."""
     if any(True for layer in layers for _ in _refused_interpolations(layer)):
         return None  # reported where it was merged; a resolver must not run
     try:
-        plain = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+        plain = OmegaConf.to_container(OmegaConf.create(dict(merged)), resolve=True)
     except OmegaConfBaseException as error:
         problems.append(_unresolved(error, layers))
-        return None
-    if not isinstance(plain, dict):
         return None
     config = validate(TrialConfig, plain, lambda path: locate(layers, path), problems)
     return to_plain(config) if config is not None else None
 
 
 def _placeholders(layer: Layer) -> list[Problem]:
-    """Return the keys whose value is OmegaConf's placeholder; merging would skip them silently."""
+    """Return the keys whose value is OmegaConf's placeholder for a value that is missing."""
     return [
         Problem(layer.where(path), "'???' is a placeholder.", "Give a value.")
         for path, text in _texts(layer.data)
-        if text == "???"
+        if text == _PLACEHOLDER
     ]
 
 

@@ -8,6 +8,7 @@ value that is used twice is written as `${section.key}`.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,11 @@ def parse_value(text: str) -> Any:
 def read_yaml(path: Path, *, kind: str) -> YamlFile | Problem:
     """Return a YAML mapping with its lines, or the one problem that prevents reading it."""
     text = _read_text(path, kind)
-    if isinstance(text, Problem):
-        return text
+    return text if isinstance(text, Problem) else _parse(path, text, kind)
+
+
+@lru_cache(maxsize=64)  # a base and a profile are read again with every sweep over them
+def _parse(path: Path, text: str, kind: str) -> YamlFile | Problem:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
