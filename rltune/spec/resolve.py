@@ -188,12 +188,19 @@ def resolve_config(
     if any(True for layer in layers for _ in _refused_interpolations(layer)):
         return None  # reported where it was merged; a resolver must not run
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(dict(merged)), resolve=True)
+        plain = _without_references(merged)
     except OmegaConfBaseException as error:
         problems.append(_unresolved(error, layers))
         return None
     config = validate(TrialConfig, plain, lambda path: locate(layers, path), problems)
     return to_plain(config) if config is not None else None
+
+
+def _without_references(merged: Mapping[str, Any]) -> Any:
+    """Return merged layers with the value of its key in place of each `${section.key}`."""
+    if not any("${" in text for _, text in _texts(merged)):
+        return merged  # nearly always, and OmegaConf takes longer than all other steps
+    return OmegaConf.to_container(OmegaConf.create(dict(merged)), resolve=True)
 
 
 def _placeholders(layer: Layer) -> list[Problem]:
