@@ -1,5 +1,6 @@
 """Small policies that several packages' tests share. Torch is imported only where it is used."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+gc.disable()  # until all tests are collected: imports make no garbage, but a million objects
 
 # No test depends on the speed of the machine.
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -74,6 +77,12 @@ def probe_here(monkeypatch):
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(subprocess, "run", run)
+
+
+def pytest_collection_finish():
+    """Collect garbage again, but never look at what the imports made."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item):

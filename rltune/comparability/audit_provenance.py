@@ -53,8 +53,9 @@ _REMEDY = "Run the sweep again from one clean checkout on one kind of machine."
 
 def same_provenance(records: Sequence[TrialRecord]) -> Iterator[Finding]:
     """Yield A1: trials or attempts with other code, packages, device, weights or tasks."""
+    flats = [flatten(record.spec.config) for record in records]
     for field in SAME_EVERYWHERE:
-        for group in _comparable(records, field):
+        for group in _comparable(records, flats, field):
             yield from _field_findings(group, field)
     for record in records:
         for attempt in record.provenance.get("earlier", ()):
@@ -62,11 +63,12 @@ def same_provenance(records: Sequence[TrialRecord]) -> Iterator[Finding]:
     yield from _manifests_of_the_axis(records)
 
 
-def _comparable(records: Sequence[TrialRecord], field: str) -> list[list[TrialRecord]]:
-    """Return records in groups whose config lets a provenance field be equal."""
+def _comparable(
+    records: Sequence[TrialRecord], flats: Sequence[Mapping[str, Any]], field: str
+) -> list[list[TrialRecord]]:
+    """Return records in groups whose configs, given flat too, let a provenance field be equal."""
     groups: dict[str, list[TrialRecord]] = {}
-    for record in records:
-        flat = flatten(record.spec.config)
+    for record, flat in zip(records, flats, strict=True):
         own = {
             key: value
             for key, value in flat.items()
