@@ -81,8 +81,8 @@ def test_the_figure_has_a_panel_a_measure_and_a_point_a_row():
 @pytest.mark.parametrize(
     ("metric", "label"),
     [
-        ("heldout/nq/f1", "held-out F1, nq"),
-        ("heldout/macro/em", "held-out exact match, mean over the sets"),
+        ("heldout/nq/f1", "held-out F1 (nq)"),
+        ("heldout/macro/em", "held-out exact match (macro)"),
     ],
 )
 def test_a_metric_of_a_set_has_a_name_for_readers(metric, label):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rltune.analysis.rates import RETRIEVAL, SUCCESS
 from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
-from rltune.gate import MACRO, set_metric
+from rltune.gate import set_metric
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
 from rltune.report.figures.source import About, Tables
 from rltune.report.render import plural
@@ -29,8 +29,7 @@ SET_LABELS = {"em": "exact match", "f1": "F1", "success_rate": "success"}
 def label_of(metric: str) -> str:
     """Return the name of a measure for readers, with its unit."""
     if found := set_metric(metric):
-        over = "mean over the sets" if found.name == MACRO else found.name
-        return f"held-out {SET_LABELS[found.measure]}, {over}"
+        return f"held-out {SET_LABELS[found.measure]} ({found.name})"
     return _LABELS.get(metric, metric)
 
 
