@@ -12,6 +12,7 @@ from typing import Any
 from rltune.spec.custom_code import import_paths
 from rltune.spec.schema.advantage import CustomAdvantageConfig
 from rltune.spec.schema.env import CustomEnvConfig
+from rltune.spec.schema.env_taskset import TASKSET_ENV, taskset_module
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.inputs import digests, files_in
 from rltune.trainer.tasks import add_to_path, files_of
@@ -56,6 +57,8 @@ def _models(config: TrialConfig, base: Path) -> Iterator[Path]:
 def _code(config: TrialConfig, base: Path) -> set[Path]:
     paths = [path for _, path in import_paths(config.model_dump())]
     paths += [text for text in _argument_texts(config) if _IMPORT_PATH.fullmatch(text)]
+    if isinstance(config.env, CustomEnvConfig) and config.env.factory == TASKSET_ENV:
+        paths.append(taskset_module(str(config.env.arguments.get("id", ""))))
     if not paths:
         return set()
     add_to_path(base)

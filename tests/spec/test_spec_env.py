@@ -138,6 +138,13 @@ def test_short_forms_are_the_long_ones(load):
     long = "env: {kind: custom, factory: my_pkg.my_mod:MyEnv}"
     a, b = (load(held(text), overrides=mine).control for text in (OWN[1].split("  ")[-1], long))
     assert a.config == b.config
+    taskset = "env: {kind: verifiers, id: sums, config: {largest: 9}, train_tasks: 40}"
+    config = load(held(taskset), overrides=[*mine, "env.arguments.rows=99"]).control.config
+    assert config["env"] == {
+        "kind": "custom", "factory": "rltune_envs.taskset:TasksetEnv", "train_tasks": 40,
+        "arguments": {"id": "sums", "config": {"largest": 9}, "rows": 99},
+        "prompt": "compact", "split_seed": 0,
+    }  # fmt: skip
     score = "my_pkg.my_mod:score"
     long = f"reward: {{terms: [{{score: '{score}', weight: 1.0}}], threshold: 1.0}}"
     a, b = (load(held(text)).control for text in (f"reward: {score}", long))

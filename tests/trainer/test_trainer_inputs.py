@@ -65,6 +65,7 @@ CODE = {"i_env.py", "i_help.py"}
          {*CODE, "other.txt", "data/questions.json"}),
         ({"env": own(index="index")}, {*CODE, "index/a.bin", "index/deep/b.bin"}),
         ({"env": own(rules="i_env:Rules")}, CODE),
+        ({"env": {"kind": "verifiers", "id": "me/i-env@1.0"}}, CODE),
         ({"env": own(root=".", up="..", far="/", long="x" * 5000, none="\0", empty="")}, CODE),
         (
             {"advantage": {"kind": "custom", "estimator": "i_help:f",

@@ -17,6 +17,7 @@ from rltune.spec.env_checks import (
 )
 from rltune.spec.errors import refuse
 from rltune.spec.schema.base import FreeMapping, ImportPath, PositiveInt, Section, tuple_from_list
+from rltune.spec.schema.env_taskset import TASKSETS, long_taskset
 from rltune.spec.schema.env_verifier import Verifier, long_verifier
 
 Prompt = Literal["natural", "compact"]
@@ -298,8 +299,10 @@ DEFAULT_KIND = "sokoban"
 def long_env(value: Any) -> Any:
     """Return the short forms of an env section in full; anything else unchanged.
 
-    `my_pkg.my_mod:MyEnv` is a custom class, and a name is a kind.
+    `my_pkg.my_mod:MyEnv` is a custom class, as is a taskset, and a name is a kind.
     """
+    if isinstance(value, dict) and value.get("kind") == TASKSETS:
+        return long_taskset(value, TasksConfig.model_fields)
     if isinstance(value, dict) and "verifier" in value:
         return {**value, "verifier": long_verifier(value["verifier"])}
     if isinstance(value, dict) and value.get("source") is not None:
