@@ -18,6 +18,7 @@ from rltune.spec.load import load_sweep
 from rltune.spec.problems import problems_from
 from rltune.spec.resolve import Layer
 from rltune.spec.schema.env import (
+    ArithmeticConfig,
     CustomEnvConfig,
     Env,
     FrozenLakeConfig,
@@ -41,6 +42,7 @@ _MODELS: dict[str, type[Env]] = {
     "sokoban": SokobanConfig,
     "frozen_lake": FrozenLakeConfig,
     "multihop_qa": MultihopQaConfig,
+    "arithmetic": ArithmeticConfig,
     "verified": VerifiedConfig,
     "custom": CustomEnvConfig,
 }
@@ -69,8 +71,8 @@ def play(
         str,
         typer.Argument(
             metavar="ENV",
-            help="sokoban, frozen_lake or multihop_qa; a sweep file (its control is played); or "
-            "my_pkg.my_mod:MyEnv.",
+            help="sokoban, frozen_lake, multihop_qa or arithmetic; a sweep file (its control is "
+            "played); or my_pkg.my_mod:MyEnv.",
             show_default=False,
         ),
     ],

@@ -11,7 +11,9 @@ from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 
 def warmstart(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="sokoban, frozen_lake or multihop_qa.")],
+    env: Annotated[
+        str, typer.Argument(metavar="ENV", help="sokoban, frozen_lake, multihop_qa or arithmetic.")
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the new weights.")],
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")] = 0,
     target: Annotated[

@@ -30,7 +30,7 @@ def weights(terms: Terms) -> dict[str, float]:
 
 def pays_success(kind: str, format_penalty: float) -> bool:
     """Return whether an environment's own reward is 1 for a success and 0 for all else."""
-    return kind in ("frozen_lake", "multihop_qa") and format_penalty == 0
+    return kind in ("frozen_lake", "multihop_qa", "arithmetic") and format_penalty == 0
 
 
 def paid_settings(config: TrialConfig) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,8 @@ def spellings(config: TrialConfig) -> dict[str, str]:
         known |= {"env.hops": _unordered(env.hops), "env.kinds": _unordered(env.kinds)}
         if env.max_searches == 0:
             known |= dict.fromkeys(_FOUND, "env.max_searches is 0")
+    elif env.kind == "arithmetic":
+        known["env.terms"] = _unordered(env.terms)
     elif isinstance(env, SokobanConfig | FrozenLakeConfig) and env.observation == "coord":
         known["env.symbols"] = "env.observation coord draws no grid"
     if env.kind == "sokoban":

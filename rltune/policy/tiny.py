@@ -1,7 +1,8 @@
-"""The tiny policies: Qwen2 models of about 0.9 M parameters, one for each environment.
+"""The tiny policies: Qwen2 models of 0.2 to 0.9 M parameters, one for each environment.
 
-Each knows only the compact prompt of its environment: a cell, an action, a tag, or a word of the
-closed world is one token. The package ships their weights; `rltune warmstart` makes them again.
+Each knows only the compact prompt of its environment: a cell, an action, a tag, a digit, or a word
+of the closed world is one token. The package ships their weights; `rltune warmstart` makes them
+again.
 """
 
 import re
@@ -25,6 +26,7 @@ class Language:
     ends: tuple[str, ...] = (END,)  # the words that end a response
     # whether spaces separate words; they are not tokens and come back on decoding
     is_spaced: bool = False
+    width: int = 128  # of the network
 
     @property
     def vocabulary(self) -> dict[str, int]:
@@ -33,9 +35,10 @@ class Language:
         return {token: index for index, token in enumerate(tokens)}
 
 
-_GRIDS = {
+_UNSPACED = {
     "sokoban": Language(("<answer>", END, "||", "Up", "Down", "Left", "Right"), "#_OX√PS"),
     "frozen_lake": Language(("<answer>", END, "||", "Left", "Down", "Right", "Up"), "P_OGX√"),
+    "arithmetic": Language(("\\boxed{",), "},0123456789+-=", ends=("}",), width=64),
 }
 
 
@@ -46,7 +49,7 @@ def language(env_kind: str) -> Language:
         KeyError: There is no tiny policy for this environment.
 
     """
-    return _multihop_qa() if env_kind == "multihop_qa" else _GRIDS[env_kind]
+    return _multihop_qa() if env_kind == "multihop_qa" else _UNSPACED[env_kind]
 
 
 def tiny_tokenizer(env_kind: str) -> PreTrainedTokenizerFast:
@@ -63,23 +66,23 @@ def tiny_tokenizer(env_kind: str) -> PreTrainedTokenizerFast:
             ]
         )
     else:
-        pattern = "|".join(word.replace("|", r"\|") for word in spoken.words) + "|."
+        pattern = "|".join(map(re.escape, spoken.words)) + "|."
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
         tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END
+        tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=spoken.ends[-1]
     )
 
 
 def tiny_model(
-    env_kind: str, *, hidden_size: int = 128, layers: int = 4, heads: int = 4
+    env_kind: str, *, hidden_size: int | None = None, layers: int = 4, heads: int = 4
 ) -> Qwen2ForCausalLM:
     """Return the untrained model; its weights follow torch's global random state."""
     spoken = language(env_kind)
     return small_model(
         len(spoken.vocabulary),
         ends=[spoken.vocabulary[end] for end in spoken.ends],
-        hidden_size=hidden_size,
+        hidden_size=hidden_size or spoken.width,
         layers=layers,
         heads=heads,
     )

@@ -5,9 +5,10 @@ import random
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from rltune_envs.arithmetic import ArithmeticEnv
 from rltune_envs.base import TextEnv
 from rltune_envs.multihop_qa.protocol import ANSWER, Action, parse_name
-from rltune_envs.protocols import HasExpert, HasRandomPlayer, require
+from rltune_envs.protocols import HasExpert, HasGoldResponse, HasRandomPlayer, require, supports
 
 _DEMONSTRATIONS = 1 << 60  # task seeds far from those of any split
 
@@ -28,7 +29,13 @@ def demonstrations(
 
     A turn is answered at random with probability `noise` and then not learned: the next turns show
     how to go on from a place that a shortest solution never visits. With probability `haste` a
-    search is given as the answer. `excluded` holds the content hashes of the held-out tasks.
+    search, or the first partial result of a sum, is given as the answer. `excluded` holds the
+    content hashes of the held-out tasks. An environment without an expert shows its gold responses,
+    without faults.
+
+    Raises:
+        ProtocolError: An environment has neither.
+
     """
     rng = random.Random(seed)
     seeds = itertools.count(_DEMONSTRATIONS + (seed << 40))
@@ -40,17 +47,11 @@ def demonstrations(
 def _demonstration(
     env: TextEnv, task_seed: int, rng: random.Random, *, noise: float, haste: float
 ) -> tuple[DemonstratedTurn, ...]:
-    expert = require(env, HasExpert)
     observation = env.system_prompt + env.reset(seed=task_seed)
+    prefix = env.response_prefix
     turns: list[DemonstratedTurn] = []
-    while (actions := expert.expert_actions()) is not None:
-        is_expert = rng.random() >= noise
-        if not is_expert:
-            actions = require(env, HasRandomPlayer).random_actions(rng)
-        elif haste and rng.random() < haste:
-            actions = tuple(_hasty(action) for action in actions)
-        response = expert.format_response(actions)
-        prefix = env.response_prefix
+    while (answered := _answered(env, rng, noise=noise, haste=haste)) is not None:
+        response, is_expert = answered
         turns.append(
             DemonstratedTurn(observation + prefix, response.removeprefix(prefix), is_expert)
         )
@@ -61,6 +62,26 @@ def _demonstration(
     return tuple(turns)
 
 
-def _hasty(action: str) -> str:
-    """Return a search as an answer, and an answer as it is."""
-    return Action(ANSWER, parse_name(action).text).name
+def _answered(
+    env: TextEnv, rng: random.Random, *, noise: float, haste: float
+) -> tuple[str, bool] | None:
+    """Return a response, and whether to learn it; None where nothing right is left to say."""
+    if not supports(env, HasExpert):
+        gold = require(env, HasGoldResponse).gold_response()
+        return None if gold is None else (env.response_prefix + gold.texts[0], True)
+    actions = env.expert_actions()
+    if actions is None:
+        return None
+    is_expert = rng.random() >= noise
+    if not is_expert:
+        actions = require(env, HasRandomPlayer).random_actions(rng)
+    elif haste and rng.random() < haste:
+        actions = _hasty(env, actions)
+    return env.format_response(actions), is_expert
+
+
+def _hasty(env: TextEnv, actions: Sequence[str]) -> tuple[str, ...]:
+    """Return the answer of a player who stops too early."""
+    if isinstance(env, ArithmeticEnv):
+        return tuple(actions[:1])
+    return tuple(Action(ANSWER, parse_name(action).text).name for action in actions)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rltune.errors import InputError, Problem
 from rltune.spec.schema.env import (
+    ArithmeticConfig,
     CustomEnvConfig,
     Env,
     FrozenLakeConfig,
@@ -35,6 +36,7 @@ ENVS = {
     "sokoban": "rltune_envs.sokoban:SokobanEnv",
     "frozen_lake": "rltune_envs.frozen_lake:FrozenLakeEnv",
     "multihop_qa": "rltune_envs.multihop_qa:MultihopQaEnv",
+    "arithmetic": "rltune_envs.arithmetic:ArithmeticEnv",
     "verified": "rltune_envs.verified_task:VerifiedTaskEnv",
 }
 """Kind of env -> its class, whose keywords are the keys of the env section."""
@@ -113,7 +115,7 @@ def workers_of(config: TrialConfig) -> int:
 def _only_computes(env: Env) -> bool:
     if isinstance(env, MultihopQaConfig):
         return env.retriever == "bm25"
-    return isinstance(env, SokobanConfig | FrozenLakeConfig)
+    return isinstance(env, SokobanConfig | FrozenLakeConfig | ArithmeticConfig)
 
 
 def files_of(env: TasksConfig, base: Path) -> dict[str, Path]:

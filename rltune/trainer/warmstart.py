@@ -31,7 +31,6 @@ from rltune_envs.base import Task, TextEnv
 from rltune_envs.splits import build_manifest
 
 PROBE_TASKS = 512  # training tasks on which the skill is measured; distinct, as held-out ones are
-PROBE_EVERY = 20
 _WORLDS = 16  # closed worlds that questions are demonstrated in; world 0 is none of them
 
 
@@ -45,10 +44,11 @@ class Recipe:
         lr: Learning rate of AdamW.
         warmup: Steps until the learning rate is reached.
         noise: Probability that a turn is answered at random, and then not learned.
-        haste: Probability that a search is given as the answer, and learned: a fault that is spread
-            over all questions, for training to undo.
+        haste: Probability that a search, or the first partial result of a sum, is given as the
+            answer, and learned: a fault that is spread over all tasks, for training to undo.
         text_weight: Weight of the loss on what is read, relative to what is answered.
         max_tokens: Most tokens of a response when the skill is measured.
+        probe_every: Optimiser steps between measurements.
 
     """
 
@@ -60,6 +60,7 @@ class Recipe:
     haste: float = 0.0
     text_weight: float = 0.3
     max_tokens: int = 8
+    probe_every: int = 20
 
 
 RECIPES = {
@@ -68,6 +69,9 @@ RECIPES = {
     # A random answer would end the episode, and would teach nothing. Stopped early, the policy is
     # sure of some kinds of answers and lost at the others: nothing that training could move.
     "multihop_qa": Recipe(target=0.36, noise=0.0, haste=0.25, max_tokens=12),
+    # Stops after the first partial result in four of ten answers: as for questions, a fault that is
+    # spread over all sums.
+    "arithmetic": Recipe(target=0.42, lr=3e-3, noise=0.0, haste=0.4, max_tokens=24, probe_every=50),
 }
 
 
@@ -142,7 +146,7 @@ def warmstart(
         turns = itertools.islice(stream, recipe.batch)
         examples = [encode(policy.tokenizer, example) for example in turns]
         loss = _optimizer_step(policy, examples, optimizer, recipe)
-        if step % PROBE_EVERY == 0 or step == max_steps:
+        if step % recipe.probe_every == 0 or step == max_steps:
             reached = measure_skill(
                 policy, tasks.train, make_env=make_env, seed=seed, max_tokens=recipe.max_tokens
             )

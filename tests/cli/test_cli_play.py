@@ -102,7 +102,7 @@ def test_quitting_leaves_the_rest_out_of_the_share(typed):
     assert nothing.out.endswith("\nNo task was played to its end.\n")
 
 
-@pytest.mark.parametrize("kind", ["sokoban", "frozen_lake", "multihop_qa"])
+@pytest.mark.parametrize("kind", ["sokoban", "frozen_lake", "multihop_qa", "arithmetic"])
 @pytest.mark.parametrize("prompt", ["natural", "compact"])
 def test_the_solver_solves_every_kind(typed, kind, prompt):
     result = typed("", kind, "--solver", "--seed", "2", "--prompt", prompt)
@@ -173,15 +173,16 @@ def test_a_policy_is_told_what_it_cannot_read(typed, tmp_path):
     ("arguments", "line"),
     [
         (("sokobann",), "ENV: 'sokobann' is not an environment. Choose one of sokoban, "
-         "frozen_lake, multihop_qa, a sweep file, or my_pkg.my_mod:MyEnv. Did you mean 'sokoban'?"),
+         "frozen_lake, multihop_qa, arithmetic, a sweep file, or my_pkg.my_mod:MyEnv. "
+         "Did you mean 'sokoban'?"),
         (("no.yaml",), "no.yaml: There is no such sweep file."),
         (("examples.my_env:Env",), "ENV: 'examples.my_env:Env': the module 'examples.my_env' has "
          "no 'Env'; did you mean 'MyEnv'?"),
         (("examples.my_env:MyEnv", "--set", "arguments={coin: 1}"), "ENV: MyEnv.__init__() got an "
          "unexpected keyword argument 'coin'"),
         (("examples.my_env:MyEnv", "--policy", "tiny"), "policy.model: 'tiny' exists for sokoban, "
-         "frozen_lake, multihop_qa, not for an env of kind 'custom'. Give a Hugging Face id or a "
-         "folder."),
+         "frozen_lake, multihop_qa, arithmetic, not for an env of kind 'custom'. Give a "
+         "Hugging Face id or a folder."),
         (("sokoban", "--set", "levels=no.txt"), "ENV: no.txt: cannot be read as a level file: "
          "[Errno 2] No such file or directory: 'no.txt'"),
         (("sokoban", "--solver", "--policy", "tiny"),

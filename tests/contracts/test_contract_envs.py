@@ -19,6 +19,7 @@ from rltune_envs.verified import VerifiedEnv
 SOKOBAN = "rltune_envs.sokoban:SokobanEnv"
 FROZEN_LAKE = "rltune_envs.frozen_lake:FrozenLakeEnv"
 QA = "rltune_envs.multihop_qa:MultihopQaEnv"
+ARITHMETIC = "rltune_envs.arithmetic:ArithmeticEnv"
 SMALL_WORLD = {"passages": 300}
 
 
@@ -64,6 +65,9 @@ CASES = {
     "qa-natural": Case(QA, SMALL_WORLD, n_seeds=32),
     "qa-compact": Case(QA, SMALL_WORLD | {"prompt": "compact"}, n_seeds=32),
     "qa-verified": Case(QA, SMALL_WORLD | {"prompt": "compact"}, ("success", "f1"), n_seeds=16),
+    "arithmetic-natural": Case(ARITHMETIC, n_seeds=32),
+    "arithmetic-compact": Case(ARITHMETIC, {"prompt": "compact"}, n_seeds=32),
+    "arithmetic-odd": Case(ARITHMETIC, {"terms": [2], "largest": 1, "format_penalty": 0.0}, (), 8),
     "coins": Case("tests.coin_env:CoinEnv"),
     "coins-verified": Case("tests.coin_env:CoinEnv", {}, ("examples.my_reward:score",), 16),
     "example": Case("examples.my_env:MyEnv"),

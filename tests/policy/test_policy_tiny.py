@@ -18,6 +18,12 @@ def test_cells_actions_and_tags_are_single_tokens():
     assert len(tiny_tokenizer("sokoban")) == 16
 
 
+def test_digits_signs_and_the_box_are_single_tokens():
+    want = [*"12-3+4=9,", "\\boxed{", *"13}"]
+    assert pieces("arithmetic", r"12-3+4=9,\boxed{13}") == want
+    assert tiny_tokenizer("arithmetic").eos_token == "}"
+
+
 def test_words_names_and_tags_of_the_closed_world_are_single_tokens():
     text = "Who is it?<search>Elba Birchford</search> <information>Its seat.</information>"
     assert pieces("multihop_qa", text) == [
@@ -66,5 +72,6 @@ def test_foreign_text_is_unknown_not_lost():
 
 
 @pytest.mark.parametrize("kind", TAUGHT_ENVS)
-def test_about_a_million_parameters(kind):
-    assert 0.7e6 < sum(p.numel() for p in tiny_model(kind).parameters()) < 1.1e6
+def test_at_most_about_a_million_parameters(kind):
+    least, most = (0.2e6, 0.25e6) if kind == "arithmetic" else (0.7e6, 1.1e6)
+    assert least < sum(p.numel() for p in tiny_model(kind).parameters()) < most

@@ -21,7 +21,14 @@ def held(line):
 
 
 def test_every_kind_has_its_keys():
-    assert ENV_KINDS == ("sokoban", "frozen_lake", "multihop_qa", "verified", "custom")
+    assert ENV_KINDS == (
+        "sokoban",
+        "frozen_lake",
+        "multihop_qa",
+        "arithmetic",
+        "verified",
+        "custom",
+    )
     for key in ("env.levels", "env.success_rate", "env.hops", "env.factory", "reward.terms"):
         assert config_keys()[key]
     assert "reward.terms.score" not in config_keys()
@@ -120,8 +127,8 @@ def test_contradictions_are_refused(problems, override):
 
 def test_there_is_no_tiny_policy_for_an_env_of_ones_own(problems, load):
     assert problems(OWN)[0].endswith(
-        "policy.model: 'tiny' exists for sokoban, frozen_lake, multihop_qa, not for an env of kind "
-        "'custom'. Give a Hugging Face id or a folder."
+        "policy.model: 'tiny' exists for sokoban, frozen_lake, multihop_qa, arithmetic, not for an "
+        "env of kind 'custom'. Give a Hugging Face id or a folder."
     )
     config = load(OWN, overrides=["policy.model=mine"]).control.config
     assert config["env"] == {
@@ -220,7 +227,7 @@ def test_mistakes_in_the_part_of_a_kind_have_their_line(problems, profile):
     profile(PROFILE.replace("frozen_lake:", "frozenlake:"))
     assert problems() == [
         "configs/profiles/laptop.yaml:5: by_env.frozenlake: 'frozenlake' is not a kind of env. "
-        "Choose one of sokoban, frozen_lake, multihop_qa, verified, custom. "
+        "Choose one of sokoban, frozen_lake, multihop_qa, arithmetic, verified, custom. "
         "Did you mean 'frozen_lake'?"
     ]
     profile("env.prompt: compact\npolicy: {model: tiny}\nby_env: 3\n")

@@ -116,6 +116,7 @@ VARIANTS = (
     {"advantage": {"kind": "grpo"}, "reward": "success"},
     {"env": "frozen_lake"},
     {"env": "multihop_qa"},
+    {"env": "arithmetic"},
     {"env": {"kind": "verified", "train": "p.jsonl", "verifier": "exact"}},
     {"env": "a:B"},
     *({"advantage": {"kind": kind}} for kind in ("gae_bilevel", "maxrl")),

@@ -19,7 +19,7 @@ SWEEP_FILE_CASES = {
     "base": (
         ("base: sokoban", "base: sokobam"),
         ["toy.yaml:4: base: 'sokobam' is not a base. "
-         "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?"],
+         "Choose one of arithmetic, frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?"],
     ),
     "protocol": (
         ("base: sokoban", "base: sokoban\nprotocol: figure4"),
@@ -255,7 +255,7 @@ OVERRIDE_CASES = {
     ],
     "env.kind=frozen": [
         "env.kind: 'frozen' is not an env. "
-        "Choose one of sokoban, frozen_lake, multihop_qa, verified, custom. "
+        "Choose one of sokoban, frozen_lake, multihop_qa, arithmetic, verified, custom. "
         "Did you mean 'frozen_lake'?"
     ],
     "optim.micro_batch_size=3": [
@@ -375,7 +375,7 @@ def test_all_problems_of_all_files_are_raised_at_once(problems):
         f"toy.yaml:3: questoin: 'questoin' is not a key of this file. Choose one of {SWEEP_KEYS}. "
         "Did you mean 'question'?",
         "toy.yaml:4: base: 'sokobam' is not a base. "
-        "Choose one of frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
+        "Choose one of arithmetic, frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
         "--set nonsense: is not of the form key=value. Example: budget.steps=20.",
         "--seeds: -1 is not a seed. Give whole numbers >= 0.",
         "--seeds: 5 is given twice. Remove the duplicate.",

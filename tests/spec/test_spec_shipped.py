@@ -37,6 +37,7 @@ EXPECTED_WARNINGS = {
     "frozenlake_slip": ["S8.tasks"],
     "kl": [],
     "kl_k1_as_published": ["S8.k1_loss"],
+    "math_ladder": [],
     "qa_kl": [],
     "quickstart": ["S4"],
     "rv_filter": FILTERED,
@@ -54,7 +55,7 @@ ACCEPTED = {
     "rv_filter_mode": {"S8.softmax_scale"},
     "smollm2": {"S8.term_weights"},
 }
-KINDS = ("sokoban", "frozen_lake", "multihop_qa")
+KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
 OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
 PROFILE_COUNT = {"quickstart": 1, "smollm2": 1, **OF_A2TGPO}  # others: laptop, gpu, paper
 
@@ -62,6 +63,7 @@ PROFILE_COUNT = {"quickstart": 1, "smollm2": 1, **OF_A2TGPO}  # others: laptop, 
 def test_nothing_is_missing_or_unknown():
     assert [path.stem for path in SWEEPS] == sorted(EXPECTED_WARNINGS)
     assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
+        "arithmetic.yaml",
         "frozen_lake.yaml",
         "multihop_qa.yaml",
         "profiles/a2tgpo.yaml",
@@ -214,6 +216,7 @@ def test_paper_is_the_published_protocol():
                 "reinforce_pp_baseline",
             ],
         ),
+        ("math_ladder", ["grpo", "maxrl", "maxrl_gtpo", "maxrl_gtpo_sepa", "maxrl_gtpo_hicra"]),
         ("rv_filter_mode", ["softmax", "mass"]),
         ("sepa_schedule", ["none", "linear", "auto"]),
         (
@@ -240,21 +243,28 @@ def test_json_schema_describes_every_key_of_a_sweep_file():
     assert set(schema["required"]) == {"name", "question", "base", "axis", "seeds"}
 
 
-def test_the_textpolicy_rungs_add_one_stage_each():
-    rungs = load_sweep(ROOT / "sweeps/textpolicy_pipeline.yaml").conditions
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        ("textpolicy_pipeline", ["....", "x...", "xx..", "xxx.", "xxxx"]),
+        ("math_ladder", ["....", "x...", "xx..", "xx.x", "xxx."]),
+    ],
+)
+def test_the_textpolicy_rungs_add_one_stage_each(name, stages):
+    rungs = load_sweep(ROOT / f"sweeps/{name}.yaml").conditions
     on = []
     for rung in rungs:
         advantage = rung.config["advantage"]
         shaping = advantage["shaping"]
         assert advantage["outcome"] == "success"  # maxrl is undefined for negative rewards
-        stages = (
+        own = (
             advantage["kind"] == "maxrl",
             shaping["gtpo_beta"] == 0.1,
             shaping["hicra_alpha"] == 0.2,
             shaping["sepa"]["schedule"] == "linear",
         )
-        on.append("".join("x" if stage else "." for stage in stages))
-    assert on == ["....", "x...", "xx..", "xxx.", "xxxx"]
+        on.append("".join("x" if stage else "." for stage in own))
+    assert on == stages
 
 
 def test_every_estimator_stands_in_its_sweep_once():

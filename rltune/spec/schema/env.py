@@ -202,6 +202,18 @@ class MultihopQaConfig(_ShippedConfig):
         return self
 
 
+class ArithmeticConfig(_ShippedConfig):
+    """Work out a sum in steps, and give the result in a box."""
+
+    kind: Literal["arithmetic"] = Field("arithmetic", description="Name of the environment.")
+    terms: Annotated[
+        tuple[Annotated[int, Field(ge=2, le=64)], ...],
+        BeforeValidator(tuple_from_list),
+        BeforeValidator(require_distinct),
+    ] = Field((3, 4, 5), description="Numbers of terms that a sum may have, in terms.")
+    largest: int = Field(9, ge=1, le=10**9, description="Greatest term (no unit); the least is 1.")
+
+
 class VerifiedConfig(_ShippedConfig):
     """Problems of a file or a generator, each graded by a verifier."""
 
@@ -289,7 +301,14 @@ class CustomEnvConfig(TasksConfig):
     )
 
 
-Env = SokobanConfig | FrozenLakeConfig | MultihopQaConfig | VerifiedConfig | CustomEnvConfig
+Env = (
+    SokobanConfig
+    | FrozenLakeConfig
+    | MultihopQaConfig
+    | ArithmeticConfig
+    | VerifiedConfig
+    | CustomEnvConfig
+)
 
 
 DEFAULT_KIND = "sokoban"
