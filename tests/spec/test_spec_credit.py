@@ -307,6 +307,13 @@ def test_policy_tiny_of_questions_writes_words_apart():
     assert not can_write("wait, let me", words)
 
 
+def test_policy_tiny_of_sums_writes_without_blanks():
+    words = tiny_words("arithmetic")
+    assert all(can_write(gram, words) for gram in (",", "12,", "boxed", "3}"))
+    assert not can_write("12, 8", words)
+    assert not can_write("wait", words)
+
+
 MAXRL = ["advantage={kind: maxrl, outcome: reward}"]
 NO_PENALTY = ["env.format_penalty=0.0"]
 

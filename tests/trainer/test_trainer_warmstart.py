@@ -24,6 +24,10 @@ from rltune.trainer.warmstart import (
     school_env,
     warmstart,
 )
+from rltune_envs.errors import ProtocolError
+from rltune_envs.protocols import HasExpert, supports
+from rltune_envs.verified_task import VerifiedTaskEnv
+from tests.bare_env import BareEnv
 
 
 @pytest.fixture
@@ -110,6 +114,37 @@ def test_searches_are_given_as_answers_as_often_as_asked_and_learned(haste):
             assert turn.is_expert
             env.step(turn.response)
     assert hasty / turns == pytest.approx(haste, abs=4 * math.sqrt(haste * (1 - haste) / turns))
+
+
+def test_hasty_sums_end_after_their_first_result():
+    env = school_env("arithmetic")()
+    shown = demonstrations([env], seed=0, excluded=set(), noise=0.0, haste=0.5)
+    seeds, hasty = itertools.count(shown_by._DEMONSTRATIONS), 0
+    for seed, (turn,) in itertools.islice(zip(seeds, shown, strict=False), 200):
+        env.reset(seed=seed)
+        results = env.expert_actions()
+        is_hasty = turn.response == env.format_response(results[:1])
+        assert is_hasty or turn.response == env.format_response(results)
+        assert turn.is_expert
+        hasty += is_hasty
+    assert hasty / 200 == pytest.approx(0.5, abs=4 * math.sqrt(0.25 / 200))
+
+
+def test_an_environment_without_an_expert_shows_its_gold_responses(tmp_path):
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(40)]
+    file = tmp_path / "p.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    env = VerifiedTaskEnv(train=str(file), verifier={"kind": "exact"})
+    assert not supports(env, HasExpert)
+    shown = demonstrations([env], seed=0, excluded=set(), noise=0.0)
+    for (turn,) in itertools.islice(shown, 40):
+        assert turn.response == str(int(turn.prompt.split()[0]) + 1)
+        assert turn.is_expert
+
+
+def test_an_environment_with_nothing_to_show_is_named():
+    with pytest.raises(ProtocolError, match=r"gold_response\(\)"):
+        next(demonstrations([BareEnv()], seed=0, excluded=set(), noise=0.0))
 
 
 def test_a_turn_that_is_called_expert_is_the_expert_s(env):
