@@ -7,7 +7,7 @@ from itertools import count, islice
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import GenerationError
 from rltune_envs.faults import retry
-from rltune_envs.protocols import HasEvalSets, HasParts, require, supports
+from rltune_envs.protocols import HasEvalSets, HasParts, HasRepeatedRows, require, supports
 from rltune_envs.streams import stream
 
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
@@ -29,9 +29,12 @@ def draw(
         GenerationError: The environment does not have that many different tasks.
 
     """
+    seen, skipped = set[str](), list[int]()
     if supports(env, HasParts):
-        return _choose(env, wanted, split_seed), 0
-    first_seed, seen, skipped = split_seed * _STREAM, set[str](), list[int]()
+        chosen = _choose(env, wanted, split_seed, seen, skipped)
+        n_rows = retry(env.repeated_rows) if supports(env, HasRepeatedRows) else 0
+        return chosen, len(skipped) + n_rows
+    first_seed = split_seed * _STREAM
     distinct = _distinct(env, count(first_seed), seen, skipped)
     offsets = require(env, HasEvalSets).eval_sets() if supports(env, HasEvalSets) else {}
     sets = {
@@ -53,19 +56,20 @@ def draw(
 
 
 def _choose(
-    env: TextEnv, wanted: Mapping[str, int], split_seed: int
+    env: TextEnv, wanted: Mapping[str, int], split_seed: int, seen: set[str], skipped: list[int]
 ) -> dict[str, tuple[Task, ...]]:
     """Return tasks of an environment with parts of its own, held out as many as wanted.
 
     Of the others at most as many are taken, and at least one for training.
     """
-    parts, own = {}, require(env, HasParts)
+    parts: dict[str, tuple[Task, ...]] = {}
+    own = require(env, HasParts)
     for part, n in wanted.items():
         seeds = list(retry(partial(own.part_seeds, part)))
-        if len(seeds) < {"heldout": n, "train": min(n, 1), "test": 0}[part]:
-            raise GenerationError(_too_few(part, len(seeds), n))
         stream(f"splits/{split_seed}/{part}").shuffle(seeds)
-        parts[part] = tuple(retry(partial(env.task, seed)) for seed in seeds[:n])
+        parts[part] = tuple(islice(_distinct(env, seeds, seen, skipped), n))
+        if len(parts[part]) < {"heldout": n, "train": min(n, 1), "test": 0}[part]:
+            raise GenerationError(_too_few(part, len(parts[part]), n))
     return parts
 
 

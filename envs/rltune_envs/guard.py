@@ -184,14 +184,14 @@ def call(
 
 
 def call_in_process(
-    what: str, path: str, argument: object, *, limit_s: float = CALL_LIMIT_S
+    what: str, path: str, *arguments: object, limit_s: float = CALL_LIMIT_S
 ) -> object:
     """Return what a custom function returns in another process, which can always be ended.
 
     Args:
         what: Its name in errors: `score my_score()`.
         path: Import path of the function.
-        argument: Its one argument. It is copied there, and the result back.
+        arguments: Its arguments. They are copied there, and the result back.
         limit_s: Time limit of the call, in seconds. The wait for a free process, and the import of
             the function's module, do not count.
 
@@ -205,7 +205,7 @@ def call_in_process(
     with processes().borrow() as process:
         if process.load(what, path, limit_s=IMPORT_LIMIT_S):
             _checked(_answer_of(process, what, IMPORT_LIMIT_S, module), what, module)
-        process.ask(what, argument, limit_s=limit_s)
+        process.ask(what, *arguments, limit_s=limit_s)
         return _checked(_answer_of(process, what, limit_s, module), what, module)
 
 

@@ -66,12 +66,12 @@ class _Loaded:
 
 
 def _do(message: bytes, function: Callable[..., object] | None) -> object:
-    verb, argument, limit_s = pickle.loads(message)
+    verb, given, limit_s = pickle.loads(message)
     _limit_cpu(limit_s + _MORE_S)
     if verb == "load":
-        return _Loaded(argument)
+        return _Loaded(given)
     assert function is not None
-    return function(argument)
+    return function(*given)
 
 
 def _cause(error: BaseException, module: str) -> str:

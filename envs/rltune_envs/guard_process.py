@@ -38,13 +38,13 @@ class Process:
         ours, theirs = socket.socketpair()
         self._trace = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115 - end() closes it
         handed = [theirs.fileno(), self._trace.fileno()]
-        paths = os.pathsep.join(entry for entry in sys.path if entry)
+        self._paths = _import_path()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", _CHILD, *map(str, handed), str(os.getpid())],
                 pass_fds=handed,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+                env={**os.environ, "PYTHONPATH": self._paths, "PYTHONHASHSEED": "0"},
                 start_new_session=True,  # what its calls start ends with it
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
@@ -60,8 +60,9 @@ class Process:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a call."""
-        return not self._is_asked and self._process.poll() is None
+        """Whether it waits for a call, and finds what this process finds."""
+        is_waiting = not self._is_asked and self._process.poll() is None
+        return is_waiting and self._paths == _import_path()
 
     def load(self, what: str, path: str, *, limit_s: float) -> bool:
         """Have it import the function of the next calls; return whether an answer will come."""
@@ -71,19 +72,19 @@ class Process:
         self._send(what, "load", path, limit_s)
         return True
 
-    def ask(self, what: str, argument: object, *, limit_s: float) -> None:
+    def ask(self, what: str, *arguments: object, limit_s: float) -> None:
         """Make a call; the one before must have been answered.
 
         Args:
             what: Its name in errors.
-            argument: Of the function that was loaded.
+            arguments: Of the function that was loaded.
             limit_s: After so many seconds nobody waits for it any more.
 
         Raises:
-            CustomCodeError: The argument cannot be copied.
+            CustomCodeError: An argument cannot be copied.
 
         """
-        self._send(what, "call", argument, limit_s)
+        self._send(what, "call", arguments, limit_s)
 
     def answer(self, wait_s: float) -> Answer | None:
         """Return the answer; None when there is none within so many seconds."""
@@ -133,11 +134,16 @@ class Process:
         try:
             message = pickle.dumps((verb, argument, limit_s))
         except Exception as error:  # whatever a class raises while it is copied
-            cause = f"its argument cannot be copied to a process: {describe_error(error)}"
+            cause = f"its arguments cannot be copied to a process: {describe_error(error)}"
             raise CustomCodeError(what, cause) from error
         self._is_asked = True
         with suppress(ConnectionError):  # it died: there will be no answer
             self._connection.send_bytes(message)
+
+
+def _import_path() -> str:
+    """Return where this process looks for modules; an empty entry is the working folder."""
+    return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
 
 
 def _way(status: int) -> str:

@@ -298,6 +298,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "gold": lambda value: _mapping(value, "gold"),
     "part_seeds": _seeds,
     "file_digests": _digests,
+    "repeated_rows": lambda value: int(_number(value, "a number of rows")),
     "distance_to_go": _optional(lambda value: int(_number(value, "a distance"))),
     "gold_response": _optional(_valid_gold),
 }

@@ -114,6 +114,14 @@ class HasFiles(Protocol):
 
 
 @runtime_checkable
+class HasRepeatedRows(Protocol):
+    """It reads rows of files, of which some may ask the same as others."""
+
+    def repeated_rows(self) -> int:
+        """Return how many rows it left out because an earlier one asks the same."""
+
+
+@runtime_checkable
 class HasShortestResponses(Protocol):
     """The least that a policy must be able to write is known before training."""
 

@@ -47,7 +47,7 @@ class Manifest:
         heldout: Tasks that only the gate sees.
         heldout_floor: Held-out success of the random player, and how it is known.
         heldout_ceiling: Exact expected held-out success rate of a perfect player; None if unknown.
-        n_duplicates: Generated tasks that were skipped as duplicates.
+        n_duplicates: Tasks or rows that were left out as duplicates.
         test: Tasks that only the final measurement sees.
         test_floor: As `heldout_floor`, over the test tasks; None without any.
         test_ceiling: As `heldout_ceiling`, over the test tasks; None without any.

@@ -17,6 +17,7 @@ from rltune_envs.protocols import (
     HasGoldResponse,
     HasParts,
     HasRandomPlayer,
+    HasRepeatedRows,
     HasShortestResponses,
     HasSymbols,
     WritesActions,
@@ -139,6 +140,10 @@ class EnvWrapper(TextEnv):
     def part_seeds(self, part: str) -> Sequence[int]:
         """Return the seeds of its part."""
         return self._ask("part_seeds", partial(self._inner(HasParts).part_seeds, part))
+
+    def repeated_rows(self) -> int:
+        """Return the number of rows that it left out."""
+        return self._ask("repeated_rows", self._inner(HasRepeatedRows).repeated_rows)
 
     def file_digests(self) -> Mapping[str, str]:
         """Return the digests of its files."""

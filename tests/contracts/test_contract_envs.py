@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,12 @@ SOKOBAN = "rltune_envs.sokoban:SokobanEnv"
 FROZEN_LAKE = "rltune_envs.frozen_lake:FrozenLakeEnv"
 QA = "rltune_envs.multihop_qa:MultihopQaEnv"
 ARITHMETIC = "rltune_envs.arithmetic:ArithmeticEnv"
+VERIFIED = "rltune_envs.verified_task:VerifiedTaskEnv"
+SUMS = {
+    "train": str(Path(__file__).with_name("problems.jsonl")),
+    "verifier": {"kind": "number"},
+    "max_turns": 2,
+}
 SMALL_WORLD = {"passages": 300}
 
 
@@ -68,6 +75,8 @@ CASES = {
     "arithmetic-natural": Case(ARITHMETIC, n_seeds=32),
     "arithmetic-compact": Case(ARITHMETIC, {"prompt": "compact"}, n_seeds=32),
     "arithmetic-odd": Case(ARITHMETIC, {"terms": [2], "largest": 1, "format_penalty": 0.0}, (), 8),
+    "sums": Case(VERIFIED, SUMS, n_seeds=16),
+    "sums-verified": Case(VERIFIED, SUMS, ("success", "score"), n_seeds=16),
     "coins": Case("tests.coin_env:CoinEnv"),
     "coins-verified": Case("tests.coin_env:CoinEnv", {}, ("examples.my_reward:score",), 16),
     "example": Case("examples.my_env:MyEnv"),

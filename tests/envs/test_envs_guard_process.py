@@ -76,7 +76,7 @@ def test_what_it_does_is_an_error_of_the_call(name):
 def test_what_cannot_be_copied():
     with pytest.raises(CustomCodeError, match=r"^score f\(\): it returned a function, which canno"):
         ask("returns_a_function")
-    with pytest.raises(CustomCodeError, match=r"^score f\(\): its argument cannot be copied to a"):
+    with pytest.raises(CustomCodeError, match=r"^score f\(\): its arguments cannot be copied to a"):
         ask("double", lambda: 1)
     assert ask("double", 1) == 2
 

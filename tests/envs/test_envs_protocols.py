@@ -22,6 +22,7 @@ from rltune_envs.protocols import (
     HasGoldResponse,
     HasParts,
     HasRandomPlayer,
+    HasRepeatedRows,
     HasShortestResponses,
     HasSymbols,
     WritesActions,
@@ -94,6 +95,9 @@ class Full(BareEnv):
     def part_seeds(self, part):
         return [("train", "heldout", "test").index(part)]
 
+    def repeated_rows(self):
+        return 0
+
     def file_digests(self):
         return {"train: p.jsonl": "0" * 64}
 
@@ -111,6 +115,7 @@ METHOD = {
     HasSymbols: "cell_symbols",
     HasParts: "part_seeds",
     HasFiles: "file_digests",
+    HasRepeatedRows: "repeated_rows",
     HasEvalSets: "eval_sets",
 }
 

@@ -147,8 +147,26 @@ def test_too_few_held_out_rows(tmp_path):
 
 
 def test_repeated_rows_count_once(tmp_path):
-    env = env_of(tmp_path, [*rows_of(10), *rows_of(10)])
-    assert sum(len(env.part_seeds(part)) for part in ("train", "heldout", "test")) == 10
+    env = env_of(tmp_path, [*rows_of(20), *rows_of(3)])
+    assert sum(len(env.part_seeds(part)) for part in ("train", "heldout", "test")) == 20
+    manifest = build_manifest(env, train_tasks=20, heldout_tasks=1, split_seed=0)
+    assert manifest.n_duplicates == 3
+
+
+def test_a_repeated_task_of_a_part_counts_once(tmp_path):
+    class Twice(VerifiedTaskEnv):
+        def part_seeds(self, part):
+            seeds = super().part_seeds(part)
+            return [*seeds, *(seed + 20 for seed in seeds)]
+
+    path = write(tmp_path / "p.jsonl", rows_of(20))
+    env = Twice(train=path, verifier={"kind": "number"}, test_share=0.0)
+    n = {part: len(env.part_seeds(part)) // 2 for part in ("train", "heldout")}
+    manifest = build_manifest(env, train_tasks=40, heldout_tasks=n["heldout"], split_seed=0)
+    assert (len(manifest.train), len(manifest.heldout)) == (n["train"], n["heldout"])
+    assert manifest.n_duplicates >= n["train"]
+    with pytest.raises(GenerationError, match=f"has {n['heldout']} tasks, but gate.tasks is 20"):
+        build_manifest(env, train_tasks=40, heldout_tasks=20, split_seed=0)
 
 
 @pytest.mark.parametrize(

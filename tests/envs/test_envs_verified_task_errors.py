@@ -1,16 +1,18 @@
 """The bad-input table: one message each, with file, row, column and what to do."""
 
 import json
-import math
 import os
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
 from rltune_envs.errors import TaskError
+from rltune_envs.guard_batch import new_batch
+from rltune_envs.guard_process import processes
 from rltune_envs.verified_task import VerifiedTaskEnv
 
+CALLS = Path(__file__).with_name("verifier_calls.py")
 GOOD = {"question": "1 + 1?", "answer": "2"}
 OTHER = {"question": "1 + 2?", "answer": "3"}
 
@@ -99,75 +101,83 @@ def test_a_file_that_is_not_there(tmp_path):
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
 
 
-def nan(prompt, response, row):
-    return math.nan
-
-
-def none(prompt, response, row):
-    return None
-
-
-def two(prompt, response, row):
-    return 2.0
-
-
-def raises(prompt, response, row):
-    return row["nothing"]
-
-
-def hangs(prompt, response, row):
-    time.sleep(5)
-
-
-hangs.time_limit_s = 0.05
-
-
-def forks(prompt, response, row):
-    if (child := os.fork()) == 0:
-        return 1.0
-    os.waitpid(child, 0)
-    return 1.0
-
-
-def right(prompt, response, row):
-    return prompt == "1 + 1?" and response == row["answer"]
-
-
+RANGE = "return a number from 0 to 1, or a bool"
 BAD_SCORES = {
-    "nan": "it returned nan; return a number from 0 to 1, or a bool",
-    "none": "it returned None; return a number from 0 to 1, or a bool",
-    "two": "it returned 2.0; return a number from 0 to 1, or a bool",
-    "raises": "it raised KeyError: 'nothing'",
-    "hangs": "it did not return within 0.05 s",
-    "forks": "it forked this process, whose copy holds the model; use subprocess, or "
+    "nan": f"it returned nan; {RANGE}",
+    "none": f"it returned None; {RANGE}",
+    "two": f"it returned 2.0; {RANGE}",
+    "raises": "it raised KeyError: 'nothing' ({calls}:{line}, in raises)",
+    "hangs": "it did not return within 0.3 s ({calls}:{line}, in hangs)",
+    "runaway": "it did not return within 0.3 s ({calls}:{line}, in runaway)",
+    "crashes": "its process ended with exit status 7",
+    "forks_here": "it forked this process, whose copy holds the model; use subprocess, or "
     "multiprocessing with the start method spawn",
 }
 
 
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.syspath_prepend(CALLS.parent)
+    new_batch()
+    yield
+    new_batch()
+    processes().end()
+
+
 def env_with(tmp_path, name):
-    sys.modules.setdefault("test_envs_verified_task_errors", sys.modules[__name__])
     path = tmp_path / "p.jsonl"
     path.write_text(lines(GOOD))
-    kind = f"test_envs_verified_task_errors:{name}"
-    return VerifiedTaskEnv(train=str(path), verifier={"kind": kind})
+    return VerifiedTaskEnv(train=str(path), verifier={"kind": f"verifier_calls:{name}"})
+
+
+def step_of(tmp_path, name, response):
+    env = env_with(tmp_path, name)
+    env.reset(seed=0)
+    return env.step(response)
 
 
 @pytest.mark.parametrize("name", BAD_SCORES)
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_bad_score_is_a_fault(tmp_path, name):
-    env = env_with(tmp_path, name)
-    env.reset(seed=0)
-    step = env.step("2")
+    step = step_of(tmp_path, name, "2")
     assert (step.reward, step.success, step.has_ended, step.failure_class) == (
         0.0, False, True, "fault"
     )  # fmt: skip
-    start = f"verifier {name}() on p.jsonl:1: {BAD_SCORES[name]}"
-    assert step.fault.startswith(start)
+    line = CALLS.read_text().split(f"def {name}(")[0].count("\n") + 2
+    cause = BAD_SCORES[name].format(calls=CALLS, line=line)
+    assert step.fault == f"verifier {name}() on p.jsonl:1: {cause}"
+
+
+def test_a_score_that_forks_in_its_process_answers_once(tmp_path):
+    assert step_of(tmp_path, "forks", "2").success
+    assert step_of(tmp_path, "right", "2").success
+
+
+def test_a_score_says_that_it_wants_no_process(tmp_path):
+    for name in ("process", "thread"):
+        assert step_of(tmp_path, name, str(os.getpid())).success
+
+
+def test_a_score_cannot_change_the_row(tmp_path):
+    env = env_with(tmp_path, "changes_the_row")
+    env.reset(seed=0)
+    env.step("7")
+    assert env.gold(0)["row"] == GOOD
+
+
+def test_a_regular_expression_that_runs_away_is_a_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["rltune_envs.verifiers.regex"], "LIMIT_S", 0.3)
+    path = tmp_path / "p.jsonl"
+    path.write_text(lines(GOOD))
+    env = VerifiedTaskEnv(train=str(path), verifier={"kind": "regex", "pattern": "((?:a+)+)$"})
+    for response, start in (("a" * 60 + "b", "verifier regex '((?:a+)+)$': it did not return within"
+                             " 0.3 s ("), ("aa", "")):  # fmt: skip
+        env.reset(seed=0)
+        step = env.step(response)
+        assert step.fault.startswith(start)
+        assert bool(step.fault) == bool(start)
 
 
 def test_a_score_of_ones_own(tmp_path):
-    env = env_with(tmp_path, "right")
-    env.reset(seed=0)
-    assert env.step("2").success
-    env.reset(seed=0)
-    assert env.step("3").failure_class == "wrong"
+    assert step_of(tmp_path, "right", "2").success
+    assert step_of(tmp_path, "right", "3").failure_class == "wrong"

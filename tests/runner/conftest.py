@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from small_sweep import save_policy, small_sweep
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
@@ -22,6 +24,26 @@ MakePayload = Callable[..., TrialPayload]
 @pytest.fixture(scope="session")
 def small_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_policy(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="session")
+def bytes_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model that can write every text: one token a byte."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {text: i for i, text in enumerate(["<end>", "<pad>", *letters])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    ids = {"vocab_size": len(vocabulary), "eos_token_id": 0, "pad_token_id": 1}
+    folder = tmp_path_factory.mktemp("bytes")
+    Qwen2ForCausalLM(Qwen2Config(**ids, **shape, **heads)).save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>"
+    ).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import torch
 from patience import HANG_S
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.store.files import read_json
@@ -35,26 +32,6 @@ SMALL = """
   rollout: {{engine: torch, groups: 2, group_size: 2, max_response_tokens: 20, max_context: 1200}}
   optim: {{mini_batch_size: 4, micro_batch_size: 4}}
 """
-
-
-@pytest.fixture(scope="module")
-def bytes_policy(tmp_path_factory):
-    """An untrained model that can write every text: one token a byte."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {text: i for i, text in enumerate(["<end>", "<pad>", *letters])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
-    ids = {"vocab_size": len(vocabulary), "eos_token_id": 0, "pad_token_id": 1}
-    folder = tmp_path_factory.mktemp("bytes")
-    Qwen2ForCausalLM(Qwen2Config(**ids, **shape, **heads)).save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>"
-    ).save_pretrained(folder)
-    return folder
 
 
 def settle(folder: Path, policy: Path) -> Path:

@@ -21,6 +21,7 @@ from rltune_envs.protocols import (
     HasGoldResponse,
     HasParts,
     HasRandomPlayer,
+    HasRepeatedRows,
     HasShortestResponses,
     WritesActions,
 )
@@ -166,7 +167,7 @@ class VerifiedTaskEnv(TextEnv):
             is_valid=is_valid,
             n_invalid=int(not is_valid),
             failure_class=failure if is_last and not success else FailureClass.NONE,
-            auxiliary=self._measures(grade.score) if is_last else {},
+            auxiliary={"score": float(grade.score)} if is_last else {},
         )
 
     def _faulty(self, fault: str) -> Step:
@@ -175,12 +176,9 @@ class VerifiedTaskEnv(TextEnv):
             "",
             truncated=True,
             failure_class=FailureClass.FAULT,
-            auxiliary=self._measures(0.0),
+            auxiliary={"score": 0.0},
             fault=fault,
         )
-
-    def _measures(self, score: float) -> dict[str, float]:
-        return {"score": float(score)}
 
     def task(self, seed: int) -> Task:
         """Describe the problem of `seed`."""
@@ -196,6 +194,10 @@ class VerifiedTaskEnv(TextEnv):
     def part_seeds(self, part: str) -> Sequence[int]:
         """Return the seeds of a split of the rows."""
         return self._files.all.seeds(part)
+
+    def repeated_rows(self) -> int:
+        """Return the number of rows that ask and answer the same as an earlier one."""
+        return self._files.all.n_repeated
 
     def file_digests(self) -> Mapping[str, str]:
         """Return what names each file, or the generator -> sha256, computed anew.
@@ -256,7 +258,7 @@ class VerifiedTaskEnv(TextEnv):
         """
         if protocol in (HasRandomPlayer, HasFloor, HasShortestResponses):
             return self._kind == CHOICE
-        if protocol is HasParts:
+        if protocol in (HasParts, HasRepeatedRows):
             return isinstance(self._source, FileProblems)
         if protocol in (WritesActions, HasExpert):
             return self._verifier.has_form and self._source.has_answers

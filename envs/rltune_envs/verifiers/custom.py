@@ -1,15 +1,21 @@
-"""A score function of one's own, behind the guard: whatever goes wrong in it is a fault."""
+"""A score function of one's own, behind the guard: whatever goes wrong in it is a fault.
+
+It is called in a process of its own, which is ended where the function hangs, unless it has an
+attribute `in_process` that is False: for one that waits (a service), or needs what is in this
+process.
+"""
 
 import copy
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
 from rltune_envs.errors import CustomCodeError, VerifierError
-from rltune_envs.guard import WrongResultError, call, limit_of
+from rltune_envs.guard import WrongResultError, call, call_in_process, limit_of
 from rltune_envs.imports import load_object
 from rltune_envs.verifiers.base import Grade, Problem, Verifier
 
@@ -52,19 +58,22 @@ class CustomVerifier:
                 place of the row and what to do.
 
         """
-        module, _, name = self.path.partition(":")
-
-        def judge() -> float:
-            row = copy.deepcopy(dict(problem.row))
-            return _checked(self.score, problem.prompt, response, row)
-
+        name = self.path.partition(":")[2]
+        what, limit_s = f"verifier {name}()", limit_of(self.score)
+        given = (problem.prompt, response, copy.deepcopy(dict(problem.row)))
         try:
-            score: Any = call(
-                f"verifier {name}()", judge, limit_s=limit_of(self.score), module=module
-            )
-        except CustomCodeError as error:
-            raise VerifierError(f"{name}() on {problem.place}", error.cause) from error
-        return Grade(score, response)
+            if getattr(self.score, "in_process", True) is False:
+                value = self._in_thread(what, given, limit_s)
+            else:
+                value = call_in_process(what, self.path, *given, limit_s=limit_s)
+            return Grade(_checked(value), response)
+        except (CustomCodeError, WrongResultError) as error:
+            cause = error.cause if isinstance(error, CustomCodeError) else str(error)
+            raise VerifierError(f"{name}() on {problem.place}", cause) from error
+
+    def _in_thread(self, what: str, given: tuple[Any, ...], limit_s: float) -> object:
+        function = partial(_without_fork, self.score, *given)
+        return call(what, function, limit_s=limit_s, module=self.path.partition(":")[0])
 
     def write(self, answer: str) -> str | None:
         """Return None: only the function knows what is right."""
@@ -85,12 +94,11 @@ def custom(path: str) -> Verifier:
     return CustomVerifier(path, load_object(path))
 
 
-def _checked(
-    score: Callable[[str, str, Any], object], prompt: str, response: str, row: dict[str, Any]
-) -> float:
+def _without_fork(score: Callable[[str, str, Any], object], *given: Any) -> object:
+    """Return what a function returns; refuse one that forks this process."""
     process, before = os.getpid(), _local.n_forks
     try:
-        value = score(prompt, response, row)
+        value = score(*given)
     finally:
         if os.getpid() != process:  # the copy of a trial must not go on as one
             os._exit(0)
@@ -99,6 +107,11 @@ def _checked(
             "it forked this process, whose copy holds the model; use subprocess, or "
             "multiprocessing with the start method spawn"
         )
+    return value
+
+
+def _checked(value: object) -> float:
+    """Return a score as a number from 0 to 1."""
     if isinstance(value, bool):
         return float(value)
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:

@@ -3,18 +3,27 @@
 import re
 
 from rltune_envs.errors import CustomCodeError, VerifierError
-from rltune_envs.guard import call
+from rltune_envs.guard import call_in_process
 from rltune_envs.verifiers.base import TextVerifier, Verifier
 from rltune_envs.verifiers.exact import normal_text
 
 ANSWER = "{answer}"
+
+LIMIT_S = 10.0
+"""Time limit of the search in one response, in seconds."""
+
+
+def last_group(pattern: str, flags: int, response: str) -> str | None:
+    """Return the group of the last match in which it takes part."""
+    found = [match[1] for match in re.finditer(pattern, response, flags) if match[1] is not None]
+    return found[-1] if found else None
 
 
 def regex(*, pattern: str, form: str | None = None, ignore_case: bool = False) -> Verifier:
     r"""Return the verifier whose answer is the group of the last match of a pattern.
 
     The answer is compared as `exact` compares texts; an empty one is none. `^` and `$` match at
-    each line. A search that does not end is a call of custom code that hangs (`guard`).
+    each line. The search is made in a process of its own, which is ended where it runs away.
 
     Args:
         pattern: Python regular expression with one group: `Answer:\s*(.+)`.
@@ -39,15 +48,14 @@ def regex(*, pattern: str, form: str | None = None, ignore_case: bool = False) -
     if form is not None and form.count(ANSWER) != 1:
         raise ValueError(f"form: {form!r} must hold {ANSWER} once")
 
-    def search(response: str) -> str | None:
-        found = [match[1] for match in compiled.finditer(response) if match[1] is not None]
-        return normal_text(found[-1]) if found else None
+    name, path = f"regex {pattern!r}", f"{__name__}:{last_group.__name__}"
 
     def find(response: str) -> str | None:
         try:
-            return str(call("regex", lambda: search(response) or "")) or None
+            found = call_in_process(name, path, pattern, int(flags), response, limit_s=LIMIT_S)
         except CustomCodeError as error:
-            raise VerifierError("regex", error.cause) from error
+            raise VerifierError(name, error.cause) from error
+        return normal_text(str(found or "")) or None
 
     def is_equal(given: str, gold: str) -> bool:
         one, other = normal_text(given), normal_text(gold)
