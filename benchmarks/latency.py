@@ -2,18 +2,21 @@
 
     python benchmarks/latency.py [--latency-ms 50] [--episodes 128] [--searches 4]
 
-A retriever of this process answers each search after the latency. The policy is a script, so that
-nearly all the time is waiting: one call after another takes latency x searches x episodes, all at
-once latency x searches.
+A retriever in another process answers each search after the latency. The policy is a script, so
+that nearly all the time is waiting: one call after another takes latency x searches x episodes, all
+at once latency x searches.
 """
 
 import argparse
 import json
+import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from typing import Any
 
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.episode import Slot, play
@@ -36,10 +39,6 @@ class Retriever(ThreadingHTTPServer):
         self.latency_s = latency_s
         self.lock = threading.Lock()
         self.n_now = self.n_most = self.n_served = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/retrieve"
 
     def wait(self) -> None:
         with self.lock:
@@ -83,18 +82,54 @@ class Renderer:
         return f"<search>{episode} {turn}</search>" if action == SEARCH else "<answer>none</answer>"
 
 
-@contextmanager
-def serving(latency_s: float) -> Iterator[Retriever]:
+def serve(latency_s: float, counts: "Connection[Any, Any]") -> None:
+    """Serve until told to stop; send the port first, and the counts last."""
     with Retriever(latency_s) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        counts.send(server.server_address[1])
+        counts.recv()
+        counts.send((server.n_served, server.n_most))
+
+
+class Serving:
+    """A retriever in a process of its own.
+
+    Attributes:
+        url: Its address.
+        n_served: Searches that it answered; known at the end.
+        n_most: The most of them at a time.
+
+    """
+
+    def __init__(self, latency_s: float) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._ours, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=serve, args=(latency_s, theirs))
+        self._process.start()
+        self.url = f"http://127.0.0.1:{self._ours.recv()}/retrieve"
+        self.n_served = self.n_most = 0
+
+    def stop(self) -> None:
+        """End it, and take its counts."""
+        self._ours.send(None)
+        self.n_served, self.n_most = self._ours.recv()
+        self._process.join()
+
+
+@contextmanager
+def serving(latency_s: float) -> Iterator[Serving]:
+    """Serve for the length of the block."""
+    server = Serving(latency_s)
+    try:
         yield server
-        server.shutdown()
+    finally:
+        server.stop()
 
 
-def played(server: Retriever, *, episodes: int, searches: int, workers: int) -> list[Episode]:
+def played(url: str, *, episodes: int, searches: int, workers: int) -> list[Episode]:
     def make_env() -> MultihopQaEnv:
         return MultihopQaEnv(
-            retriever=server.url,
+            retriever=url,
             passages=200,
             prompt="compact",
             max_searches=searches,
@@ -130,13 +165,13 @@ def main() -> None:
     )
     print(f"once {bound:.2f} s, one after another {bound * args.episodes:.2f} s at least")
     with serving(0.0) as server:
-        played(server, episodes=1, searches=1, workers=1)  # makes the world of the questions
+        played(server.url, episodes=1, searches=1, workers=1)  # makes the world of the questions
     first: list[Episode] | None = None
     for workers in (1, 8, 32, 128):
         with serving(latency_s) as server:
             began = time.monotonic()
             episodes = played(
-                server, episodes=args.episodes, searches=args.searches, workers=workers
+                server.url, episodes=args.episodes, searches=args.searches, workers=workers
             )
             seconds = time.monotonic() - began
         first = first or episodes
