@@ -1,5 +1,6 @@
 """Shipped environments with the shipped tiny policy, and episodes written by hand."""
 
+import json
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
@@ -197,10 +198,9 @@ def nothing(episode):
 
 @cache
 def _tasks(env, gate):
-    config = TrialConfig.model_validate(
-        {"env": dict(env), "policy": {"model": "tiny"}, "gate": dict(gate)}
-    )
-    return freeze_tasks(config)
+    """Freeze the tasks of two sections, given as JSON."""
+    sections = {"env": json.loads(env), "gate": json.loads(gate)}
+    return freeze_tasks(TrialConfig.model_validate({**sections, "policy": {"model": "tiny"}}))
 
 
 @dataclass
@@ -215,8 +215,7 @@ class Trial:
     def run(self, *, die_at=None):
         self.policy = load(self.config)
         config = self.config
-        tasks = _tasks(*(tuple(section.model_dump().items()) for section in
-                         (config.env, config.gate)))  # fmt: skip
+        tasks = _tasks(*(section.model_dump_json() for section in (config.env, config.gate)))
         tracker = JsonlTracker(partial(append_jsonl, self.folder.metrics))
         job = Job(
             config=config,
