@@ -1,9 +1,12 @@
 """`rltune init --task`: from a file of problems to a sweep that checks, runs and reports."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
+
+ROOT = Path(__file__).parents[2]
 
 MODEL = ("--model", "some-model")  # no policy has to be made
 
@@ -46,6 +49,17 @@ def test_it_says_what_it_chose(init):
     words = split.split()
     assert sum(int(word) for word in words if word.isdigit()) == 300
     assert words[0] == "split"
+
+
+def test_the_readme_shows_what_is_printed(init):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("$ rltune init my-task --task problems.jsonl\n")[2].partition("\n...")[
+        0
+    ]
+    assert len(shown.splitlines()) == 5
+    printed = init(additions(300), *MODEL).out.replace("p.jsonl", "problems.jsonl")
+    assert printed.startswith(f"{shown}\n")
+    assert json.dumps(additions(1)[0]) in readme
 
 
 CASES = {

@@ -47,8 +47,8 @@ def _env_lines(guess: Guess, problems: Problems) -> Iterator[str]:
     if guess.choices:
         yield f"    choices_column: {_yaml(guess.choices)}"
     verifier = "{kind: exact, ignore_case: true}" if kind == "exact" else kind
-    reads = _READS.get(kind, "a function of (prompt, response, row)")
-    yield _noted(f"    verifier: {verifier}", f"{reads}; docs/tasks.md has others")
+    reads = f"{_READS[kind]}; docs/tasks.md has others" if kind in _READS else "it gives the score"
+    yield _noted(f"    verifier: {verifier}", reads)
     yield _noted(f"    train_tasks: {problems.sizes['train']}", "all rows that are not set aside")
 
 
