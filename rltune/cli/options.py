@@ -20,7 +20,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="Hardware and scale profile: laptop, gpu, paper or a2tgpo.",
+        help="Hardware and scale profile: laptop, gpu, paper, smollm2 or a2tgpo.",
     ),
 ]
 Seeds = Annotated[

@@ -276,7 +276,7 @@ def test_init_writes_sweeps_that_check(rltune, tmp_path):
     assert "wrote study/sweeps/quickstart.yaml" in result.out
     assert result.out.splitlines()[-1] == "Next: cd study && rltune check sweeps/quickstart.yaml"
     sweeps = sorted((tmp_path / "study" / "sweeps").glob("*.yaml"))
-    assert len(sweeps) == 19
+    assert len(sweeps) == 21
     for path in sweeps:
         assert path.read_text().startswith("# yaml-language-server: $schema=sweep.schema.json\n")
     for name in ("quickstart", "qa_kl", "frozenlake_slip"):

@@ -43,6 +43,19 @@ def test_an_answer_that_no_box_can_hold():
         make_verifier("reasoning_gym", {"extract": "boxed"}).gold(problem)
 
 
+@pytest.mark.slow  # starts a process that imports reasoning-gym
+def test_the_whole_response_is_an_answer_where_there_are_no_tags():
+    env = env_of("countdown", verifier={"kind": "reasoning_gym", "extract": "tags_or_whole"})
+    (answer,) = env.gold(0)["answers"]
+    scores = {}
+    for response in (answer, f"3, or <answer>{answer}</answer>", "<answer>3</answer>", "I guess"):
+        env.reset(seed=0)
+        scores[response.replace(answer, "A")] = env.step(response).reward
+    assert scores == {
+        "A": 1.0, "3, or <answer>A</answer>": 1.0, "<answer>3</answer>": 0.05, "I guess": 0.01
+    }  # fmt: skip
+
+
 def test_a_response_without_an_answer_scores_nothing_and_asks_nobody():
     grade = make_verifier("reasoning_gym").grade("3", Problem("?", "3"))
     assert (grade.score, grade.given) == (0.0, None)

@@ -19,7 +19,8 @@ SWEEP_FILE_CASES = {
     "base": (
         ("base: sokoban", "base: sokobam"),
         ["toy.yaml:4: base: 'sokobam' is not a base. "
-         "Choose one of arithmetic, frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?"],
+         "Choose one of arithmetic, countdown, frozen_lake, multihop_qa, sokoban. Did you mean "
+         "'sokoban'?"],
     ),
     "protocol": (
         ("base: sokoban", "base: sokoban\nprotocol: figure4"),
@@ -34,7 +35,7 @@ SWEEP_FILE_CASES = {
     "profile file": (
         ("default: laptop, allowed: [laptop", "default: lap2, allowed: [lap2"),
         ["toy.yaml:26: profiles.allowed: 'lap2' is not a profile. "
-         "Choose one of a2tgpo, gpu, laptop, paper. Did you mean 'laptop'?"],
+         "Choose one of a2tgpo, gpu, laptop, paper, smollm2. Did you mean 'laptop'?"],
     ),
     "unknown key": (
         ("seeds:", "sedes:"),
@@ -375,7 +376,8 @@ def test_all_problems_of_all_files_are_raised_at_once(problems):
         f"toy.yaml:3: questoin: 'questoin' is not a key of this file. Choose one of {SWEEP_KEYS}. "
         "Did you mean 'question'?",
         "toy.yaml:4: base: 'sokobam' is not a base. "
-        "Choose one of arithmetic, frozen_lake, multihop_qa, sokoban. Did you mean 'sokoban'?",
+        "Choose one of arithmetic, countdown, frozen_lake, multihop_qa, sokoban. Did you mean "
+        "'sokoban'?",
         "--set nonsense: is not of the form key=value. Example: budget.steps=20.",
         "--seeds: -1 is not a seed. Give whole numbers >= 0.",
         "--seeds: 5 is given twice. Remove the duplicate.",

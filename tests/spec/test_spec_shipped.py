@@ -31,6 +31,7 @@ EXPECTED_WARNINGS = {
     "adca_alpha": [],
     "adca_scheme": [],
     "advantage_estimators": [],
+    "countdown": [],
     "entropy": [],
     "frozenlake_rv_filter_high_noise": FILTERED,
     "frozenlake_rv_filter_low_noise": FILTERED,
@@ -64,12 +65,14 @@ def test_nothing_is_missing_or_unknown():
     assert [path.stem for path in SWEEPS] == sorted(EXPECTED_WARNINGS)
     assert [str(path.relative_to(ROOT / "configs")) for path in CONFIGS] == [
         "arithmetic.yaml",
+        "countdown.yaml",
         "frozen_lake.yaml",
         "multihop_qa.yaml",
         "profiles/a2tgpo.yaml",
         "profiles/gpu.yaml",
         "profiles/laptop.yaml",
         "profiles/paper.yaml",
+        "profiles/smollm2.yaml",
         "protocols/figure3.yaml",
         "protocols/frozenlake_noise.yaml",
         "sokoban.yaml",
@@ -140,10 +143,11 @@ def test_every_config_key_is_commented(path):
         assert "#" in line, f"{path.name}: {key}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_bases_spell_out_every_key_with_the_schema_default(kind):
-    base = read_yaml(ROOT / "configs" / f"{kind}.yaml", kind="base file")
-    defaults = TrialConfig(policy={"model": "other"}, env=kind).model_dump(mode="json")
+@pytest.mark.parametrize("name", [*KINDS, "countdown"])
+def test_the_bases_spell_out_every_key_with_the_schema_default(name):
+    base = read_yaml(ROOT / "configs" / f"{name}.yaml", kind="base file")
+    env = name if name in KINDS else base.data["env"]
+    defaults = TrialConfig(policy={"model": "other"}, env=env).model_dump(mode="json")
     defaults["policy"]["model"] = "tiny"
     assert base.data == defaults
 
@@ -200,6 +204,7 @@ def test_paper_is_the_published_protocol():
         ),
         ("frozenlake_slip", [1.0, 0.98, 0.95, 0.9, 0.8, 0.5, 0.0]),  # slip 0, 2, 5, ... 100 %
         ("qa_kl", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1]),
+        ("countdown", [0.0, 0.001, 0.01]),
         ("a2tgpo_alpha", [0.0, 0.1, 0.3, 0.9, 1.0]),  # 0.3 as released, 1.0 as in the paper
         ("a2tgpo_modes", ["none", "joint", "separate", "turn-group", "turn-group-v1d"]),
         ("adca_alpha", [0.0, 0.05, 0.1, 0.2, 0.5, 1.0]),

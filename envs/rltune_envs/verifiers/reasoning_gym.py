@@ -28,10 +28,16 @@ def _whole(response: str) -> str | None:
     return response.strip() or None
 
 
+def _tagged_or_whole(response: str) -> str | None:
+    tagged = last_tagged(response)
+    return _whole(response) if tagged is None else tagged
+
+
 _EXTRACT: Mapping[str, tuple[Callable[[str], str | None], tuple[str, str]]] = {
     "tags": (last_tagged, ("<answer>", "</answer>")),
     "boxed": (last_boxed, ("\\boxed{", "}")),
     "whole": (_whole, ("", "")),
+    "tags_or_whole": (_tagged_or_whole, ("<answer>", "</answer>")),
 }
 """Name -> how an answer is found, and the text before and after it in a response."""
 
@@ -50,7 +56,7 @@ class ReasoningGymVerifier:
     @property
     def has_form(self) -> bool:
         """Whether an answer stands in tags or a box."""
-        return self.extract != "whole"
+        return self.extract in ("tags", "boxed")
 
     def grade(self, response: str, problem: Problem) -> Grade:
         """Return the data set's score of the answer, and 0 where there is none.
@@ -88,7 +94,7 @@ class ReasoningGymVerifier:
         if answer and _EXTRACT[self.extract][0](self.write(answer) or "") != answer.strip():
             raise RowError(
                 f"the answer {answer!r:.60} does not come back from {self.write('...')}; choose "
-                "another extract: tags, boxed, whole"
+                f"another extract: {', '.join(_EXTRACT)}"
             )
         return answer
 
@@ -98,7 +104,8 @@ def reasoning_gym(*, extract: str = "tags") -> Verifier:
 
     Args:
         extract: Where the answer is: in the last `<answer>` `tags` (as in the package's own
-            evaluation), in the last whole `\boxed{}` (`boxed`), or the `whole` response.
+            evaluation), in the last whole `\boxed{}` (`boxed`), the `whole` response, or the whole
+            response where there are no tags (`tags_or_whole`).
 
     Raises:
         ValueError: `extract` is none of these.

@@ -57,10 +57,10 @@ class VerifierConfig(Section):
         0.0, description="The same, as a share of the answer (no unit); the larger of both holds."
     )
 
-    extract: Literal["tags", "boxed", "whole"] = Field(
+    extract: Literal["tags", "boxed", "whole", "tags_or_whole"] = Field(
         "tags",
         description="Where the answer to reasoning_gym is: in the last <answer> tags, in the last "
-        "\\boxed{}, or the whole response.",
+        "\\boxed{}, the whole response, or the whole one where it has no tags.",
     )
 
     @property
