@@ -136,6 +136,13 @@ def test_options_of_a_task_need_one(rltune):
     )
 
 
+def test_the_sweep_may_lie_in_a_folder_that_is_made(init, rltune, tmp_path):
+    init(additions(150), *MODEL)  # the file
+    made = rltune("init", "new/folder/sums", "--task", "p.jsonl", *MODEL)
+    assert (made.code, made.out.splitlines()[-2]) == (0, "wrote new/folder/sums.yaml")
+    assert rltune("check", "new/folder/sums.yaml").code == 0
+
+
 def test_a_name_that_no_sweep_can_have(rltune):
     assert rltune("init", "My Task", "--task", "p.jsonl").err == (
         "error: NAME: 'My Task' cannot be the name of a sweep. Use lower case, digits, - and _.\n"

@@ -93,8 +93,20 @@ LONG = "It depends on what you mean by it, and on whom you ask, and when."
         (
             [{"question": "?", "y": "1"}],
             {},
-            "PATH: none of its columns (y) is named like the answer (answer, final_answer, "
-            "solution, target, gold, label, output); give --answer COLUMN",
+            "PATH: none of its columns (question, y) is named like the answer (answer, "
+            "final_answer, answerkey, solution, target, gold, label, output); give --answer COLUMN",
+        ),
+        (
+            [{"question": "?", "choices": {"text": ["a"], "label": ["A"]}, "answerKey": "A"}],
+            {},
+            "p.jsonl:1: choices must be a list, it is an object; write the choices as a list of "
+            "texts, or choose another verifier with --verifier",
+        ),
+        (
+            [{"question": "?", "A": "x", "B": "y", "C": "z", "answer": letter} for letter in "BA"],
+            {},
+            "PATH: its choices stand in columns of their own (A, B); write them as one column with "
+            "a list of texts, in a .jsonl file",
         ),
         (
             answered(LONG),

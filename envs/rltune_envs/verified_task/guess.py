@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 
 from rltune_envs.errors import TaskError
 from rltune_envs.files_rows import Row, RowError, texts_of
@@ -14,7 +15,9 @@ from rltune_envs.verifiers.boxed import last_boxed
 from rltune_envs.verifiers.number import answer_part, is_number_with_unit
 
 QUESTIONS = ("question", "problem", "prompt", "query", "input", "instruction")
-ANSWERS = ("answer", "final_answer", "solution", "target", "gold", "label", "output")
+ANSWERS = (
+    *("answer", "final_answer", "answerkey", "solution", "target", "gold", "label", "output"),
+)
 CHOICES = ("choices", "options", "candidates")
 """Names by which a column is known, the likeliest first; case does not count."""
 
@@ -73,13 +76,15 @@ def guess_task(
     columns = tuple(dict.fromkeys(name for _, row in rows for name in row))
     _require_known(path, columns, {"--question": question, "--answer": answer})
     asked = question or _column(path, columns, "question", QUESTIONS)
-    told = answer or _column(path, [name for name in columns if name != asked], "answer", ANSWERS)
+    told = answer or _column(path, columns, "answer", ANSWERS, but=asked)
     choices = _like(columns, CHOICES) if verifier in (None, "multiple_choice") else None
     problems = list(_problems(path, rows, asked, told, choices))
-    kind, because = _verifier(path, told, choices, problems) if verifier is None else (verifier, "")
+    kind, because = verifier or "", "as you said"
+    if verifier is None:
+        kind, because = _verifier(path, told, choices, problems, columns)
     _require_gold(kind, problems)
     kept = choices if kind == "multiple_choice" else None
-    return Guess(asked, told, kept, kind, because or "as you said", columns, len(rows))
+    return Guess(asked, told, kept, kind, because, columns, len(rows))
 
 
 def _require_known(path: str, columns: Collection[str], given: dict[str, str | None]) -> None:
@@ -97,8 +102,10 @@ def _like(columns: Collection[str], names: Sequence[str]) -> str | None:
     return next((known[name] for name in names if name in known), None)
 
 
-def _column(path: str, columns: Collection[str], what: str, names: Sequence[str]) -> str:
-    column = _like(columns, names)
+def _column(
+    path: str, columns: Collection[str], what: str, names: Sequence[str], *, but: str = ""
+) -> str:
+    column = _like([name for name in columns if name != but], names)
     if column is None:
         raise TaskError(
             f"{path}: none of its columns ({', '.join(columns) or 'none'}) is named like the "
@@ -120,20 +127,36 @@ def _problems(
         place = f"{Path(path).name}:{number}"
         try:
             asked, told = plain_text(row, question), plain_text(row, answer)
-            listed = tuple(texts_of(row, choices)) if choices else ()
         except RowError as error:
             action = "name other columns with --question and --answer, or repair the file"
             raise TaskError(f"{place}: {error}; {action}") from error
-        yield Problem(asked, told, listed, row=row, place=place)
+        yield Problem(asked, told, _choices(row, choices, place), row=row, place=place)
+
+
+def _choices(row: Row, column: str | None, place: str) -> tuple[str, ...]:
+    try:
+        return tuple(texts_of(row, column)) if column else ()
+    except RowError as error:
+        action = "write the choices as a list of texts, or choose another verifier with --verifier"
+        raise TaskError(f"{place}: {error}; {action}") from error
 
 
 def _verifier(
-    path: str, column: str, choices: str | None, problems: Sequence[Problem]
+    path: str,
+    column: str,
+    choices: str | None,
+    problems: Sequence[Problem],
+    columns: Collection[str],
 ) -> tuple[str, str]:
     """Return the verifier that fits all answers, and why."""
     if choices is not None:
         return "multiple_choice", f"each row has a list of {choices}"
     answers = [problem.answer for problem in problems]
+    if letters := sorted({*answers}) if {*answers} <= {*ascii_uppercase} & {*columns} else []:
+        raise TaskError(
+            f"{path}: its choices stand in columns of their own ({', '.join(letters)}); write them "
+            "as one column with a list of texts, in a .jsonl file"
+        )
     for kind, fits, why in _FITS:
         if fits(answers) and all(_has_gold(kind, problem) for problem in problems):
             return kind, why

@@ -47,6 +47,7 @@ def write_task(asked: Asked) -> None:
     _say(asked.file, guess, problems)
     if asked.model is None:
         _make_policy(asked.policy, problems)
+    asked.sweep.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomic(asked.sweep, sweep_text(asked, guess, problems))
     typer.echo(f"wrote {asked.sweep}")
     typer.echo(f"Next: rltune check {asked.sweep} && rltune sweep {asked.sweep}")
