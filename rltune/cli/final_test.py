@@ -25,7 +25,7 @@ from rltune.store.inputs import base_of, recorded_inputs, within
 from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
-from rltune.trainer.tasks import env_maker
+from rltune.trainer.tasks import env_maker, require_same_rows
 from rltune_envs.bounds import Floor
 from rltune_envs.faults import FAULT_SHARE, too_many_faults
 
@@ -164,6 +164,8 @@ def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
     origin = read_provenance(trial)
     manifest = read_manifest(trial.path.parents[1], str(origin.get("manifest_sha256", "")))
     require_inputs_of(trial, origin, base)
+    make_env = env_maker(config.env, config.reward, base)
+    require_same_rows(make_env, manifest)
     set_threads(config.resources.threads)
     device = device_of(config)
     return TestJob(
@@ -171,7 +173,7 @@ def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
         config=config,
         config_hash=trial.read_spec().config_hash,
         manifest=manifest,
-        make_env=env_maker(config.env, config.reward, base),
+        make_env=make_env,
         policy=policy_at_start(trial, config, base, device=device),
         make_engine=partial(make_engine, config),
         code=_code(origin, device=device),
@@ -187,7 +189,7 @@ def _code(origin: Mapping[str, Any], *, device: str) -> dict[str, Any]:
 
     """
     inputs = recorded_inputs(origin)  # they are as they were: others are refused
-    same = {**asdict(code_state()), "versions": versions()}
+    same = {**asdict(code_state()), "versions": versions(origin.get("versions") or ())}
     is_of_trial = all(origin.get(key) == same[key] for key in ("source_sha256", "versions"))
     code = {**same, "inputs": inputs, "device": device_name(device)}
     return {**code, "is_of_trial": is_of_trial}

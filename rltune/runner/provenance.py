@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -19,11 +19,14 @@ from typing import Any
 import rltune
 import rltune_envs
 from rltune.rollout.vllm_setup import vllm_version
+from rltune.spec.schema.env import VerifiedConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
 PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
+GENERATES = ("reasoning-gym", "sympy")  # what makes and scores the problems of an env.source
+COMPARES = ("math-verify", "sympy")  # what compares mathematics
 EARLIER = (
     *("attempt", "host", "node", "started"),
     *("commit", "dirty", "diff_sha256", "source_sha256", "versions"),
@@ -99,12 +102,27 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
-    installed = {name: _version(name) for name in PACKAGES}
+def versions(more: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on.
+
+    Args:
+        more: Packages that only some results depend on; names of others are ignored.
+
+    """
+    known = dict.fromkeys(name for name in more if name in (*GENERATES, *COMPARES))
+    installed = {name: _version(name) for name in (*PACKAGES, *known)}
     if vllm := vllm_version():
         installed["vllm"] = vllm
     return {"python": platform.python_version(), **installed, "rltune": rltune_version()}
+
+
+def graders(config: TrialConfig) -> tuple[str, ...]:
+    """Return the packages that make or grade the problems of a config, where rltune does not."""
+    env = config.env
+    if not isinstance(env, VerifiedConfig):
+        return ()
+    is_compared = env.verifier.options().get("compare") == "math_verify"
+    return (*(GENERATES if env.source else ()), *(COMPARES if is_compared else ()))
 
 
 def rltune_version() -> str:
@@ -141,7 +159,7 @@ def trial_provenance(
     code = code_of_worker(driver.code)
     return {
         **asdict(code),
-        "versions": versions(),
+        "versions": versions(graders(config)),
         "host": socket.gethostname(),
         "node": node,
         "pid": os.getpid(),

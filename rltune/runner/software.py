@@ -60,7 +60,8 @@ def software_now(before: Mapping[str, Any], base: Path) -> dict[str, Any]:
         base: Folder to which relative paths refer.
 
     """
-    software = {**asdict(code_state()), "versions": versions(), "cpu_model": cpu_model()}
+    own = versions(before.get("versions") or ())
+    software = {**asdict(code_state()), "versions": own, "cpu_model": cpu_model()}
     return {**software, "inputs": digests_now(recorded_inputs(before), base)}
 
 

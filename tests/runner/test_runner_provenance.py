@@ -16,6 +16,7 @@ from rltune.runner.provenance import (
     code_of_worker,
     code_state,
     earlier_attempts,
+    graders,
     source_digest,
     trial_provenance,
     versions,
@@ -141,3 +142,23 @@ def test_versions_name_python_and_every_package():
     found = versions()
     assert set(found) == {"python", *PACKAGES}
     assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("env", "packages"),
+    [
+        ({"source": "reasoning_gym:gcd"}, {"reasoning-gym", "sympy"}),
+        ({"train": "p.jsonl", "verifier": "boxed"}, set()),
+        (
+            {"train": "p.jsonl", "verifier": {"kind": "boxed", "compare": "math_verify"}},
+            {"math-verify", "sympy"},
+        ),
+    ],
+)
+def test_packages_that_grade_are_recorded_where_they_do(env, packages):
+    config = TrialConfig.model_validate(
+        {"env": {"kind": "verified", **env}, "policy": {"model": "some/model"}}
+    )
+    found = versions(graders(config))
+    assert set(found) == {"python", *PACKAGES, *packages}
+    assert versions(found) == found  # as a rerun compares them
