@@ -8,6 +8,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from patience import HANG_S
 
@@ -188,6 +189,14 @@ def test_eight_threads_share_one_client(client):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda query: client.search(query, k=1)[0].title, queries))
     assert found == queries
+
+
+def test_connections_are_used_again(client, monkeypatch):
+    made, new = [], httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **keys: made.append(new(**keys)) or made[-1])
+    for _ in range(3):
+        client.search("ulm", k=1)
+    assert len(made) == 1
 
 
 def test_a_pickled_client_works(client):

@@ -8,7 +8,9 @@ import json
 import os
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -19,6 +21,8 @@ from rltune_envs.multihop_qa.records import Passage
 from rltune_envs.streams import stream
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _MAX_ANSWER = 16 * 2**20
@@ -37,9 +41,10 @@ class _Useless(Exception):
 class HttpRetriever:
     """Asks a retrieval server.
 
-    Threads may share it, and it can be pickled. Every process opens its own connections, also after
-    a fork, and closes them with this object, or when the process ends. Proxies set in the
-    environment are not used: a retriever is close by.
+    Threads may share it, and it can be pickled: as many connections are open as searches were ever
+    made at a time. Every process opens its own, also after a fork, and closes them with this
+    object, or when the process ends. Proxies set in the environment are not used: a retriever is
+    close by.
 
     Args:
         url: Address of the server; `/retrieve` is added where it has no path.
@@ -70,7 +75,8 @@ class HttpRetriever:
 
     def _hold_none(self) -> None:
         """Start without connections; later ones close when nothing needs them any more."""
-        self._clients: dict[int, httpx.Client] = {}  # by process: a fork must not share sockets
+        # Those that are idle, by process: a fork must not share sockets.
+        self._clients: dict[int, list[httpx.Client]] = {}
         weakref.finalize(self, _close_own, self._clients)
 
     def __getstate__(self) -> dict[str, object]:
@@ -134,7 +140,7 @@ class HttpRetriever:
         deadline = time.monotonic() + self._timeout_s
         answer = bytearray()
         try:
-            with self._client().stream("POST", self.url, content=body) as response:
+            with self._client() as own, own.stream("POST", self.url, content=body) as response:
                 for part in response.iter_bytes():
                     answer += part
                     if time.monotonic() > deadline:  # httpx limits the gap between parts
@@ -154,21 +160,28 @@ class HttpRetriever:
             raise _Useless(f"it answered HTTP {status}{_excerpt(answer)}")
         return bytes(answer)
 
-    def _client(self) -> "httpx.Client":
-        """Return this process's client; the library lets threads share it."""
-        client = self._clients.get(os.getpid())
-        if client is None:
-            import httpx
+    @contextmanager
+    def _client(self) -> "Iterator[httpx.Client]":
+        """Lend a client to one thread: one that many share spends its time on finding a socket."""
+        import httpx
 
+        try:
+            client = self._idle().pop()
+        except IndexError:
             client = httpx.Client(
                 timeout=self._timeout_s,
                 trust_env=False,
-                limits=httpx.Limits(max_connections=None),
+                verify=_certificates() if self.url.startswith("https:") else False,
                 headers={"content-type": "application/json", "accept": "application/json"},
             )
-            # Of two threads here at once, one drops a client that never connected.
-            client = self._clients.setdefault(os.getpid(), client)
-        return client
+        try:
+            yield client
+        finally:
+            self._idle().append(client)
+
+    def _idle(self) -> "list[httpx.Client]":
+        """Return this process's idle clients."""
+        return self._clients.setdefault(os.getpid(), [])
 
     def _wait(self, body: bytes, number: int) -> float:
         """Return the seconds to wait after a try: half of them fixed, half drawn."""
@@ -182,11 +195,18 @@ class HttpRetriever:
         return RetrieverError(f"{self.url}: {' '.join(cause.split())}; {action}")
 
 
-def _close_own(clients: "dict[int, httpx.Client]") -> None:
-    """Close the client of this process, not that of a process that it was forked from."""
-    client = clients.pop(os.getpid(), None)
-    if client is not None:
+def _close_own(clients: "dict[int, list[httpx.Client]]") -> None:
+    """Close the clients of this process, not those of a process that it was forked from."""
+    for client in clients.pop(os.getpid(), []):
         client.close()
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Return the usual certificates, which take long to read."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _endpoint(url: str) -> str:
