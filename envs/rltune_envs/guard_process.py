@@ -27,7 +27,7 @@ from rltune_envs.errors import CustomCodeError
 from rltune_envs.guard_worker import Answer
 
 _CHILD = "rltune_envs.guard_child"
-_TRACE_S = 1.0  # within which a process says where it is
+_TRACE_S = 5.0  # within which a process says where it is
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
 

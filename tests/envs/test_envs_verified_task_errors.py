@@ -166,16 +166,16 @@ def test_a_score_cannot_change_the_row(tmp_path):
 
 
 def test_a_regular_expression_that_runs_away_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["rltune_envs.verifiers.regex"], "LIMIT_S", 0.3)
     path = tmp_path / "p.jsonl"
     path.write_text(lines(GOOD))
     env = VerifiedTaskEnv(train=str(path), verifier={"kind": "regex", "pattern": "((?:a+)+)$"})
-    for response, start in (("a" * 60 + "b", "verifier regex '((?:a+)+)$': it did not return within"
-                             " 0.3 s ("), ("aa", "")):  # fmt: skip
-        env.reset(seed=0)
-        step = env.step(response)
-        assert step.fault.startswith(start)
-        assert bool(step.fault) == bool(start)
+    env.reset(seed=0)
+    with monkeypatch.context() as short:
+        short.setattr(sys.modules["rltune_envs.verifiers.regex"], "LIMIT_S", 0.3)
+        fault = env.step("a" * 60 + "b").fault
+    assert fault.startswith("verifier regex '((?:a+)+)$': it did not return within 0.3 s (")
+    env.reset(seed=0)
+    assert env.step("aa").failure_class == "wrong"
 
 
 def test_a_score_of_ones_own(tmp_path):
