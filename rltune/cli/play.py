@@ -46,6 +46,7 @@ _MODELS: dict[str, type[Env]] = {
     "verified": VerifiedConfig,
     "custom": CustomEnvConfig,
 }
+_GENERATED = "reasoning_gym:"
 KINDS = tuple(kind for kind in _MODELS if kind not in ("verified", "custom"))
 _NOT_SET = ("kind", "prompt", "train_tasks", "split_seed")
 
@@ -72,7 +73,7 @@ def play(
         typer.Argument(
             metavar="ENV",
             help="sokoban, frozen_lake, multihop_qa or arithmetic; a sweep file (its control is "
-            "played); or my_pkg.my_mod:MyEnv.",
+            "played); a data set, reasoning_gym:NAME; or my_pkg.my_mod:MyEnv.",
             show_default=False,
         ),
     ],
@@ -121,6 +122,7 @@ def play(
       rltune play multihop_qa --solver --seed 7
       rltune play sokoban --policy tiny --tasks 20
       rltune play sweeps/frozenlake_slip.yaml --set success_rate=0.8
+      rltune play reasoning_gym:chain_sum --set 'arguments={max_terms: 3}'
 
     """
     if solver and policy is not None:
@@ -216,7 +218,8 @@ def choose(
     """Return the environment that the arguments name.
 
     Args:
-        given: A kind of env, a sweep file (its control is played), or an import path.
+        given: A kind of env, a sweep file (its control is played), a data set of reasoning-gym, or
+            an import path.
         prompt: Replaces the sweep's; `compact` for a kind when None.
         overrides: `key=value` texts over the env section.
         defaults: Keys of the section of a kind that replace the schema's.
@@ -231,11 +234,16 @@ def choose(
     elif given.endswith((".yaml", ".yml")):
         sections = dict(load_sweep(Path(given)).control.config)
         section = dict(sections.pop("env"))
+    elif given.startswith(_GENERATED):
+        section = {"kind": "verified", "source": given, "verifier": {"kind": "reasoning_gym"}}
     elif ":" in given:
         section = {"kind": "custom", "factory": given}
     else:
         what = f"{given!r} is not an environment."
-        allowed = f"Choose one of {', '.join(KINDS)}, a sweep file, or my_pkg.my_mod:MyEnv."
+        allowed = (
+            f"Choose one of {', '.join(KINDS)}, a sweep file, reasoning_gym:NAME, or "
+            "my_pkg.my_mod:MyEnv."
+        )
         raise InputError(Problem("ENV", what, allowed, did_you_mean(given, KINDS)))
     asked = {} if prompt is None else {"prompt": prompt}
     section = _laid_over(section, asked | _values(section["kind"], overrides))

@@ -173,7 +173,8 @@ def test_a_policy_is_told_what_it_cannot_read(typed, tmp_path):
     ("arguments", "line"),
     [
         (("sokobann",), "ENV: 'sokobann' is not an environment. Choose one of sokoban, "
-         "frozen_lake, multihop_qa, arithmetic, a sweep file, or my_pkg.my_mod:MyEnv. "
+         "frozen_lake, multihop_qa, arithmetic, a sweep file, reasoning_gym:NAME, or "
+         "my_pkg.my_mod:MyEnv. "
          "Did you mean 'sokoban'?"),
         (("no.yaml",), "no.yaml: There is no such sweep file."),
         (("examples.my_env:Env",), "ENV: 'examples.my_env:Env': the module 'examples.my_env' has "
@@ -335,3 +336,12 @@ def test_by_hand_it_needs_no_torch_and_prints_no_codes(tmp_path):
     )
     assert done.stdout.splitlines()[-1] == "0 []"
     assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow  # starts a process that imports reasoning-gym
+def test_a_data_set_is_played_by_its_name(rltune):
+    result = rltune("play", "reasoning_gym:gcd", "--solver", "--set", "arguments={max_numbers: 2}")
+    assert result.code == 0
+    assert "Find the Greatest Common Divisor (GCD)" in result.out
+    assert "<answer>" in result.out
+    assert "Solved; reward 1 in 1 turn." in result.out
