@@ -60,7 +60,7 @@ COMMANDS = (
         takes_values=True,
     ),
     Entry("play", "play:play", "Play an environment, or watch its solver or a policy."),
-    Entry("warmstart", "warmstart:warmstart", "Train a tiny policy on expert demonstrations."),
+    Entry("warmstart", "warmstart:warmstart", "Train a policy on what is right to say."),
     Entry("convert", "convert:convert", "Convert a GGUF file to a model folder."),
     Entry(
         "serve-retriever",

@@ -110,7 +110,9 @@ _Row = tuple[list[int], list[int]]  # ids of a prompt, and of its response with 
 
 def _ids(policy: Policy, one: Demonstration) -> _Row:
     prompt = policy.renderer.first(one.system, one.prompt, "")
-    return prompt, [*policy.renderer.written(one.response), policy.end_ids[0]]
+    response = policy.renderer.written(one.response)
+    is_ended = bool(response) and response[-1] in policy.end_ids  # a tag of a tiny policy
+    return prompt, response if is_ended else [*response, policy.end_ids[0]]
 
 
 def _batches(rows: Sequence[_Row], *, size: int, seed: int) -> Iterator[list[_Row]]:

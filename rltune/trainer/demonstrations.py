@@ -41,12 +41,18 @@ def demonstrations(
     seeds = itertools.count(_DEMONSTRATIONS + (seed << 40))
     for task_seed, env in zip(seeds, itertools.cycle(envs), strict=False):
         if env.task(task_seed).content_hash not in excluded:
-            yield _demonstration(env, task_seed, rng, noise=noise, haste=haste)
+            yield demonstrate(env, task_seed, rng, noise=noise, haste=haste)
 
 
-def _demonstration(
+def demonstrate(
     env: TextEnv, task_seed: int, rng: random.Random, *, noise: float, haste: float
 ) -> tuple[DemonstratedTurn, ...]:
+    """Return the turns of the task of a seed; see `demonstrations`.
+
+    Raises:
+        ProtocolError: The environment has neither an expert nor gold responses.
+
+    """
     observation = env.system_prompt + env.reset(seed=task_seed)
     prefix = env.response_prefix
     turns: list[DemonstratedTurn] = []

@@ -182,6 +182,7 @@ def measure_skill(
     make_env: Callable[[], TextEnv],
     seed: int,
     max_tokens: int,
+    max_context: int = 512,
 ) -> float:
     """Return the success rate on the tasks, sampling at temperature 1."""
     slots = [
@@ -192,7 +193,7 @@ def measure_skill(
         make_env=make_env,
         renderer=policy.renderer,
         engine=TorchEngine(policy.decoder()),
-        params=SamplingParams(temperature=1.0, max_tokens=max_tokens, max_context=512),
+        params=SamplingParams(temperature=1.0, max_tokens=max_tokens, max_context=max_context),
     )
     return sum(episode.success for episode in episodes) / len(episodes)
 

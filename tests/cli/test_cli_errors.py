@@ -71,7 +71,7 @@ def test_the_list_of_commands_imports_none_of_them(tmp_path):
         (
             ("warmstart", "chess", "--out", "w"),
             "error: ENV: 'chess' is not an environment. "
-            "Choose one of sokoban, frozen_lake, multihop_qa, arithmetic.\n",
+            "Choose one of sokoban, frozen_lake, multihop_qa, arithmetic, or a sweep file.\n",
         ),
     ],
 )  # fmt: skip

@@ -151,9 +151,7 @@ def test_a_turn_that_is_called_expert_is_the_expert_s(env):
     """Replayed: noise moves the box to odd places, and the expert answers from there."""
     seen = set()
     for seed in range(20):
-        demonstration = shown_by._demonstration(
-            env, seed, random.Random(seed), noise=0.5, haste=0.0
-        )
+        demonstration = shown_by.demonstrate(env, seed, random.Random(seed), noise=0.5, haste=0.0)
         env.reset(seed=seed)
         for turn in demonstration:
             response = env.response_prefix + turn.response
