@@ -69,7 +69,7 @@ COMMANDS = (
     ),
     Entry("clean", "clean:clean", "Delete files that no result needs."),
     Entry("doctor", "doctor:doctor", "Check whether this machine is ready."),
-    Entry("init", "init:init", "Copy the starter sweeps, or start from a file of problems."),
+    Entry("init", "init:init", "Copy the starter sweeps, or begin from a file."),
 )
 LINEAGE = (
     Entry("show", "lineage:show_table", "Show one row for each attempt, with how it ended."),
