@@ -24,8 +24,8 @@ from rltune.spec.schema.env import (
     FrozenLakeConfig,
     MultihopQaConfig,
     SokobanConfig,
-    VerifiedConfig,
 )
+from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.unread import without_unread

@@ -19,7 +19,7 @@ from typing import Any
 import rltune
 import rltune_envs
 from rltune.rollout.vllm_setup import vllm_version
-from rltune.spec.schema.env import VerifiedConfig
+from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import utc_now
 from rltune.store.secret import masked

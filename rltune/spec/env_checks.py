@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rltune.spec.errors import Violation, refuse
 
 if TYPE_CHECKING:
-    from rltune.spec.schema.env import (
-        FrozenLakeConfig,
-        MultihopQaConfig,
-        SokobanConfig,
-        VerifiedConfig,
-    )
+    from rltune.spec.schema.env import FrozenLakeConfig, MultihopQaConfig, SokobanConfig
+    from rltune.spec.schema.env_verified import VerifiedConfig
 
 
 def require_probability(value: object) -> object:

@@ -8,7 +8,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 
 from rltune.spec.paths import OPEN_SECTIONS, KeyPath, dotted, is_open, key_path
-from rltune.spec.schema.env import Env, TasksConfig
+from rltune.spec.schema.env import Env
+from rltune.spec.schema.env_base import TasksConfig
 from rltune.spec.schema.trial import TrialConfig
 
 

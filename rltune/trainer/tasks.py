@@ -18,9 +18,9 @@ from rltune.spec.schema.env import (
     FrozenLakeConfig,
     MultihopQaConfig,
     SokobanConfig,
-    TasksConfig,
-    VerifiedConfig,
 )
+from rltune.spec.schema.env_base import TasksConfig
+from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune_envs.base import TextEnv

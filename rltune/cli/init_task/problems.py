@@ -7,7 +7,7 @@ from typing import Any
 
 from rltune.errors import InputError, Problem
 from rltune.report.render import plural
-from rltune.spec.schema.env import VerifiedConfig
+from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import TextEnv
 from rltune_envs.protocols import HasGoldResponse, HasParts, require, supports

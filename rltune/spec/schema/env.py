@@ -13,50 +13,21 @@ from rltune.spec.env_checks import (
     require_distinct,
     require_probability,
     sokoban_violations,
-    verified_violations,
 )
 from rltune.spec.errors import refuse
 from rltune.spec.schema.base import FreeMapping, ImportPath, PositiveInt, Section, tuple_from_list
+from rltune.spec.schema.env_base import ShippedConfig, TasksConfig
 from rltune.spec.schema.env_taskset import TASKSETS, long_taskset
-from rltune.spec.schema.env_verifier import Verifier, long_verifier
+from rltune.spec.schema.env_verified import VerifiedConfig
+from rltune.spec.schema.env_verifier import long_verifier
 
-Prompt = Literal["natural", "compact"]
 Observation = Literal["grid", "coord", "grid_coord"]
 QuestionFormat = Literal[
     "auto", "hotpotqa", "musique", "2wiki", "bamboogle", "golden_answers", "hotpotqa_fullwiki"
 ]
 
 
-class TasksConfig(Section):
-    """Keys that every environment has."""
-
-    kind: str = Field(description="Name of the environment.")  # first, in each variant
-    prompt: Prompt = Field(
-        "natural",
-        description="How a task is shown: natural language, or the few tokens that `tiny` knows.",
-    )
-    train_tasks: PositiveInt = Field(
-        4096, description="Size of the frozen training split, in tasks."
-    )
-    split_seed: int = Field(
-        0,
-        ge=0,
-        lt=2**23,
-        description="Seed (no unit) from which the disjoint task splits are generated.",
-    )
-
-
-class _ShippedConfig(TasksConfig):
-    """Keys of every shipped environment."""
-
-    format_penalty: float = Field(
-        -0.1,
-        le=0.0,
-        description="Reward added to a turn that is malformed or names no allowed action.",
-    )
-
-
-class _GridGameConfig(_ShippedConfig):
+class _GridGameConfig(ShippedConfig):
     """Keys that grid games share."""
 
     min_difficulty: PositiveInt = Field(
@@ -142,7 +113,7 @@ def _long_eval_set(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
-class MultihopQaConfig(_ShippedConfig):
+class MultihopQaConfig(ShippedConfig):
     """Answer a question whose facts stand in several passages, by searching for them."""
 
     kind: Literal["multihop_qa"] = Field("multihop_qa", description="Name of the environment.")
@@ -202,7 +173,7 @@ class MultihopQaConfig(_ShippedConfig):
         return self
 
 
-class ArithmeticConfig(_ShippedConfig):
+class ArithmeticConfig(ShippedConfig):
     """Work out a sum in steps, and give the result in a box."""
 
     kind: Literal["arithmetic"] = Field("arithmetic", description="Name of the environment.")
@@ -212,80 +183,6 @@ class ArithmeticConfig(_ShippedConfig):
         BeforeValidator(require_distinct),
     ] = Field((3, 4, 5), description="Numbers of terms that a sum may have, in terms.")
     largest: int = Field(9, ge=1, le=10**9, description="Greatest term (no unit); the least is 1.")
-
-
-class VerifiedConfig(_ShippedConfig):
-    """Problems of a file or a generator, each graded by a verifier."""
-
-    kind: Literal["verified"] = Field("verified", description="Name of the environment.")
-    train: str | None = Field(
-        None,
-        min_length=1,
-        description="File of problems, one a row (.jsonl, .json, .csv, .parquet), relative to the "
-        "folder that rltune is called in. At most env.train_tasks of them are trained on. Null "
-        "with an env.source.",
-    )
-    source: str | None = Field(
-        None,
-        pattern=r"^reasoning_gym:\w+$",
-        description="What generates problems in place of files: reasoning_gym:NAME, a data set of "
-        "the package reasoning-gym.",
-    )
-    arguments: FreeMapping = Field(
-        default_factory=dict,
-        description="Keywords of the data set of env.source (JSON values): {max_terms: 3}.",
-    )
-    heldout: str | None = Field(
-        None,
-        min_length=1,
-        description="The same for held-out problems; null takes a share of env.train.",
-    )
-    test: str | None = Field(
-        None, min_length=1, description="The same for test problems; null: a share of env.train."
-    )
-    heldout_share: float = Field(
-        0.2,
-        ge=0.0,
-        lt=1.0,
-        description="Share of env.train that is held out, by content, where env.heldout is null.",
-    )
-    test_share: float = Field(
-        0.1, ge=0.0, lt=1.0, description="The same for the test, where env.test is null (no unit)."
-    )
-    template: str = Field(
-        "{question}",
-        min_length=1,
-        description="The prompt, with names of columns in braces; other braces stay as they are.",
-    )
-    answer_column: str | None = Field(
-        "answer",
-        min_length=1,
-        description="Column of the answers; null where a custom verifier reads the row itself.",
-    )
-    choices_column: str | None = Field(
-        None, min_length=1, description="Column with the list of choices, for multiple_choice."
-    )
-    id_column: str | None = Field(
-        None, min_length=1, description="Column of names that no two rows may share."
-    )
-    verifier: Verifier = Field(
-        description="What grades a response: a name, an import path, or a section with `kind`. "
-        "Beside an env.source it is reasoning_gym where none is given."
-    )
-    max_turns: PositiveInt = Field(1, description="Most model responses in one episode, in turns.")
-    feedback: str = Field(
-        "That is not right. Try again.",
-        description="What the policy reads after a response that is not right, turns permitting.",
-    )
-    system: str = Field("", description="Text shown once, before the problem.")
-    format_penalty: float = Field(
-        0.0, le=0.0, description="Reward added to a turn in which no answer can be read."
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        refuse(verified_violations(self))
-        return self
 
 
 class CustomEnvConfig(TasksConfig):

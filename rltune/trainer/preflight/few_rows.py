@@ -6,7 +6,7 @@ from pathlib import Path
 from rltune.comparability.findings import Finding, listed, warning
 from rltune.spec.identity import canonical_json
 from rltune.spec.load import LoadedSweep
-from rltune.spec.schema.env import VerifiedConfig
+from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.tasks import env_maker
 from rltune_envs.protocols import HasParts, require
