@@ -21,7 +21,7 @@ SCORE_LIMIT_S = 10.0
 """Time limit of one score, in seconds; the shipped scorers take milliseconds."""
 
 _PROCESS = "rltune_envs.generated.process:answer"
-_N_KEPT = 1 << 15  # entries, about 1 KB each
+_N_KEPT = 1 << 13  # entries, mostly of 1 KB
 
 
 @dataclass(frozen=True, slots=True)
