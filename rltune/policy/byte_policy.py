@@ -74,7 +74,7 @@ def teach(
     """
     rows = [_ids(policy, one) for one in shown]
     longest = max(len(prompt) + len(response) for prompt, response in rows)
-    batches = _batches(rows, size=min(_MAX_BATCH, max(1, _TOKENS_PER_STEP // longest)), seed=seed)
+    batches = _batches(rows, size=batch_size(longest), seed=seed)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=lr, betas=(0.9, 0.98))
     loss = torch.zeros(())
     for step, batch in zip(range(steps), batches, strict=False):
@@ -85,6 +85,11 @@ def teach(
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
         optimizer.step()
     return float(loss.detach())
+
+
+def batch_size(longest: int) -> int:
+    """Return the demonstrations of a step, of which the longest has so many tokens."""
+    return min(_MAX_BATCH, max(1, _TOKENS_PER_STEP // longest))
 
 
 def mean_probability(policy: Policy, shown: Sequence[Demonstration]) -> float:

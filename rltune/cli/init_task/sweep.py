@@ -29,7 +29,7 @@ def sweep_text(asked: Asked, guess: Guess, problems: Problems) -> str:
         file=asked.file.name,
         sweep=asked.sweep.name,
         held="\n".join(lines),
-        allowed="laptop" if is_small else "laptop, gpu, paper",
+        profiles=_PROFILES["small" if is_small else "model"],
     )
 
 
@@ -130,5 +130,9 @@ axis:                             # the one difference; any other key can be the
 
 seeds: [0, 1, 2]                  # fewer support no claim
 metric: {{name: heldout/success_rate, mode: max}}
-profiles: {{default: laptop, allowed: [{allowed}]}}
+profiles: {profiles}
 """
+_PROFILES = {
+    "small": "{default: laptop, allowed: [laptop]}",
+    "model": "{default: smollm2, allowed: [smollm2, gpu, paper]}  # smollm2: a glance on CPU cores",
+}

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _ROUNDS, _STEPS = 10, 40  # of teaching, at most
+_TOKENS = 500_000  # that teaching may read: a minute of one core
 _PROBED = 64  # rows on which its skill is measured
+_FRAME = 24  # bytes around a prompt and its response
+_HOPELESS = 0.03  # below it few groups of 8 hold a right answer
 _TARGET = 0.2  # probability of the gold response at which teaching ends: some are right, most not
 
 
@@ -101,16 +104,22 @@ def _make_policy(folder: Path, problems: Problems) -> None:
         typer.echo("teaching a small policy how answers look (under a minute on a free core) ...")
         reached = _teach(policy, shown)
         typer.echo(f"it gives the right answer with probability {reached:.2f}, mean of these rows")
+        if reached < _HOPELESS:
+            typer.echo("too rarely to learn from its rewards: name a language model with --model")
     save(policy, folder)
     typer.echo(f"wrote {folder}/")
 
 
 def _teach(policy: "Policy", shown: "Sequence[Demonstration]") -> float:
     """Teach until the gold responses have the wanted probability; return what was reached."""
-    from rltune.policy.byte_policy import mean_probability, teach
+    from rltune.policy.byte_policy import batch_size, mean_probability, teach
 
-    reached, rounds = 0.0, 0
-    while reached < _TARGET and rounds < _ROUNDS:
-        teach(policy, shown, steps=_STEPS, seed=rounds)
-        reached, rounds = mean_probability(policy, shown[:_PROBED]), rounds + 1
+    longest = max(len(f"{one.prompt}{one.response}".encode()) for one in shown) + _FRAME
+    rounds = _TOKENS // (_STEPS * batch_size(longest) * longest)
+    reached = 0.0
+    for seed in range(max(1, min(_ROUNDS, rounds))):
+        teach(policy, shown, steps=_STEPS, seed=seed)
+        reached = mean_probability(policy, shown[:_PROBED])
+        if reached >= _TARGET:
+            break
     return reached
