@@ -1,5 +1,6 @@
 """`rltune init`: starter sweeps and configs, with a schema that editors complete from."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ def init(
         Path,
         typer.Argument(
             metavar="[DIR|NAME]",
-            help="Target folder (default: the working folder); with --task, the sweep's name.",
+            help="Target folder (default: the working folder); with --task, the sweep's name "
+            "(default: the file's).",
         ),
     ] = Path("."),
     task: Annotated[
@@ -70,7 +72,8 @@ def init(
     if task is not None:
         from rltune.cli.init_task import Asked, write_task
 
-        write_task(Asked(target, task, model, question, answer, verifier, force))
+        name = target if target != Path(".") else Path(_slug(task.stem))
+        write_task(Asked(name, task, model, question, answer, verifier, force))
         return
     options = {"--model": model, "--question": question, "--answer": answer}
     if given := [name for name, value in (options | {"--verifier": verifier}).items() if value]:
@@ -78,6 +81,11 @@ def init(
             Problem(", ".join(given), "is of a file of problems.", action="Give --task FILE.")
         )
     _copy_starter(target, force=force)
+
+
+def _slug(text: str) -> str:
+    """Return a text as the name of a sweep."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_") or "my-task"
 
 
 def _copy_starter(folder: Path, *, force: bool) -> None:

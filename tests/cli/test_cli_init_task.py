@@ -143,6 +143,14 @@ def test_the_sweep_may_lie_in_a_folder_that_is_made(init, rltune, tmp_path):
     assert rltune("check", "new/folder/sums.yaml").code == 0
 
 
+def test_without_a_name_it_is_the_files(init, rltune, tmp_path):
+    init(additions(150), *MODEL)
+    (tmp_path / "p.jsonl").rename(tmp_path / "My Sums (v2).jsonl")
+    made = rltune("init", "--task", "My Sums (v2).jsonl", *MODEL)
+    assert (made.code, made.out.splitlines()[-2]) == (0, "wrote my-sums-v2.yaml")
+    assert rltune("check", "my-sums-v2.yaml").code == 0
+
+
 def test_a_name_that_no_sweep_can_have(rltune):
     assert rltune("init", "My Task", "--task", "p.jsonl").err == (
         "error: NAME: 'My Task' cannot be the name of a sweep. Use lower case, digits, - and _.\n"

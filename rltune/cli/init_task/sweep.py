@@ -49,7 +49,9 @@ def _env_lines(guess: Guess, problems: Problems) -> Iterator[str]:
     verifier = "{kind: exact, ignore_case: true}" if kind == "exact" else kind
     reads = f"{_READS[kind]}; docs/tasks.md has others" if kind in _READS else "it gives the score"
     yield _noted(f"    verifier: {verifier}", reads)
-    yield _noted(f"    train_tasks: {problems.sizes['train']}", "all rows that are not set aside")
+    yield _noted(
+        f"    train_tasks: {problems.sizes['train']}", "without those of heldout_share, test_share"
+    )
 
 
 def _of_model(asked: Asked, problems: Problems) -> Iterator[str]:

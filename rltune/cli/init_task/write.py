@@ -49,7 +49,7 @@ def write_task(asked: Asked) -> None:
         raise InputError(str(error)) from error
     _say(asked.file, guess, problems)
     if asked.model is None:
-        _make_policy(asked.policy, problems)
+        _make_policy(asked.policy, problems, asked.sweep)
     asked.sweep.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomic(asked.sweep, sweep_text(asked, guess, problems))
     typer.echo(f"wrote {asked.sweep}")
@@ -85,7 +85,7 @@ def _used(guess: Guess) -> tuple[str | None, ...]:
     return guess.question, guess.answer, guess.choices
 
 
-def _make_policy(folder: Path, problems: Problems) -> None:
+def _make_policy(folder: Path, problems: Problems, sweep: Path) -> None:
     """Write a policy that reads bytes, taught on problems that are trained on."""
     import torch
 
@@ -105,7 +105,8 @@ def _make_policy(folder: Path, problems: Problems) -> None:
         reached = _teach(policy, shown)
         typer.echo(f"it gives the right answer with probability {reached:.2f}, mean of these rows")
         if reached < _HOPELESS:
-            typer.echo("too rarely to learn from its rewards: name a language model with --model")
+            typer.echo("too rarely to learn from its rewards: name a language model with --model,")
+            typer.echo(f"or teach it longer: rltune warmstart {sweep} --out FOLDER")
     save(policy, folder)
     typer.echo(f"wrote {folder}/")
 
