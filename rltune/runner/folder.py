@@ -15,11 +15,9 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
 from rltune.store.rundir import RunDir, trial_status
-from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.inputs import task_inputs
-from rltune.trainer.tasks import freeze_tasks
+from rltune.trainer.tasks import require_tasks
 from rltune.types import TrialSpec
-from rltune_envs.errors import EnvError
 from rltune_envs.splits import Manifest
 
 _LAUNCH = re.compile(r"launch-(\d+)")
@@ -139,12 +137,7 @@ def _build_manifest(path: Path, config: Mapping[str, Any], base: Path) -> Manife
     known = read_json(inputs) if inputs.exists() else {}
     path.unlink(missing_ok=True)
     write_json_atomic(inputs, {**known, path.name: task_inputs(checked, base)})
-    try:
-        with naming_custom_env(checked.env):
-            manifest = freeze_tasks(checked, base)
-    except (EnvError, ValueError) as error:
-        what = f"its tasks cannot be frozen: {str(error).rstrip('.')}."
-        raise InputError(Problem(f"env {config['env']['kind']}", what)) from error
+    manifest = require_tasks(checked, base)
     write_json_atomic(path, manifest.to_json())
     return manifest
 

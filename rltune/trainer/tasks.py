@@ -23,8 +23,9 @@ from rltune.spec.schema.env_base import TasksConfig
 from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.custom_env import naming_custom_env
 from rltune_envs.base import TextEnv
-from rltune_envs.errors import TaskError
+from rltune_envs.errors import EnvError, TaskError
 from rltune_envs.faults import retry
 from rltune_envs.guarded import guarded_env, guarded_score
 from rltune_envs.imports import load_object
@@ -145,6 +146,21 @@ def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
         test_tasks=config.gate.test_tasks,
         split_seed=config.env.split_seed,
     )
+
+
+def require_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
+    """Return the splits of a config, as `freeze_tasks` does.
+
+    Raises:
+        InputError: They cannot be drawn, or their gold solutions do not solve them.
+
+    """
+    try:
+        with naming_custom_env(config.env):
+            return freeze_tasks(config, base)
+    except (EnvError, ValueError) as error:
+        what = f"its tasks cannot be frozen: {str(error).rstrip('.')}."
+        raise InputError(Problem(f"env {config.env.kind}", what)) from error
 
 
 def require_same_rows(make_env: Callable[[], TextEnv], manifest: Manifest) -> None:

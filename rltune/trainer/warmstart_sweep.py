@@ -18,7 +18,7 @@ from rltune.policy.byte_policy import Demonstration, save, teach
 from rltune.policy.load import Policy, policy_of, weights_digest
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.trainer.demonstrations import demonstrate
-from rltune.trainer.tasks import env_maker, freeze_tasks
+from rltune.trainer.tasks import env_maker, require_tasks
 from rltune.trainer.warmstart import measure_skill
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import ProtocolError
@@ -65,12 +65,13 @@ def warmstart_sweep(
         The success rate that was reached.
 
     Raises:
-        InputError: A task has several turns, or nobody knows what is right to say.
+        InputError: A task has several turns, nobody knows what is right to say, or tasks cannot be
+            drawn.
 
     """
     torch.set_num_threads(lesson.threads)
     make_env = env_maker(config.env, config.reward, base)
-    tasks = freeze_tasks(config, base).train
+    tasks = require_tasks(config, base).train
     shown = right_responses(make_env(), tasks)
     policy = policy_of(_with_all_weights(config), base, device="cpu")
     lr = lesson.lr or _usual_lr(policy)

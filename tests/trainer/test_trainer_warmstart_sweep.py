@@ -51,6 +51,12 @@ def test_an_environment_that_knows_no_right_response_is_refused():
         right_responses(env, [env.task(0)])
 
 
+def test_too_few_tasks_are_refused(tmp_path):
+    env = {"kind": "arithmetic", "terms": [2], "largest": 2, "prompt": "compact"}
+    with pytest.raises(InputError, match=r"^env arithmetic: its tasks cannot be frozen: the env"):
+        warmstart_sweep(sums(env=env), tmp_path, tmp_path / "o", Lesson(1.0, 2), say=print)
+
+
 def test_a_start_is_a_whole_model_and_says_where_it_comes_from(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PROBED", 4)
     said = []
