@@ -180,6 +180,7 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
     assert wrote == {name: sha256_file(exported / "figures" / name) for name in wrote}
 
 
+@pytest.mark.slow
 def test_exporting_again_gives_the_same_bytes(rltune, all_kinds, exported):
     before = contents(exported)
     rltune("export", str(exported))

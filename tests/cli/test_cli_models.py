@@ -73,6 +73,7 @@ def test_a_check_does_not_ask_for_a_hub_id(rltune, tmp_path):
     assert rltune("check", str(sweep_with(tmp_path, model="Some/model"))).code == 0
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_model_that_cannot_be_had_starts_nothing(tmp_path):
     """The hub is a port that no one listens at, and the cache an empty folder."""
     sweep = sweep_with(tmp_path, model="Some/model")

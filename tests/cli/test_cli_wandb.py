@@ -156,6 +156,7 @@ def test_a_server_that_is_down_is_said_at_once(rltune, run, monkeypatch):
     assert KEY not in result.err
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_ends_at_the_limit(rltune, run, finished, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:

@@ -172,6 +172,9 @@ def test_an_interrupted_trial_is_not_held_up_by_wandb(tmp_path, monkeypatch):
         def log(self, values):
             raise KeyboardInterrupt
 
+        def mark_preempting(self):
+            pass
+
         def finish(self, exit_code):
             pass
 

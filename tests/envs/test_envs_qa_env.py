@@ -228,6 +228,7 @@ def test_after_a_fault_no_answer_succeeds():
     assert env.step(f"{T}<answer>{env.question.answers[0]}</answer>").success
 
 
+@pytest.mark.slow
 def test_the_exact_floor_agrees_with_20000_random_episodes():
     env = make(prompt="compact")
     rng = random.Random(0)

@@ -201,6 +201,7 @@ def test_a_tensor_that_cannot_be_used_is_named(folder, damage, said):
         load(folder)
 
 
+@pytest.mark.slow
 def test_the_driver_reads_what_a_trial_would(folder):
     path = folder / "model.safetensors"
     weights = load_file(path)

@@ -107,6 +107,7 @@ def digests():
     ]
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_bytes_in_another_process():
     code = "from test_report_figures_draw import digests; print(digests())"
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])

@@ -61,6 +61,7 @@ def test_weights_arrive_bit_by_bit(reader, policy):
     assert reader.generate([], PARAMS) == want
 
 
+@pytest.mark.slow
 def test_changed_weights_arrive_in_the_format_of_the_engine(policy):
     served = ServedPolicy(policy, LORA)
     engine = process_engine(Reader, served, dtype=torch.bfloat16)
@@ -148,6 +149,7 @@ def test_scripted_answers_are_those_of_the_script_and_the_end_is_orderly():
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, STUCK], ids=["an error", "stuck"])
 def test_an_engine_that_does_not_end_well_is_ended(monkeypatch, rank):
     monkeypatch.setattr("rltune.rollout.engine_process._END_S", 0.5)
@@ -160,6 +162,7 @@ def test_an_engine_that_does_not_end_well_is_ended(monkeypatch, rank):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_module_of_the_current_folder_is_not_taken_for_a_library(tmp_path, monkeypatch):
     (tmp_path / "safetensors.py").write_text("raise SystemError('not this one')\n")
     (tmp_path / "torch.py").write_text("raise SystemError('not this one')\n")
@@ -181,6 +184,7 @@ BUSY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["time.sleep(600)", BUSY], ids=["idle", "busy"])
 def test_an_engine_dies_with_its_trial(then, tmp_path):
     trial = subprocess.Popen(
@@ -198,6 +202,7 @@ def test_an_engine_dies_with_its_trial(then, tmp_path):
     assert not Path(folder).exists()
 
 
+@pytest.mark.slow
 def test_a_trial_that_forgets_its_engine_takes_it_along(tmp_path):
     """An exception nobody caught: the interpreter ends in its own way."""
     trial = subprocess.run(

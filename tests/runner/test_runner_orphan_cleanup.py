@@ -39,6 +39,7 @@ def drive(folder, end):
         return process, int(said.readline())
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_neither_processes_nor_folder(folder):
     driver, child = drive(folder, "time.sleep(600)")
     assert [process.pid for process in members(str(folder))] == [child]

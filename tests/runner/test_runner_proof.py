@@ -48,6 +48,7 @@ def codes(report):
     return [item.code for item in (*report.errors, *report.warnings)]
 
 
+@pytest.mark.slow
 def test_two_names_of_one_run_are_refused_and_a_factor_is_told(write, tmp_path):
     report = prove(write(accept="\naccept: {S6.proportional: to show it}\n"), tmp_path)
     assert [item.code for item in report.errors] == ["S6"]

@@ -108,6 +108,7 @@ def test_a_stopped_trial_is_preempted_and_no_failure(tmp_path, no_credentials):
     assert "preempting" in {json.loads(line)["type"] for line in inspect(tmp_path).splitlines()}
 
 
+@pytest.mark.slow
 def test_nothing_of_the_callers_run_is_taken_over(tmp_path, no_credentials, monkeypatch):
     """W&B prefers WANDB_RUN_ID to the id that it is given once WANDB_SWEEP_ID is set, too."""
     for name, value in {**CALLER, "WANDB_DIR": str(tmp_path / "elsewhere")}.items():
@@ -196,6 +197,7 @@ def test_online_without_a_server_writes_offline_runs_and_says_so_once(
     assert [item["x"] for item in history(tmp_path)] == [1]
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_holds_no_trial_up(tmp_path, no_credentials, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "local" + "0" * 40)
     warnings = []

@@ -10,6 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_step_runs(monkeypatch, tmp_path, capsys):
     sizes = "--model tiny --rows 4 --turns 2 --prompt 12 --between 4 --response 4 --steps 1"
     out = tmp_path / "gpu.json"
