@@ -32,7 +32,7 @@ def init(
             "--task",
             metavar="FILE",
             help="Write NAME.yaml, a sweep over the problems of a .jsonl, .json, .csv or .parquet "
-            "file.",
+            "file, or of a data set: reasoning_gym:NAME.",
         ),
     ] = None,
     model: Annotated[
@@ -67,6 +67,7 @@ def init(
     Example:
       rltune init my-study
       rltune init my-task --task problems.jsonl
+      rltune init gcd --task reasoning_gym:gcd
 
     """
     if task is not None:

@@ -171,3 +171,39 @@ def test_a_file_of_300_rows_becomes_a_finished_sweep(init, rltune, tmp_path):
     assert rltune("export").code == 0
     (folder,) = (tmp_path / "runs").iterdir()
     assert (folder / "figures" / "summary.csv").is_file()
+
+
+@pytest.mark.slow  # starts a process that imports reasoning-gym
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("gcd", (1024, 256, 256)), ("coin_flip", (128, 32, 32)), ("rubiks_cube", (1024, 256, 256))],
+)
+def test_a_data_set_becomes_a_sweep_that_checks(rltune, tmp_path, name, sizes):
+    result = rltune("init", "my-task", "--task", f"reasoning_gym:{name}", *MODEL)
+    assert (result.code, result.err) == (0, "")
+    train, heldout, test = sizes
+    assert result.out.splitlines() == [
+        f"  split     {train} to train on, {heldout} held out, {test} for the test",
+        "wrote my-task.yaml",
+        "Next: rltune check my-task.yaml && rltune sweep my-task.yaml",
+    ]
+    env = held(tmp_path)["env"]
+    assert (env["source"], env["train_tasks"]) == (f"reasoning_gym:{name}", train)
+    assert "<answer>" in env["template"]
+    assert rltune("check", "my-task.yaml").code == 0
+
+
+@pytest.mark.slow
+def test_a_data_set_that_does_not_exist(rltune, tmp_path):
+    result = rltune("init", "my-task", "--task", "reasoning_gym:gdc", *MODEL)
+    assert result.code == 2
+    assert result.err.endswith("Did you mean 'gcd'?\n")
+    assert not (tmp_path / "my-task.yaml").exists()
+
+
+def test_a_data_set_has_no_columns(rltune):
+    assert rltune("init", "x", "--task", "reasoning_gym:gcd", "--answer", "a").err == (
+        "error: --question, --answer, --verifier: are of a file of problems; a data set has its "
+        "own question, answer and scorer. Leave them out, or change env in the sweep file that is "
+        "written.\n"
+    )

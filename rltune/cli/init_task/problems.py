@@ -1,6 +1,6 @@
 """A file of problems as an environment, with what a sweep over it must know."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Asked:
 
     Attributes:
         target: The sweep's name, with its folder.
-        file: The problems.
+        file: The problems: a file, or `reasoning_gym:NAME`.
         model: What the sweep trains; None makes a small policy.
         question: Column that is asked; None looks for it.
         answer: Column of the answers; None looks for it.
@@ -64,12 +64,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """A file of problems as an environment.
+    """Problems of a file or a data set as an environment.
 
     Attributes:
         section: Its env section.
         env: It.
-        sizes: Part -> number of its problems.
+        seeds: Part -> the seeds of its problems.
         longest_prompt: In bytes.
         longest_response: Of the gold responses, in bytes; None where none is known.
 
@@ -77,9 +77,14 @@ class Problems:
 
     section: Mapping[str, Any]
     env: TextEnv
-    sizes: Mapping[str, int]
+    seeds: Mapping[str, Sequence[int]]
     longest_prompt: int
     longest_response: int | None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Part -> number of its problems."""
+        return {part: len(own) for part, own in self.seeds.items()}
 
     @property
     def context(self) -> int:
@@ -99,17 +104,19 @@ def read_problems(file: Path, guess: Guess) -> Problems:
             action = "Give more; from 100 to train on they count as enough (S8.few_rows)."
             what = f"{plural(guess.n_rows, 'row')} leave none for {part}."
             raise InputError(Problem(str(file), what, action=action))
+    return problems_of(section, env, seeds)
+
+
+def problems_of(
+    section: Mapping[str, Any], env: TextEnv, seeds: Mapping[str, Sequence[int]]
+) -> Problems:
+    """Return problems with the lengths of their prompts and gold responses."""
     prompts, responses = zip(
         *(texts_of(env, seed) for own in seeds.values() for seed in own), strict=True
     )
     lengths = [len(text.encode()) for text in responses if text is not None]
-    return Problems(
-        section,
-        env,
-        {part: len(own) for part, own in seeds.items()},
-        max(len(text.encode()) for text in prompts),
-        max(lengths, default=None),
-    )
+    longest = max(len(text.encode()) for text in prompts)
+    return Problems(section, env, seeds, longest, max(lengths, default=None))
 
 
 def _section(file: Path, guess: Guess) -> dict[str, Any]:

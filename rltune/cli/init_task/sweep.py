@@ -1,9 +1,10 @@
-"""The text of a sweep file over the problems of a file."""
+"""The text of a sweep file over the problems of a file or a data set."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 
+from rltune.cli.init_task.generated import env_lines
 from rltune.cli.init_task.problems import FREE_TOKENS, ROOM, Asked, Problems
 from rltune_envs.verified_task.guess import Guess
 
@@ -16,10 +17,11 @@ _READS = {
 _MAX_TASKS = 256  # of a gate: standard error 0.03
 
 
-def sweep_text(asked: Asked, guess: Guess, problems: Problems) -> str:
+def sweep_text(asked: Asked, guess: Guess | None, problems: Problems) -> str:
     """Return the sweep file: GRPO with and without its division, with comments that explain it."""
+    generated = [_noted(text, note) for text, note in env_lines(problems)] if not guess else []
     lines = [
-        *_env_lines(guess, problems),
+        *(_env_lines(guess, problems) if guess else generated),
         *(_of_small_policy(asked, problems) if asked.model is None else _of_model(asked, problems)),
         *_gate_lines(problems.sizes),
     ]
@@ -34,8 +36,8 @@ def sweep_text(asked: Asked, guess: Guess, problems: Problems) -> str:
 
 
 def _noted(text: str, note: str) -> str:
-    """Return a line of YAML with a comment in the column of comments."""
-    return f"{text:<{_NOTES - 1}} # {note}"
+    """Return a line of YAML with a comment in the column of comments; as it is without one."""
+    return text if not note else f"{text:<{_NOTES - 1}} # {note}"
 
 
 def _env_lines(guess: Guess, problems: Problems) -> Iterator[str]:
@@ -104,7 +106,7 @@ base: sokoban                     # for every section but env, which is replaced
 
 hold:
   env:
-    kind: verified                # problems of a file, graded by a verifier
+    kind: verified                # problems, each graded by a verifier
     prompt: natural
 {held}
   loss.kl_loss_coef: 0.0          # no tie to the start

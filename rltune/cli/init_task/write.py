@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rltune.cli.init_task.generated import generated_problems, is_generated, require_no_columns
 from rltune.cli.init_task.problems import Asked, Problems, read_problems, texts_of
 from rltune.cli.init_task.sweep import sweep_text
 from rltune.errors import InputError, Problem
 from rltune.report.render import plural
 from rltune.store.files import write_text_atomic
 from rltune_envs.errors import EnvError
-from rltune_envs.protocols import HasParts, require
 from rltune_envs.verified_task.guess import Guess, guess_task
 
 if TYPE_CHECKING:
@@ -38,14 +38,8 @@ def write_task(asked: Asked) -> None:
     """
     _require_free(asked)
     try:
-        guess = guess_task(
-            str(asked.file),
-            question=asked.question,
-            answer=asked.answer,
-            verifier=asked.verifier,
-        )
-        problems = read_problems(asked.file, guess)
-    except EnvError as error:
+        guess, problems = _read(asked)
+    except (EnvError, ValueError) as error:
         raise InputError(str(error)) from error
     _say(asked.file, guess, problems)
     if asked.model is None:
@@ -68,8 +62,25 @@ def _require_free(asked: Asked) -> None:
         raise InputError([Problem(str(path), "exists.", action=action) for path in there])
 
 
-def _say(file: Path, guess: Guess, problems: Problems) -> None:
+def _read(asked: Asked) -> tuple[Guess | None, Problems]:
+    """Return the problems, and for a file what it was taken to mean."""
+    columns = {"question": asked.question, "answer": asked.answer, "verifier": asked.verifier}
+    if is_generated(asked.file):
+        require_no_columns(list(columns.values()))
+        return None, generated_problems(str(asked.file))
+    guess = guess_task(str(asked.file), **columns)
+    return guess, read_problems(asked.file, guess)
+
+
+def _say(file: Path, guess: Guess | None, problems: Problems) -> None:
     sizes = problems.sizes
+    if guess is not None:
+        _say_guess(file, guess)
+    counts = f"{sizes['train']} to train on, {sizes['heldout']} held out"
+    typer.echo(f"  split     {counts}, {sizes['test']} for the test")
+
+
+def _say_guess(file: Path, guess: Guess) -> None:
     unused = [name for name in guess.columns if name not in _used(guess)]
     typer.echo(f"{file}: {plural(guess.n_rows, 'row')}, columns {', '.join(guess.columns)}")
     typer.echo(f"  question  {guess.question}")
@@ -77,8 +88,6 @@ def _say(file: Path, guess: Guess, problems: Problems) -> None:
     typer.echo(f"  verifier  {guess.verifier}: {guess.because}")
     if unused:
         typer.echo(f"  not used  {', '.join(unused)}")
-    counts = f"{sizes['train']} to train on, {sizes['heldout']} held out"
-    typer.echo(f"  split     {counts}, {sizes['test']} for the test")
 
 
 def _used(guess: Guess) -> tuple[str | None, ...]:
@@ -93,8 +102,7 @@ def _make_policy(folder: Path, problems: Problems, sweep: Path) -> None:
 
     torch.set_num_threads(1)  # the weights depend on their number in the last bits
     policy = byte_policy(context=problems.context)
-    seeds = require(problems.env, HasParts).part_seeds("train")
-    texts = [texts_of(problems.env, seed) for seed in seeds]
+    texts = [texts_of(problems.env, seed) for seed in problems.seeds["train"]]
     shown = [
         Demonstration(problems.env.system_prompt, prompt, response)
         for prompt, response in texts
