@@ -203,6 +203,7 @@ def call_in_process(
     current_batch().require_open(what, limit_s)
     module = path.partition(":")[0]
     with processes().borrow() as process:
+        current_batch().require_open(what, limit_s)  # others may have hung in the meantime
         if process.load(what, path, limit_s=IMPORT_LIMIT_S):
             _checked(_answer_of(process, what, IMPORT_LIMIT_S, module), what, module)
         process.ask(what, *arguments, limit_s=limit_s)

@@ -4,6 +4,7 @@ An answer is a value and an empty text, or None and what went wrong.
 """
 
 import faulthandler
+import fcntl
 import os
 import pickle
 import resource
@@ -27,10 +28,15 @@ _WATCH_S = 1.0
 
 
 def main() -> None:
-    """Serve. Arguments: descriptors of a socket and of a file for tracebacks; the caller's pid."""
+    """Serve.
+
+    Arguments: descriptors of a socket, of a file for tracebacks, and of a pipe whose other end the
+    caller holds; the caller's pid.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when this process ends
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    threading.Thread(target=_die_with, args=(int(sys.argv[3]),), daemon=True).start()
+    threading.Thread(target=_die_with, args=(int(sys.argv[4]),), daemon=True).start()
+    _end_with(int(sys.argv[3]))
     trace = int(sys.argv[2])
     faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     os.write(trace, b"\n")  # from now on it may be asked where it is
@@ -98,8 +104,17 @@ def _limit_cpu(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit if is_lower else most, most))
 
 
+def _end_with(leash: int) -> None:
+    """Have the system end this process by SIGIO once the other end of a pipe has closed.
+
+    It does so also while a call never releases the interpreter, when no thread can look.
+    """
+    fcntl.fcntl(leash, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(leash, fcntl.F_SETFL, os.O_RDONLY | os.O_ASYNC)
+
+
 def _die_with(caller: int) -> NoReturn:
-    """End this process when its caller is gone, however it went."""
+    """End this process when its caller is gone, also where a fork of it still holds the pipe."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # the call's thread takes it
     while os.getppid() == caller:
         time.sleep(_WATCH_S)

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from traceback import FrameSummary
 from typing import Any
 
@@ -28,6 +28,7 @@ from rltune_envs.guard_worker import Answer
 
 _CHILD = "rltune_envs.guard_child"
 _TRACE_S = 5.0  # within which a process says where it is
+_END_S = 5.0  # within which a process without a connection has ended
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
 
@@ -37,9 +38,10 @@ class Process:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._trace = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115 - end() closes it
-        handed = [theirs.fileno(), self._trace.fileno()]
+        leash, self._leash = Pipe(duplex=False)  # the system tells it when this end closes
+        handed = [theirs.fileno(), self._trace.fileno(), leash.fileno()]
         self._paths = _import_path()
-        with theirs:
+        with theirs, leash:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", _CHILD, *map(str, handed), str(os.getpid())],
                 pass_fds=handed,
@@ -91,19 +93,26 @@ class Process:
         try:
             if not self._connection.poll(wait_s):
                 return None
-            value, cause = pickle.loads(self._connection.recv_bytes())
-        except (EOFError, ConnectionError):
-            cause = f"its process ended {_way(self._process.wait())}"
+            message = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            return Answer(error=CustomCodeError(self._what, self._ending()))
+        try:
+            value, cause = pickle.loads(message)
         except Exception as error:  # whatever a class raises while it is copied
             cause = f"it returned what cannot be copied here: {describe_error(error)}"
-            self._is_asked = False
-        else:
-            self._is_asked = False
+        self._is_asked = False
         if not cause:
             return Answer(value)
         if self._is_loading:
             self._path = ""
         return Answer(error=CustomCodeError(self._what, cause))
+
+    def _ending(self) -> str:
+        """Return why no answer will come."""
+        try:
+            return f"its process ended {_way(self._process.wait(_END_S))}"
+        except subprocess.TimeoutExpired:
+            return "it closed the files of its process, and with them the way to answer"
 
     def place(self, module: str) -> str:
         """Return where its call is: `FILE:LINE, in NAME`; empty where it does not say."""
@@ -128,6 +137,7 @@ class Process:
         self._process.wait()
         self._connection.close()
         self._trace.close()
+        self._leash.close()
 
     def _send(self, what: str, verb: str, argument: object, limit_s: float) -> None:
         self._what, self._is_loading = what, verb == "load"

@@ -28,6 +28,16 @@ def runaway(text):
     return re.match(r"(a+)+$", text)
 
 
+def writes_pid(file):
+    with open(file, "w") as to:
+        to.write(str(os.getpid()))
+
+
+def runs_away_after_pid(file):
+    writes_pid(file)
+    runaway("a" * 60 + "b")
+
+
 def sleeps(_):
     time.sleep(1e6)
 
@@ -46,6 +56,11 @@ def is_killed(_):
 
 def forks(_):
     return os.fork() > 0
+
+
+def closes_all_files(_):
+    os.closerange(3, 256)
+    time.sleep(1e6)
 
 
 def starts_one_that_hangs(file):

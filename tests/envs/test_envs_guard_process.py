@@ -1,9 +1,11 @@
 """Custom code in a process of its own: whatever it does there is one error, and never the end."""
 
 import os
-import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from patience import HANG_S, wait_until
 
 from rltune_envs.errors import CustomCodeError, HungCodeError
 from rltune_envs.guard import call_in_process
-from rltune_envs.guard_batch import MAX_HUNG, new_batch
+from rltune_envs.guard_batch import MAX_HUNG, at_place, current_batch, new_batch
 from rltune_envs.guard_process import Process, Processes, processes
 from rltune_envs.guarded import guarded_score
 
@@ -123,6 +125,38 @@ def test_what_a_call_started_ends_with_it(tmp_path):
     wait_until(lambda: has_gone(int(file.read_text())))
 
 
+def test_a_call_that_cuts_the_connection_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("rltune_envs.guard_process._END_S", 0.1)
+    before = ask("pid")
+    with pytest.raises(CustomCodeError, match="it closed the files of its process"):
+        ask("closes_all_files")
+    assert has_gone(before)
+    assert ask("double", 1) == 2
+
+
+def test_what_waited_for_a_free_process_is_not_called_after_too_many_hung(monkeypatch):
+    lent = Processes(1)
+    monkeypatch.setattr("rltune_envs.guard.processes", lambda: lent)
+    batch = current_batch()
+
+    def wait_and_ask():
+        at_the_door.set()
+        with at_place(1), pytest.raises(HungCodeError, match="not called: 3 calls before it"):
+            ask("double", 1)
+        return True
+
+    at_the_door = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        with lent.borrow():
+            waiting = pool.submit(copy_context().run, wait_and_ask)
+            at_the_door.wait(HANG_S)
+            wait_until(lambda: 1 in batch._first_calls)
+            for _ in range(MAX_HUNG):
+                batch.count_hung()
+        assert waiting.result(HANG_S)
+    lent.end()
+
+
 def test_after_some_calls_that_hang_the_rest_of_a_batch_is_not_made():
     for _ in range(MAX_HUNG):
         with pytest.raises(HungCodeError, match="did not return"):
@@ -131,22 +165,23 @@ def test_after_some_calls_that_hang_the_rest_of_a_batch_is_not_made():
         ask("double", 1)
 
 
-def test_a_process_ends_with_the_one_that_started_it(tmp_path):
+@pytest.mark.parametrize("call", ["writes_pid", "runs_away_after_pid"])
+def test_a_process_ends_with_the_one_that_started_it(tmp_path, call):
+    """Also one whose call never releases the interpreter."""
+    file = tmp_path / "pid"
     program = (
-        "import os, signal\n"
+        "import os, signal, threading, time\n"
+        "from pathlib import Path\n"
         "from rltune_envs.guard import call_in_process\n"
-        "print(call_in_process('f', 'process_calls:pid', None), flush=True)\n"
+        f"file, ask = Path({str(file)!r}), lambda: call_in_process('f', 'process_calls:{call}', "
+        f"{str(file)!r})\n"
+        "threading.Thread(target=ask, daemon=True).start()\n"
+        "while not (file.exists() and file.read_text()): time.sleep(0.01)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    pid = int(re.findall(r"\d+", done.stdout)[0])
-    wait_until(lambda: has_gone(pid))
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths})
+    wait_until(lambda: has_gone(int(file.read_text())))
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
