@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -65,8 +66,8 @@ def warmstart_sweep(
         The success rate that was reached.
 
     Raises:
-        InputError: A task has several turns, nobody knows what is right to say, or tasks cannot be
-            drawn.
+        InputError: A task has several turns, nobody knows what is right to say, tasks cannot be
+            drawn, or the model is beyond the target already.
 
     """
     torch.set_num_threads(lesson.threads)
@@ -75,19 +76,25 @@ def warmstart_sweep(
     shown = right_responses(make_env(), tasks)
     policy = policy_of(_with_all_weights(config), base, device="cpu")
     lr = lesson.lr or _usual_lr(policy)
-    reached, step = 0.0, 0
+    skill = partial(
+        measure_skill,
+        policy,
+        tasks[:PROBED],
+        make_env=make_env,
+        seed=lesson.seed,
+        max_tokens=config.rollout.max_response_tokens,
+        max_context=config.rollout.max_context,
+    )
+    reached, step = skill(), 0
+    if reached >= lesson.target:
+        what = f"the model has a success of {reached:.3f} without it."
+        raise InputError(Problem(f"--target {lesson.target:g}", what, action="Raise it."))
+    say(f"step 0  success {reached:.3f} of target {lesson.target:g}")
     for number in itertools.count():
         steps = min(EVERY, lesson.max_steps - step)
         loss = teach(policy, shown, steps=steps, lr=lr, seed=lesson.seed + number)
         step += steps
-        reached = measure_skill(
-            policy,
-            tasks[:PROBED],
-            make_env=make_env,
-            seed=lesson.seed,
-            max_tokens=config.rollout.max_response_tokens,
-            max_context=config.rollout.max_context,
-        )
+        reached = skill()
         say(f"step {step}  loss {loss:.3f}  success {reached:.3f} of target {lesson.target:g}")
         if reached >= lesson.target or step == lesson.max_steps:
             break

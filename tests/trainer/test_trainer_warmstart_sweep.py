@@ -75,8 +75,16 @@ def test_a_start_is_a_whole_model_and_says_where_it_comes_from(tmp_path, monkeyp
         "env": "arithmetic", "model": "tiny", "seed": 3, "lr": 1e-3, "steps": 2, "threads": 1,
         "reached": reached, "target": 1.0, "weights_sha256": policy.weights_sha256,
     }  # fmt: skip
-    assert len(said) == 1
+    assert [line.split("  ")[0] for line in said] == ["step 0", "step 2"]
     assert not (out / "adapter_config.json").exists()
+
+
+def test_a_model_beyond_the_target_is_not_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PROBED", 32)
+    want = r"^--target 0\.05: the model has a success of 0\.\d{3} without it\. Raise it\.$"
+    with pytest.raises(InputError, match=want):
+        warmstart_sweep(sums(), tmp_path, tmp_path / "out", Lesson(0.05, 2), say=print)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -86,4 +94,4 @@ def test_gold_answers_raise_the_success_and_the_target_ends_it(tmp_path):
         sums(), tmp_path, tmp_path / "out", Lesson(0.58, 600), say=said.append
     )
     assert reached >= 0.58  # the shipped policy has 0.46
-    assert len(said) < 12
+    assert 1 < len(said) < 12
