@@ -115,6 +115,50 @@ def test_a_cut_file_is_refused(tmp_path):
         DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["vectors.f32", "vectors.part"])
+def test_vectors_without_a_header_are_refused(tmp_path, name):
+    DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path)
+    (tmp_path / "index.json").unlink()
+    (tmp_path / "vectors.f32").rename(tmp_path / name)
+    with pytest.raises(TaskError, match=rf"{name}: has no index\.json beside it; delete the fo"):
+        DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path)
+
+
+def test_an_index_is_built_by_one_process_at_a_time(tmp_path):
+    class Nosy(HashingEmbedder):
+        """Opens the same index while it is built."""
+
+        def embed(self, texts, *, is_query):
+            if (tmp_path / "vectors.part").exists():
+                with pytest.raises(TaskError, match="another process builds this index; wait"):
+                    DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path)
+                asked.append(len(texts))
+            return super().embed(texts, is_query=is_query)
+
+    asked = []
+    nosy = DenseRetriever(PASSAGES, Nosy(), tmp_path)
+    assert sum(asked) == len(PASSAGES)
+    scores = [score for _, score in nosy.rank("amber", k=9)]
+    np.testing.assert_allclose(scores, brute_force("amber", 9), atol=1e-6)
+
+
+def test_a_vector_that_is_not_finite_finds_nothing_and_is_never_stored(tmp_path):
+    class Overflowing(HashingEmbedder):
+        def embed(self, texts, *, is_query):
+            vectors = super().embed(texts, is_query=is_query)
+            vectors[["jade jade" in text for text in texts], 7] = np.nan
+            return vectors
+
+    message = r"hashing-512: it made a vector with numbers that are not finite of 'jade jade"
+    DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path / "sound")
+    retriever = DenseRetriever(PASSAGES, Overflowing(), tmp_path / "sound")
+    with pytest.raises(RetrieverError, match=message):
+        retriever.rank("jade jade", k=3)
+    with pytest.raises(RetrieverError, match=message):
+        DenseRetriever(PASSAGES, Overflowing(), tmp_path / "new")
+    assert not (tmp_path / "new" / "vectors.f32").exists()
+
+
 def test_unit_vectors():
     np.testing.assert_allclose(unit(np.array([[3, 4], [0, 0]], np.float32)), [[0.6, 0.8], [0, 0]])
 
@@ -139,3 +183,11 @@ def test_a_model_that_is_gone_is_status_503(tmp_path):
     with pytest.raises(RequestError) as caught:
         answer(retriever, b'{"queries": ["amber"]}')
     assert (caught.value.status, caught.value.text) == (503, "the model is gone")
+
+
+def test_a_query_with_half_a_character_is_refused(tmp_path):
+    retriever = DenseRetriever(PASSAGES, HashingEmbedder(), tmp_path)
+    with pytest.raises(RequestError) as caught:
+        answer(retriever, b'{"queries": ["amber \\ud83d"]}')
+    text = "queries holds U+D83D, half of a character"
+    assert (caught.value.status, caught.value.text) == (400, text)

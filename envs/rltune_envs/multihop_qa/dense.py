@@ -7,16 +7,17 @@ The search is exact. The vectors lie in a folder, built once and read through th
     vectors.part    the same while it is built; an interrupted build goes on from it
 """
 
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from rltune_envs.errors import TaskError
+from rltune_envs.errors import RetrieverError, TaskError
 from rltune_envs.multihop_qa.embedders import Embedder, Vectors
 from rltune_envs.multihop_qa.records import Passage
 
@@ -79,7 +80,7 @@ class DenseRetriever:
 
         if k < 1:
             raise ValueError(f"k: {k} is below 1; ask for at least one passage")
-        vector = unit(self._embedder.embed([query], is_query=True))
+        vector = _vectors(self._embedder, [query], is_query=True)
         if not vector.any():
             return []
         k = min(k, len(self.passages))
@@ -108,6 +109,24 @@ def unit(vectors: Vectors) -> Vectors:
     return np.ascontiguousarray(vectors / np.where(lengths == 0, 1, lengths), np.float32)
 
 
+def _vectors(embedder: Embedder, texts: Sequence[str], *, is_query: bool) -> Vectors:
+    """Return a vector of length 1 for each text.
+
+    Raises:
+        RetrieverError: One has a number that is not finite: it would be near to nothing.
+
+    """
+    vectors = unit(embedder.embed(texts, is_query=is_query))
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad.size:
+        start = " ".join(texts[bad[0]].split())[:80]
+        raise RetrieverError(
+            f"{embedder.name}: it made a vector with numbers that are not finite of {start!r}; try "
+            "the model in float32"
+        )
+    return vectors
+
+
 def text_of(passage: Passage) -> str:
     """Return what is embedded of a passage: title and text."""
     return f"{passage.title}\n{passage.text}"
@@ -125,6 +144,7 @@ def _open(
         "corpus_sha256": _digest(passages),
     }
     if header is None:
+        _require_no_vectors(folder)
         dimension = embedder.embed([text_of(passages[0])], is_query=False).shape[1]
         header = {**asked, "dimension": dimension}
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,6 +158,13 @@ def _open(
     if path.stat().st_size != size:
         raise TaskError(f"{path}: has {path.stat().st_size} bytes, not {size}; delete the folder")
     return np.memmap(path, _DTYPE, mode="r", shape=shape)
+
+
+def _require_no_vectors(folder: Path) -> None:
+    """Refuse vectors without a header: nobody knows what they were made of."""
+    for path in (folder / "vectors.f32", folder / "vectors.part"):
+        if path.exists():
+            raise TaskError(f"{path}: has no index.json beside it; delete the folder")
 
 
 def _require_same(folder: Path, header: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -155,13 +182,14 @@ def _build(
 ) -> None:
     """Write the vectors of all passages, from where an earlier build stopped."""
     part, row = path.with_suffix(".part"), dimension * _DTYPE.itemsize
-    done = part.stat().st_size // row if part.exists() else 0
     with part.open("ab") as file:
+        _lock(file, part)
+        done = part.stat().st_size // row
         file.truncate(done * row)
         progress(done, len(passages))
         for start in range(done, len(passages), BATCH):
             batch = [text_of(one) for one in passages[start : start + BATCH]]
-            vectors = unit(embedder.embed(batch, is_query=False))
+            vectors = _vectors(embedder, batch, is_query=False)
             if vectors.shape != (len(batch), dimension):
                 raise TaskError(
                     f"{embedder.name}: it made vectors of shape {vectors.shape} of {len(batch)} "
@@ -171,7 +199,15 @@ def _build(
             progress(start + len(batch), len(passages))
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
+        part.replace(path)
+
+
+def _lock(file: BinaryIO, part: Path) -> None:
+    """Keep other processes from writing to the same file until it is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise TaskError(f"{part}: another process builds this index; wait for its end") from error
 
 
 def _read_header(folder: Path) -> dict[str, Any] | None:

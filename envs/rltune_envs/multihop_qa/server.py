@@ -19,7 +19,7 @@ from socketserver import ThreadingTCPServer
 from typing import Any, Self
 
 from rltune_envs.errors import RetrieverError
-from rltune_envs.files_rows import kind_of
+from rltune_envs.files_rows import half_of_json, kind_of
 from rltune_envs.multihop_qa.files_corpus import document_from_passage
 from rltune_envs.multihop_qa.records import RankingRetriever
 
@@ -138,6 +138,8 @@ def _parsed(body: bytes) -> tuple[list[str], int, bool]:
     queries, k, has_scores = data.get("queries"), data.get("topk"), data.get("return_scores", False)
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         raise RequestError(400, "queries must be a list of texts")
+    if half := half_of_json(queries):
+        raise RequestError(400, f"queries holds {half}, half of a character")
     if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= MAX_K):
         raise RequestError(
             400, f"topk must be null or a whole number up to {MAX_K}; null and 0 mean {DEFAULT_K}"

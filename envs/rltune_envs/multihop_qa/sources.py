@@ -272,7 +272,7 @@ def _world(seed: int, passages: int) -> World:
     return World(seed=seed, passages=passages)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=_SETS)  # a trial may read as many files as there can be sets
 def _rows(path: str, file_format: str) -> tuple[Question, ...]:
     """Return the questions of a file in a fixed random order."""
     from rltune_envs.multihop_qa.files import load_questions
