@@ -54,7 +54,7 @@ def _read_text(path: str | Path) -> str:
 def _list_items(path: str | Path, text: str) -> list[tuple[int, object]]:
     try:
         return list(enumerate(json.loads(text), start=1))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{path}: begins as a JSON list but is not one: {error}") from error
 
 
@@ -65,7 +65,7 @@ def _lines(path: str | Path, text: str) -> Iterator[tuple[int, object]]:
             continue
         try:
             yield number, json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise TaskError(
                 f"{path}:{number}: this line is not JSON: {error}. A file must be one JSON list, "
                 "or one JSON object a line"

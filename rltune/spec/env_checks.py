@@ -82,9 +82,11 @@ def verified_violations(env: "VerifiedConfig") -> list[Violation]:
         found.append(Violation("choices_column", what, "Give the column with the list of choices."))
     if kind != "multiple_choice":
         found += unused(env, ("choices_column",), f"verifier {kind} does not read choices")
-    if env.answer_column is not None and f"{{{env.answer_column}}}" in env.template:
+    shown = _DOUBLED.sub("", env.template)
+    if env.answer_column is not None and f"{{{env.answer_column}}}" in shown:
         what = f"it shows {{{env.answer_column}}}, the answer."
-        found.append(Violation("template", what, "Leave it out."))
+        action = f"Leave it out, or write {{{{{env.answer_column}}}}} for the word in braces."
+        found.append(Violation("template", what, action))
     if env.max_turns == 1:
         found += unused(env, ("feedback",), "env.max_turns is 1: the first response ends it")
     if env.source is not None:
@@ -139,6 +141,7 @@ def _eval_sets(env: "MultihopQaConfig") -> Iterator[Violation]:
         yield Violation("eval", f"{len(env.eval)} sets.", f"Give at most {MAX_EVAL_SETS}.")
 
 
+_DOUBLED = re.compile(r"\{\{[^{}]+\}\}")  # braces that a template writes
 MAX_EVAL_SETS = 100
 _SET_NAME = re.compile(r"[A-Za-z_]\w*")
 _TAKEN = ("macro", "failure")  # parts of other metrics' names

@@ -6,7 +6,8 @@ it is handed over as `base`.
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from copy import copy
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,17 @@ def _plain_maker(env: Env, base: Path) -> Callable[[], TextEnv]:
         arguments["verifier"] = env.verifier.options()
         if env.verifier.is_custom:
             add_to_path(base)
+        return _sharing_rows(partial(factory, **arguments))
     return lambda: factory(**arguments)
+
+
+def _sharing_rows(make: Callable[[], TextEnv]) -> Callable[[], TextEnv]:
+    """Return a function that makes environments with the rows that the first one reads.
+
+    A trial goes on with these when someone writes to the file meanwhile.
+    """
+    first = cache(make)
+    return lambda: copy(first())
 
 
 def _verified_maker(

@@ -209,9 +209,11 @@ def test_what_a_data_set_refuses(name, arguments, kind, message):
 
 
 @slow
-def test_a_template_names_what_a_problem_has():
-    with pytest.raises(ValueError, match=r"the column 'qestion' \(in env.template\) is missing"):
-        env_of(template="{qestion}")
+@pytest.mark.parametrize("template", ["{qestion}", "{question} {metadata}", "Solve it."])
+def test_a_template_shows_the_question_and_nothing_else(template):
+    with pytest.raises(ValueError, match=r"put {question} in it, and no other column") as caught:
+        env_of(template=template)
+    assert template in str(caught.value)
 
 
 @slow

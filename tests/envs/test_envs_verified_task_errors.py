@@ -52,6 +52,23 @@ BAD_FILES = {
                   FIRST + "{f}:2: answer is empty (null); give text or a number"),
     "blank answer": ("p.csv", "question,answer\n1 + 1?, \n", {},
                      FIRST + "{f}:1: answer is empty; give text or a number"),
+    "no number at all": ("p.jsonl", lines({**GOOD, "answer": float("nan")}), {},
+                         FIRST + "{f}:1: answer is nan; give text or a number"),
+    "no column": (
+        "p.jsonl", lines({"the question": "1 + 1?", "answer": "2"}), {"template": "{a question}"},
+        FIRST + "{f}:1: env.template shows none of its columns (the question, answer), so that all "
+        "rows would ask the same; put the name of one in braces",
+    ),
+    "long list": (
+        "p.jsonl", lines({**GOOD, "facts": ["x"] * 27}), {"template": "{question} {facts}"},
+        FIRST + "{f}:1: facts has 27 texts; at most 26 can be shown with letters",
+    ),
+    "two tests": (
+        "p.jsonl", lines({**GOOD, "id": 1, "test": "a"}, {**GOOD, "id": 2, "test": "b"}),
+        {"answer_column": None, "id_column": "id", "verifier": {"kind": "verifier_calls:right"}},
+        "p.jsonl:2: it asks the same as p.jsonl:1, with another test, which its verifier may read; "
+        "remove one of them, or show what differs in env.template",
+    ),
     "two answers": (
         "p.jsonl", lines(GOOD, {**GOOD, "answer": "3"}), {},
         "p.jsonl:2: it asks the same as p.jsonl:1, with the answer '3' in place of '2'; remove or "
@@ -74,7 +91,7 @@ def test_a_bad_file(tmp_path, name):
     file, text, options, message = BAD_FILES[name]
     path = tmp_path / file
     path.write_text(text)
-    env = VerifiedTaskEnv(train=str(path), verifier={"kind": "number"}, **options)
+    env = VerifiedTaskEnv(**{"train": str(path), "verifier": {"kind": "number"}, **options})
     with pytest.raises(TaskError) as caught:
         env.reset(seed=0)
     n = len(text.splitlines()) - text.startswith("question,")
@@ -106,6 +123,8 @@ BAD_SCORES = {
     "nan": f"it returned nan; {RANGE}",
     "none": f"it returned None; {RANGE}",
     "two": f"it returned 2.0; {RANGE}",
+    "huge": f"it returned something of type int; {RANGE}",
+    "unwritable": f"it returned something of type Unwritable; {RANGE}",
     "raises": "it raised KeyError: 'nothing' ({calls}:{line}, in raises)",
     "hangs": "it did not return within 0.3 s ({calls}:{line}, in hangs)",
     "runaway": "it did not return within 0.3 s ({calls}:{line}, in runaway)",

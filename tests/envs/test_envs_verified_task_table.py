@@ -6,7 +6,7 @@ import pytest
 
 from rltune_envs.errors import TaskError
 from rltune_envs.verified_task.table import read_table
-from rltune_envs.verified_task.template import columns_of, fill
+from rltune_envs.verified_task.template import columns_of, fill, shows
 
 ROWS = [{"question": "1, 1?", "answer": "2"}, {"question": "a\nb", "answer": "−3"}]
 
@@ -57,6 +57,9 @@ def test_a_file_that_is_no_parquet(tmp_path):
         read_table(str(path))
 
 
+ROW = {"q": " 1 + 1? ", "the q": "2 + 2?", "n": 3, "c": ["x", "y "]}
+
+
 @pytest.mark.parametrize(
     ("template", "text"),
     [
@@ -65,11 +68,15 @@ def test_a_file_that_is_no_parquet(tmp_path):
         ("{{q}} is {q}", "{q} is 1 + 1?"),
         ("{ q } {q!r} {n}", "{ q } {q!r} 3"),
         ("{c}", "(A) x\n(B) y"),
+        ("{the q} in {no q}", "2 + 2? in {no q}"),
+        ("{{the q}} is {the q}", "{the q} is 2 + 2?"),
     ],
 )
 def test_only_names_of_columns_in_braces_are_replaced(template, text):
-    assert fill(template, {"q": " 1 + 1? ", "n": 3, "c": ["x", "y "]}) == text
+    assert fill(template, ROW) == text
 
 
 def test_the_columns_of_a_template():
     assert columns_of("{a} {b} {a} {{c}} {} { d }") == ("a", "b")
+    assert shows("{a} {the b}", "the b")
+    assert not shows("{a} {{the b}}", "the b")

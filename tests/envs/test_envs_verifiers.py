@@ -7,6 +7,7 @@ from rltune_envs.verifiers import Problem, make_verifier
 from rltune_envs.verifiers.boxed import last_boxed, normal_latex
 from rltune_envs.verifiers.multiple_choice import find_letter
 from rltune_envs.verifiers.number import find_number, read_number
+from rltune_envs.verifiers.reasoning_gym import last_tagged
 
 
 def score(kind, response, answer, *, choices=(), **options):
@@ -46,6 +47,8 @@ def test_long_responses_of_one_kind_are_read():
     assert find_number("1/" * 50_000)
     assert find_number("9" * 100_000)
     assert find_letter("answer " * 20_000) is None
+    assert find_letter("answer" + "\n" * 200_000 + "?") is None
+    assert last_tagged("<answer>" * 50_000) is None
 
 
 @pytest.mark.parametrize(

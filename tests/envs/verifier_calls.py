@@ -67,5 +67,18 @@ def thread(prompt, response, row):
 thread.in_process = False
 
 
+def huge(prompt, response, row):
+    return 10**5000
+
+
+class Unwritable(float):
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+def unwritable(prompt, response, row):
+    return Unwritable(3)
+
+
 def right(prompt, response, row):
     return prompt == "1 + 1?" and response == row["answer"]

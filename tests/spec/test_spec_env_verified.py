@@ -45,6 +45,10 @@ def test_a_generator_brings_its_verifier():
     )
 
 
+def test_a_template_may_hold_the_name_of_the_answer_in_braces():
+    assert env_of(template="{question} Fill in {{answer}}.").template.endswith("{{answer}}.")
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -88,6 +88,20 @@ def test_a_file_that_changed_is_refused_before_it_is_played(tmp_path):
         require_same_rows(make_env, manifest)
 
 
+def test_a_trial_goes_on_with_the_rows_it_began_with(tmp_path):
+    write_rows(tmp_path / "p.jsonl", 200)
+    make_env = env_maker(config_of(env=ENV).env, None, tmp_path)
+    env = make_env()
+    before = [env.reset(seed=seed) for seed in range(200)]
+    write_rows(tmp_path / "p.jsonl", 150)
+    assert [make_env().reset(seed=seed) for seed in range(200)] == before
+    one, other = make_env(), make_env()
+    assert one.reset(seed=0) != other.reset(seed=1)  # each has its own episode
+    assert one.gold(0)["answers"] != other.gold(1)["answers"]
+    assert one.problem != other.problem
+    assert env_maker(config_of(env=ENV).env, None, tmp_path)().reset(seed=150) in before
+
+
 GENERATED = "{kind: verified, source: 'reasoning_gym:NAME', train_tasks: 99}"
 
 

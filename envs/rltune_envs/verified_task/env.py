@@ -34,7 +34,7 @@ from rltune_envs.verified_task.problems import (
     near_of,
     verifier_of,
 )
-from rltune_envs.verified_task.template import columns_of
+from rltune_envs.verified_task.template import shows
 from rltune_envs.verifiers import Grade, Problem
 from rltune_envs.verifiers.multiple_choice import letters_of
 
@@ -303,7 +303,7 @@ def _require_columns(kind: str, template: str, answer: str | None, choices: str 
     if (kind == CHOICE) != (choices is not None):
         state = "needs" if choices is None else "does not read"
         raise ValueError(f"choices_column is {choices!r}, but verifier {kind!r} {state} choices")
-    if answer is not None and answer in columns_of(template):
+    if answer is not None and shows(template, answer):
         raise ValueError(
             f"template shows {{{answer}}}, the answer; leave it out, or write {{{{{answer}}}}} for "
             "the word in braces"

@@ -5,10 +5,10 @@ import json
 from rltune_envs.errors import TaskError
 from rltune_envs.files_rows import RowError
 from rltune_envs.generated import Dataset, about, entry_of
-from rltune_envs.verified_task.template import columns_of, fill, require_columns
+from rltune_envs.verified_task.template import columns_of, fill
 from rltune_envs.verifiers import Problem, Verifier
 
-COLUMNS = ("question", "answer", "metadata")
+_QUESTION = "question"
 _OWN = "reasoning_gym"
 
 
@@ -34,10 +34,11 @@ class GeneratedProblems:
         self._verifier = verifier
         self._about = about(dataset)
         self.has_answers = self._about.has_answers
-        try:
-            require_columns("in env.template", columns_of(template), COLUMNS)
-        except RowError as error:
-            raise ValueError(str(error)) from error
+        if columns_of(template) != (_QUESTION,):
+            raise ValueError(
+                f"template is {template!r:.80}; put {{{_QUESTION}}} in it, and no other column: a "
+                "generated problem has no other text to show"
+            )
         if not (self.has_answers or kind == _OWN or ":" in kind):
             raise TaskError(
                 f"{dataset.source} has no gold answers, which verifier {kind!r} compares with; "

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +88,16 @@ class FileProblems:
         self._source = source
         self._kind = kind
         self._options = options
-        self._stamp = stamp_of(source)
 
-    @property
+    @cached_property
     def all(self) -> "Problems":
-        """All of them.
+        """All of them, as the files are when they are first asked for.
 
         Raises:
             TaskError: A file, or a row, cannot be used; it is named.
 
         """
-        return load_problems(self._source, self._kind, self._options, self._stamp)
+        return load_problems(self._source, self._kind, self._options, stamp_of(self._source))
 
     def of(self, seed: int) -> Problem:
         """Return the problem of a seed."""
@@ -187,7 +186,7 @@ def load_problems(source: Source, kind: str, options: str, stamp: Stamp) -> Prob
                 own = _share(digest, source.shares) if part == "train" else part
                 parts[own].append(problem)
             else:
-                _require_same(before, part, problem)
+                _require_same(before, part, problem, source.columns)
                 n_repeated += 1
     ordered = [sorted(parts[part], key=hash_of) for part in PARTS]
     sizes = {part: len(parts[part]) for part in PARTS}
@@ -204,9 +203,21 @@ def _share(digest: str, shares: Sequence[tuple[str, float]]) -> str:
     return "train"
 
 
-def _require_same(before: tuple[str, Problem], part: str, problem: Problem) -> None:
-    """Refuse a repeated problem that has another answer, or is in the file of another split."""
+def _require_same(
+    before: tuple[str, Problem], part: str, problem: Problem, columns: Columns
+) -> None:
+    """Refuse a repeated problem that has another answer, or is in the file of another split.
+
+    Where no column is the answer, the verifier may read all of them, but for the id.
+    """
     first_part, first = before
+    names = sorted({*problem.row, *first.row} - {columns.id})
+    other = [name for name in names if problem.row.get(name) != first.row.get(name)]
+    if columns.answer is None and other:
+        raise TaskError(
+            f"{problem.place}: it asks the same as {first.place}, with another {other[0]}, which "
+            "its verifier may read; remove one of them, or show what differs in env.template"
+        )
     if first.answer != problem.answer:
         raise TaskError(
             f"{problem.place}: it asks the same as {first.place}, with the answer "

@@ -6,6 +6,7 @@ process.
 """
 
 import copy
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -112,9 +113,20 @@ def _without_fork(score: Callable[[str, str, Any], object], *given: Any) -> obje
 
 def _checked(value: object) -> float:
     """Return a score as a number from 0 to 1."""
-    if isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        shown = " ".join(repr(value).split())[:80]
-        raise WrongResultError(f"it returned {shown}; return a number from 0 to 1, or a bool")
-    return float(value)
+    try:
+        score = float(value) if isinstance(value, Real) else math.nan
+    except Exception:  # whatever a class raises; 10**400 is no float
+        score = math.nan
+    if not 0 <= score <= 1:
+        raise WrongResultError(
+            f"it returned {_shown(value)}; return a number from 0 to 1, or a bool"
+        )
+    return score
+
+
+def _shown(value: object) -> str:
+    """Return a value in at most 80 characters, by its type where it cannot be written."""
+    try:
+        return " ".join(repr(value).split())[:80]
+    except Exception:  # whatever a class raises; 10**5000 has too many digits
+        return f"something of type {type(value).__name__}"

@@ -9,7 +9,7 @@ from rltune_envs.verifiers.boxed import last_boxed
 from rltune_envs.verifiers.exact import normal_text
 
 _ALONE = re.compile(r"\(?([A-Za-z])[).:]?")
-_SAID = re.compile(r"\b(?i:answer|choice|option)\b(?: is)?\s*:?\s*\(?(?!I [a-z])([A-Z])\b\)?")
+_SAID = re.compile(r"\b(?i:answer|choice|option)\b(?: is)?\s*+:?\s*+\(?(?!I [a-z])([A-Z])\b\)?")
 _MARKED = re.compile(r"\(([A-Z])\)")
 
 
