@@ -10,7 +10,7 @@ from rltune.errors import Problem
 from rltune.spec.errors import VIOLATION, Violation
 from rltune.spec.identity import value_text
 from rltune.spec.keys import VARIANT_SECTIONS, did_you_mean, models_of, variants
-from rltune.spec.paths import KeyPath, key_path
+from rltune.spec.paths import OPEN_SECTIONS, KeyPath, dotted, key_path
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.validators import cross_violations
 
@@ -90,6 +90,8 @@ def _resolve(
             models = tuple(m for m in models if m is variants(path[-1]).get(str(part)))
             continue
         path.append(str(part))
+        if dotted(path[:-1]) in OPEN_SECTIONS:
+            continue  # a free name; the models are of what it names
         owner = models[0] if models else None
         info = owner.model_fields.get(str(part)) if owner is not None else None
         if info is not None:

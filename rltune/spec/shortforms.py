@@ -6,7 +6,7 @@ from typing import Any
 from rltune.spec.keys import nested
 from rltune.spec.schema.advantage import long_advantage
 from rltune.spec.schema.attribution import long_attribution
-from rltune.spec.schema.env import long_env
+from rltune.spec.schema.env import long_env, long_eval_set
 from rltune.spec.schema.reward import long_reward
 
 SHORT_FORMS: Mapping[str, Callable[[Any], Any]] = {
@@ -20,9 +20,18 @@ SHORT_FORMS: Mapping[str, Callable[[Any], Any]] = {
 
 def long_forms(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested config keys with every short form written out."""
-    return {
-        key: SHORT_FORMS[key](value) if key in SHORT_FORMS else value for key, value in data.items()
-    }
+    return _long_sets(
+        {key: SHORT_FORMS[key](item) if key in SHORT_FORMS else item for key, item in data.items()}
+    )
+
+
+def _long_sets(data: dict[str, Any]) -> dict[str, Any]:
+    """Return nested config keys with the short forms of named evaluation sets written out."""
+    env = data.get("env")
+    sets = env.get("eval") if isinstance(env, Mapping) else None
+    if env is None or not isinstance(sets, Mapping):
+        return data
+    return {**data, "env": {**env, "eval": {k: long_eval_set(one) for k, one in sets.items()}}}
 
 
 def config_tree(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,4 +44,4 @@ def config_tree(given: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: A key is given twice, in whatever form.
 
     """
-    return nested(long_forms(given))
+    return _long_sets(nested(long_forms(given)))

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from rltune.report.render_check import held_values
 from rltune.spec.keys import config_keys, is_config_key
 from rltune.spec.schema.env import MultihopQaConfig
 
@@ -44,3 +45,40 @@ def test_what_contradicts_itself_is_refused(sets, said):
     with pytest.raises(ValidationError) as caught:
         config(**sets)
     assert said in str(caught.value)
+
+
+QA = (
+    ("base: sokoban", "base: multihop_qa"),
+    ("hold:\n", "hold:\n  env.questions: train.jsonl\n  policy.model: own\n"),
+)
+
+
+def sweep(sets):
+    return (*QA, ("  loss.kl_type", f"  env.eval: {sets}\n  loss.kl_type"))
+
+
+@pytest.mark.parametrize("sets", ["{nq: nq.jsonl}", "{nq: {file: nq.jsonl}}"])
+def test_a_held_set_is_held_in_either_form(load, problems, sets):
+    loaded = load(*sweep(sets))
+    assert [key for key in loaded.held_keys if "eval" in key] == ["env.eval.nq.file"]
+    assert held_values(loaded)["env.eval.nq.file"] == "nq.jsonl"
+    (said,) = problems(*sweep(sets), overrides=["env.eval.nq=other.jsonl"])
+    assert said.startswith("--set env.eval.nq=other.jsonl: 'env.eval.nq.file' is held by this swe")
+
+
+def test_a_later_layer_changes_the_file_and_keeps_the_format(load):
+    change = "{nq: {file_format: golden_answers}}"
+    loaded = load(*sweep(change), overrides=["env.eval.nq=nq.jsonl"])
+    assert loaded.control.config["env"]["eval"] == {
+        "nq": {"file": "nq.jsonl", "file_format": "golden_answers"}
+    }
+
+
+@pytest.mark.parametrize("name", ["nq", "file"])
+def test_a_wrong_key_of_a_set_is_told_with_the_right_ones(problems, name):
+    missing, strange = problems(*sweep(f"{{{name}: {{fil: nq.jsonl}}}}"))
+    assert f"hold.env.eval.{name}.file: 'file' is missing from env.eval.{name}. File of" in missing
+    assert strange == (
+        f"toy.yaml:8: hold.env.eval.{name}.fil: 'fil' is not a key of env.eval.{name}. Choose one "
+        "of file, file_format. Did you mean 'file'?"
+    )

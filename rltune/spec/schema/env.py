@@ -109,7 +109,8 @@ class EvalSetConfig(Section):
     file_format: QuestionFormat = Field("auto", description="Layout of it; auto recognises it.")
 
 
-def _long_eval_set(value: object) -> object:
+def long_eval_set(value: object) -> object:
+    """Return the short form of a named set, its file, in full; anything else unchanged."""
     return {"file": value} if isinstance(value, str) else value
 
 
@@ -126,7 +127,7 @@ class MultihopQaConfig(ShippedConfig):
     file_format: QuestionFormat = Field(
         "auto", description="Layout of env.questions; auto recognises it."
     )
-    eval: dict[str, Annotated[EvalSetConfig, BeforeValidator(_long_eval_set)]] = Field(
+    eval: dict[str, Annotated[EvalSetConfig, BeforeValidator(long_eval_set)]] = Field(
         default_factory=dict,
         description="Name -> file of questions. The gate and the final test then measure on these "
         "sets, equally many of each, and report EM and F1 of each; env.questions is for training.",

@@ -278,4 +278,5 @@ def _measure_problems(env: TextEnv, loaded: LoadedSweep) -> Iterator[Problem]:
         what = f"{loaded.spec.metric.name!r} is not measured in this env."
         allowed = f"Choose one of {', '.join(f'heldout/{name}' for name in names)}."
         where = f"{loaded.path}: metric.name"
-        yield Problem(where, what, allowed, did_you_mean(asked, names))
+        hint = did_you_mean(asked, names).replace("'", "'heldout/", 1)
+        yield Problem(where, what, allowed, hint)
