@@ -163,7 +163,9 @@ def test_a_file_of_300_rows_becomes_a_finished_sweep(init, rltune, tmp_path):
     assert begun.code == 0, begun.err
     assert "wrote my-task-policy/\n" in begun.out
     assert rltune("check", "my-task.yaml").code == 0
-    swept = rltune("sweep", "my-task.yaml", "--set", "budget.steps=2", "--seeds", "0,1")
+    sweep = tmp_path / "my-task.yaml"
+    sweep.write_text(sweep.read_text().replace("budget.steps: 20 ", "budget.steps: 2 "))
+    swept = rltune("sweep", "my-task.yaml", "--seeds", "0,1")
     assert swept.code == 0, swept.err
     assert "Audit passed (4 of 4 trials finished)" in swept.out
     assert "floor unknown: compare with start, optimal ceiling 1.000" in swept.out
