@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import NoReturn, Protocol, TextIO
+from typing import NoReturn, TextIO
 
 from rltune_envs.code_place import describe_error, in_brackets, place_of
 from rltune_envs.errors import CustomCodeError, HungCodeError, SearchLimitError
 from rltune_envs.guard_alarm import MAX_TIMER_S, Alarm
 from rltune_envs.guard_batch import current_batch, new_batch
+from rltune_envs.guard_patience import GiveTime, Hand, Patience, no_alarm
 from rltune_envs.guard_process import processes
 from rltune_envs.guard_worker import Answer, Worker, attempt, exit_raises, this_thread
 
@@ -223,16 +224,6 @@ def limit_of(home: object) -> float:
     return float(limit) if is_number and limit > 0 else CALL_LIMIT_S
 
 
-class _Hand(Protocol):
-    """What makes a call: a thread or a process."""
-
-    def answer(self, wait_s: float) -> Answer | None:
-        """Return the answer; None when there is none within so many seconds."""
-
-    def place(self, module: str) -> str:
-        """Return where it is now: `FILE:LINE, in NAME`; empty where unknown."""
-
-
 def _require_room(what: str, limit: float) -> None:
     """Refuse a call after too many that hung."""
     current_batch().require_open(what, limit)
@@ -248,30 +239,33 @@ def _wait(what: str, function: Callable[[], object], limit: float, module: str) 
     _require_room(what, limit)
     worker = _local.worker = _local.worker or Worker()
     try:
-        with _last_words(limit):
+        with _last_words(limit) as give_time:
             worker.ask(function)
-            return _answer_of(worker, what, limit, module)
+            return _answer_of(worker, what, limit, module, give_time)
     except BaseException:  # it hangs; a signal; or a supervisor that gives up
         _abandon(worker)
         raise
 
 
-def _answer_of(hand: _Hand, what: str, limit: float, module: str) -> Answer:
+def _answer_of(
+    hand: Hand, what: str, limit: float, module: str, give_time: GiveTime = no_alarm
+) -> Answer:
     """Return the answer of a call that was made.
 
-    Time in which another call held the interpreter does not count.
+    Time in which other calls compute, or held the interpreter, does not count.
 
     Raises:
         HungCodeError: There is none within the limit.
 
     """
-    seconds = min(limit, SLOW_S)
-    answer, is_new = hand.answer(seconds), True
-    while answer is None and seconds < limit:
-        _tell(Waiting(what, hand.place(module), seconds, limit, is_new))
-        pause = min(1.0, limit - seconds)
-        answer, is_new = hand.answer(pause), False
-        seconds += pause
+    patience = Patience(hand, limit)
+    answer, is_new = patience.answer(SLOW_S), True
+    while answer is None and patience.left_s > 0:
+        give_time(patience.left_s)  # this thread runs, so the interpreter is not held
+        if patience.waited_s >= SLOW_S:
+            _tell(Waiting(what, hand.place(module), patience.waited_s, limit, is_new))
+            is_new = False
+        answer = patience.answer(1.0)
     if answer is not None:
         return answer
     current_batch().count_hung()
@@ -296,12 +290,12 @@ def _abandon(worker: Worker) -> None:
 
 
 @contextmanager
-def _last_words(limit: float) -> Iterator[None]:
+def _last_words(limit: float) -> Iterator[GiveTime]:
     if _supervision.last_words is None:
-        yield
+        yield no_alarm
         return
-    with _shared.alarm.within(min(limit, MAX_TIMER_S) + _GRACE_S):
-        yield
+    with _shared.alarm.within(min(limit, MAX_TIMER_S) + _GRACE_S) as give:
+        yield lambda seconds: give(seconds + _GRACE_S)
 
 
 def _raise(what: str, error: BaseException, module: str) -> NoReturn:

@@ -18,12 +18,21 @@ class Alarm:
         self._deadlines: dict[object, float] = {}
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Have the process get SIGALRM where this block takes longer."""
+    def within(self, seconds: float) -> Iterator[Callable[[float], None]]:
+        """Have the process get SIGALRM where this block takes longer.
+
+        Yields:
+            What gives the block so many seconds from now on instead.
+
+        """
         key = object()
-        self._change(lambda: self._deadlines.update({key: time.monotonic() + seconds}))
+
+        def give(seconds: float) -> None:
+            self._change(lambda: self._deadlines.update({key: time.monotonic() + seconds}))
+
+        give(seconds)
         try:
-            yield
+            yield give
         finally:
             self._change(lambda: self._deadlines.pop(key))
 

@@ -107,6 +107,10 @@ class Process:
             self._path = ""
         return Answer(error=CustomCodeError(self._what, cause))
 
+    def others_s(self) -> float:
+        """Return 0: no thread of this process keeps it from running."""
+        return 0.0
+
     def _ending(self) -> str:
         """Return why no answer will come."""
         try:

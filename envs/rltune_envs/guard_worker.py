@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Worker:
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._answers: SimpleQueue[Answer] = SimpleQueue()
         self._is_abandoned = False
+        self._clock: int | None = None  # of the CPU time of the thread
         self.thread = threading.Thread(target=self._run, name="custom code", daemon=True)
         self.thread.start()
 
@@ -76,6 +78,11 @@ class Worker:
             return self._answers.get(timeout=wait_s)
         except Empty:
             return None
+
+    def others_s(self) -> float:
+        """Return the CPU time, in seconds, that all other threads of this process have used."""
+        own = 0.0 if self._clock is None else time.clock_gettime(self._clock)
+        return time.process_time() - own
 
     def place(self, module: str) -> str:
         """Return where the thread is: `FILE:LINE, in NAME`; see `code_place`."""
@@ -95,6 +102,7 @@ class Worker:
 
     def _run(self) -> None:
         this_thread.is_worker = True
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
         process = os.getpid()
         try:
             while not self._is_abandoned:
