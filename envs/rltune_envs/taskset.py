@@ -35,7 +35,7 @@ class TasksetEnv(TextEnv):
         id: The taskset: a module, or an installed package, that exports it.
         config: Keys of the taskset's own config.
         rows: At most so many tasks are read; needed where the taskset never ends.
-        heldout_share: Share of the tasks that is held out, by content.
+        heldout_share: Share of the tasks that is held out, by their prompts.
         test_share: The same for the test.
         success: Reward from which a task counts as solved.
 
@@ -69,7 +69,7 @@ class TasksetEnv(TextEnv):
         shares = (("heldout", heldout_share), ("test", test_share))
         self._seeds: dict[str, list[int]] = {part: [] for part in _PARTS}
         for seed, row in enumerate(self._rows):
-            self._seeds[_part_of(row.digest, shares)].append(seed)
+            self._seeds[_part_of(_digest_of(row.prompt), shares)].append(seed)
         self._row: Row | None = None
         self._last: Step | None = None
 
@@ -100,7 +100,7 @@ class TasksetEnv(TextEnv):
         """Describe the task of `seed`."""
         row = self._rows[seed % len(self._rows)]
         facts = {"source": f"{self._id}:{row.place}"}
-        return task_of("verifiers", row.content, seed, facts=facts)
+        return task_of("verifiers", row.content, seed, near=row.prompt, facts=facts)
 
     def part_seeds(self, part: str) -> Sequence[int]:
         """Return the seeds of a split."""
@@ -216,12 +216,15 @@ def _row(task: "vf.Task[Any, Any, Any]", place: int) -> Row:
         task.data.model_dump(mode="json", exclude_none=True, exclude={"idx"}), sort_keys=True
     )
     texts = filter(None, (task.data.system_prompt, task.data.prompt_text))
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    return Row(task, "\n\n".join(texts), content, digest, place)
+    return Row(task, "\n\n".join(texts), content, _digest_of(content), place)
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _part_of(digest: str, shares: Sequence[tuple[str, float]]) -> str:
-    """Return the split of a task, by its content alone."""
+    """Return the split of a task, by its prompt alone: tasks that ask the same are in one."""
     place = int(digest[-8:], 16) / _SCALE
     for part, share in shares:
         if place < share:

@@ -66,6 +66,17 @@ def test_a_response_without_a_whole_box_is_malformed(env, response):
     assert step.failure_class is FailureClass.MALFORMED
 
 
+@pytest.mark.parametrize("response", [r"\fbox{8}", r"\boxed {8}", r"1,\fbox{8}"])
+def test_a_box_in_another_spelling_is_an_answer(env, response):
+    step = env.step(response)
+    assert (step.success, step.actions) == (True, ("8",))
+
+
+def test_the_order_of_the_numbers_of_terms_is_no_matter():
+    one, other = ArithmeticEnv(terms=[3, 5]), ArithmeticEnv(terms=[5, 3])
+    assert [one.task(seed) for seed in range(9)] == [other.task(seed) for seed in range(9)]
+
+
 def test_a_step_after_the_end_earns_nothing(env):
     env.step(r"\boxed{8}")
     again = env.step(r"\boxed{9}")

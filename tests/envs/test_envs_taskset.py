@@ -92,6 +92,22 @@ def test_splits_are_by_content_and_the_config_reaches_the_taskset(taskset):
     assert len(TasksetEnv(id=name, rows=20).part_seeds("train")) < 20
 
 
+@needs_verifiers
+def test_tasks_that_ask_the_same_are_in_one_split(taskset):
+    head = HEAD.replace("    answer: str", "    answer: str\n    note: str = ''")
+    again = "            yield Sum(Data(prompt=f'{a} + 1?', answer=str(a + 1), note='b'))\n"
+    head = head.replace('system_prompt="Add.", ', "") + again
+    env = TasksetEnv(id=taskset(SUM, head=head))
+    prompts = {
+        part: {env.reset(seed=seed) for seed in env.part_seeds(part)}
+        for part in ("train", "heldout", "test")
+    }
+    assert sum(map(len, prompts.values())) == 60
+    assert sum(len(env.part_seeds(part)) for part in prompts) == 120
+    assert env.task(0).near_hash == env.task(1).near_hash
+    assert env.task(0).content_hash != env.task(1).content_hash
+
+
 REFUSED = {
     "it needs a container": SUM.replace(
         "class Sum(vf.Task[Data]):", "class Sum(vf.Task[Data]):\n    NEEDS_CONTAINER = True"

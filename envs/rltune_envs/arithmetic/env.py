@@ -61,7 +61,7 @@ class ArithmeticEnv(TextEnv):
             raise ValueError(f"largest is {largest!r}; give at most {MAX_LARGEST}")
         require_penalty(format_penalty)
         require_choice("prompt", prompt, PROMPTS)
-        self.terms = tuple(terms)
+        self.terms = tuple(sorted(terms))  # the order given is no matter
         self.largest = largest
         self.format_penalty = format_penalty
         self.prompt = prompt
@@ -163,7 +163,7 @@ class ArithmeticEnv(TextEnv):
 
 def _actions(response: str, given: str) -> tuple[str, ...]:
     """Return the numbers of a response that is a list of them, else the answer alone."""
-    partial = response[: response.rindex(BOX)] if response.endswith(END) else ""
+    partial = response.rpartition(BOX)[0] if response.endswith(END) else ""
     if not response.startswith(f"{partial}{BOX}{given}{END}") or not _STEPS.fullmatch(partial):
         return (given,)
     return (*partial.split(STEP)[:-1], given)

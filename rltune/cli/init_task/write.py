@@ -81,7 +81,8 @@ def _say(file: Path, guess: Guess | None, problems: Problems) -> None:
 
 
 def _say_guess(file: Path, guess: Guess) -> None:
-    unused = [name for name in guess.columns if name not in _used(guess)]
+    is_custom = ":" in guess.verifier  # it may read the whole row
+    unused = [] if is_custom else [name for name in guess.columns if name not in _used(guess)]
     typer.echo(f"{file}: {plural(guess.n_rows, 'row')}, columns {', '.join(guess.columns)}")
     typer.echo(f"  question  {guess.question}")
     typer.echo(f"  answer    {guess.answer}")
