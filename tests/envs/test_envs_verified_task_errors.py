@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rltune_envs.errors import TaskError
+from rltune_envs.errors import ImportPathError, TaskError
 from rltune_envs.guard_batch import new_batch
 from rltune_envs.guard_process import processes
 from rltune_envs.verified_task import VerifiedTaskEnv
@@ -195,6 +195,20 @@ def test_a_regular_expression_that_runs_away_is_a_fault(tmp_path, monkeypatch):
     assert fault.startswith("verifier regex '((?:a+)+)$': it did not return within 0.3 s (")
     env.reset(seed=0)
     assert env.step("aa").failure_class == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("two_arguments", "cannot be called with (prompt, response, row): too many positional "
+         "arguments; it is defined with (prompt, response)"),
+        ("waits", "is a coroutine; define it with def, not async def"),
+    ],
+)  # fmt: skip
+def test_a_score_that_can_never_be_called_is_refused_at_once(tmp_path, name, why):
+    with pytest.raises(ImportPathError) as caught:
+        env_with(tmp_path, name)
+    assert str(caught.value) == f"'verifier_calls:{name}' {why}"
 
 
 def test_a_score_of_ones_own(tmp_path):

@@ -71,6 +71,14 @@ def huge(prompt, response, row):
     return 10**5000
 
 
+def two_arguments(prompt, response):
+    return 1.0
+
+
+async def waits(prompt, response, row):
+    return 1.0
+
+
 class Unwritable(float):
     def __repr__(self):
         raise RuntimeError("no text")

@@ -40,9 +40,9 @@ def test_its_files_are_inputs(tmp_path):
     assert [path for path in task_inputs(config, tmp_path) if path.endswith("p.jsonl")]
 
 
-def loaded(tmp_path, monkeypatch, more=""):
+def loaded(tmp_path, monkeypatch, more="", verifier="number"):
     monkeypatch.chdir(tmp_path)
-    env = f"{{kind: verified, train: p.jsonl, verifier: number{more}}}"
+    env = f"{{kind: verified, train: p.jsonl, verifier: '{verifier}'{more}}}"
     keys = {"env": env, "reward": "null", "metric": "heldout/success_rate"}
     (tmp_path / "own.yaml").write_text(SWEEP.format(**keys, attribution="{kind: none}"))
     return load_sweep("own.yaml")
@@ -70,6 +70,14 @@ def test_a_check_reads_the_rows(tmp_path, monkeypatch):
     with pytest.raises(SpecError) as caught:
         require_usable(loaded(tmp_path, monkeypatch), tmp_path)
     assert "p.jsonl:1: the column 'answer' (env.answer_column) is missing" in str(caught.value)
+
+
+def test_a_verifier_that_cannot_be_imported_is_named_by_its_key(tmp_path, monkeypatch):
+    write_rows(tmp_path / "p.jsonl", 3)
+    sweep = loaded(tmp_path, monkeypatch, verifier="no_such_grader:score")
+    with pytest.raises(SpecError) as caught:
+        require_usable(sweep, tmp_path)
+    assert "env.verifier.kind: 'no_such_grader:score': there is no module" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named_by_its_key(tmp_path, monkeypatch):

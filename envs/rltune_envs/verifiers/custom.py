@@ -6,6 +6,7 @@ process.
 """
 
 import copy
+import inspect
 import math
 import os
 import threading
@@ -15,7 +16,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from rltune_envs.errors import CustomCodeError, VerifierError
+from rltune_envs.errors import CustomCodeError, ImportPathError, VerifierError
 from rltune_envs.guard import WrongResultError, call, call_in_process, limit_of
 from rltune_envs.imports import load_object
 from rltune_envs.verifiers.base import Grade, Problem, Verifier
@@ -89,10 +90,30 @@ def custom(path: str) -> Verifier:
     """Return the verifier of an import path.
 
     Raises:
-        ImportPathError: The path names nothing that can be used.
+        ImportPathError: The path names nothing that can be used, or a function that cannot be
+            called so.
 
     """
-    return CustomVerifier(path, load_object(path))
+    score = load_object(path)
+    _require_call(path, score)
+    return CustomVerifier(path, score)
+
+
+def _require_call(path: str, score: Callable[..., object]) -> None:
+    """Refuse a function of other arguments: all of its scores would be faults."""
+    if inspect.iscoroutinefunction(score):
+        raise ImportPathError(f"{path!r} is a coroutine; define it with def, not async def")
+    try:
+        signature = inspect.signature(score)
+    except (TypeError, ValueError):  # a function of C without one
+        return
+    try:
+        signature.bind("prompt", "response", {})
+    except TypeError as error:
+        raise ImportPathError(
+            f"{path!r} cannot be called with (prompt, response, row): {error}; it is defined with "
+            f"{signature}"
+        ) from error
 
 
 def _without_fork(score: Callable[[str, str, Any], object], *given: Any) -> object:

@@ -151,7 +151,8 @@ def _env_problems(config: TrialConfig, loaded: LoadedSweep, base: Path) -> Itera
     try:
         made = env_maker(config.env, None, base)()
     except ImportPathError as error:
-        yield Problem(where, _sentence(error))
+        is_verifier = config.env.kind == "verified"
+        yield Problem(loaded.where("env.verifier.kind") if is_verifier else where, _sentence(error))
         return
     except CustomCodeError as error:
         is_refusal = isinstance(error.__cause__, EnvError | ValueError)
