@@ -19,6 +19,8 @@ from typing import Any
 import rltune
 import rltune_envs
 from rltune.rollout.vllm_setup import vllm_version
+from rltune.spec.schema.env import CustomEnvConfig
+from rltune.spec.schema.env_taskset import TASKSET_ENV
 from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import utc_now
@@ -27,6 +29,8 @@ from rltune.store.secret import masked
 PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 GENERATES = ("reasoning-gym", "sympy")  # what makes and scores the problems of an env.source
 COMPARES = ("math-verify", "sympy")  # what compares mathematics
+RUNS_TASKSETS = ("verifiers",)  # what reads and grades the tasks of a taskset
+_SOME = (*GENERATES, *COMPARES, *RUNS_TASKSETS)
 EARLIER = (
     *("attempt", "host", "node", "started"),
     *("commit", "dirty", "diff_sha256", "source_sha256", "versions"),
@@ -109,7 +113,7 @@ def versions(more: Iterable[str] = ()) -> dict[str, str]:
         more: Packages that only some results depend on; names of others are ignored.
 
     """
-    known = dict.fromkeys(name for name in more if name in (*GENERATES, *COMPARES))
+    known = dict.fromkeys(name for name in more if name in _SOME)
     installed = {name: _version(name) for name in (*PACKAGES, *known)}
     if vllm := vllm_version():
         installed["vllm"] = vllm
@@ -119,6 +123,8 @@ def versions(more: Iterable[str] = ()) -> dict[str, str]:
 def graders(config: TrialConfig) -> tuple[str, ...]:
     """Return the packages that make or grade the problems of a config, where rltune does not."""
     env = config.env
+    if isinstance(env, CustomEnvConfig):
+        return RUNS_TASKSETS if env.factory == TASKSET_ENV else ()
     if not isinstance(env, VerifiedConfig):
         return ()
     is_compared = env.verifier.options().get("compare") == "math_verify"

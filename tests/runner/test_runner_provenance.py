@@ -153,6 +153,8 @@ def test_versions_name_python_and_every_package():
             {"train": "p.jsonl", "verifier": {"kind": "boxed", "compare": "math_verify"}},
             {"math-verify", "sympy"},
         ),
+        ({"kind": "verifiers", "id": "my-taskset"}, {"verifiers"}),
+        ({"kind": "custom", "factory": "examples.my_env:MyEnv"}, set()),
     ],
 )
 def test_packages_that_grade_are_recorded_where_they_do(env, packages):
