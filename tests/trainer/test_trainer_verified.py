@@ -65,6 +65,38 @@ def test_few_rows_are_named(tmp_path, monkeypatch):
     assert "S8.few_rows" in codes(loaded(tmp_path, monkeypatch, ", train_tasks: 99"), tmp_path)
 
 
+OWN_ENV = """
+from rltune_envs.base import Step, TextEnv, task_of
+
+class Endless(TextEnv):
+    def reset(self, *, seed):
+        return str(seed)
+
+    def step(self, response):
+        return Step("", terminated=True)
+
+    def task(self, seed):
+        return task_of("rows", str(seed), seed)
+
+class Rows(Endless):
+    def part_seeds(self, part):
+        return range(40)
+"""
+
+
+@pytest.mark.parametrize(("name", "found"), [("Rows", ["S8.few_rows"]), ("Endless", [])])
+def test_few_rows_of_a_custom_env_are_named(tmp_path, monkeypatch, name, found):
+    (tmp_path / "few_rows_env.py").write_text(OWN_ENV)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    env = f"{{kind: custom, factory: 'few_rows_env:{name}', train_tasks: 50}}"
+    keys = {"reward": "null", "metric": "heldout/success_rate", "attribution": "{kind: none}"}
+    (tmp_path / "own.yaml").write_text(SWEEP.format(env=env, **keys))
+    findings = list(few_rows(load_sweep("own.yaml"), tmp_path))
+    assert [finding.code for finding in findings] == found
+    assert all("40 rows of few_rows_env:Rows" in finding.message for finding in findings)
+
+
 def test_a_check_reads_the_rows(tmp_path, monkeypatch):
     (tmp_path / "p.jsonl").write_text('{"question": "1 + 1?"}\n')
     with pytest.raises(SpecError) as caught:
