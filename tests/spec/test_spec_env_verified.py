@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from rltune.spec.custom_code import import_paths
+from rltune.spec.resolve import Layer, merge_layers
 from rltune.spec.schema.env_verifier import OPTIONS
 from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune_envs.verifiers import VERIFIERS
@@ -43,6 +44,16 @@ def test_a_generator_brings_its_verifier():
     assert (
         env_of(train=None, source="reasoning_gym:gcd", verifier="number").verifier.kind == "number"
     )
+
+
+def test_another_source_leaves_the_verifier_as_an_earlier_layer_has_it():
+    first = {"kind": "verified", "source": "reasoning_gym:gcd", "verifier": "number"}
+    layers = [
+        Layer({"env": first}, "base"),
+        Layer({"env": {"source": "reasoning_gym:lcm"}}, "axis"),
+    ]
+    env = merge_layers(layers, [])["env"]
+    assert (env["source"], env["verifier"]) == ("reasoning_gym:lcm", {"kind": "number"})
 
 
 def test_a_template_may_hold_the_name_of_the_answer_in_braces():

@@ -222,8 +222,6 @@ def long_env(value: Any) -> Any:
         return long_taskset(value, TasksConfig.model_fields)
     if isinstance(value, dict) and "verifier" in value:
         return {**value, "verifier": long_verifier(value["verifier"])}
-    if isinstance(value, dict) and value.get("source") is not None:
-        return {**value, "verifier": {"kind": "reasoning_gym"}}
     if not isinstance(value, str):
         return value
     return {"kind": "custom", "factory": value} if ":" in value else {"kind": value}

@@ -1,6 +1,6 @@
 """`env: {kind: verified}`: problems of files or of a generator, and what grades them."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -78,6 +78,15 @@ class VerifiedConfig(ShippedConfig):
     format_penalty: float = Field(
         0.0, le=0.0, description="Reward added to a turn in which no answer can be read."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_verifier(cls, section: Any) -> Any:
+        """Add the verifier of a generator where no layer of the config has named one."""
+        is_open = isinstance(section, dict) and "verifier" not in section
+        if is_open and section.get("source") is not None:
+            return {**section, "verifier": {"kind": "reasoning_gym"}}
+        return section
 
     @model_validator(mode="after")
     def _check(self) -> Self:
