@@ -111,7 +111,8 @@ class HttpRetriever:
         """
         if k < 1:
             raise ValueError(f"k: {k} is below 1; ask for at least one passage")
-        body = json.dumps({"queries": [query], "topk": k, "return_scores": True}).encode()
+        request = {"queries": [_whole(query)], "topk": k, "return_scores": True}
+        body = json.dumps(request).encode()
         tries = self._retries + 1
         for number in range(1, tries + 1):
             try:
@@ -207,6 +208,11 @@ def _certificates() -> "ssl.SSLContext":
     import httpx
 
     return httpx.create_ssl_context()
+
+
+def _whole(text: str) -> str:
+    """Return a text with U+FFFD for each half of a character, which servers refuse."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _endpoint(url: str) -> str:
