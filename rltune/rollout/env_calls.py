@@ -38,7 +38,7 @@ def start(
 def first_alone(starts: Mapping[int, T]) -> tuple[dict[int, T], dict[int, T]]:
     """Return the first start, and all others, to be done after it.
 
-    What environments share, such as the index of a large corpus, is then made once.
+    What environments share from the start, such as the rows of a file, is then made once.
     """
     items = starts.items()
     return dict(islice(items, 1)), dict(islice(items, 1, None))

@@ -3,9 +3,14 @@
 import json
 import random
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from threading import Barrier
 
 import pytest
+from patience import HANG_S
 
 from rltune_envs.checks import check_env
 from rltune_envs.errors import TaskError
@@ -14,6 +19,7 @@ from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
 from rltune_envs.multihop_qa.records import Question
 from rltune_envs.multihop_qa.server import RetrievalServer
+from rltune_envs.multihop_qa.sources import search
 from rltune_envs.multihop_qa.world import World
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "qa"
@@ -30,6 +36,18 @@ def row(number, answer="Rome", titles=("Alba", "Bruno"), has_passages=True):
         "supporting_facts": [[title, 0] for title in titles],
         "context": context if has_passages else [],
     }
+
+
+def at_once(ask, n=4):
+    """Return what threads get that ask at the same time."""
+    barrier = Barrier(n)
+
+    def wait_and_ask():
+        barrier.wait(HANG_S)
+        return ask()
+
+    with ThreadPoolExecutor(n) as pool:
+        return [answer.result(HANG_S) for answer in [pool.submit(wait_and_ask) for _ in range(n)]]
 
 
 @pytest.fixture
@@ -250,3 +268,30 @@ def test_making_an_environment_opens_no_file():
     env = MultihopQaEnv(questions="/nowhere/at/all.json")
     with pytest.raises(TaskError, match=r"^/nowhere/at/all\.json: cannot be read"):
         env.reset(seed=0)
+
+
+def test_threads_share_what_one_of_them_makes(file_of, tmp_path, monkeypatch):
+    """Each would read a file or a corpus of its own: as many copies as there are workers."""
+    made = []
+
+    def slow(make):
+        def count(*arguments, **options):
+            made.append(arguments[0])
+            time.sleep(0.05)  # the others ask meanwhile
+            return make(*arguments, **options)
+
+        return count
+
+    for where in ("files.load_questions", "files_corpus.load_corpus"):
+        module, name = where.split(".")
+        path = f"rltune_envs.multihop_qa.{module}.{name}"
+        monkeypatch.setattr(path, slow(getattr(import_module(path.rpartition(".")[0]), name)))
+    questions = file_of(row(0), row(1), row(2))
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"title": "Alba", "text": "Alba is here."}\n')
+    env = MultihopQaEnv(questions=questions, corpus=str(corpus))
+    source = env._source
+    assert len(set(at_once(lambda: source.question(0).question_id))) == 1
+    queries = iter(["Alba", "here", "Alba here", "is"])
+    at_once(lambda: search(source.corpus(0), next(queries), k=1))
+    assert made == [questions, str(corpus)]

@@ -1,11 +1,13 @@
 """Sources of questions, and what is searched; both as small values that can be keys.
 
-Worlds, files and indices are made when first needed and shared by all environments of the process.
+Worlds, files and indices are made when first needed, once, and shared by all environments of the
+process, whatever thread they are in.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import RLock
 from typing import Protocol
 
 from rltune_envs.base import SET
@@ -246,7 +248,7 @@ def question_of(source: Source, seed: int) -> Question:
 
 @lru_cache(maxsize=65536)
 def _cached_search(corpus: Corpus, query: str, k: int) -> tuple[Passage, ...]:
-    return _retriever(corpus).search(query, k=k)
+    return _shared(corpus).search(query, k=k)
 
 
 def search(corpus: Corpus, query: str, *, k: int) -> tuple[Passage, ...]:
@@ -258,8 +260,17 @@ def search(corpus: Corpus, query: str, *, k: int) -> tuple[Passage, ...]:
 
     """
     if len(query) > _MAX_CACHED_QUERY:
-        return _retriever(corpus).search(query, k=k)
+        return _shared(corpus).search(query, k=k)
     return _cached_search(corpus, query, k)
+
+
+_making = RLock()
+"""Held while something is made that threads share: the others wait, and do not make it again."""
+
+
+def _shared(corpus: Corpus) -> Retriever:
+    with _making:
+        return _retriever(corpus)
 
 
 @lru_cache(maxsize=512)
@@ -267,14 +278,24 @@ def _retriever(corpus: Corpus) -> Retriever:
     return corpus.open()
 
 
-@lru_cache(maxsize=32)
 def _world(seed: int, passages: int) -> World:
+    with _making:
+        return _made_world(seed, passages)
+
+
+@lru_cache(maxsize=32)
+def _made_world(seed: int, passages: int) -> World:
     return World(seed=seed, passages=passages)
 
 
-@lru_cache(maxsize=_SETS)  # a trial may read as many files as there can be sets
 def _rows(path: str, file_format: str) -> tuple[Question, ...]:
     """Return the questions of a file in a fixed random order."""
+    with _making:
+        return _read_rows(path, file_format)
+
+
+@lru_cache(maxsize=_SETS)  # a trial may read as many files as there can be sets
+def _read_rows(path: str, file_format: str) -> tuple[Question, ...]:
     from rltune_envs.multihop_qa.files import load_questions
 
     rows = list(load_questions(path, file_format=file_format))
