@@ -7,6 +7,7 @@ from rltune.spec.custom_code import import_paths
 from rltune.spec.resolve import Layer, merge_layers
 from rltune.spec.schema.env_verifier import OPTIONS
 from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.spec.shortforms import config_tree
 from rltune_envs.verifiers import VERIFIERS
 
 
@@ -54,6 +55,25 @@ def test_another_source_leaves_the_verifier_as_an_earlier_layer_has_it():
     ]
     env = merge_layers(layers, [])["env"]
     assert (env["source"], env["verifier"]) == ("reasoning_gym:lcm", {"kind": "number"})
+
+
+def test_another_verifier_drops_the_keys_of_the_one_before():
+    tags = {"kind": "reasoning_gym", "extract": "whole"}
+    first = {"env": {"kind": "verified", "source": "reasoning_gym:gcd", "verifier": tags}}
+
+    def merged(verifier):
+        env = {"verifier": verifier}
+        return merge_layers([Layer(first, "base"), Layer({"env": env}, "hold")], [])["env"]
+
+    assert merged("number")["verifier"] == {"kind": "number"}
+    assert merged({"kind": "reasoning_gym"})["verifier"] == tags
+    assert merged({"extract": "boxed"})["verifier"] == {**tags, "extract": "boxed"}
+    assert merged("number")["source"] == "reasoning_gym:gcd"
+
+
+def test_a_verifier_is_held_in_its_short_form_too():
+    for given in ({"env.verifier": "number"}, {"env": {"verifier": "number"}}):
+        assert config_tree(given) == {"env": {"verifier": {"kind": "number"}}}
 
 
 def test_a_template_may_hold_the_name_of_the_answer_in_braces():

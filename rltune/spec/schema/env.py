@@ -19,7 +19,6 @@ from rltune.spec.schema.base import FreeMapping, ImportPath, PositiveInt, Sectio
 from rltune.spec.schema.env_base import ShippedConfig, TasksConfig
 from rltune.spec.schema.env_taskset import TASKSETS, long_taskset
 from rltune.spec.schema.env_verified import VerifiedConfig
-from rltune.spec.schema.env_verifier import long_verifier
 
 Observation = Literal["grid", "coord", "grid_coord"]
 QuestionFormat = Literal[
@@ -220,8 +219,6 @@ def long_env(value: Any) -> Any:
     """
     if isinstance(value, dict) and value.get("kind") == TASKSETS:
         return long_taskset(value, TasksConfig.model_fields)
-    if isinstance(value, dict) and "verifier" in value:
-        return {**value, "verifier": long_verifier(value["verifier"])}
     if not isinstance(value, str):
         return value
     return {"kind": "custom", "factory": value} if ":" in value else {"kind": value}
