@@ -51,6 +51,14 @@ def test_it_says_what_it_chose(init):
     assert words[0] == "split"
 
 
+def test_it_counts_repeated_rows_and_takes_columns_of_any_name(init, tmp_path):
+    rows = [{"The Question": row["question"], "answer": row["answer"]} for row in additions(300)]
+    result = init([*rows, rows[7], rows[8]], *MODEL, "--question", "The Question")
+    assert (result.code, result.err) == (0, "")
+    assert "  left out  2 rows that repeat an earlier one\n" in result.out
+    assert held(tmp_path)["env"]["template"].startswith("{The Question}\n")
+
+
 def test_the_readme_shows_what_is_printed(init):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = readme.partition("$ rltune init my-task --task problems.jsonl\n")[2].partition("\n...")[

@@ -53,6 +53,16 @@ def test_columns_are_known_by_their_names(tmp_path, columns, question, answer):
     assert (guess.question, guess.answer, guess.columns) == (question, answer, columns)
 
 
+def test_one_column_is_not_both_question_and_answer(tmp_path):
+    path = write(tmp_path, answered("1", "2"))
+    with pytest.raises(TaskError) as caught:
+        guess_task(path, answer="question")
+    assert str(caught.value) == (
+        f"{path}: question and answer are both the column 'question'; name another one of "
+        "question, answer with --question or --answer"
+    )
+
+
 def test_a_list_of_choices_makes_a_choice(tmp_path):
     rows = [{"question": "q", "options": ["red", "blue"], "answer": "blue"}]
     guess = guess_task(write(tmp_path, rows))

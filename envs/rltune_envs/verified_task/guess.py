@@ -77,6 +77,11 @@ def guess_task(
     _require_known(path, columns, {"--question": question, "--answer": answer})
     asked = question or _column(path, columns, "question", QUESTIONS)
     told = answer or _column(path, columns, "answer", ANSWERS, but=asked)
+    if asked == told:
+        raise TaskError(
+            f"{path}: question and answer are both the column {asked!r}; name another one of "
+            f"{', '.join(columns)} with --question or --answer"
+        )
     choices = _like(columns, CHOICES) if verifier in (None, "multiple_choice") else None
     problems = list(_problems(path, rows, asked, told, choices))
     kind, because = verifier or "", "as you said"

@@ -13,7 +13,9 @@ from rltune.cli.init_task.sweep import sweep_text
 from rltune.errors import InputError, Problem
 from rltune.report.render import plural
 from rltune.store.files import write_text_atomic
+from rltune_envs.base import TextEnv
 from rltune_envs.errors import EnvError
+from rltune_envs.protocols import HasRepeatedRows, require
 from rltune_envs.verified_task.guess import Guess, guess_task
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def _say(file: Path, guess: Guess | None, problems: Problems) -> None:
     sizes = problems.sizes
     if guess is not None:
         _say_guess(file, guess)
+        _say_repeated(problems.env)
     counts = f"{sizes['train']} to train on, {sizes['heldout']} held out"
     typer.echo(f"  split     {counts}, {sizes['test']} for the test")
 
@@ -89,6 +92,11 @@ def _say_guess(file: Path, guess: Guess) -> None:
     typer.echo(f"  verifier  {guess.verifier}: {guess.because}")
     if unused:
         typer.echo(f"  not used  {', '.join(unused)}")
+
+
+def _say_repeated(env: TextEnv) -> None:
+    if n := require(env, HasRepeatedRows).repeated_rows():
+        typer.echo(f"  left out  {plural(n, 'row')} that repeat{'s' * (n == 1)} an earlier one")
 
 
 def _used(guess: Guess) -> tuple[str | None, ...]:
