@@ -1,5 +1,6 @@
 """Problems of reasoning-gym: the same in every process, and scored by their own data sets."""
 
+import importlib
 import json
 import os
 import random
@@ -214,6 +215,19 @@ def test_a_template_shows_the_question_and_nothing_else(template):
     with pytest.raises(ValueError, match=r"put {question} in it, and no other column") as caught:
         env_of(template=template)
     assert template in str(caught.value)
+
+
+@slow
+def test_a_score_does_not_depend_on_those_before_it(monkeypatch):
+    process = importlib.import_module("rltune_envs.generated.process")
+
+    class Drawing:
+        def score_answer(self, given, entry):
+            return random.random(), np.random.rand(), process.sympy.core.random.rng.random()
+
+    monkeypatch.setattr(process, "_dataset", lambda *_: Drawing())
+    first, second = (process.answer(("score", "gcd", "{}", "1", {})) for _ in range(2))
+    assert first == second
 
 
 @slow

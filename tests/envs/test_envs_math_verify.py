@@ -4,6 +4,7 @@ import pytest
 
 from rltune_envs.errors import VerifierError
 from rltune_envs.verifiers import Problem, make_verifier
+from rltune_envs.verifiers.math_verify import are_equal
 
 EQUAL = [
     ("2x+4", "2(x+2)"),
@@ -45,3 +46,15 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"^compare is 'math_verify', which needs the package"):
         make_verifier("boxed", {"compare": "math_verify"})
+
+
+@pytest.mark.slow  # imports math-verify
+def test_a_comparison_does_not_depend_on_those_before_it():
+    import sympy.core.random as draws
+
+    states = []
+    for seed in (1, 2):
+        draws.seed(seed)
+        assert are_equal(("2x+4", "2(x+2)"))
+        states.append(draws.rng.getstate())
+    assert states[0] == states[1]
