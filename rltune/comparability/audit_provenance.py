@@ -35,6 +35,11 @@ LOADED = ("weights_sha256", "tokenizer_sha256", "prompt_sha256")
 _NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "prompt_sha256"})
 _PARTS = {"versions": "version"}  # fields that are mappings
 
+PACKAGES_OF_SOME = ("reasoning-gym", "math-verify", "sympy", "verifiers")
+"""Packages whose versions are recorded where they make or grade the problems of a trial."""
+
+_OF_SOME = frozenset(f"version of {name}" for name in PACKAGES_OF_SOME)
+
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
     "engine": ("rollout.engine",),
@@ -97,7 +102,12 @@ def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Findin
         yield error("A1", f"{field} was not recorded in {few(absent)}.", _REMEDY)
     present = {r.spec.trial_id: _parts(r.provenance, field) for r in group if field in r.provenance}
     for part in dict.fromkeys(part for parts in present.values() for part in parts):
-        groups = by_value((trial_id, parts.get(part)) for trial_id, parts in present.items())
+        is_of_some = part in _OF_SOME
+        groups = by_value(
+            (trial_id, parts.get(part))
+            for trial_id, parts in present.items()
+            if part in parts or not is_of_some
+        )
         if len(groups) > 1:
             yield error("A1", f"{part} differs: {sides(groups)}.", _REMEDY)
 

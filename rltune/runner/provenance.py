@@ -18,6 +18,7 @@ from typing import Any
 
 import rltune
 import rltune_envs
+from rltune.comparability.audit_provenance import PACKAGES_OF_SOME
 from rltune.rollout.vllm_setup import vllm_version
 from rltune.spec.schema.env import CustomEnvConfig
 from rltune.spec.schema.env_taskset import TASKSET_ENV
@@ -30,7 +31,6 @@ PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "num
 GENERATES = ("reasoning-gym", "sympy")  # what makes and scores the problems of an env.source
 COMPARES = ("math-verify", "sympy")  # what compares mathematics
 RUNS_TASKSETS = ("verifiers",)  # what reads and grades the tasks of a taskset
-_SOME = (*GENERATES, *COMPARES, *RUNS_TASKSETS)
 EARLIER = (
     *("attempt", "host", "node", "started"),
     *("commit", "dirty", "diff_sha256", "source_sha256", "versions"),
@@ -113,7 +113,7 @@ def versions(more: Iterable[str] = ()) -> dict[str, str]:
         more: Packages that only some results depend on; names of others are ignored.
 
     """
-    known = dict.fromkeys(name for name in more if name in _SOME)
+    known = dict.fromkeys(name for name in more if name in PACKAGES_OF_SOME)
     installed = {name: _version(name) for name in (*PACKAGES, *known)}
     if vllm := vllm_version():
         installed["vllm"] = vllm

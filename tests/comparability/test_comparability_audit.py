@@ -147,6 +147,18 @@ def test_a1_versions_are_compared_by_package(records):
     assert len(lines(records)) == 1
 
 
+def test_a1_a_package_that_grades_in_some_trials_has_one_version_there(records):
+    def graded(index, version):
+        versions = {**PROVENANCE["versions"], "math-verify": version}
+        return replace(records[index], provenance={**PROVENANCE, "versions": versions})
+
+    records[:2] = graded(0, "0.9.0"), graded(1, "0.9.0")
+    assert lines(records) == []
+    records[1] = graded(1, "0.8.0")
+    (found,) = lines(records)
+    assert found.startswith("A1 error: version of math-verify differs: '0.")
+
+
 def test_a1_what_was_not_recorded_proves_nothing(records):
     records[0] = replace(records[0], provenance={"commit": "c0ffee"})
     assert lines(records)[0] == (
