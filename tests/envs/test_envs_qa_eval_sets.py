@@ -21,7 +21,8 @@ def write(folder, name, n, first=0):
     return str(path)
 
 
-def make(folder, **sizes):
+def files(folder, **sizes):
+    """Write all files; return the arguments that name them."""
     corpus = folder / "corpus.jsonl"
     corpus.write_text('{"title": "Ulm", "text": "A town."}\n')
     sets = {
@@ -29,7 +30,11 @@ def make(folder, **sizes):
         for i, (name, n) in enumerate(sizes.items(), start=1)
     }
     train = write(folder, "train", 30)
-    return MultihopQaEnv(questions=train, corpus=str(corpus), eval=sets)
+    return {"questions": train, "corpus": str(corpus), "eval": sets}
+
+
+def make(folder, **sizes):
+    return MultihopQaEnv(**files(folder, **sizes))
 
 
 def sets_of(tasks):
@@ -100,7 +105,8 @@ def test_a_wrapper_passes_the_sets_on(tmp_path):
 
 
 def test_the_environment_keeps_its_contract(tmp_path):
-    check_env(lambda: make(tmp_path, nq=5), seeds=(0, 2**32, 2**32 + 1))
+    arguments = files(tmp_path, nq=5)
+    check_env(lambda: MultihopQaEnv(**arguments), seeds=(0, 2**32, 2**32 + 1))
 
 
 def test_sets_beside_the_closed_world_are_refused():
