@@ -37,6 +37,22 @@ def make(folder, **sizes):
     return MultihopQaEnv(**files(folder, **sizes))
 
 
+def test_the_order_in_which_sets_are_written_changes_no_task(tmp_path):
+    """A config's hash does not know that order either."""
+    make(tmp_path, nq=5, popqa=9)
+    sets = {name: {"file": str(tmp_path / f"{name}.jsonl"), "file_format": "auto"}
+            for name in ("nq", "popqa")}  # fmt: skip
+    made = []
+    for order in (["nq", "popqa"], ["popqa", "nq"]):
+        env = MultihopQaEnv(
+            questions=str(tmp_path / "train.jsonl"),
+            corpus=str(tmp_path / "corpus.jsonl"),
+            eval={name: sets[name] for name in order},
+        )
+        made.append(build_manifest(env, train_tasks=9, heldout_tasks=5, test_tasks=3, split_seed=0))
+    assert made[0] == made[1]
+
+
 def sets_of(tasks):
     return [task.facts.get(SET) for task in tasks]
 

@@ -50,7 +50,7 @@ def require_source(
             require_choice("file_format", one["file_format"], FILE_FORMATS)
         sets = (
             (name, replace(train, path=str(one["file"]), file_format=one["file_format"]))
-            for name, one in evaluation.items()
+            for name, one in sorted(evaluation.items())  # a config is the same in any order
         )
         return NamedSets(train, tuple(sets))
     if evaluation:

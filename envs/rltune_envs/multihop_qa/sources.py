@@ -146,7 +146,8 @@ class NamedSets:
 
     Attributes:
         train: Asked for seeds below `SET_SIZE` of each 2**40, as a split takes them.
-        sets: Name -> its questions. Those of the i-th set have seeds from i * `SET_SIZE` on.
+        sets: Name -> its questions, in the order of the names. Those of the i-th set have seeds
+            from i * `SET_SIZE` on.
 
     """
 
