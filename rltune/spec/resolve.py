@@ -178,22 +178,7 @@ def _without_replaced_variants(merged: dict[str, Any], data: Mapping[str, Any]) 
         if new.get(tag, old.get(tag)) != old.get(tag):
             shared = kept_keys(section, new[tag])
             kept[section] = {key: value for key, value in old.items() if key in shared}
-    return _without_replaced_verifier(kept, data)
-
-
-def _without_replaced_verifier(merged: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return merged layers without the keys of a verifier where the next layer names another."""
-    old, new = _verifier(merged), _verifier(data)
-    if not old or new.get("kind", old.get("kind")) == old.get("kind"):
-        return merged
-    return {**merged, "env": {key: v for key, v in merged["env"].items() if key != "verifier"}}
-
-
-def _verifier(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `env.verifier`; empty where there is none."""
-    env = data.get("env")
-    verifier = env.get("verifier") if isinstance(env, Mapping) else None
-    return verifier if isinstance(verifier, Mapping) else {}
+    return kept
 
 
 def resolve_config(

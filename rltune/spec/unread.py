@@ -44,7 +44,37 @@ def without_unread(presets: Sequence[Layer], later: Sequence[Layer]) -> list[Lay
                 _without(layer, switch.unread) if i < last else layer
                 for i, layer in enumerate(layers)
             ]
-    return layers
+    return [
+        _without(layer, _replaced(layer, (*layers[i + 1 :], *later)))
+        for i, layer in enumerate(layers)
+    ]
+
+
+def _replaced(layer: Layer, after: Sequence[Layer]) -> list[str]:
+    """Return the keys of env that mean nothing where later layers name other things.
+
+    They are the options of another verifier, and the arguments of another generator.
+    """
+    keys = []
+    for name_of, key in ((_verifier, "verifier"), (_source, "arguments")):
+        own, named = name_of(layer), [name_of(one) for one in after]
+        last = next((name for name in reversed(named) if name is not None), own)
+        if own is not None and last != own:
+            keys.append(key)
+    return keys
+
+
+def _verifier(layer: Layer) -> str | None:
+    """Return the name of the verifier that a layer names; None where it names none."""
+    verifier = _env(layer).get("verifier")
+    kind = verifier.get("kind") if isinstance(verifier, Mapping) else None
+    return None if kind is None else str(kind)
+
+
+def _source(layer: Layer) -> str | None:
+    """Return the generator that a layer names, empty for files; None where it says nothing."""
+    env = _env(layer)
+    return str(env["source"] or "") if "source" in env else None
 
 
 def _env(layer: Layer) -> Mapping[str, Any]:

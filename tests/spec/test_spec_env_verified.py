@@ -8,6 +8,7 @@ from rltune.spec.resolve import Layer, merge_layers
 from rltune.spec.schema.env_verifier import OPTIONS
 from rltune.spec.schema.trial import TrialConfig, to_plain
 from rltune.spec.shortforms import config_tree
+from rltune.spec.unread import without_unread
 from rltune_envs.verifiers import VERIFIERS
 
 
@@ -57,18 +58,36 @@ def test_another_source_leaves_the_verifier_as_an_earlier_layer_has_it():
     assert (env["source"], env["verifier"]) == ("reasoning_gym:lcm", {"kind": "number"})
 
 
-def test_another_verifier_drops_the_keys_of_the_one_before():
+def countdown_with(**given):
     tags = {"kind": "reasoning_gym", "extract": "whole"}
-    first = {"env": {"kind": "verified", "source": "reasoning_gym:gcd", "verifier": tags}}
+    arguments = {"max_value": 99}
+    env = {"source": "reasoning_gym:countdown", "arguments": arguments, "verifier": tags}
+    base, hold = Layer({"env": env}, "base"), Layer({"env": given}, "hold")
+    return merge_layers([*without_unread([base], [hold]), hold], [])["env"]
 
-    def merged(verifier):
-        env = {"verifier": verifier}
-        return merge_layers([Layer(first, "base"), Layer({"env": env}, "hold")], [])["env"]
 
-    assert merged("number")["verifier"] == {"kind": "number"}
-    assert merged({"kind": "reasoning_gym"})["verifier"] == tags
-    assert merged({"extract": "boxed"})["verifier"] == {**tags, "extract": "boxed"}
-    assert merged("number")["source"] == "reasoning_gym:gcd"
+def test_another_verifier_drops_the_keys_of_that_of_the_base():
+    tags = countdown_with()["verifier"]
+    assert countdown_with(verifier="number")["verifier"] == {"kind": "number"}
+    assert countdown_with(verifier={"kind": "reasoning_gym"})["verifier"] == tags
+    assert countdown_with(verifier={"extract": "boxed"})["verifier"] == {**tags, "extract": "boxed"}
+    assert countdown_with(verifier="number")["arguments"] == {"max_value": 99}
+
+
+def test_another_source_drops_the_arguments_of_that_of_the_base():
+    same, other = "reasoning_gym:countdown", "reasoning_gym:gcd"
+    assert countdown_with(source=same)["arguments"] == {"max_value": 99}
+    assert "arguments" not in countdown_with(source=other)
+    assert "arguments" not in countdown_with(source=None)
+    assert countdown_with(source=other, arguments={"a": 1})["arguments"] == {"a": 1}
+    assert countdown_with(source=other)["verifier"] == countdown_with()["verifier"]
+
+
+def test_what_is_held_of_a_verifier_stays_beside_another_kind():
+    hold, condition = {"kind": "exact", "ignore_case": True}, {"kind": "number"}
+    layers = [Layer({"env": {"verifier": one}}, "") for one in (hold, condition)]
+    merged = merge_layers(layers, [])["env"]["verifier"]
+    assert merged == {"kind": "number", "ignore_case": True}  # which is then refused by name
 
 
 def test_a_verifier_is_held_in_its_short_form_too():
