@@ -14,7 +14,7 @@ from rltune.analysis.usage import newest
 from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import Scored, last_scored, scored_at
-from rltune.gate import wilson_interval
+from rltune.gate import MACRO, set_metric, wilson_interval
 from rltune.lineage.noise import measures_of, narrowed, scores_of
 from rltune.lineage.record import finite
 from rltune.spec.schema.run import reserved_gpus
@@ -113,20 +113,31 @@ def _usage(record: TrialRecord) -> dict[str, Any]:
 def _scores(folder: SweepFolder, record: TrialRecord) -> dict[str, Any]:
     """Return the held-out metric at the start, the chosen gate and the last, with its bounds."""
     result, bounds = record.result, bounds_of(folder, record)
+    measured = _over_tasks_of(folder.metric_name, record)
     return {
         "heldout_tasks": int(record.spec.config["gate"]["tasks"]),
         "base": finite(result.base_metric) if result else None,
         "selected": finite(result.heldout_metric) if result else None,
         "best_step": result.best_step if result else None,
-        "selected_tasks": _n_scored(scored_at(record, result.best_step)) if result else None,
+        "selected_tasks": _n_scored(scored_at(measured, result.best_step)) if result else None,
         "final": finite(result.final_metric) if result else None,
-        "final_tasks": _n_scored(last_scored(record)) if result else None,
+        "final_tasks": _n_scored(last_scored(measured)) if result else None,
         "floor": bounds.floor if bounds else None,
         "floor_kind": bounds.floor_kind if bounds else "",
         "floor_low": bounds.interval.low if bounds and bounds.interval else None,
         "floor_high": bounds.interval.high if bounds and bounds.interval else None,
         "ceiling": bounds.ceiling if bounds else None,
     }
+
+
+def _over_tasks_of(metric: str, record: TrialRecord) -> TrialRecord:
+    """Return a trial whose gates hold the tasks that a metric is over: those of its named set."""
+    found = set_metric(metric)
+    if found is None or found.name == MACRO:
+        return record
+    gates = [narrowed(gate, metric)[0] for gate in record.heldout]
+    own = tuple({**gate, "n": len(gate["set"])} for gate in gates if gate)
+    return replace(record, heldout=own)
 
 
 def _status(run: RunDir, trial_id: str) -> TrialStatus:

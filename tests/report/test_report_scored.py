@@ -12,6 +12,7 @@ from rltune.analysis.audit import audit_folder
 from rltune.analysis.lookup import find_side
 from rltune.analysis.status import read_state
 from rltune.analysis.summary import close_sweep
+from rltune.analysis.table_rows import trial_rows
 from rltune.analysis.tables import TABLES
 from rltune.comparability.scored import Scored, scored_in
 from rltune.lineage.record import RowContext, row_for
@@ -120,3 +121,18 @@ def test_the_lineage_row_says_it(writer):
         metric_name="heldout/success_rate", metric_mode="max", timestamp="t", commit="c"
     )
     assert WARNING in row_for(spec, result, (), context).notes
+
+
+@pytest.mark.parametrize(
+    ("metric", "counted"),
+    [("heldout/nq/em", 3), ("heldout/popqa/em", 5), ("heldout/macro/em", 8), ("heldout/em", 8)],
+)
+def test_a_metric_of_a_named_set_is_over_the_tasks_of_that_set(writer, metric, counted):
+    """The first two of the ten had a fault; five are of each set."""
+    folder = read_folder(writer.run)
+    trial = writer.spec(TREATED, 0).trial_id
+    (record,) = (one for one in read_records(folder).records if one.spec.trial_id == trial)
+    sets = {"set": ["nq"] * 5 + ["popqa"] * 5}
+    record = replace(record, heldout=tuple({**gate, **sets} for gate in record.heldout))
+    (row,) = trial_rows(replace(folder, metric_name=metric), [record], mark="", lineage_ids={})
+    assert (row.metric, row.final_tasks) == (metric, counted)

@@ -68,7 +68,9 @@ def _place(term: str) -> tuple[int, int]:
 
 
 class EndpointEmbedder:
-    """Asks a server that speaks OpenAI's `/v1/embeddings` protocol (vLLM, TEI, llama.cpp, OpenAI).
+    """Asks a server that speaks OpenAI's `/v1/embeddings` protocol (vLLM, TEI, llama.cpp).
+
+    No key is sent.
 
     Args:
         url: Address of the endpoint; the model's name after `#`, where the server needs one.
