@@ -64,6 +64,8 @@ def test_long_responses_of_one_kind_are_read():
         (r"(\frac12, 3)", "(1/2,3)"),
         (r"x^{\frac12}", "x^{1/2}"),
         (r"\frac12\pi", r"(1/2)\pi"),
+        (r"\frac{\pi}{2}", r"\pi/2"),
+        (r"\frac{2}{\pi}x", r"(2/\pi)x"),
         (r"\frac{1}{2}3", "(1/2)3"),
         (r"\frac12x", "(1/2)x"),
         (r"\dfrac{\sqrt3}{2}", r"\frac{\sqrt{3}}{2}"),

@@ -44,7 +44,7 @@ def normal_latex(text: str) -> str:
     Dropped are: `$`, spacing (`\,` `\left` `~`), the command around words (`\text{cm}`), degree
     signs, thousands (`1,234` `1{,}234`), a point at the end, blanks. Unicode minus becomes `-`,
     `\frac12`, `\dfrac{1}{2}` and `\tfrac{1}{2}` become `1/2` (in parentheses where a part is longer
-    than one number or letter, or something stands beside it: `1(1/2)`), `\sqrt3` becomes
+    than one number, letter or symbol, or something stands beside it: `1(1/2)`), `\sqrt3` becomes
     `\sqrt{3}`, `50\%` becomes `50%`. Units that are left count: `5cm` is not `5`.
     """
     out = normal_text(text).replace("\\$", "$").replace("$", "").replace("\\%", "%")
@@ -66,7 +66,7 @@ def _ratio(match: re.Match[str]) -> str:
 
 
 def _term(text: str) -> str:
-    return text if re.fullmatch(r"-?\d+|[A-Za-z]", text.strip()) else f"({text})"
+    return text if re.fullmatch(r"-?\d+|[A-Za-z]|\\[A-Za-z]+", text.strip()) else f"({text})"
 
 
 def boxed(*, compare: str = "value") -> Verifier:
