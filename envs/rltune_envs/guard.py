@@ -198,12 +198,13 @@ def call_in_process(
 
     Raises:
         HungCodeError: It did not return in time, or earlier calls of this batch did not.
-        CustomCodeError: It raised something, or its process ended, or something cannot be copied.
+        CustomCodeError: It raised something, its process ended or cannot be started, or something
+            cannot be copied.
 
     """
     current_batch().require_open(what, limit_s)
     module = path.partition(":")[0]
-    with processes().borrow() as process:
+    with processes().borrow(what) as process:
         current_batch().require_open(what, limit_s)  # others may have hung in the meantime
         if process.load(what, path, limit_s=IMPORT_LIMIT_S):
             _checked(_answer_of(process, what, IMPORT_LIMIT_S, module), what, module)

@@ -41,15 +41,13 @@ class Process:
         leash, self._leash = Pipe(duplex=False)  # the system tells it when this end closes
         handed = [theirs.fileno(), self._trace.fileno(), leash.fileno()]
         self._paths = _import_path()
-        with theirs, leash:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _CHILD, *map(str, handed), str(os.getpid())],
-                pass_fds=handed,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": self._paths, "PYTHONHASHSEED": "0"},
-                start_new_session=True,  # what its calls start ends with it
-            )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
+        with theirs, leash:
+            try:
+                self._process = _started(handed, self._paths)
+            except OSError:  # too many processes, no memory
+                self._close()
+                raise
         self._what = ""
         self._is_asked = False
         self._path = ""
@@ -139,6 +137,9 @@ class Process:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
         self._connection.close()
         self._trace.close()
         self._leash.close()
@@ -155,6 +156,16 @@ class Process:
             self._connection.send_bytes(message)
 
 
+def _started(handed: list[int], paths: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", _CHILD, *map(str, handed), str(os.getpid())],
+        pass_fds=handed,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+        start_new_session=True,  # what its calls start ends with it
+    )
+
+
 def _import_path() -> str:
     """Return where this process looks for modules; an empty entry is the working folder."""
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
@@ -164,6 +175,14 @@ def _way(status: int) -> str:
     """Return how a process ended."""
     names = {number.value: number.name for number in signal.Signals}
     return f"by {names.get(-status, -status)}" if status < 0 else f"with exit status {status}"
+
+
+def _new(what: str) -> Process:
+    try:
+        return Process()
+    except OSError as error:
+        cause = f"no process can be started for it: {describe_error(error)}"
+        raise CustomCodeError(what, cause) from error
 
 
 class Processes:
@@ -179,10 +198,15 @@ class Processes:
         self._idle: list[Process] = []
 
     @contextmanager
-    def borrow(self) -> Iterator[Process]:
-        """Lend a process, once one is free. One that still runs a call afterwards is ended."""
+    def borrow(self, what: str = "") -> Iterator[Process]:
+        """Lend a process, once one is free. One that still runs a call afterwards is ended.
+
+        Raises:
+            CustomCodeError: None can be started for `what` is to be called.
+
+        """
         with self._room:
-            process = self._take()
+            process = self._take(what)
             try:
                 yield process
             finally:
@@ -191,12 +215,12 @@ class Processes:
                 else:
                     process.end()
 
-    def _take(self) -> Process:
+    def _take(self, what: str) -> Process:
         while True:
             try:
                 process = self._idle.pop()
             except IndexError:
-                return Process()
+                return _new(what)
             if process.is_idle:
                 return process
             process.end()

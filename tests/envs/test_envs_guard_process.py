@@ -1,5 +1,6 @@
 """Custom code in a process of its own: whatever it does there is one error, and never the end."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -123,6 +124,20 @@ def test_what_a_call_started_ends_with_it(tmp_path):
     with pytest.raises(HungCodeError):
         ask("starts_one_that_hangs", str(file), limit_s=0.5)
     wait_until(lambda: has_gone(int(file.read_text())))
+
+
+def test_a_process_that_cannot_be_started_is_an_error_of_the_call(monkeypatch):
+    processes().end()
+
+    def refuse(*args, **options):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", refuse)
+        with pytest.raises(CustomCodeError) as caught:
+            ask("double", 1)
+    assert str(caught.value).startswith("score f(): no process can be started for it: BlockingIO")
+    assert ask("double", 1) == 2
 
 
 def test_a_call_that_cuts_the_connection_is_not_waited_for(monkeypatch):
