@@ -24,7 +24,7 @@ from rltune.trainer.records.episodes import forget_after, write_heldout
 from rltune.trainer.records.measures import Metrics, gate_line
 from rltune.trainer.records.media import episode_table
 from rltune.trainer.records.model_card import write_card
-from rltune.trainer.records.outcomes import fault_line, valid
+from rltune.trainer.records.outcomes import fault_line, is_measured, valid
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.sync_check import check_sync, probe_prompt
@@ -198,7 +198,7 @@ class _Run:
         write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
         warn_of_faults(job, result.episodes, where=f"gate at step {step}")
         counted = valid(result.episodes)
-        if not (counted or self.progress.gates):
+        if not (self.progress.gates or is_measured(metrics, job.metric.name, counted)):
             faults = fault_line(result.episodes, where="the first gate")
             raise TrialError(
                 f"{faults}. There is nothing to choose a checkpoint by; repair it first"

@@ -2,7 +2,7 @@
 
 import math
 
-from rltune.trainer.records.outcomes import set_metrics
+from rltune.trainer.records.outcomes import is_measured, set_metrics
 from rltune.types import Episode
 
 
@@ -38,6 +38,15 @@ def test_a_set_of_faults_alone_has_no_number():
     metrics = set_metrics(EPISODES, ("a", "a", "a", "b"), prefix="heldout", auxiliary_names=NAMES)
     assert math.isnan(metrics["heldout/b/em"])
     assert math.isnan(metrics["heldout/macro/em"])
+
+
+def test_a_gate_that_lost_a_set_tells_nothing_by_that_set():
+    metrics = set_metrics(EPISODES, ("a", "a", "a", "b"), prefix="heldout", auxiliary_names=NAMES)
+    asked = {name: is_measured(metrics, f"heldout/{name}/em", EPISODES) for name in "ab"}
+    assert asked == {"a": True, "b": False}
+    assert not is_measured(metrics, "heldout/macro/em", EPISODES)
+    assert not is_measured(metrics, "heldout/a/em", [])
+    assert is_measured({"heldout/own": math.nan}, "heldout/own", EPISODES)  # of no set
 
 
 def test_without_sets_there_is_nothing():

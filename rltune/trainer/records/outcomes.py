@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from rltune.gate import MACRO, SET_MEASURES
+from rltune.gate import MACRO, SET_MEASURES, set_metric
 from rltune.types import Episode, StopReason
 from rltune_envs.base import FailureClass
 
@@ -80,6 +80,16 @@ def set_metrics(
     for measure in ("success_rate", *chosen):
         out[f"{MACRO}/{measure}"] = mean(out[f"{one}/{measure}"] for one in names)
     return {f"{prefix}/{name}": value for name, value in out.items()}
+
+
+def is_measured(metrics: Mapping[str, float], metric: str, counted: Sequence[Episode]) -> bool:
+    """Return whether a gate tells checkpoints apart.
+
+    Without an episode that counts it does not; nor does a metric of named sets where faults took a
+    whole set.
+    """
+    is_lost = set_metric(metric) is not None and math.isnan(metrics[metric])
+    return bool(counted) and not is_lost
 
 
 def cut_shares(episodes: Sequence[Episode]) -> dict[str, float]:
