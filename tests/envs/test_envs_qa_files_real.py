@@ -109,7 +109,7 @@ def test_a_real_benchmark_is_measured_apart_from_what_is_trained_on(tmp_path):
         },
     )
     tasks = build_manifest(env, train_tasks=100, heldout_tasks=101, test_tasks=20, split_seed=0)
-    assert Counter(task.facts[SET] for task in tasks.heldout) == {"hotpotqa": 51, "bamboogle": 50}
+    assert Counter(task.facts[SET] for task in tasks.heldout) == {"bamboogle": 51, "hotpotqa": 50}
     assert Counter(task.facts[SET] for task in tasks.test) == {"hotpotqa": 10, "bamboogle": 10}
     assert tasks.proved == "expert"  # each verifier pays for the gold answer
     assert tasks.heldout_ceiling == 1.0
