@@ -119,10 +119,9 @@ def _of(model: type[BaseModel], name: str, prefix: str, anchor: str) -> Iterator
     """Yield a key, or those of the section that stands there."""
     info = model.model_fields[name]
     inner = models_of(info.annotation)
-    is_list = get_origin(info.annotation) is tuple
-    if not inner or is_list:
+    mark = {tuple: "[]", dict: ".NAME"}.get(get_origin(info.annotation), "")
+    if not inner or mark:
         yield _key(model, name, prefix, anchor)
-    mark = "[]" if is_list else ""
     for one in inner:
         yield from _keys(one, f"{prefix}{name}{mark}.", f"{anchor}{name}.")
 
