@@ -10,8 +10,12 @@ from rltune_envs.faults import retry
 from rltune_envs.protocols import HasEvalSets, HasParts, HasRepeatedRows, require, supports
 from rltune_envs.streams import stream
 
+PARTS = ("train", "heldout", "test")
+"""Splits of the tasks, in the order in which manifests have them."""
+
 _STREAM = 1 << 40  # seeds of one split_seed; far more than any split draws
 MAX_SPLIT_SEED = (1 << 23) - 1  # so that every task seed lies below 2**63
+_SCALE = 1 << 32  # values of the part of a digest that decides
 MAX_DUPLICATES = 10_000  # in a row, after which the environment counts as exhausted
 
 
@@ -121,3 +125,19 @@ def _distinct(
         skipped.append(seed)
         if (n_duplicates := n_duplicates + 1) == MAX_DUPLICATES:
             return
+
+
+def part_of(digest: str, shares: Iterable[tuple[str, float]]) -> str:
+    """Return the part to which a task of a file belongs, by its content alone.
+
+    Args:
+        digest: Hex digest of the content.
+        shares: Part -> share of the contents that it gets; the rest is for training.
+
+    """
+    place = int(digest[-8:], 16) / _SCALE
+    for part, share in shares:
+        if place < share:
+            return part
+        place -= share
+    return "train"

@@ -10,6 +10,7 @@ from typing import Any
 
 from rltune_envs.base import Step, TextEnv
 from rltune_envs.check_player import Player, Transcript, expert_of, random_response
+from rltune_envs.draw import PARTS
 from rltune_envs.protocols import HasCeiling, HasFloor, HasGold, HasParts, require, supports
 from rltune_envs.record_checks import (
     broken,
@@ -211,7 +212,7 @@ def check_parts(player: Player, seeds: Sequence[int]) -> None:
     env = player.make_env()
     parts = require(env, HasParts)
     first: dict[str, str] = {}
-    for part in ("train", "heldout", "test"):
+    for part in PARTS:
         for seed in parts.part_seeds(part):
             task = env.task(seed)
             if (known := first.setdefault(task.content_hash, part)) != part:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.bounds import Floor, ceiling_of, floor_of
-from rltune_envs.draw import MAX_SPLIT_SEED, draw
+from rltune_envs.draw import MAX_SPLIT_SEED, PARTS, draw
 from rltune_envs.errors import TaskError
 from rltune_envs.faults import TRIES, retry
 from rltune_envs.protocols import (
@@ -26,8 +26,6 @@ from rltune_envs.protocols import (
     require,
     supports,
 )
-
-PARTS = ("train", "heldout", "test")
 
 
 class Proof(StrEnum):

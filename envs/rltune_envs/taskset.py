@@ -16,13 +16,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rltune_envs.base import FailureClass, Step, Task, TextEnv, task_of
+from rltune_envs.draw import PARTS, part_of
 from rltune_envs.errors import TaskError
 
 if TYPE_CHECKING:
     import verifiers.v1 as vf
 
-_PARTS = ("train", "heldout", "test")
-_SCALE = 1 << 32
 _INSTALL = (
     "env kind verifiers needs the package verifiers; install it: pip install 'rltune[verifiers]'"
 )
@@ -67,9 +66,9 @@ class TasksetEnv(TextEnv):
         self._id = id
         self._rows = read_taskset(id, json.dumps(config or {}, sort_keys=True), rows)
         shares = (("heldout", heldout_share), ("test", test_share))
-        self._seeds: dict[str, list[int]] = {part: [] for part in _PARTS}
-        for seed, row in enumerate(self._rows):
-            self._seeds[_part_of(_digest_of(row.prompt), shares)].append(seed)
+        self._seeds: dict[str, list[int]] = {part: [] for part in PARTS}
+        for seed, row in enumerate(self._rows):  # by prompts: tasks that ask the same are in one
+            self._seeds[part_of(_digest_of(row.prompt), shares)].append(seed)
         self._row: Row | None = None
         self._last: Step | None = None
 
@@ -221,13 +220,3 @@ def _row(task: "vf.Task[Any, Any, Any]", place: int) -> Row:
 
 def _digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _part_of(digest: str, shares: Sequence[tuple[str, float]]) -> str:
-    """Return the split of a task, by its prompt alone: tasks that ask the same are in one."""
-    place = int(digest[-8:], 16) / _SCALE
-    for part, share in shares:
-        if place < share:
-            return part
-        place -= share
-    return "train"

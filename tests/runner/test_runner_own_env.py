@@ -57,20 +57,25 @@ def drive(sweep: Path, runs: Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
+def read_passed(done, runs):
+    """Return the only run folder of an orderly driver, and its records; the audit has passed."""
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["statuses"].values()) == {"done"}
+    (folder,) = runs.iterdir()
+    run = RunDir(folder)
+    read = read_records(read_folder(run))
+    audit = audit_folder(read_folder(run), read)
+    assert audit.verdict is AuditVerdict.PASSED, audit.report.errors
+    return run, read
+
+
 @pytest.mark.slow
 def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
     sweep = settle(tmp_path / "work", bytes_policy)
     with tempfile.TemporaryDirectory() as short:  # a socket's path has 107 bytes
         done = drive(sweep, tmp_path / "runs", TMPDIR=short)
         assert list(Path(short).iterdir()) == []  # neither Ray nor W&B leaves anything
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["statuses"].values()) == {"done"}
-
-    (folder,) = (tmp_path / "runs").iterdir()
-    run = RunDir(folder)
-    read = read_records(read_folder(run))
-    audit = audit_folder(read_folder(run), read)
-    assert audit.verdict is AuditVerdict.PASSED, audit.report.errors
+    run, read = read_passed(done, tmp_path / "runs")
     tasks = read_json(run.tasks())
     assert [len(tasks[part]) for part in ("train", "heldout", "test")] == [16, 12, 12]
     package = sweep.parent / "coins"

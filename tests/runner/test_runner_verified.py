@@ -6,13 +6,10 @@ import tempfile
 
 import pytest
 import yaml
-from test_runner_own_env import ROOT, SMALL, drive
+from test_runner_own_env import ROOT, SMALL, drive, read_passed
 
-from rltune.analysis.audit import AuditVerdict, audit_folder
 from rltune.store.files import read_json
 from rltune.store.jsonl import read_jsonl
-from rltune.store.run_folder import read_folder, read_records
-from rltune.store.rundir import RunDir
 
 VERIFIER = """
 def score(prompt, response, row):
@@ -44,14 +41,7 @@ def test_a_sweep_over_problems_of_a_file_runs_end_to_end(bytes_policy, tmp_path)
     sweep = settle(tmp_path / "work", bytes_policy)
     with tempfile.TemporaryDirectory() as short:  # a socket's path has 107 bytes
         done = drive(sweep, tmp_path / "runs", TMPDIR=short)
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["statuses"].values()) == {"done"}
-
-    (folder,) = (tmp_path / "runs").iterdir()
-    run = RunDir(folder)
-    read = read_records(read_folder(run))
-    audit = audit_folder(read_folder(run), read)
-    assert audit.verdict is AuditVerdict.PASSED, audit.report.errors
+    run, read = read_passed(done, tmp_path / "runs")
     digest = hashlib.sha256((sweep.parent / "p.jsonl").read_bytes()).hexdigest()
     tasks = read_json(run.tasks())
     assert tasks["files"] == {"train: p.jsonl": digest}

@@ -4,21 +4,19 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from rltune_envs.draw import PARTS, part_of
 from rltune_envs.errors import TaskError
 from rltune_envs.files_rows import Row, RowError, texts_of, unusable
 from rltune_envs.verified_task.table import read_table
 from rltune_envs.verified_task.template import columns_of, fill, plain_text, require_columns
 from rltune_envs.verifiers import Problem, Verifier, make_verifier
 from rltune_envs.verifiers.exact import normal_text
-
-PARTS = ("train", "heldout", "test")
-_SCALE = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +181,7 @@ def load_problems(source: Source, kind: str, options: str, stamp: Stamp) -> Prob
             digest = hash_of(problem)
             before = known.setdefault(digest, (part, problem))
             if before[1] is problem:
-                own = _share(digest, source.shares) if part == "train" else part
+                own = part_of(digest, source.shares) if part == "train" else part
                 parts[own].append(problem)
             else:
                 _require_same(before, part, problem, source.columns)
@@ -191,16 +189,6 @@ def load_problems(source: Source, kind: str, options: str, stamp: Stamp) -> Prob
     ordered = [sorted(parts[part], key=hash_of) for part in PARTS]
     sizes = {part: len(parts[part]) for part in PARTS}
     return Problems(tuple(one for part in ordered for one in part), sizes, n_repeated)
-
-
-def _share(digest: str, shares: Sequence[tuple[str, float]]) -> str:
-    """Return the part to which a row of `train` belongs, by its content alone."""
-    place = int(digest[-8:], 16) / _SCALE
-    for part, share in shares:
-        if place < share:
-            return part
-        place -= share
-    return "train"
 
 
 def _require_same(
