@@ -31,7 +31,7 @@ def main() -> None:
     )
     report = {
         "statuses": {name: status.value for name, status in outcome.statuses.items()},
-        "launched": len(outcome.begun),
+        "begun": sorted(outcome.begun),
         "is_interrupted": outcome.is_interrupted,
         "ticks": len(ticks),
         "said": said,

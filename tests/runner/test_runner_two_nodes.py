@@ -150,7 +150,7 @@ def story(small_policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 
 def test_one_command_ends_every_trial(story):
     assert set(story.outcome["statuses"].values()) == {"done"}
-    assert story.outcome["launched"] == len(story.trials)
+    assert len(story.outcome["begun"]) == len(story.trials)
     assert not story.outcome["is_interrupted"]
     (said,) = story.outcome["said"]
     spec = story.lost.read_spec()
