@@ -18,7 +18,7 @@ from rltune.trainer.credit.judging import make_judge
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
 from rltune.trainer.heldout import evaluate, task_digest
 from rltune.trainer.job import Job
-from rltune.trainer.memory import memory_used, trim_heap
+from rltune.trainer.memory import keep_heap, memory_used, trim_heap
 from rltune.trainer.records.artifacts import record_outcome
 from rltune.trainer.records.episodes import forget_after, write_heldout
 from rltune.trainer.records.measures import Metrics, gate_line
@@ -53,6 +53,7 @@ def train(job: Job) -> TrialResult:
             checkpoint; what had nothing left but to end is no overrun.
 
     """
+    keep_heap()
     run = _Run(job)
     run.restore()
     if not run.progress.gates:

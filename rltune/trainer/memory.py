@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 GIB = 2**30
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt, as in malloc.h
 
 
 def memory_used() -> dict[str, float]:
@@ -32,6 +33,19 @@ def peak_rss() -> int:
         lines = []
     kib = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), None)
     return 1024 * (int(kib) if kib else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def keep_heap() -> None:
+    """Let the C library of this process keep freed memory until `trim_heap` asks for it.
+
+    A pass frees its activations and the next one wants as many. Given back in between, every page
+    is mapped and zeroed again: 10 to 15 % of the update of a small model. Nothing happens where
+    that library is not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, GIB)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def trim_heap() -> None:
