@@ -64,8 +64,13 @@ COMMANDS = (
     Entry("convert", "convert:convert", "Convert a GGUF file to a model folder."),
     Entry(
         "serve-retriever",
-        "serve_retriever:serve_retriever",
+        "serve:serve_retriever",
         "Serve passages over the Search-R1 protocol.",
+    ),
+    Entry(
+        "serve-tinker",
+        "serve:serve_tinker",
+        "Serve training over the Tinker protocol, by torch on this machine.",
     ),
     Entry("clean", "clean:clean", "Delete files that no result needs."),
     Entry("doctor", "doctor:doctor", "Check whether this machine is ready."),

@@ -79,7 +79,7 @@ def load_policy(
             rewrites history.
 
     """
-    transformers_logging.disable_progress_bar()  # a trial's log is read by people
+    quiet()
     network, tokenizer = read_model(model, env_kind)
     if lora is not None:
         add_adapter(network, lora, seed=seed)
@@ -90,6 +90,11 @@ def load_policy(
     policy = assemble(network, tokenizer, template=template, is_bare=is_bare)
     require_fit(policy.model, tokenizer, policy.decoder())
     return policy
+
+
+def quiet() -> None:
+    """Show no progress bars: a trial's log is read by people."""
+    transformers_logging.disable_progress_bar()
 
 
 def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:

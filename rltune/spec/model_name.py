@@ -1,4 +1,4 @@
-"""Valid names for `policy.model` where there is no such folder."""
+"""Names of models: valid ones for `policy.model`, and those of the shipped policies on a server."""
 
 from rltune.errors import Problem
 
@@ -14,3 +14,8 @@ def name_problem(model: str, where: str = "policy.model") -> Problem | None:
     if model.startswith(("/", ".", "~")) or model.count("/") > 1 or model.endswith("/"):
         return Problem(where, f"{model!r} is not a folder.", ALLOWED, "Check the path.")
     return None
+
+
+def tiny_base(env_kind: str) -> str:
+    """Return the name of a shipped tiny policy as a base model of a server: `tiny/sokoban`."""
+    return f"tiny/{env_kind}"

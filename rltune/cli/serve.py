@@ -1,6 +1,7 @@
-"""`rltune serve-retriever`: serve passages over the Search-R1 protocol, by BM25 or by vectors."""
+"""`rltune serve-retriever` and `rltune serve-tinker`: servers that run until Ctrl-C."""
 
 import errno
+import os
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,8 @@ import typer
 from rltune.cli.console import warn
 from rltune.cli.dense_index import open_dense
 from rltune.errors import InputError, Problem
+from rltune.remote.sdk import require_sdk
+from rltune.runner.process import THREAD_VARIABLES, set_threads
 from rltune_envs.errors import EnvError
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.files import load_questions
@@ -106,6 +109,55 @@ def serve_retriever(
         raise InputError(_cannot_listen(host, port, error)) from error
     with server:
         _serve(server.url, f"{len(passages)} passages of {source}")
+
+
+def serve_tinker(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="FOLDER",
+            help="Folder of a base model to offer besides the shipped tiny ones; repeatable.",
+        ),
+    ] = None,
+    checkpoints: Annotated[
+        Path,
+        typer.Option(
+            "--checkpoints", metavar="DIR", help="Folder of named checkpoints; made where missing."
+        ),
+    ] = Path("tinker-checkpoints"),
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads given to torch.")] = 1,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; it asks for no key.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")
+    ] = 8000,
+) -> None:
+    """Serve training over the Tinker protocol, with torch on this machine; prints the address.
+
+    It trains LoRA adapters of small models on the CPU: to try and to test what would otherwise need
+    the hosted service. The Tinker SDK talks to it: pip install 'rltune[tinker]'.
+
+    Example:
+      rltune serve-tinker --port 0
+      rltune serve-tinker --model ./smollm2 --checkpoints ./states
+
+    """
+    require_sdk("rltune serve-tinker")
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    set_threads(threads)
+    from rltune.remote.server.bases import Bases  # torch: its threads are set now
+    from rltune.remote.server.http import TinkerServer
+    from rltune.remote.server.service import Service
+
+    bases = Bases(tuple(model or ()))
+    try:
+        server = TinkerServer(Service(checkpoints, bases), host=host, port=port)
+    except OSError as error:
+        raise InputError(_cannot_listen(host, port, error)) from error
+    with server:
+        _serve(server.url, f"{', '.join(bases.names)} over the Tinker protocol")
 
 
 def _refuse_unused(index: Path | None, prefixes: tuple[str, str] | None) -> None:

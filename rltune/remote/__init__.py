@@ -1,0 +1,1 @@
+"""Training through a remote service that speaks the Tinker protocol."""

@@ -1,0 +1,27 @@
+"""The project's own Tinker server on loopback, and the real SDK as its client."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """A server that lives as long as the tests."""
+    from rltune.remote.server.bases import Bases
+    from rltune.remote.server.http import TinkerServer
+    from rltune.remote.server.service import Service
+
+    with TinkerServer(Service(tmp_path_factory.mktemp("tinker"), Bases())) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(server):
+    import tinker
+    from tinker_client import forget_open_sockets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINKER_API_KEY", "tml-local")
+        patch.setenv("TINKER_TELEMETRY", "0")
+        with tinker.ServiceClient(base_url=server.url) as service:
+            forget_open_sockets(service)
+            yield service
