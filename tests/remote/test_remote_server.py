@@ -3,10 +3,8 @@
 import httpx
 import numpy as np
 import pytest
+import tinker
 import torch
-
-tinker = pytest.importorskip("tinker", reason="the Tinker SDK is an extra")
-
 from tinker_client import BASE, PROMPT, datum, logprobs, new_adapter, sample
 
 from rltune.policy.lora import add_adapter, trained_parameters
