@@ -43,6 +43,7 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import cut_batch, limit_of
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.train_state import TrainState, make_train_state, score_batch
@@ -118,6 +119,7 @@ def config_of(args: argparse.Namespace) -> TrialConfig:
         "rollout.groups": max(1, args.rows // 16),
         "rollout.group_size": min(16, args.rows),
         "optim.micro_batch_size": min(args.micro, args.rows),
+        "optim.tokens_per_micro_batch": args.micro * context(args),  # as many rows at full length
         "optim.mini_batch_size": min(args.rows, max(args.rows // 4, args.micro)),
         "policy.dtype": args.dtype,
         "policy.lora.rank": args.lora,
@@ -179,9 +181,9 @@ def one_step(
         engine.release()
     times.steps += 1
     times.trained += int(batch.lengths_N.sum())
-    micro = config.optim.micro_batch_size
+    parts = cut_batch(batch, limit_of(train_state.policy, config))
     with times.part("score"):
-        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=micro)
+        signals = score_batch(train_state, batch, temperature=1.0, parts=parts)
     mask_NT = batch.action_mask_NT
     gaps = (batch.rollout_logprobs_NT - signals.old_logp_NT)[mask_NT].abs()
     times.gaps.append((gaps.mean().item(), gaps.max().item()))

@@ -34,12 +34,13 @@ from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
+from rltune.trainer.batches.micro_batches import cut_batch, limit_of
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.credit.attribution import gold_reader
 from rltune.trainer.credit.info_gain import information_gain
 from rltune.trainer.loop import train
 from rltune.trainer.tasks import env_maker, freeze_tasks
-from rltune.trainer.train_state import by_length, make_train_state, score_actions, score_batch
+from rltune.trainer.train_state import make_train_state, score_actions, score_batch
 from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")
@@ -105,10 +106,11 @@ def report_multiples(
     *,
     repeats: int,
 ) -> dict[str, float]:
-    size = config.optim.micro_batch_size
+    limit = limit_of(policy, config)
+    whole = cut_batch(batch, limit)
     copies = [copies_of(policy, episode) for episode in episodes]
     train_state = make_train_state(policy, config)
-    parts = [(batch.rows(i).ids_NT, i) for i in by_length(batch, size)]
+    parts = [(batch.rows(i).ids_NT, i) for i in whole]
 
     def packed() -> dict[int, torch.Tensor]:
         return scores(lambda ids, own: gold_logprobs(policy.model, ids, own), parts, copies)
@@ -118,18 +120,18 @@ def report_multiples(
 
     def read() -> InfoGains:
         reader = gold_reader(policy, batch, episodes, config.attribution)
-        score_batch(train_state, batch, temperature=1.0, micro_batch_size=size, read=reader.read)
+        score_batch(train_state, batch, temperature=1.0, parts=whole, read=reader.read)
         return reader.gains()
 
     ways: dict[str, Callable[[], object]] = {
-        PLAIN: lambda: score_batch(train_state, batch, temperature=1.0, micro_batch_size=size),
+        PLAIN: lambda: score_batch(train_state, batch, temperature=1.0, parts=whole),
         READ: read,
         APART: lambda: information_gain(
             policy,
             batch,
             episodes,
             ig_type="prob_diff",
-            micro_batch_size=size,
+            limit=limit,
         ),
         "  the forward alone": packed,
         "  one forward per context": apart,

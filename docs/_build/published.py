@@ -53,6 +53,7 @@ COMMON: Mapping[str, Any] = {
     "optim.weight_decay": 0.01,
     "optim.grad_clip": 1.0,
     "optim.mini_batch_size": 32,
+    "optim.minibatch_by": "row",
     "optim.epochs": 1,
     "gate.every": 10,
     "gate.tasks": 512,

@@ -23,6 +23,8 @@ PROBED = (
     "rollout_correction",
     "critic.warmup_steps",
     "optim.mini_batch_size",
+    "optim.minibatch_by",
+    "optim.tokens_per_micro_batch",
     "optim.micro_batch_size",
     "optim.epochs",
     "optim.gradient_checkpointing",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from rltune.comparability.knobs import drops_inputs, updates_per_step
+from rltune.comparability.knobs import drops_inputs, rollouts_per_step, updates_per_step
 from rltune.comparability.reward_keys import paid_settings
 from rltune.comparability.spellings import spellings
 from rltune.spec.estimators import CRITIC_KINDS
@@ -38,6 +38,7 @@ def inactive_keys(config: TrialConfig) -> dict[str, str]:
         *_of_estimator(config),
         *_of_adapters(config),
         *_of_loss(config),
+        *_of_mini_batches(config),
         *_of_engine(config),
         *_of_filter(config),
         *_of_correction(config),
@@ -118,6 +119,13 @@ def _of_loss(config: TrialConfig) -> Iterator[Rule]:
     yield not is_normed, ("loss.sum_norm",), "loss.aggregation is not seq-mean-token-sum-norm"
     yield _ratio_is_one(config), RATIO_KEYS, RATIO_ONE
     yield not has_gain, ("loss.turn_clip_beta",), "no turn has a gain"
+
+
+def _of_mini_batches(config: TrialConfig) -> Iterator[Rule]:
+    keys = ("optim.minibatch_by",)
+    is_whole = config.optim.mini_batch_size == rollouts_per_step(config)
+    yield is_whole, keys, "a mini-batch is all rollouts of a step"
+    yield config.rollout.group_size == 1, keys, "rollout.group_size is 1"
 
 
 def _ratio_is_one(config: TrialConfig) -> bool:

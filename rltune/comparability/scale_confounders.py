@@ -205,6 +205,20 @@ def _clip_meaning(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
 
 
 def _batch_mates(configs: Configs) -> Iterator[Finding]:
+    drawn = {
+        label: config.optim.minibatch_by
+        for label, config in configs.items()
+        if "optim.minibatch_by" not in inactive_keys(config)
+    }
+    if len(set(drawn.values())) > 1:
+        yield warning(
+            "S8.batch_mates",
+            f"optim.minibatch_by is not the same in all conditions ({_counts(drawn)}): by group an "
+            "optimiser step sees fewer prompts with all of their rollouts, by row parts of more, "
+            "and its gradient has another variance.",
+            "Give all conditions one optim.minibatch_by; or, where the drawing is the "
+            "intervention, accept this with that reason.",
+        )
     modes = {
         label: config.loss.aggregation
         for label, config in configs.items()

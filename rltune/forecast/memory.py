@@ -19,6 +19,9 @@ VLLM_ROWS, VLLM_TOKENS = 256, 16_384  # at a time: rollout.vllm_start, and vLLM'
 PROGRAM_BYTES = 630 * 10**6  # a worker's interpreter and libraries, by measurement: docs/cluster.md
 VLLM_BYTES = 340 * 10**6  # vLLM's libraries and what it works with on a CPU, by measurement
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
+PASS_BYTES = 192 * 2**20  # of a micro-batch's activations on a CPU; more is no faster there
+DEVICE_PASS_BYTES = 4 * 2**30  # the same on a GPU
+UNKNOWN_TOKENS = 4096  # of a micro-batch of a model whose shape is not known
 PART_NOTES = {
     "weights": "policy, critic and reference",
     "gradients": "of what is trained",
@@ -26,7 +29,7 @@ PART_NOTES = {
     "kv_cache": "if every conversation fills its context",
     "engine": "its own weights, vLLM's cache, and what it works with",
     "rounded": "weights in bfloat16, of one pass",
-    "activations": "of a micro-batch at full length",
+    "activations": "of a micro-batch",
     "logits": "of a chunk of tokens",
     "heap": "freed in a pass, too small to be used again",
     "program": "Python and its libraries",
@@ -43,7 +46,7 @@ class MemoryPlan:
     gradients: int  # of what is trained
     optimizer: int  # AdamW's two moments of what is trained
     kv_cache: int  # keys and values of all conversations at their full length
-    activations: int  # what is kept for the backward pass of one micro-batch at its full length
+    activations: int  # what is kept for the backward pass of the largest micro-batch
     logits: int  # of one chunk of tokens over the vocabulary
     program: int  # what a process holds before it has a model
     engine: int = 0  # beside the trainer: with vLLM its own weights and cache
@@ -115,14 +118,9 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     rounded = width * (trained if is_lora else body) if width < FLOAT32 else 0
     learned = trained + _critic_parameters(config, shape, trained)
     references = trained if config.loss.use_kl_loss else 0
-    batch = config.optim.micro_batch_size * rollout.max_context
-    again = config.optim.gradient_checkpointing
-    sampled = config.optim.micro_batch_size * sampled_tokens(config)  # they alone have logits
+    batch, sampled = _pass_tokens(config, shape)
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
-    token = activation_bytes(shape, width=width, is_recomputed=again)
-    if is_lora and config.policy.lora.dropout:
-        targets = config.policy.lora.targets
-        token += dropped_bytes(shape, targets, width=width, is_recomputed=again)
+    kept_bytes, freed_bytes = _token_bytes(config, shape)
     on_device, is_vllm = config.resources.gpus > 0, rollout.engine == "vllm"
     is_own = config.resources.engine == "own"
     adapters = trained if is_lora else 0
@@ -135,14 +133,53 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
         engine=_vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
         if is_vllm
         else _graph_bytes(config, shape),
-        activations=batch * token,
+        activations=batch * kept_bytes,
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + is_own),
         rounded=rounded,
-        heap=0 if on_device else batch * heap_bytes(shape, is_lora=is_lora, is_recomputed=again),
+        heap=batch * freed_bytes,
         is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
         is_engine_kept=is_vllm and not (on_device and rollout.vllm.sleep),
     )
+
+
+def token_budget(config: TrialConfig, shape: Shape | None) -> int:
+    """Return the tokens of a micro-batch under `optim.tokens_per_micro_batch: auto`.
+
+    As many as a fixed amount of memory holds, and at least one full conversation. It depends on
+    the config and the model alone, not on the memory of the machine: a trial that is repeated
+    elsewhere must be cut in the same way.
+
+    Args:
+        config: Resolved config.
+        shape: Of the model; None where it is not known.
+
+    """
+    if shape is None:
+        return max(UNKNOWN_TOKENS, config.rollout.max_context)
+    most = DEVICE_PASS_BYTES if config.resources.gpus > 0 else PASS_BYTES
+    return max(most // sum(_token_bytes(config, shape)), config.rollout.max_context)
+
+
+def _token_bytes(config: TrialConfig, shape: Shape) -> tuple[int, int]:
+    """Return what a token of a forward pass keeps for the backward pass, and frees but holds."""
+    width, lora = DTYPE_BYTES[config.policy.dtype], config.policy.lora
+    again = config.optim.gradient_checkpointing
+    kept = activation_bytes(shape, width=width, is_recomputed=again)
+    if lora.rank and lora.dropout:
+        kept += dropped_bytes(shape, lora.targets, width=width, is_recomputed=again)
+    if config.resources.gpus > 0:
+        return kept, 0
+    return kept, heap_bytes(shape, is_lora=bool(lora.rank), is_recomputed=again)
+
+
+def _pass_tokens(config: TrialConfig, shape: Shape) -> tuple[int, int]:
+    """Return the most tokens of a micro-batch, and how many of them may be sampled ones."""
+    optim, context = config.optim, config.rollout.max_context
+    budget = optim.tokens_per_micro_batch
+    tokens = token_budget(config, shape) if budget == "auto" else max(budget, context)
+    rows = min(optim.mini_batch_size, optim.micro_batch_size or optim.mini_batch_size)
+    return min(tokens, rows * context), min(tokens, rows * sampled_tokens(config))
 
 
 def _critic_parameters(config: TrialConfig, shape: Shape, trained: int) -> int:

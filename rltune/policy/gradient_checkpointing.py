@@ -30,7 +30,7 @@ def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
             Problem(
                 "optim.gradient_checkpointing",
                 f"{type(model).__name__} has no blocks that can be computed again.",
-                action="Set it to false, and lower optim.micro_batch_size to save memory.",
+                action="Set it to false, and lower optim.tokens_per_micro_batch to save memory.",
             )
         )
     setattr(model.base_model, _ATTRIBUTE, is_on)

@@ -44,6 +44,15 @@ def require_untruncated_top_k(top_k: int) -> int:
     return top_k
 
 
+def require_tokens(value: object) -> object:
+    """Return a number of tokens from 1 or `auto` unchanged."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    what = f"{value!r} is no number of tokens."
+    refuse([Violation("", what, "Give a whole number from 1, or auto.")])
+    return value
+
+
 def rollout_violations(rollout: "RolloutConfig") -> list[Violation]:
     """Return what the token limits contradict."""
     if rollout.max_response_tokens < rollout.max_context:
@@ -89,17 +98,11 @@ def clip_violations(loss: "LossTerms") -> list[Violation]:
 
 
 def optim_violations(optim: "OptimConfig") -> list[Violation]:
-    """Return whether the micro batches fail to tile a mini batch, or weights decay past 0."""
-    found = []
-    if optim.mini_batch_size % optim.micro_batch_size:
-        what = f"{optim.micro_batch_size} does not divide optim.mini_batch_size, "
-        what += f"{optim.mini_batch_size}."
-        action = "Give a divisor, so that no rollout is left over."
-        found.append(Violation("micro_batch_size", what, action))
-    if optim.lr * optim.weight_decay > 1.0:  # AdamW: weights *= 1 - lr * weight_decay
-        what = f"{optim.weight_decay!r} times optim.lr takes more than all of a weight in a step."
-        found.append(Violation("weight_decay", what, f"Give at most {1 / optim.lr:g}."))
-    return found
+    """Return whether weights decay past 0."""
+    if optim.lr * optim.weight_decay <= 1.0:  # AdamW: weights *= 1 - lr * weight_decay
+        return []
+    what = f"{optim.weight_decay!r} times optim.lr takes more than all of a weight in a step."
+    return [Violation("weight_decay", what, f"Give at most {1 / optim.lr:g}.")]
 
 
 def filter_value_violations(
@@ -138,15 +141,25 @@ def group_violations(
 
 
 def batch_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Violation]:
-    """Return whether the mini batches fail to tile the rollouts of a step."""
+    """Return whether the mini batches fail to tile the rollouts of a step, or to hold groups."""
     rollouts = rollout.groups * rollout.group_size
     if rollouts % optim.mini_batch_size == 0:
-        return []
+        return _group_tiling_violations(rollout, optim)
     what = (
         f"{optim.mini_batch_size} does not divide the {rollouts} rollouts of a step "
         "(rollout.groups x rollout.group_size)."
     )
     action = "Give a divisor, so that every optimiser step has the same size."
+    return [Violation("optim.mini_batch_size", what, action)]
+
+
+def _group_tiling_violations(rollout: "RolloutConfig", optim: "OptimConfig") -> list[Violation]:
+    """Return whether a mini batch that is drawn by group holds no whole number of groups."""
+    if optim.minibatch_by == "row" or optim.mini_batch_size % rollout.group_size == 0:
+        return []
+    what = f"{optim.mini_batch_size} rollouts are no whole groups of {rollout.group_size} "
+    what += "(rollout.group_size), and optim.minibatch_by is group."
+    action = f"Give a multiple of {rollout.group_size}, or set optim.minibatch_by to row."
     return [Violation("optim.mini_batch_size", what, action)]
 
 

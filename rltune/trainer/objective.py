@@ -13,14 +13,16 @@ from rltune.losses.kl import full_kl, kl_penalty
 from rltune.losses.reduce import TrainedCounts, aggregate, count_trained, side_divisor
 from rltune.losses.value import value_loss
 from rltune.maths.masked import masked_sum
-from rltune.maths.streams import permutation, stream_seed
+from rltune.maths.streams import stream_seed
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import limit_of
+from rltune.trainer.batches.mini_batches import MiniBatchPlan, plan_update
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
-from rltune.trainer.train_state import ActionScores, Signals, TrainState, by_length, score_actions
+from rltune.trainer.train_state import ActionScores, Signals, TrainState, score_actions
 
 Sums = dict[str, float]
 OnEntropy = Callable[[Tensor], None]
@@ -63,35 +65,32 @@ def update(
             optimiser step.
 
     """
-    size = config.optim.mini_batch_size
+    limit = limit_of(train_state.policy, config)
+    plan = plan_update(data.batch, config, step=step, limit=limit)
     per_step: dict[str, list[float]] = defaultdict(list)
-    n_steps = 0
-    for epoch in range(config.optim.epochs):
-        seed = stream_seed(config.seed, "minibatch", step, epoch)
-        order = torch.from_numpy(permutation(len(data.batch), seed))
-        for nth, index in enumerate(torch.split(order.to(data.batch.ids_NT.device), size)):
-            place = (step, epoch, nth)
-            made = _optimizer_step(
-                train_state,
-                data.rows(index),
-                config,
-                place=place,
-                kl_coef=kl_coef,
-                on_entropy=on_entropy,
-            )
-            for name, value in made.items():
-                per_step[name].append(value)
-            n_steps += 1
+    for mini_batch in plan:
+        made = _optimizer_step(
+            train_state,
+            data,
+            config,
+            mini_batch,
+            step=step,
+            kl_coef=kl_coef,
+            on_entropy=on_entropy,
+        )
+        for name, value in made.items():
+            per_step[name].append(value)
     means = {name: sum(values) / len(values) for name, values in per_step.items()}
-    return {**means, "budget/optimizer_steps": float(n_steps)}
+    return {**means, "budget/optimizer_steps": float(len(plan))}
 
 
 def _optimizer_step(
     train_state: TrainState,
     data: MiniBatch,
     config: TrialConfig,
+    mini_batch: MiniBatchPlan,
     *,
-    place: tuple[int, int, int],
+    step: int,
     kl_coef: float,
     on_entropy: OnEntropy | None,
 ) -> Sums:
@@ -100,24 +99,19 @@ def _optimizer_step(
     A mini-batch in which every row was masked out still makes its step, with a gradient of zero, so
     that conditions differ in what they learn from and not in how many steps they make. (AdamW's
     momentum and weight decay go on in such a step, as in any other.)
-
-    `place` is the training step, the epoch and the number of the mini-batch.
     """
-    step = place[0]
     actor, critic = train_state.policy.model, train_state.critic
     trained = [actor] if critic is None else [actor, critic]
     is_warmup = critic is not None and step <= config.critic.warmup_steps
     for module in trained:
         _zero_gradients(module)
-    counts = count_trained(data.batch.action_mask_NT)
+    counts = count_trained(data.batch.action_mask_NT[mini_batch.rows])
     sums: Sums = defaultdict(float)
-    if counts.n_tokens:
-        for nth, index in enumerate(by_length(data.batch, config.optim.micro_batch_size)):
-            part = data.rows(index)
-            if part.batch.action_mask_NT.any():
-                seed = stream_seed(config.seed, "lora-dropout", *place, nth)
-                with dropping(*trained, seed=seed):
-                    _backward(train_state, part, config, counts, kl_coef, sums, on_entropy)
+    place = (step, mini_batch.epoch, mini_batch.nth)
+    for nth, index in enumerate(mini_batch.parts):
+        seed = stream_seed(config.seed, "lora-dropout", *place, nth)
+        with dropping(*trained, seed=seed):
+            _backward(train_state, data.rows(index), config, counts, kl_coef, sums, on_entropy)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)

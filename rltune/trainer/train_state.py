@@ -1,6 +1,6 @@
 """The trained state of a trial: policy, critic, reference, optimisers; and scoring with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -127,14 +127,21 @@ def score_batch(
     batch: TokenBatch,
     *,
     temperature: float,
-    micro_batch_size: int,
+    parts: Sequence[Tensor],
     with_entropy: bool = False,
     read: ReadRows | None = None,
 ) -> Signals:
-    """Score all rows with the current policy, the reference and the critic, in micro-batches.
+    """Score rows with the current policy, the reference and the critic, in micro-batches.
 
-    `read` is called after the policy's pass over each micro-batch that is trained on. Its keys and
-    values are kept for this alone, those of one micro-batch at a time.
+    Args:
+        train_state: Scores; it is not changed.
+        batch: The rows.
+        temperature: That the tokens were sampled with.
+        parts: The micro-batches, by indices of rows; rows in none of them keep zeros.
+        with_entropy: Whether the entropy over the vocabulary is asked for.
+        read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
+            values are kept for this alone, those of one micro-batch at a time.
+
     """
     names = ["old_logp"]
     names += ["ref_logp"] if train_state.reference is not None else []
@@ -142,7 +149,7 @@ def score_batch(
     names += ["entropy"] if with_entropy else []
     dtype = torch.promote_types(train_state.policy.model.dtype, torch.float32)
     out = {name: torch.zeros_like(batch.ids_NT, dtype=dtype) for name in names}
-    for index in by_length(batch, micro_batch_size):
+    for index in parts:
         part = batch.rows(index)
         ids, mask = part.ids_NT, part.action_mask_NT
         if not mask.any():
@@ -171,8 +178,3 @@ def score_batch(
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
             out[name][index, : mask.shape[1]] = scattered
     return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
-
-
-def by_length(batch: TokenBatch, size: int) -> tuple[Tensor, ...]:
-    """Return row indices in chunks of `size`, shortest rows first, so that chunks pad little."""
-    return torch.split(batch.lengths_N.argsort(stable=True), size)

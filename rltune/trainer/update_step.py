@@ -9,6 +9,8 @@ from torch import Tensor
 
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import limit_of, padding_share
+from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
 from rltune.trainer.controllers import (
     Controllers,
     Spread,
@@ -68,6 +70,9 @@ def update_step(
         on_entropy: Called with the entropy of each micro-batch's tokens, in nats.
 
     """
+    limit = limit_of(train_state.policy, config)
+    plan = plan_update(batch, config, step=step, limit=limit)
+    parts = plan_scoring(batch, plan, limit)
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
     reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
     with timed("score"):
@@ -75,7 +80,7 @@ def update_step(
             train_state,
             batch,
             temperature=config.rollout.temperature,
-            micro_batch_size=config.optim.micro_batch_size,
+            parts=parts,
             with_entropy=needs_entropy(shaping),
             read=reader.read if reader else None,
         )
@@ -98,6 +103,8 @@ def update_step(
         trim_heap()  # what scoring freed would stay beside what the update needs
         data = MiniBatch(batch, signals, result.credit)
         metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
+    computed = (*parts, *(part for mini_batch in plan for part in mini_batch.parts))
+    metrics["perf/padding_share"] = padding_share(batch, computed)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}

@@ -73,6 +73,12 @@ CASES = [  # keys, a config in which they do nothing and why, configs in which t
         "loss.sum_norm", {}, "loss.aggregation is not seq-mean-token-sum-norm",
         [{"loss.aggregation": "seq-mean-token-sum-norm"}],
     ),
+    ("optim.minibatch_by", WHOLE, "a mini-batch is all rollouts of a step", [{}]),
+    (
+        "optim.minibatch_by",
+        {"advantage": "reinforce_pp", "rollout.groups": 128, "rollout.group_size": 1},
+        "rollout.group_size is 1", [],
+    ),
     (
         "loss.clip_low loss.clip_high loss.dual_clip", WHOLE, RATIO_ONE,
         [

@@ -24,6 +24,7 @@ GAE = {"advantage": {"kind": "gae"}}
 PP = {"advantage": {"kind": "reinforce_pp"}}
 PP_BASELINE = {"advantage": {"kind": "reinforce_pp_baseline"}}
 ONE_STEP = {"optim.mini_batch_size": 128}
+GROUP = {"optim.minibatch_by": "group"}
 FILTER = {"rollout_filter.include_zero": False}
 MASK = {**FILTER, "rollout_filter.on_drop": "mask"}
 CONSTANT = {"loss.aggregation": "seq-mean-token-sum-norm"}
@@ -91,6 +92,7 @@ FAULTS = [  # code, moving keys, conditions, text of the message
     ("k3_clamp", ("optim.lr",), (({**KL, "loss.kl_type": "k3"},), ({},)), "in c0 is k3"),
     ("k3_clamp", ("optim.lr",), (({**KL, "loss.kl_type": "low_var_kl"},),), "in c0 is k3"),
     ("batch_mates", KIND, ((GRPO, MASK), (CENTER, MASK)), "in 2 conditions (c0, c1) masks"),
+    ("batch_mates", ("optim.minibatch_by",), ((GROUP,), ({},)), "(c0: group, c1: row)"),
     ("batch_whitening", KIND, ((GRPO, MASK), (PP_BASELINE, MASK)), "reinforce_pp_baseline in c1"),
     ("batch_whitening", KIND, ((GAE, FILTER), (PP, FILTER)), "gae, advantage.kind reinforce_pp in"),
     ("batch_whitening", ("optim.lr",), ((GRPO, BATCH_SCOPE, FILTER),), "shaping.scope batch in c0"),
@@ -123,6 +125,8 @@ NEAR_MISSES = [
     ("batch_mates", KIND, ((GRPO, MASK, CONSTANT), (CENTER, MASK, CONSTANT))),
     ("batch_mates", KIND, ((GRPO, MASK, ONE_STEP), (CENTER, MASK, ONE_STEP))),
     ("batch_mates", KIND, ((GRPO,), (CENTER,))),
+    ("batch_mates", ("optim.minibatch_by",), ((GROUP, ONE_STEP), (ONE_STEP,))),  # one mini-batch
+    ("batch_mates", ("optim.lr",), ((GROUP,), (GROUP,))),
     ("batch_whitening", KIND, ((GRPO, MASK), (CENTER, FILTER))),
     ("batch_whitening", KIND, ((GAE,), (PP_BASELINE,))),
 ]  # fmt: skip

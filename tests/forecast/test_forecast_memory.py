@@ -40,6 +40,10 @@ def memory_plan(config, shape, **counts):
     return memory.memory_plan(typed(config), shape, **counts)
 
 
+def token_budget(config, shape):
+    return memory.token_budget(typed(config), shape)
+
+
 def with_keys(config, **sections):
     return config | {name: config[name] | changes for name, changes in sections.items()}
 
@@ -87,6 +91,28 @@ def test_what_the_c_library_keeps_by_hand(configs):
     assert memory_plan(config, SMALL, parameters=1000, trained=1000).heap == 20 * 640
     on_gpu = with_keys(config, resources={"gpus": 1.0})
     assert memory_plan(on_gpu, SMALL, parameters=1000, trained=1000).heap == 0
+
+
+def test_the_tokens_of_a_micro_batch_by_hand(configs):
+    """What of them is there most: all rows of a micro-batch at full length, or the budget."""
+    auto = {"tokens_per_micro_batch": "auto", "micro_batch_size": None, "mini_batch_size": 8}
+    config = with_keys(configs[0], rollout={"max_context": 10}, optim=auto)
+    kept = activation_bytes(SMALL, width=4, is_recomputed=False)
+    # A token holds what it keeps and, on a CPU, the 640 bytes that it frees
+    most = 192 * 2**20 // (kept + 640)
+    assert token_budget(config, SMALL) == most
+    assert memory_plan(config, SMALL, **COUNTS).activations == 8 * 10 * kept  # 8 rows are fewer
+    on_gpu = with_keys(config, resources={"gpus": 0.5})
+    assert token_budget(on_gpu, SMALL) == 4 * 2**30 // kept
+    long = with_keys(config, rollout={"max_context": 2 * most})
+    assert token_budget(long, SMALL) == 2 * most  # one conversation, whatever it takes
+    assert token_budget(long, None) == 2 * most
+    assert token_budget(config, None) == 4096
+    few = with_keys(config, optim=auto | {"tokens_per_micro_batch": 25})
+    plan = memory_plan(few, SMALL, **COUNTS)
+    assert (plan.activations, plan.heap) == (25 * kept, 25 * 640)
+    one = with_keys(config, optim=auto | {"tokens_per_micro_batch": 3})
+    assert memory_plan(one, SMALL, **COUNTS).activations == 10 * kept  # a row is not cut
 
 
 def test_a_critic_on_the_policy_is_a_small_network(configs):

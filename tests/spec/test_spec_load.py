@@ -259,9 +259,16 @@ OVERRIDE_CASES = {
         "Choose one of sokoban, frozen_lake, multihop_qa, arithmetic, verified, custom. "
         "Did you mean 'frozen_lake'?"
     ],
-    "optim.micro_batch_size=3": [
-        "optim.micro_batch_size: 3 does not divide optim.mini_batch_size, 32. "
-        "Give a divisor, so that no rollout is left over."
+    "optim.minibatch_by=prompt": [
+        "optim.minibatch_by: 'prompt' is not a minibatch_by. Choose one of row, group."
+    ],
+    "optim.tokens_per_micro_batch=many": [
+        "optim.tokens_per_micro_batch: 'many' is no number of tokens. "
+        "Give a whole number from 1, or auto."
+    ],
+    "optim.tokens_per_micro_batch=0": [
+        "optim.tokens_per_micro_batch: 0 is no number of tokens. "
+        "Give a whole number from 1, or auto."
     ],
     "optim.mini_batch_size=96": [  # 16 groups x 8 = 128
         "optim.mini_batch_size: 96 does not divide the 128 rollouts of a step "

@@ -17,6 +17,7 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import append_jsonl, read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
+from rltune.trainer.batches.micro_batches import Limit, cut_batch, limit_of
 from rltune.trainer.collect import collect
 from rltune.trainer.credit.attribution import by_verdicts, gold_reader
 from rltune.trainer.credit.estimate import episode_advantages
@@ -27,6 +28,7 @@ from rltune.trainer.train_state import Signals
 from rltune.types import Distance, Episode, StopReason, Turn
 
 HASH = "e" * 64
+ANY = 10**9  # tokens of a micro-batch: no limit
 GRPO = {"kind": "grpo", "ddof": 0}
 
 
@@ -114,6 +116,11 @@ def batch_of(episodes):
     return to_batch(episodes, pad_id=0)
 
 
+def parts_of(batch, rows):
+    """Return a batch in micro-batches of so many rows."""
+    return cut_batch(batch, Limit(ANY, rows))
+
+
 def signals_of(batch, *, old_logp=None, values=None, entropy=None):
     mask = batch.action_mask_NT
     if old_logp is None:
@@ -142,7 +149,7 @@ def verdicts(config, episodes, *, batch=None, step=1, ask=nobody):
         episodes,
         config.attribution,
         step=step,
-        micro_batch_size=config.optim.micro_batch_size,
+        limit=limit_of(policy, config),
         ask=ask,
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from credit_cases import parts_of
 from safetensors.torch import save_file
 
 from rltune.errors import InterruptedRun
@@ -44,7 +45,7 @@ def adapter(small_policy, make_config, tmp_path):
 
 
 def scores(train_state, batch):
-    return score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
+    return score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 8))
 
 
 def test_the_kl_at_the_start_is_exactly_0(small_policy, make_config, sample_batch, adapter):

@@ -5,13 +5,14 @@ from itertools import pairwise
 
 import pytest
 import torch
-from credit_cases import GRPO, batch_of, config_of, sample, shipped
+from credit_cases import ANY, GRPO, batch_of, config_of, parts_of, sample, shipped
 
 from rltune.advantages.info_gain import TurnGroupNormalizer, accumulate
 from rltune.losses.turn_clip import AdaptiveTurnClipper
 from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.policy.gold import encode_gold
 from rltune.rollout.episode import Probes
+from rltune.trainer.batches.micro_batches import Limit
 from rltune.trainer.credit.attribution import by_information_gain, gold_reader
 from rltune.trainer.credit.estimate import outcome_of
 from rltune.trainer.credit.info_gain import information_gain
@@ -54,7 +55,7 @@ def plain_gains(policy, episode, ig_type):
 
 def gains_of(kind, episodes, *, batch=None, ig_type="prob_diff", size=4):
     batch = batch_of(episodes) if batch is None else batch
-    return information_gain(shipped(kind), batch, episodes, ig_type=ig_type, micro_batch_size=size)
+    return information_gain(shipped(kind), batch, episodes, ig_type=ig_type, limit=Limit(ANY, size))
 
 
 def credited(policy, batch, episodes, config):
@@ -72,7 +73,7 @@ def credited(policy, batch, episodes, config):
 
 def scored(policy, batch, *, read=None, size=4):
     train_state = make_train_state(policy, config_of("sokoban"))
-    return score_batch(train_state, batch, temperature=0.7, micro_batch_size=size, read=read)
+    return score_batch(train_state, batch, temperature=0.7, parts=parts_of(batch, size), read=read)
 
 
 @pytest.mark.parametrize("ig_type", ["prob_diff", "log_prob_diff"])

@@ -5,7 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from credit_cases import batch_of, config_of, load, make_episode, make_turn, shipped, signals_of
+from credit_cases import (
+    batch_of,
+    config_of,
+    load,
+    make_episode,
+    make_turn,
+    parts_of,
+    shipped,
+    signals_of,
+)
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
@@ -198,8 +207,10 @@ def test_the_two_signals_are_two():
     tokenizer = train_state.policy.tokenizer
     said = ["<answer>Up||Left</answer>", "<answer>Down</answer>"]
     batch = batch_of([conversation(tokenizer, [("#P_X√#", one)]) for one in said])
-    scored = score_batch(train_state, batch, temperature=0.8, micro_batch_size=1, with_entropy=True)
-    plain = score_batch(train_state, batch, temperature=0.8, micro_batch_size=1)
+    scored = score_batch(
+        train_state, batch, temperature=0.8, parts=parts_of(batch, 1), with_entropy=True
+    )
+    plain = score_batch(train_state, batch, temperature=0.8, parts=parts_of(batch, 1))
     assert plain.entropy_NT is None
     assert torch.equal(plain.old_logp_NT, scored.old_logp_NT)
     mask = batch.action_mask_NT

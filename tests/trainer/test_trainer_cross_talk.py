@@ -1,13 +1,12 @@
 """D5: what a row teaches does not depend on the rows that it is computed with."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
 
 from rltune.policy.logprobs import chunk_of
-from rltune.trainer.train_state import by_length, make_train_state, score_actions
+from rltune.trainer.train_state import make_train_state, score_actions
 
 
 @pytest.fixture
@@ -54,15 +53,6 @@ def test_a_row_alone_has_the_logprobs_and_the_gradient_that_it_has_among_others(
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         for a, b in zip(got_gradient, want_gradient, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
-
-
-def test_buckets_are_made_by_length_and_lose_no_row(learner_and_batch):
-    _, batch = learner_and_batch
-    parts = by_length(batch, 3)
-    assert sorted(torch.cat(parts).tolist()) == list(range(len(batch)))
-    lengths = [batch.lengths_N[part] for part in parts]
-    assert all(a.max() <= b.min() for a, b in pairwise(lengths))
-    assert [batch.rows(part).ids_NT.shape[1] for part in parts] == [n.max() for n in lengths]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from credit_cases import parts_of
 from torch import nn
 
 from rltune.policy.gradient_checkpointing import set_gradient_checkpointing
@@ -38,7 +39,7 @@ def prepare(small_policy, make_config, sample_batch):
         train_state = make_train_state(policy, config)
         for parameter in train_state.critic.head.parameters():
             nn.init.constant_(parameter, 0.1)
-        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=2)
+        signals = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 2))
         credit = estimate(batch, signals, config.advantage)
         return train_state, MiniBatch(batch, signals, credit), config
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from credit_cases import parts_of
 from rollout_filters import filter_of
 
 from rltune.errors import FaultsError, TrialError
@@ -74,7 +75,7 @@ def test_the_others_have_the_advantages_that_they_would_have_without_it(
     train_state = make_train_state(small_policy(), trial)
 
     def advantages(batch):
-        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
+        signals = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 8))
         return estimate(batch, signals, config).advantages_NT
 
     with_fault, clean = advantages(batch), advantages(without(batch, row))
@@ -94,7 +95,7 @@ def test_the_gradient_is_the_one_without_it(small_policy, sampled, aggregation):
 
     def gradients(batch):
         train_state = make_train_state(small_policy(dtype="float64"), config)
-        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
+        signals = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 8))
         credit = estimate(batch, signals, config.advantage)
         metrics = update(
             train_state,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from credit_cases import parts_of
 
 from rltune.losses.correction import rollout_diagnostics
 from rltune.policy.load import load_policy
@@ -14,7 +15,7 @@ from rltune.trainer.train_state import make_train_state, score_batch
 
 def ratios(batch, train_state, *, temperature, micro_batch_size=3):
     signals = score_batch(
-        train_state, batch, temperature=temperature, micro_batch_size=micro_batch_size
+        train_state, batch, temperature=temperature, parts=parts_of(batch, micro_batch_size)
     )
     mask = batch.action_mask_NT
     rollout = batch.rollout_logprobs_NT
@@ -82,9 +83,9 @@ def test_scores_do_not_depend_on_the_micro_batch(small_policy, make_config, samp
     with torch.no_grad():
         for parameter in train_state.critic.head.parameters():
             parameter.add_(0.1)
-    whole = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
+    whole = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 8))
     for size in (1, 3):
-        part = score_batch(train_state, batch, temperature=1.0, micro_batch_size=size)
+        part = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, size))
         for name in ("old_logp_NT", "ref_logp_NT", "values_NT"):
             got, want = getattr(part, name), getattr(whole, name)
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
@@ -97,7 +98,7 @@ def test_the_diagnostics_see_a_gap(small_policy, make_config, sample_batch):
     policy = small_policy()
     _, batch = sample_batch(config, policy)
     signals = score_batch(
-        make_train_state(policy, config), batch, temperature=1.0, micro_batch_size=4
+        make_train_state(policy, config), batch, temperature=1.0, parts=parts_of(batch, 4)
     )
     mask = batch.action_mask_NT
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from credit_cases import parts_of
 
 from rltune.losses.kl import full_kl
 from rltune.losses.reduce import AGGREGATIONS, CONSTANT
@@ -37,7 +38,7 @@ def prepare(small_policy, make_config, sample_batch):
                 for parameter in module.parameters():
                     noise = torch.randn(parameter.shape, generator=generator)
                     parameter.add_(drift * noise.to(parameter.dtype))
-        signals = score_batch(train_state, batch, temperature=1.0, micro_batch_size=8)
+        signals = score_batch(train_state, batch, temperature=1.0, parts=parts_of(batch, 8))
         credit = estimate(batch, signals, config.advantage)
         if advantages is not None:
             fixed = torch.full_like(credit.advantages_NT, advantages)
@@ -255,7 +256,7 @@ def test_advantages_move_the_policy_their_way(prepare):
         mask = data.batch.action_mask_NT
         make_step(train_state, data, config)
         after = score_batch(
-            train_state, data.batch, temperature=1.0, micro_batch_size=8
+            train_state, data.batch, temperature=1.0, parts=parts_of(data.batch, 8)
         ).old_logp_NT
         assert ((after - data.signals.old_logp_NT)[mask].mean() * advantage).item() > 0
 

@@ -16,6 +16,7 @@ from credit_cases import (
     make_episode,
     make_turn,
     nobody,
+    parts_of,
     sample,
     signals_of,
 )
@@ -302,7 +303,7 @@ def prepared(**sections):
     episodes = sample("frozen_lake", probes=Probes(gold=True))
     batch = batch_of(episodes)
     train_state = make_train_state(load(config), config)
-    signals = score_batch(train_state, batch, temperature=1.5, micro_batch_size=4)
+    signals = score_batch(train_state, batch, temperature=1.5, parts=parts_of(batch, 4))
     return config, train_state, episodes, batch, signals
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from credit_cases import (
+    ANY,
     GRPO,
     PAIR,
     batch_of,
@@ -21,6 +22,7 @@ from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.rollout.episode import Probes
 from rltune.signals.info_gain import InfoGains
 from rltune.signals.step_flags import gold_flags, stack_flags
+from rltune.trainer.batches.micro_batches import Limit
 from rltune.trainer.credit.attribution import by_information_gain, probes
 from rltune.trainer.credit.info_gain import information_gain
 from rltune.trainer.credit.judging import Judged
@@ -50,7 +52,7 @@ def test_the_judge_gold_is_gains_and_passages_and_the_answer():
     turn_ids = batch.turn_ids_NT
     n = turn_count(turn_ids)
     gains = information_gain(
-        shipped("multihop_qa"), batch, episodes, ig_type="prob_diff", micro_batch_size=4
+        shipped("multihop_qa"), batch, episodes, ig_type="prob_diff", limit=Limit(ANY, 4)
     )
     flags = [
         gold_flags(

@@ -73,7 +73,7 @@ def _of_small_policy(asked: Asked, problems: Problems) -> Iterator[str]:
     yield _noted(f"  rollout.max_response_tokens: {response}", "bytes; longer responses are cut")
     yield _noted(f"  rollout.max_context: {room}", "bytes of a prompt and its response")
     yield _noted("  rollout: {groups: 16, group_size: 8}", "problems a step, and responses to each")
-    yield "  optim: {lr: 3.0e-4, mini_batch_size: 64, micro_batch_size: 64}"
+    yield "  optim: {lr: 3.0e-4, mini_batch_size: 64}"
     yield _noted("  budget.steps: 20", "training steps of a trial: minutes on two cores")
 
 

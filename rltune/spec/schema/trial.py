@@ -38,7 +38,7 @@ from rltune.spec.schema.run import (
     ResourcesConfig,
     TrackingConfig,
 )
-from rltune.spec.validators import cross_violations, optim_violations
+from rltune.spec.validators import cross_violations, optim_violations, require_tokens
 
 
 class LoraConfig(Section):
@@ -120,10 +120,24 @@ class OptimConfig(Section):
     weight_decay: NonNegativeFloat = Field(0.01, description="AdamW weight decay (no unit).")
     grad_clip: PositiveFloat = Field(1.0, description="Largest global gradient norm.")
     mini_batch_size: PositiveInt = Field(32, description="Rollouts per optimiser step.")
-    micro_batch_size: PositiveInt = Field(
-        4,
-        description="Rollouts per forward pass; changes memory, and of results the last bits only "
-        "(and which inputs policy.lora.dropout drops).",
+    minibatch_by: Literal["row", "group"] = Field(
+        "row",
+        description="What a batch is shuffled by into mini-batches: single rollouts, or whole "
+        "groups of rollouts of one prompt.",
+    )
+    tokens_per_micro_batch: Annotated[
+        PositiveInt | Literal["auto"], BeforeValidator(require_tokens)
+    ] = Field(
+        "auto",
+        description="Most tokens per forward pass, padding included; a longer rollout is a pass of "
+        "its own. auto: as many as 192 MiB of activations hold on a CPU, 4 GiB on a GPU, and at "
+        "least rollout.max_context. Changes memory, and of results the last bits only (and which "
+        "inputs policy.lora.dropout drops).",
+    )
+    micro_batch_size: PositiveInt | None = Field(
+        None,
+        description="Most rollouts per forward pass, likewise; null: as many as "
+        "tokens_per_micro_batch allows.",
     )
     epochs: PositiveInt = Field(1, description="Passes over one batch, in epochs.")
     gradient_checkpointing: bool = Field(

@@ -16,6 +16,7 @@ from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import InfoGains, ig_metrics
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
 from rltune.spec.schema.attribution import AdcaConfig, Attribution, InfoGainConfig
+from rltune.trainer.batches.micro_batches import Limit
 from rltune.trainer.credit.info_gain import GoldReader, information_gain
 from rltune.trainer.credit.judging import Flags, Judged
 from rltune.types import Episode
@@ -125,7 +126,7 @@ def by_verdicts(
     attribution: AdcaConfig,
     *,
     step: int,
-    micro_batch_size: int,
+    limit: Limit,
     ask: AskJudge,
 ) -> TurnCredit:
     """Return ADCA's advantages: the outcome, and verdicts on a turn and those after it.
@@ -142,7 +143,7 @@ def by_verdicts(
         batch.rows(rows),
         episodes,
         attribution.judge,
-        micro_batch_size=micro_batch_size,
+        limit=limit,
         ask=ask,
     )
     flags: list[Flags] = [None] * len(batch)
@@ -180,7 +181,7 @@ def _judge(
     episodes: Sequence[Episode],
     judge: str,
     *,
-    micro_batch_size: int,
+    limit: Limit,
     ask: AskJudge,
 ) -> Judged:
     """Return a verdict on each of the rows that are asked about."""
@@ -192,9 +193,7 @@ def _judge(
     distances = [[turn.distance for turn in episode.turns] for episode in played]
     if judge == "solver":
         return Judged([solver_flags(of_turns) for of_turns in distances], {})
-    gains = information_gain(
-        policy, asked, episodes, ig_type="prob_diff", micro_batch_size=micro_batch_size
-    )
+    gains = information_gain(policy, asked, episodes, ig_type="prob_diff", limit=limit)
     flags = [
         gold_flags(gained, of_turns, is_success=episode.success)
         for gained, of_turns, episode in zip(

@@ -12,7 +12,7 @@ from rltune.policy.load import Policy
 from rltune.policy.logprobs import head_chunk
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import IgType, InfoGains, InformationGain, best_alias
-from rltune.trainer.train_state import by_length
+from rltune.trainer.batches.micro_batches import Limit, cut_batch
 from rltune.types import Episode
 
 
@@ -79,7 +79,7 @@ def information_gain(
     episodes: Sequence[Episode],
     *,
     ig_type: IgType,
-    micro_batch_size: int,
+    limit: Limit,
 ) -> InfoGains:
     """Return what each turn added to the gold answer's probability under the current policy.
 
@@ -87,10 +87,8 @@ def information_gain(
     where the rows are read anyway.
     """
     reader = GoldReader(policy, batch, episodes, ig_type=ig_type)
-    for index in by_length(batch, micro_batch_size):
-        rows = index[batch.is_trained_N[index]]
-        if len(rows):
-            reader.read(rows, batch.rows(rows).ids_NT)
+    for rows in cut_batch(batch, limit):
+        reader.read(rows, batch.rows(rows).ids_NT)
     return reader.gains()
 
 

@@ -11,6 +11,7 @@ from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import InfoGains
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import limit_of
 from rltune.trainer.credit.attribution import AskJudge, by_information_gain, by_verdicts
 from rltune.trainer.credit.estimate import Credit, episode_advantages, estimate, outcome_of
 from rltune.trainer.credit.shaping import shape
@@ -103,7 +104,7 @@ def _attribute(
             episodes,
             attribution,
             step=step,
-            micro_batch_size=config.optim.micro_batch_size,
+            limit=limit_of(policy, config),
             ask=ask,
         )
     else:

@@ -1,5 +1,6 @@
 """Gradients of a condition on a probe batch, by the trainer's own filter, credit and objective."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -13,6 +14,8 @@ from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.signals.info_gain import InfoGains, InformationGain
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import limit_of
+from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
 from rltune.trainer.credit.judging import Judged
 from rltune.trainer.credit.shaping import needs_entropy
 from rltune.trainer.credit.stages import assign_credit
@@ -71,9 +74,8 @@ def as_probed(config: TrialConfig) -> TrialConfig:
 
     Micro-batches only divide the work: all of a mini-batch is one.
     """
-    optim = config.optim.model_copy(
-        update={"grad_clip": _UNCLIPPED, "micro_batch_size": config.optim.mini_batch_size}
-    )
+    whole = {"tokens_per_micro_batch": sys.maxsize, "micro_batch_size": None}
+    optim = config.optim.model_copy(update={"grad_clip": _UNCLIPPED, **whole})
     attribution = config.attribution
     if attribution.kind == "adca":
         attribution = attribution.model_copy(update={"judge": "llm"})
@@ -171,11 +173,13 @@ def _update(
 ) -> None:
     """Score, credit and update, as `rltune.trainer.update_step` does."""
     config, scene = subject.config, subject.scenes[point.scene]
+    limit = limit_of(train_state.policy, config)
+    plan = plan_update(batch, config, step=point.step, limit=limit)
     signals = score_batch(
         train_state,
         batch,
         temperature=config.rollout.temperature,
-        micro_batch_size=config.optim.micro_batch_size,
+        parts=plan_scoring(batch, plan, limit),
         with_entropy=needs_entropy(config.advantage.shaping),
     )
     flags = dict(zip((e.task_id for e in scene.episodes), scene.flags, strict=True))

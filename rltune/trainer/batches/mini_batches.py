@@ -1,0 +1,75 @@
+"""Mini-batches: the rows of each optimiser step, drawn by row or by whole groups."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rltune.maths.streams import permutation, stream_seed
+from rltune.rollout.tokens import TokenBatch
+from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import Limit, micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBatchPlan:
+    """One optimiser step on a batch."""
+
+    epoch: int  # pass over the batch, from 0
+    nth: int  # number within the epoch, from 0
+    rows: Tensor  # indices of its rows in the batch, also of those without a token to train on
+    parts: tuple[Tensor, ...]  # its micro-batches, by indices of rows in the batch
+
+
+def plan_update(
+    batch: TokenBatch, config: TrialConfig, *, step: int, limit: Limit
+) -> tuple[MiniBatchPlan, ...]:
+    """Return the optimiser steps on a batch, in their order; it follows from the arguments alone.
+
+    Args:
+        batch: Rows to train on.
+        config: Of the trial.
+        step: Training step, from 1.
+        limit: Of a micro-batch.
+
+    """
+    plans = []
+    for epoch in range(config.optim.epochs):
+        seed = stream_seed(config.seed, "minibatch", step, epoch)
+        for nth, rows in enumerate(draw(batch, config, seed=seed)):
+            plans.append(MiniBatchPlan(epoch, nth, rows, micro_batches(batch, rows, limit)))
+    return tuple(plans)
+
+
+def draw(batch: TokenBatch, config: TrialConfig, *, seed: int) -> tuple[Tensor, ...]:
+    """Return the rows of each mini-batch of one epoch, shuffled by row or by group.
+
+    A filter may have left fewer rows than a multiple of the size: the last mini-batch is short.
+    """
+    size, device = config.optim.mini_batch_size, batch.ids_NT.device
+    if config.optim.minibatch_by == "row":
+        order = torch.from_numpy(permutation(len(batch), seed)).to(device)
+        return torch.split(order, size)
+    groups_G = torch.unique(batch.group_N)
+    order = torch.from_numpy(permutation(len(groups_G), seed)).to(device)
+    chosen = torch.split(groups_G[order], size // config.rollout.group_size)
+    return tuple(_rows_of(batch, groups) for groups in chosen)
+
+
+def _rows_of(batch: TokenBatch, groups: Tensor) -> Tensor:
+    """Return the rows of some groups, group by group."""
+    return (batch.group_N == groups[:, None]).nonzero()[:, 1]
+
+
+def plan_scoring(
+    batch: TokenBatch, plan: tuple[MiniBatchPlan, ...], limit: Limit
+) -> tuple[Tensor, ...]:
+    """Return the micro-batches in which a batch is scored before its update.
+
+    The rows of the first optimiser step are scored in the micro-batches of that step: the update
+    computes them in the same way from the same weights, so that its ratios are exactly 1.
+    """
+    first = plan[0].rows
+    others = torch.arange(len(batch), device=first.device)
+    others = others[~torch.isin(others, first)]
+    return plan[0].parts + micro_batches(batch, others, limit)

@@ -1,0 +1,152 @@
+"""How a batch is cut: by row or by group into mini-batches, by tokens into micro-batches."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from credit_cases import ANY, batch_of, make_episode, make_turn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltune.forecast.memory import token_budget
+from rltune.forecast.model_shapes import shape_of
+from rltune.trainer.batches.micro_batches import (
+    Limit,
+    cut_batch,
+    limit_of,
+    micro_batches,
+    pack,
+    padding_share,
+)
+from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
+
+
+def batch_with(lengths, groups=None, faults=()):
+    """Return rows of these lengths: a prompt token, then sampled ones."""
+    groups = range(len(lengths)) if groups is None else groups
+    episodes = [
+        make_episode([make_turn(range(2, 1 + n), prompt=(1,))], group=group, reward=0.0)
+        for n, group in zip(lengths, groups, strict=True)
+    ]
+    batch = batch_of(episodes)
+    batch.action_mask_NT[list(faults)] = False
+    return batch
+
+
+def lists(parts):
+    return [part.tolist() for part in parts]
+
+
+PACKS = [  # (sizes, tokens, rows, packs by hand)
+    pytest.param([3, 3, 3, 3], 6, None, [[0, 1], [2, 3]], id="two-fit"),
+    pytest.param([5, 1, 2, 2], 6, None, [[1, 2, 3], [0]], id="3x2-then-4x5-is-too-much"),
+    pytest.param([9, 2, 8], 6, None, [[1], [2], [0]], id="too-long-is-alone"),
+    pytest.param([1, 1, 1, 1], ANY, 3, [[0, 1, 2], [3]], id="rows"),
+    pytest.param([], 6, None, [], id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "tokens", "rows", "packs"), PACKS)
+def test_packs_by_hand(sizes, tokens, rows, packs):
+    got = pack(torch.tensor(sizes, dtype=torch.int64), Limit(tokens, rows))
+    assert lists(got) == packs
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=40),
+    tokens=st.integers(1, 90),
+    rows=st.none() | st.integers(1, 6),
+)
+def test_packs_lose_no_item_and_keep_to_the_limit(sizes, tokens, rows):
+    packs = pack(torch.tensor(sizes), Limit(tokens, rows))
+    assert sorted(torch.cat(packs).tolist()) == list(range(len(sizes)))
+    of_pack = [[sizes[i] for i in index.tolist()] for index in packs]
+    assert all(max(a) <= min(b) for a, b in pairwise(of_pack))  # smallest first
+    for own in of_pack:
+        assert len(own) == 1 or len(own) * max(own) <= tokens
+        assert rows is None or len(own) <= rows
+    for own, after in pairwise(of_pack):  # the next item had no room
+        n = len(own) + 1
+        assert n * min(after) > tokens or (rows is not None and n > rows)
+
+
+def test_a_row_without_a_token_to_train_on_is_not_computed():
+    batch = batch_with([4, 6, 5, 3], faults=[1])
+    assert lists(cut_batch(batch, Limit(ANY))) == [[3, 0, 2]]
+    assert lists(micro_batches(batch, torch.tensor([1, 2]), Limit(ANY))) == [[2]]
+    assert micro_batches(batch, torch.tensor([1]), Limit(ANY)) == ()
+
+
+def test_padding_by_hand():
+    batch = batch_with([4, 6, 5, 3])
+    # Rows of 3 and 4, then 5 and 6: 1 of 8 and 1 of 12 tokens are padding
+    assert padding_share(batch, cut_batch(batch, Limit(12, 2))) == pytest.approx(2 / 20)
+    assert padding_share(batch, cut_batch(batch, Limit(ANY))) == pytest.approx(6 / 24)
+    assert padding_share(batch, ()) == 0
+
+
+def plans(config, batch, *, step=1, limit=None):
+    return plan_update(batch, config, step=step, limit=limit or Limit(ANY))
+
+
+GROUPS = [0, 0, 0, 0, 7, 7, 7, 7, 3, 3, 3, 3]
+
+
+def test_by_group_a_mini_batch_holds_whole_groups(make_config):
+    config = make_config(
+        rollout__groups=3, optim__mini_batch_size=4, optim__minibatch_by="group", optim__epochs=2
+    )
+    batch = batch_with([3] * 12, GROUPS)
+    orders = []
+    for step in range(1, 6):
+        plan = plans(config, batch, step=step)
+        assert [(own.epoch, own.nth) for own in plan] == [(e, n) for e in (0, 1) for n in (0, 1, 2)]
+        for own in plan:
+            assert len(own.rows) == 4
+            assert len(set(batch.group_N[own.rows].tolist())) == 1
+        for epoch in (plan[:3], plan[3:]):
+            assert sorted(torch.cat([own.rows for own in epoch]).tolist()) == list(range(12))
+        orders += [tuple(own.rows[0].item() for own in epoch) for epoch in (plan[:3], plan[3:])]
+    assert len(set(orders)) > 2  # groups are shuffled
+
+
+def test_by_row_a_mini_batch_mixes_groups(make_config):
+    config = make_config(rollout__groups=3, optim__mini_batch_size=4)
+    batch = batch_with([3] * 12, GROUPS)
+    mixed = [len(set(batch.group_N[own.rows].tolist())) for own in plans(config, batch)]
+    assert max(mixed) > 1
+
+
+def test_groups_that_the_filter_dropped_leave_a_short_mini_batch(make_config):
+    config = make_config(rollout__groups=4, optim__mini_batch_size=8, optim__minibatch_by="group")
+    batch = batch_with([3] * 12, GROUPS)  # one of four groups was dropped
+    assert [len(own.rows) for own in plans(config, batch)] == [8, 4]
+
+
+def test_a_plan_follows_from_its_arguments(make_config):
+    config = make_config(optim__epochs=2)
+    batch = batch_with([3, 5, 4, 7, 6, 5, 3, 4], [0, 0, 0, 0, 1, 1, 1, 1])
+    first, again, other = (plans(config, batch, step=step) for step in (4, 4, 5))
+    for a, b in zip(first, again, strict=True):
+        assert torch.equal(a.rows, b.rows)
+        assert lists(a.parts) == lists(b.parts)
+    assert any(not torch.equal(a.rows, b.rows) for a, b in zip(first, other, strict=True))
+
+
+def test_scoring_has_the_first_step_as_the_update_has_it(make_config):
+    config = make_config()
+    batch = batch_with([3, 5, 4, 7, 6, 5, 3, 4], faults=[2])
+    limit = Limit(10)
+    plan = plans(config, batch, limit=limit)
+    parts = plan_scoring(batch, plan, limit)
+    own = plan[0].parts
+    assert lists(parts[: len(own)]) == lists(own)
+    assert sorted(torch.cat(parts).tolist()) == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_auto_follows_the_model_and_a_number_stands(make_config, small_policy):
+    policy = small_policy()
+    config = make_config(optim__micro_batch_size=None)
+    shape = shape_of(policy.model.config.to_dict())
+    assert limit_of(policy, config) == Limit(token_budget(config, shape))
+    assert limit_of(policy, make_config(optim__tokens_per_micro_batch=64)) == Limit(64, 2)
