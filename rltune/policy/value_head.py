@@ -37,15 +37,20 @@ class ValueModel(nn.Module):
             self.head = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), last)
         self.head.to(device=policy.device, dtype=torch.promote_types(policy.dtype, torch.float32))
 
-    def forward(self, ids_BT: Tensor, action_mask_BT: Tensor, policy_hidden_MD: Tensor) -> Tensor:
+    def forward(
+        self, ids_BT: Tensor, action_mask_BT: Tensor, policy_hidden_MD: Tensor | None
+    ) -> Tensor:
         """Return values (M,), in float32 or better, of the sampled tokens, in row-major order.
 
-        `policy_hidden_MD` is what `action_hidden` gives for the policy's backbone on this batch.
+        `policy_hidden_MD` is what `action_hidden` gives for the policy's backbone on this batch; a
+        critic with a backbone of its own does not read it.
         """
-        if self.backbone is None:
+        if self.backbone is not None:
+            hidden_MD = action_hidden(self.backbone, ids_BT, action_mask_BT)
+        elif policy_hidden_MD is not None:
             hidden_MD = policy_hidden_MD.detach()
         else:
-            hidden_MD = action_hidden(self.backbone, ids_BT, action_mask_BT)
+            raise ValueError("a critic on the policy's backbone needs the policy's hidden states")
         values_M: Tensor = self.head(at_least_float32(hidden_MD))[:, 0]
         return values_M
 

@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +67,7 @@ def update(
     """
     limit = limit_of(train_state.policy, config)
     plan = plan_update(data.batch, config, step=step, limit=limit)
+    _require_known(data.signals, plan)
     per_step: dict[str, list[float]] = defaultdict(list)
     for mini_batch in plan:
         made = _optimizer_step(
@@ -111,7 +112,9 @@ def _optimizer_step(
     for nth, index in enumerate(mini_batch.parts):
         seed = stream_seed(config.seed, "lora-dropout", *place, nth)
         with dropping(*trained, seed=seed):
-            _backward(train_state, data.rows(index), config, counts, kl_coef, sums, on_entropy)
+            part = data.rows(index)
+            logp_BT = _backward(train_state, part, config, counts, kl_coef, sums, on_entropy)
+        _record(data.signals, index, logp_BT)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -131,12 +134,16 @@ def _backward(
     kl_coef: float,
     sums: Sums,
     on_entropy: OnEntropy | None,
-) -> None:
+) -> Tensor:
     """Add the gradient of one micro-batch, normalised by the counts of its mini-batch.
 
     total = policy loss - (entropy_coeff sum(H) - kl_coef sum(KL)) / side divisor
 
     The metrics of entropy, KL and value loss are means over tokens whatever that divisor is.
+
+    Returns:
+        The logprobs of its sampled tokens, (B, T), before the update.
+
     """
     ids, mask, loss = data.batch.ids_NT, data.batch.action_mask_NT, config.loss
     scores = score_actions(
@@ -148,7 +155,7 @@ def _backward(
     )
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
     logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
-    policy = policy_loss(logp_BT, data.batch, data.signals, data.credit, loss)
+    policy = policy_loss(logp_BT, data.batch, _known(data.signals, logp_BT), data.credit, loss)
     pg_loss = aggregate(
         policy.per_token_BT,
         mask,
@@ -178,6 +185,38 @@ def _backward(
     if train_state.critic is not None:
         values_M = train_state.critic(ids, mask, scores.hidden_MD)
         _backward_critic(values_M, data, mask, config, counts, sums)
+    return logp_BT.detach()
+
+
+def _require_known(signals: Signals, plan: Sequence[MiniBatchPlan]) -> None:
+    """Refuse rows without old logprobs of which the first step's policy would not be the sampler.
+
+    Raises:
+        ValueError: A row is pending outside the first optimiser step.
+
+    """
+    if signals.is_pending_N is not None:
+        later = signals.is_pending_N.clone()
+        later[plan[0].rows] = False
+        if later.any():
+            raise ValueError(f"{int(later.sum())} rows of later optimiser steps are not scored")
+
+
+def _known(signals: Signals, logp_BT: Tensor) -> Signals:
+    """Return signals in which pending rows have the logprobs of this pass: their ratio is 1."""
+    if signals.is_pending_N is None:
+        return signals
+    old_logp_BT = logp_BT.detach().where(signals.is_pending_N[:, None], signals.old_logp_NT)
+    return replace(signals, old_logp_NT=old_logp_BT)
+
+
+def _record(signals: Signals, rows: Tensor, logp_BT: Tensor) -> None:
+    """Fill in the old logprobs of those rows that were pending, for passes to come."""
+    if signals.is_pending_N is None:
+        return
+    index = signals.is_pending_N[rows].nonzero()[:, 0]
+    signals.old_logp_NT[rows[index], : logp_BT.shape[1]] = logp_BT[index]
+    signals.is_pending_N[rows] = False
 
 
 def _side_divisor(config: TrialConfig, counts: TrainedCounts) -> float:

@@ -1,7 +1,7 @@
 """The trained state of a trial: policy, critic, reference, optimisers; and scoring with them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -115,6 +115,9 @@ class Signals:
     values_NT: Tensor | None  # the critic's values; None without a critic
     # entropy over the vocabulary, in nats; None where it was not asked for
     entropy_NT: Tensor | None = None
+    # (N,) boolean: rows whose old logprobs are those of the update's first pass, and NaN until
+    # then; None where there are none
+    is_pending_N: Tensor | None = None
 
 
 ReadRows = Callable[[Tensor, Tensor, KVCache], None]
@@ -128,6 +131,7 @@ def score_batch(
     *,
     temperature: float,
     parts: Sequence[Tensor],
+    pending: Sequence[Tensor] = (),
     with_entropy: bool = False,
     read: ReadRows | None = None,
 ) -> Signals:
@@ -138,6 +142,8 @@ def score_batch(
         batch: The rows.
         temperature: That the tokens were sampled with.
         parts: The micro-batches, by indices of rows; rows in none of them keep zeros.
+        pending: Further ones, which go through the reference and a critic of its own backbone
+            alone: the update will know their old logprobs.
         with_entropy: Whether the entropy over the vocabulary is asked for.
         read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
             values are kept for this alone, those of one micro-batch at a time.
@@ -149,11 +155,15 @@ def score_batch(
     names += ["entropy"] if with_entropy else []
     dtype = torch.promote_types(train_state.policy.model.dtype, torch.float32)
     out = {name: torch.zeros_like(batch.ids_NT, dtype=dtype) for name in names}
+
+    def keep(index: Tensor, mask: Tensor, columns: Mapping[str, Tensor]) -> None:
+        for name, values_M in columns.items():
+            scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
+            out[name][index, : mask.shape[1]] = scattered
+
     for index in parts:
         part = batch.rows(index)
         ids, mask = part.ids_NT, part.action_mask_NT
-        if not mask.any():
-            continue
         cache = None if read is None else new_kv_cache(train_state.policy.model)
         scores = score_actions(
             train_state.policy.model,
@@ -166,15 +176,36 @@ def score_batch(
         if read is not None and cache is not None:
             read(index, ids, cache)
         del cache
-        columns = {"old_logp": scores.tokens.logprobs_M}
+        keep(index, mask, {"old_logp": scores.tokens.logprobs_M})
         if scores.tokens.entropy_M is not None:
-            columns["entropy"] = scores.tokens.entropy_M
-        if train_state.reference is not None:
-            reference = score_actions(train_state.reference, ids, mask, temperature=temperature)
-            columns["ref_logp"] = reference.tokens.logprobs_M
-        if train_state.critic is not None:
-            columns["values"] = train_state.critic(ids, mask, scores.hidden_MD)
-        for name, values_M in columns.items():
-            scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
-            out[name][index, : mask.shape[1]] = scattered
-    return Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
+            keep(index, mask, {"entropy": scores.tokens.entropy_M})
+        keep(index, mask, _beside_policy(train_state, ids, mask, scores.hidden_MD, temperature))
+    for index in pending:
+        part = batch.rows(index)
+        ids, mask = part.ids_NT, part.action_mask_NT
+        unknown_M = out["old_logp"].new_full((int(mask.sum()),), torch.nan)
+        keep(index, mask, {"old_logp": unknown_M})
+        keep(index, mask, _beside_policy(train_state, ids, mask, None, temperature))
+    signals = Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
+    if not pending:
+        return signals
+    is_pending_N = torch.zeros_like(batch.is_valid_N)
+    is_pending_N[torch.cat(tuple(pending))] = True
+    return replace(signals, is_pending_N=is_pending_N)
+
+
+def _beside_policy(
+    train_state: TrainState,
+    ids: Tensor,
+    mask: Tensor,
+    hidden_MD: Tensor | None,
+    temperature: float,
+) -> dict[str, Tensor]:
+    """Return what reference and critic say of some rows, (M,) each, where the trial has them."""
+    columns = {}
+    if train_state.reference is not None:
+        reference = score_actions(train_state.reference, ids, mask, temperature=temperature)
+        columns["ref_logp"] = reference.tokens.logprobs_M
+    if train_state.critic is not None:
+        columns["values"] = train_state.critic(ids, mask, hidden_MD)
+    return columns

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from rltune.losses.correction import rollout_diagnostics
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of, padding_share
@@ -72,7 +73,7 @@ def update_step(
     """
     limit = limit_of(train_state.policy, config)
     plan = plan_update(batch, config, step=step, limit=limit)
-    parts = plan_scoring(batch, plan, limit)
+    scoring = plan_scoring(batch, plan, config, limit)
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
     reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
     with timed("score"):
@@ -80,7 +81,8 @@ def update_step(
             train_state,
             batch,
             temperature=config.rollout.temperature,
-            parts=parts,
+            parts=scoring.parts,
+            pending=scoring.pending,
             with_entropy=needs_entropy(shaping),
             read=reader.read if reader else None,
         )
@@ -103,7 +105,13 @@ def update_step(
         trim_heap()  # what scoring freed would stay beside what the update needs
         data = MiniBatch(batch, signals, result.credit)
         metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
-    computed = (*parts, *(part for mini_batch in plan for part in mini_batch.parts))
+    metrics |= rollout_diagnostics(
+        signals.old_logp_NT,
+        batch.rollout_logprobs_NT,
+        batch.action_mask_NT,
+        result.credit.weights_NT,
+    )
+    computed = (*scoring.parts, *(part for mini_batch in plan for part in mini_batch.parts))
     metrics["perf/padding_share"] = padding_share(batch, computed)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:

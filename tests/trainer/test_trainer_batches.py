@@ -133,15 +133,17 @@ def test_a_plan_follows_from_its_arguments(make_config):
     assert any(not torch.equal(a.rows, b.rows) for a, b in zip(first, other, strict=True))
 
 
-def test_scoring_has_the_first_step_as_the_update_has_it(make_config):
-    config = make_config()
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_scoring_has_the_first_step_as_the_update_has_it(make_config, is_needed):
+    config = make_config(advantage={"kind": "grpo", "shaping": {"gtpo_beta": 0.1 * is_needed}})
     batch = batch_with([3, 5, 4, 7, 6, 5, 3, 4], faults=[2])
     limit = Limit(10)
     plan = plans(config, batch, limit=limit)
-    parts = plan_scoring(batch, plan, limit)
-    own = plan[0].parts
-    assert lists(parts[: len(own)]) == lists(own)
-    assert sorted(torch.cat(parts).tolist()) == [0, 1, 3, 4, 5, 6, 7]
+    scoring, own = plan_scoring(batch, plan, config, limit), lists(plan[0].parts)
+    assert lists(scoring.pending) == ([] if is_needed else own)
+    assert lists(scoring.parts[: len(own)]) == own or not is_needed
+    both = scoring.parts + scoring.pending
+    assert sorted(torch.cat(both).tolist()) == [0, 1, 3, 4, 5, 6, 7]
 
 
 def test_auto_follows_the_model_and_a_number_stands(make_config, small_policy):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rltune.comparability.knobs import drops_inputs
 from rltune.maths.streams import permutation, stream_seed
 from rltune.rollout.tokens import TokenBatch
+from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import Limit, micro_batches
 
@@ -61,15 +63,44 @@ def _rows_of(batch: TokenBatch, groups: Tensor) -> Tensor:
     return (batch.group_N == groups[:, None]).nonzero()[:, 1]
 
 
-def plan_scoring(
-    batch: TokenBatch, plan: tuple[MiniBatchPlan, ...], limit: Limit
-) -> tuple[Tensor, ...]:
-    """Return the micro-batches in which a batch is scored before its update.
+@dataclass(frozen=True, slots=True)
+class ScoringPlan:
+    """The micro-batches in which a batch is scored before its update."""
 
-    The rows of the first optimiser step are scored in the micro-batches of that step: the update
-    computes them in the same way from the same weights, so that its ratios are exactly 1.
+    parts: tuple[Tensor, ...]  # scored by the policy, by indices of rows
+    pending: tuple[Tensor, ...] = ()  # those whose old logprobs the update itself will give
+
+
+def plan_scoring(
+    batch: TokenBatch, plan: tuple[MiniBatchPlan, ...], config: TrialConfig, limit: Limit
+) -> ScoringPlan:
+    """Return how a batch is scored.
+
+    In the first optimiser step the policy is the one that sampled: its old logprobs are those that
+    the update computes anyway. Where something needs them earlier, the rows are scored in the
+    micro-batches of that step, from the same weights, so that the ratio is 1 either way.
     """
-    first = plan[0].rows
-    others = torch.arange(len(batch), device=first.device)
-    others = others[~torch.isin(others, first)]
-    return plan[0].parts + micro_batches(batch, others, limit)
+    first, device = plan[0], batch.ids_NT.device
+    rows = torch.arange(len(batch), device=device)
+    others = micro_batches(batch, rows[~torch.isin(rows, first.rows)], limit)
+    if needs_old_logprobs(config):
+        return ScoringPlan(first.parts + others)
+    return ScoringPlan(others, pending=first.parts)
+
+
+def needs_old_logprobs(config: TrialConfig) -> bool:
+    """Return whether all rows must go through the policy before the update.
+
+    For a critic on its hidden states, for weights of tokens by their surprisal or entropy, for a
+    correction by their distance from the engine's logprobs, for gold answers that are read from its
+    cache; and because the dropout of adapters makes the update compute something else.
+    """
+    has_shared_critic = config.advantage.kind in CRITIC_KINDS and config.critic.backbone == "policy"
+    own = config.attribution
+    return (
+        has_shared_critic
+        or config.advantage.shaping.gtpo_beta > 0
+        or config.rollout_correction.kind != "none"
+        or (own.kind == "info_gain" and own.mode != "none")
+        or drops_inputs(config)
+    )

@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
-from rltune.losses.correction import rollout_diagnostics, rollout_weights
+from rltune.losses.correction import rollout_weights
 from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
 from rltune.signals.info_gain import InfoGains
@@ -68,10 +68,10 @@ def assign_credit(
         config.advantage.shaping,
         sepa_lambda=sepa_lambda,
     )
-    weights_NT, diagnostics = _correct(batch, signals, config)
+    weights_NT = _correct(batch, signals, config)
     return CreditResult(
         replace(credit, advantages_NT=shaped.advantages_NT * scale, weights_NT=weights_NT),
-        {**metrics, **shaped.metrics, **diagnostics},
+        {**metrics, **shaped.metrics},
         shaped.exec_variance,
     )
 
@@ -112,16 +112,13 @@ def _attribute(
     return Credit(turned.advantages_NT, clip_scale_NT=turned.clip_scale_NT), turned.metrics
 
 
-def _correct(
-    batch: TokenBatch, signals: Signals, config: TrialConfig
-) -> tuple[Tensor | None, dict[str, float]]:
-    """Return the weights against the engine's logprobs, and how far the two are apart."""
+def _correct(batch: TokenBatch, signals: Signals, config: TrialConfig) -> Tensor | None:
+    """Return the weights against the engine's logprobs; None without a correction."""
     correction = config.rollout_correction
     rollout_NT, mask_NT = batch.rollout_logprobs_NT, batch.action_mask_NT
     weights = partial(rollout_weights, signals.old_logp_NT, rollout_NT, mask_NT)
-    weights_NT = None
     if correction.kind == "tis":
-        weights_NT = weights(kind="tis", cap=correction.cap)
-    elif correction.kind == "icepop":
-        weights_NT = weights(kind="icepop", band=(correction.band_low, correction.band_high))
-    return weights_NT, rollout_diagnostics(signals.old_logp_NT, rollout_NT, mask_NT, weights_NT)
+        return weights(kind="tis", cap=correction.cap)
+    if correction.kind == "icepop":
+        return weights(kind="icepop", band=(correction.band_low, correction.band_high))
+    return None

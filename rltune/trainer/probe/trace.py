@@ -14,8 +14,7 @@ from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.signals.info_gain import InfoGains, InformationGain
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
-from rltune.trainer.batches.micro_batches import limit_of
-from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
+from rltune.trainer.batches.micro_batches import cut_batch, limit_of
 from rltune.trainer.credit.judging import Judged
 from rltune.trainer.credit.shaping import needs_entropy
 from rltune.trainer.credit.stages import assign_credit
@@ -174,12 +173,11 @@ def _update(
     """Score, credit and update, as `rltune.trainer.update_step` does."""
     config, scene = subject.config, subject.scenes[point.scene]
     limit = limit_of(train_state.policy, config)
-    plan = plan_update(batch, config, step=point.step, limit=limit)
     signals = score_batch(
         train_state,
         batch,
         temperature=config.rollout.temperature,
-        parts=plan_scoring(batch, plan, limit),
+        parts=cut_batch(batch, limit),
         with_entropy=needs_entropy(config.advantage.shaping),
     )
     flags = dict(zip((e.task_id for e in scene.episodes), scene.flags, strict=True))
