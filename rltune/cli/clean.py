@@ -38,7 +38,7 @@ def clean(
     works in is refused.
 
     Example:
-      rltune clean runs/kl-2ae5c1e9 --dry-run
+      rltune clean runs/kl-55b4c751 --dry-run
       rltune clean
 
     """

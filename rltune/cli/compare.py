@@ -30,8 +30,8 @@ def compare(
 
     Example:
       rltune compare kl_loss_coef=0.01 kl_loss_coef=0.0
-      rltune compare 0.01@0 0.0@0 runs/kl-2ae5c1e9
-      rltune compare runs/kl-2ae5c1e9:0.01 old/kl-2ae5c1e9:0.01
+      rltune compare 0.01@0 0.0@0 runs/kl-55b4c751
+      rltune compare runs/kl-55b4c751:0.01 old/kl-55b4c751:0.01
 
     """
     compared = compare_and_say(*(_side(given, folder, runs_dir) for given in (a, b)))

@@ -38,7 +38,7 @@ def dashboard(
     Without an account both are written to DIR/wandb as JSON.
 
     Example:
-      rltune dashboard runs/kl-2ae5c1e9
+      rltune dashboard runs/kl-55b4c751
       rltune dashboard --no-save
 
     """

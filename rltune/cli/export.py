@@ -62,8 +62,8 @@ def export(
     Both say so when the audit failed, and which trial is behind each point.
 
     Example:
-      rltune export runs/kl-2ae5c1e9
-      rltune export runs/kl-2ae5c1e9/figures --from-tables
+      rltune export runs/kl-55b4c751
+      rltune export runs/kl-55b4c751/figures --from-tables
 
     """
     if from_tables:

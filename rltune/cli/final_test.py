@@ -55,7 +55,7 @@ def final_test(
 
     Example:
       rltune test kl_loss_coef=0.01@0
-      rltune test runs/kl-2ae5c1e9/trials/kl_loss_coef=0.01-s0-1514878a44 --again
+      rltune test runs/kl-55b4c751/trials/kl_loss_coef=0.01-s0-be828c636d --again
 
     """
     source = find_trial(trial, folder, runs_dir)

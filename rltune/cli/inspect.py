@@ -35,7 +35,7 @@ def status(
 
     Example:
       rltune status
-      rltune status runs/kl-2ae5c1e9 --watch
+      rltune status runs/kl-55b4c751 --watch
 
     """
     if watch and as_json:
@@ -88,7 +88,7 @@ def audit(folder: RunFolder = None, runs_dir: RunsDir = RUNS, as_json: Json = Fa
     An incomplete sweep has not failed: as long as no error is found, the exit code is 0.
 
     Example:
-      rltune audit runs/kl-2ae5c1e9
+      rltune audit runs/kl-55b4c751
 
     """
     sweep = read_folder(find_run(folder, runs_dir))

@@ -74,7 +74,7 @@ def show_table(source: Source = None, runs_dir: RunsDir = RUNS, as_json: Json = 
 
     Example:
       rltune lineage show
-      rltune lineage show runs/kl-2ae5c1e9 --json
+      rltune lineage show runs/kl-55b4c751 --json
 
     """
     store, read = _read(source, runs_dir)
@@ -110,7 +110,7 @@ def show_chain(
 
     Example:
       rltune lineage chain
-      rltune lineage chain runs/kl-2ae5c1e9 --of kl_loss_coef=0.01-s0
+      rltune lineage chain runs/kl-55b4c751 --of kl_loss_coef=0.01-s0
 
     """
     store = open_table(source, runs_dir)
@@ -137,7 +137,7 @@ def show_recent(
 
     Example:
       rltune lineage recent
-      rltune lineage recent runs/kl-2ae5c1e9 -n 5
+      rltune lineage recent runs/kl-55b4c751 -n 5
 
     """
     rows = recent(_read(source, runs_dir)[1].rows, n)
@@ -151,7 +151,7 @@ def show_children(
 
     Example:
       rltune lineage children
-      rltune lineage children runs/kl-2ae5c1e9 --of kl_loss_coef=0.0-s0
+      rltune lineage children runs/kl-55b4c751 --of kl_loss_coef=0.0-s0
 
     """
     store, read = _read(source, runs_dir)
@@ -171,7 +171,7 @@ def show_calibration(
 
     Example:
       rltune lineage calibration
-      rltune lineage calibration runs/kl-2ae5c1e9 --json
+      rltune lineage calibration runs/kl-55b4c751 --json
 
     """
     calibration = calibration_of(*_read(source, runs_dir))

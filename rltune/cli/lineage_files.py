@@ -50,7 +50,7 @@ def render(
 
     Example:
       rltune lineage render
-      rltune lineage render runs/kl-2ae5c1e9
+      rltune lineage render runs/kl-55b4c751
 
     """
     store = open_table(source, runs_dir)
@@ -78,7 +78,7 @@ def export_table(
 
     Example:
       rltune lineage export
-      rltune lineage export runs/kl-2ae5c1e9 --format fieldkit --out results.tsv
+      rltune lineage export runs/kl-55b4c751 --format fieldkit --out results.tsv
 
     """
     store = open_table(source, runs_dir)
@@ -188,7 +188,7 @@ def repair(
 
     Example:
       rltune lineage repair
-      rltune lineage repair runs/kl-2ae5c1e9 --write
+      rltune lineage repair runs/kl-55b4c751 --write
 
     """
     path = table_path(source, runs_dir)

@@ -43,7 +43,7 @@ def next_trial(
 
     Example:
       rltune next sweeps/kl.yaml
-      rltune next runs/kl-2ae5c1e9
+      rltune next runs/kl-55b4c751
 
     """
     allowed = None

@@ -31,8 +31,8 @@ def report(
     The page of a sweep that is running, failed or confounded says so.
 
     Example:
-      rltune report runs/kl-2ae5c1e9
-      rltune report runs/kl-2ae5c1e9 --out kl.html
+      rltune report runs/kl-55b4c751
+      rltune report runs/kl-55b4c751 --out kl.html
 
     """
     sweep = read_folder(find_run(folder, runs_dir))

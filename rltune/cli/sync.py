@@ -60,7 +60,7 @@ def sync(
     metrics. Needs `wandb login` or WANDB_API_KEY.
 
     Example:
-      rltune sync runs/kl-2ae5c1e9
+      rltune sync runs/kl-55b4c751
       rltune sync --dry-run
 
     """

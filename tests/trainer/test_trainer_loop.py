@@ -19,6 +19,7 @@ STATS = ("mean", "max", "min")
 EVERY_STEP = {
     *("actor/pg_loss", "actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"),
     *("actor/entropy", "actor/grad_norm", "actor/lr", "perf/max_rss_gb"),
+    "perf/padding_share",
     *(
         f"critic/{what}/{stat}"
         for what in ("score", "advantages")
