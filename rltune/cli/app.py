@@ -59,9 +59,10 @@ COMMANDS = (
         "Start a child trial from a trial's checkpoint.",
         takes_values=True,
     ),
+    Entry("model", "models:model", "Write a trial's model as a folder that others load."),
     Entry("play", "play:play", "Play an environment, or watch its solver or a policy."),
     Entry("warmstart", "warmstart:warmstart", "Train a policy on what is right to say."),
-    Entry("convert", "convert:convert", "Convert a GGUF file to a model folder."),
+    Entry("convert", "models:convert", "Convert a GGUF file to a model folder."),
     Entry(
         "serve-retriever",
         "serve:serve_retriever",

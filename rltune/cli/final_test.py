@@ -10,19 +10,17 @@ import typer
 
 from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
-from rltune.cli.levels import levels_sentence
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
 from rltune.errors import Problem, StoreError
+from rltune.report.levels import levels_sentence
 from rltune.runner.inputs import require_inputs_of
 from rltune.runner.machine import short_temporary_folder
-from rltune.runner.process import device_of, set_environment, set_threads
+from rltune.runner.process import device_of, prepare_for, set_threads
 from rltune.runner.provenance import code_state, device_name, versions
 from rltune.runner.trial import read_provenance
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
-from rltune.store.files import dumps
 from rltune.store.inputs import base_of, recorded_inputs, within
-from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker, require_same_rows
@@ -59,7 +57,7 @@ def final_test(
 
     """
     source = find_trial(trial, folder, runs_dir)
-    config = _prepare(source)  # before torch is imported
+    config = prepare_for(source)  # before torch is imported
     if no_custom_code:
         paths = import_paths(config.model_dump())
         refuse_paths((f"{source.config}: {key}", path) for key, path in paths)
@@ -131,18 +129,6 @@ def _faults(n: int, n_faults: int) -> str:
         return sentence
     share = f"more than {FAULT_SHARE:.0%} were lost"
     return f"{sentence} This proves nothing ({share}): repair what failed, and test again."
-
-
-def _prepare(trial: TrialDir) -> TrialConfig:
-    """Return the config of a trial, and set up this process as the trial's was."""
-    if not trial.spec.exists():
-        what = "the trial has not started, so no gate has finished."
-        raise StoreError(Problem(str(trial.path), what, action="Run it first."))
-    spec = trial.read_spec()
-    require_current_config(trial, spec, read_origin(trial))
-    config = TrialConfig.model_validate_json(dumps(spec.config))
-    set_environment(config)
-    return config
 
 
 def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from rltune.cli.levels import levels_sentence
 from rltune.cli.options import NoCustomCode
 from rltune.cli.play_turns import Outcome, Person, Player, PolicyPlayer, Solver, play_by_turns
 from rltune.errors import InputError, Problem
+from rltune.report.levels import levels_sentence
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import load_sweep

@@ -134,3 +134,21 @@ def _copy(saved: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> None
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that training changes by name: all of them with full weights."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+@torch.no_grad()
+def merge_adapter(model: PreTrainedModel) -> None:
+    """Add the adapter to the weights that it adapts, and take its layers out. In place.
+
+    Raises:
+        ValueError: A merged weight would not be finite.
+
+    """
+    from peft.tuners.lora import LoraLayer
+
+    for name, layer in [*model.named_modules()]:
+        if isinstance(layer, LoraLayer):
+            layer.merge(safe_merge=True)
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, layer.get_base_layer())
+    model.requires_grad_(True)

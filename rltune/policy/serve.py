@@ -70,7 +70,7 @@ class ServedPolicy:
         }
         (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
         save_file(
-            {_peft_name(name): p.detach().cpu().contiguous() for name, p in adapter.items()},
+            {peft_name(name): p.detach().cpu().contiguous() for name, p in adapter.items()},
             folder / "adapter_model.safetensors",
         )
 
@@ -84,5 +84,6 @@ def _layer(name: str) -> str:
     return name.split(".lora_")[0].rsplit(".", 1)[-1]
 
 
-def _peft_name(name: str) -> str:
+def peft_name(name: str) -> str:
+    """Return the name in a file of peft of an adapter's parameter."""
     return f"base_model.model.{name.removesuffix(_ADAPTER)}.weight"

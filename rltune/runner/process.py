@@ -7,8 +7,11 @@ import logging
 import os
 import sys
 
-from rltune.errors import Problem, ResourceError
+from rltune.errors import Problem, ResourceError, StoreError
 from rltune.spec.schema.trial import TrialConfig
+from rltune.store.files import dumps
+from rltune.store.origin import read_origin, require_current_config
+from rltune.store.rundir import TrialDir
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -21,6 +24,23 @@ def set_environment(config: TrialConfig) -> None:
         os.environ[name] = str(config.resources.threads)
     if config.resources.gpus == 0:  # Ray leaves the parent's devices visible
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def prepare_for(trial: TrialDir) -> TrialConfig:
+    """Return the config of a trial, and set up this process as the trial's was.
+
+    Raises:
+        StoreError: It has not started, or an older version of rltune ran it.
+
+    """
+    if not trial.spec.exists():
+        what = "the trial has not started, so no gate has finished."
+        raise StoreError(Problem(str(trial.path), what, action="Run it first."))
+    spec = trial.read_spec()
+    require_current_config(trial, spec, read_origin(trial))
+    config = TrialConfig.model_validate_json(dumps(spec.config))
+    set_environment(config)
+    return config
 
 
 def set_threads(threads: int) -> None:

@@ -9,7 +9,8 @@ is the state of all of them.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from rltune.errors import CheckpointError
 from rltune.gate import GateResult
-from rltune.policy.load import FROZEN, frozen_digest
+from rltune.policy.load import FROZEN, Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
@@ -88,7 +89,7 @@ def save_checkpoint(
     state = {
         "trial_id": trial.trial_id,
         "config_hash": config_hash,
-        "start": _start_of(train_state),
+        "start": _start_of(train_state.policy),
         "sha256": {path.name: sha256_file(path) for path in sorted(part.iterdir())},
         "progress": asdict(progress),
     }
@@ -127,6 +128,27 @@ def with_updates(progress: Progress, train_state: TrainState) -> Progress:
         policy_updates=updates_made(train_state.actor_optimizer),
         critic_updates=updates_made(train_state.critic_optimizer),
     )
+
+
+def restore_policy(folder: Path, policy: Policy, *, config_hash: str) -> int:
+    """Put a checkpoint's weights into the policy that its trial began with; return its step.
+
+    Critic and optimisers are not read.
+
+    Raises:
+        CheckpointError: As in `load_checkpoint`.
+
+    """
+    path = folder / "policy.safetensors"
+    with _reading(folder):
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        step = int(state["progress"]["step"])
+        _require_config(folder, state["config_hash"], config_hash)
+        _require_start(folder, state.get("start", {}), policy)
+        _require_bytes(folder, {path.name: state["sha256"][path.name]})
+        require_same_parameters(path, policy.model)
+    restore_module(policy.model, path)
+    return step
 
 
 def newest_checkpoint(
@@ -189,24 +211,31 @@ def _require_whole(folder: Path, train_state: TrainState, *, config_hash: str) -
     All are looked at before any is loaded: a state that is half restored could not start from
     step 0 any more. safetensors refuses a file that is shorter than its header says.
     """
-    try:
+    with _reading(folder):
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         progress = _PROGRESS.validate_python(state["progress"])
         _require_config(folder, state["config_hash"], config_hash)
-        _require_start(folder, state.get("start", {}), train_state)
+        _require_start(folder, state.get("start", {}), train_state.policy)
         _require_bytes(folder, state["sha256"])
         for name, module in _modules(train_state).items():
             require_same_parameters(folder / f"{name}.safetensors", module)
         for name in _optimizers(train_state):
             with safe_open(folder / f"{name}.safetensors", framework="pt"):
                 pass
+    return progress
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Name the folder in whatever goes wrong while it is read."""
+    try:
+        yield
     except CheckpointError:
         raise
     except Exception as error:  # safetensors raises its own kinds for torn files
         raise CheckpointError(
             f"{folder} cannot be read ({type(error).__name__}: {error})."
         ) from error
-    return progress
 
 
 def _require_config(folder: Path, saved: str, config_hash: str) -> None:
@@ -217,15 +246,14 @@ def _require_config(folder: Path, saved: str, config_hash: str) -> None:
         )
 
 
-def _start_of(train_state: TrainState) -> dict[str, str]:
+def _start_of(policy: Policy) -> dict[str, str]:
     """Return what the trial began with; the model's folder may hold something else by now."""
-    policy = train_state.policy
     return {"weights": policy.weights_sha256, "tokenizer": policy.tokenizer_sha256}
 
 
-def _require_start(folder: Path, saved: Mapping[str, str], train_state: TrainState) -> None:
+def _require_start(folder: Path, saved: Mapping[str, str], policy: Policy) -> None:
     """Refuse to go on with another start: a KL would then tie the policy to it."""
-    for name, now in _start_of(train_state).items():
+    for name, now in _start_of(policy).items():
         before = saved.get(name, "unknown")
         if before != now:
             raise ForeignCheckpointError(

@@ -78,7 +78,7 @@ def checkpoint_step(trial: TrialDir, which: str) -> int:
     if not any(isinstance(row.get("step"), int) for row in read_jsonl(trial.heldout).rows):
         what = "no gate has finished, so no checkpoint is chosen."
         raise StoreError(Problem(str(trial.path), what, action="Let the trial run first."))
-    links = {BEST: trial.best_heldout, LATEST: trial.latest}
+    links = {BEST: trial.best_heldout, "best_heldout": trial.best_heldout, LATEST: trial.latest}
     if which not in links and not (which.isascii() and which.isdigit()):
         allowed = f"Choose {BEST}, {LATEST}, or one of the steps {_steps_kept(trial)}."
         raise StoreError(Problem(str(trial.path), f"{which!r} names no checkpoint.", allowed))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rltune.cli.levels import levels_sentence
+from rltune.report.levels import levels_sentence
 from rltune_envs.bounds import Floor, FloorKind
 
 EXACT = Floor(FloorKind.EXACT, 0.25)

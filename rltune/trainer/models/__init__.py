@@ -1,0 +1,1 @@
+"""Trained models outside their trial: exported folders with their cards."""
