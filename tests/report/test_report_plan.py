@@ -215,7 +215,9 @@ def test_what_the_profiles_say_of_gpus_holds(planned):
 
 
 def test_a_trial_that_no_gpu_holds_says_what_makes_it_smaller(planned):
-    plan = planned("paper", "optim.gradient_checkpointing=false")
+    plan = planned(
+        "paper", "optim.gradient_checkpointing=false", "optim.tokens_per_micro_batch=14400"
+    )
     assert [cost.gpus for cost in plan.costs[1:2]] == [()]
     text = " ".join(drawn(plan_view(plan), 80).split())
     assert "fits no known GPU: the largest has 192 GB. It would take" in text
