@@ -77,6 +77,12 @@ def with_tokens(config: TrialConfig, tokens: int) -> TrialConfig:
     return config.model_copy(update={"optim": optim})
 
 
+def by_rows(config: TrialConfig) -> TrialConfig:
+    """Return a config of 32 shuffled rows per mini-batch and per forward pass."""
+    sets = {"tokens_per_micro_batch": 10**9, "micro_batch_size": 32, "minibatch_by": "row"}
+    return config.model_copy(update={"optim": config.optim.model_copy(update=sets)})
+
+
 def report(
     name: str, policy: Policy, batch: TokenBatch, config: TrialConfig, args: argparse.Namespace
 ) -> None:
@@ -86,6 +92,7 @@ def report(
     ways = {"auto": step_of(policy, batch, config)}
     ways |= {f"{n} tokens": step_of(policy, batch, with_tokens(config, n)) for n in args.tokens}
     ways["auto, every row scored"] = step_of(policy, batch, config, scores_all=True)
+    ways["32 rows, every row scored"] = step_of(policy, batch, by_rows(config), scores_all=True)
     times = in_turn(ways, args.repeats)
     for way, seconds in times.items():
         ratios = [took / base for took, base in zip(seconds, times["auto"], strict=True)]

@@ -1,6 +1,6 @@
 """How a batch is cut: by row or by group into mini-batches, by tokens into micro-batches."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -37,11 +37,14 @@ def lists(parts):
     return [part.tolist() for part in parts]
 
 
-PACKS = [  # (sizes, tokens, rows, packs by hand)
+PACKS = [  # (sizes, tokens, rows, packs by hand); a pass costs tokens / 16
     pytest.param([3, 3, 3, 3], 6, None, [[0, 1], [2, 3]], id="two-fit"),
-    pytest.param([5, 1, 2, 2], 6, None, [[1, 2, 3], [0]], id="3x2-then-4x5-is-too-much"),
+    # 3 x 20 + 2 = 62 beside 2 x 2 + 20 + 2 x 4 = 32 of 64 tokens
+    pytest.param([2, 20, 2], 64, None, [[0, 2], [1]], id="a-long-one-does-not-pad-the-others"),
+    # 3 x 3 + 4 = 13 beside 2 x 2 + 3 + 2 x 4 = 15
+    pytest.param([2, 3, 2], 64, None, [[0, 2, 1]], id="a-pass-costs-more-than-that-padding"),
     pytest.param([9, 2, 8], 6, None, [[1], [2], [0]], id="too-long-is-alone"),
-    pytest.param([1, 1, 1, 1], ANY, 3, [[0, 1, 2], [3]], id="rows"),
+    pytest.param([1, 1, 1, 1], ANY, 3, [[0], [1, 2, 3]], id="rows"),
     pytest.param([], 6, None, [], id="nothing"),
 ]
 
@@ -52,22 +55,32 @@ def test_packs_by_hand(sizes, tokens, rows, packs):
     assert lists(got) == packs
 
 
+def cost_of(packs, tokens):
+    return sum(len(own) * max(own) + int(tokens / 16) for own in packs)
+
+
+def fits(own, tokens, rows):
+    return len(own) == 1 or (len(own) * max(own) <= tokens and len(own) <= (rows or len(own)))
+
+
 @given(
-    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=40),
-    tokens=st.integers(1, 90),
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    tokens=st.integers(1, 120),
     rows=st.none() | st.integers(1, 6),
 )
-def test_packs_lose_no_item_and_keep_to_the_limit(sizes, tokens, rows):
+def test_no_other_cut_within_the_limit_costs_less(sizes, tokens, rows):
     packs = pack(torch.tensor(sizes), Limit(tokens, rows))
     assert sorted(torch.cat(packs).tolist()) == list(range(len(sizes)))
-    of_pack = [[sizes[i] for i in index.tolist()] for index in packs]
-    assert all(max(a) <= min(b) for a, b in pairwise(of_pack))  # smallest first
-    for own in of_pack:
-        assert len(own) == 1 or len(own) * max(own) <= tokens
-        assert rows is None or len(own) <= rows
-    for own, after in pairwise(of_pack):  # the next item had no room
-        n = len(own) + 1
-        assert n * min(after) > tokens or (rows is not None and n > rows)
+    got = [[sizes[i] for i in index.tolist()] for index in packs]
+    assert [size for own in got for size in own] == sorted(sizes)
+    assert all(fits(own, tokens, rows) for own in got)
+    ways = []
+    for cuts in product([False, True], repeat=len(sizes) - 1):
+        places = [0, *(n for n, cut in enumerate(cuts, start=1) if cut), len(sizes)]
+        way = [sorted(sizes)[a:b] for a, b in pairwise(places)]
+        if all(fits(own, tokens, rows) for own in way):
+            ways.append(cost_of(way, tokens))
+    assert cost_of(got, tokens) == min(ways)
 
 
 def test_a_row_without_a_token_to_train_on_is_not_computed():
@@ -80,8 +93,9 @@ def test_a_row_without_a_token_to_train_on_is_not_computed():
 def test_padding_by_hand():
     batch = batch_with([4, 6, 5, 3])
     # Rows of 3 and 4, then 5 and 6: 1 of 8 and 1 of 12 tokens are padding
-    assert padding_share(batch, cut_batch(batch, Limit(12, 2))) == pytest.approx(2 / 20)
-    assert padding_share(batch, cut_batch(batch, Limit(ANY))) == pytest.approx(6 / 24)
+    pairs = (torch.tensor([3, 0]), torch.tensor([2, 1]))
+    assert padding_share(batch, pairs) == pytest.approx(2 / 20)
+    assert padding_share(batch, (torch.arange(4),)) == pytest.approx(6 / 24)
     assert padding_share(batch, ()) == 0
 
 

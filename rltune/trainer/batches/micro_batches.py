@@ -16,6 +16,9 @@ from rltune.policy.load import Policy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 
+PASS_SHARE = 1 / 16
+"""What one more forward pass may cost: a share of the tokens of a full one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -43,8 +46,10 @@ def _shape(policy: Policy) -> Shape | None:
 def pack(sizes_I: Tensor, limit: Limit) -> tuple[Tensor, ...]:
     """Return the indices of items in packs, smallest items first; equal ones in their order.
 
-    A pack costs its items times its largest one, because the others are padded to it. An item that
-    exceeds the limit is a pack of its own.
+    A pack computes its items times its largest one, because the others are padded to it. Among all
+    ways to cut the sorted items within the limit this one costs least, where a pack costs what it
+    computes and `limit.tokens * PASS_SHARE` for the pass itself. An item that exceeds the limit is
+    a pack of its own.
 
     Args:
         sizes_I: int64: size of each item in tokens.
@@ -52,13 +57,21 @@ def pack(sizes_I: Tensor, limit: Limit) -> tuple[Tensor, ...]:
 
     """
     order = sizes_I.argsort(stable=True)
-    starts: list[int] = []
-    for place, size in enumerate(sizes_I[order].tolist()):
-        n = place - starts[-1] + 1 if starts else 1
-        is_full = n * size > limit.tokens or (limit.rows is not None and n > limit.rows)
-        if not starts or is_full:
-            starts.append(place)
-    return torch.tensor_split(order, starts[1:]) if starts else ()
+    sizes = sizes_I[order].tolist()
+    fixed = int(limit.tokens * PASS_SHARE)
+    cost, start = [0], [0]  # of the cheapest way to pack the first n items, and its last pack
+    for end, largest in enumerate(sizes, start=1):
+        most = max(1, limit.tokens // largest)
+        first = max(0, end - min(most, limit.rows or most))
+        costs = [cost[i] + (end - i) * largest + fixed for i in range(first, end)]
+        start.append(first + costs.index(min(costs)))
+        cost.append(min(costs))
+    cuts = []
+    end = len(sizes)
+    while end:
+        end = start[end]
+        cuts.append(end)
+    return torch.tensor_split(order, cuts[-2::-1]) if sizes else ()
 
 
 def micro_batches(batch: TokenBatch, rows: Tensor, limit: Limit) -> tuple[Tensor, ...]:
