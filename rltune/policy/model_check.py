@@ -5,6 +5,8 @@ after the head, carry a state through padding, or count positions from a mask. S
 silently be trained as another one.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -17,6 +19,7 @@ from rltune.policy.precision import TOLERANCE, compute_dtype, computing
 from rltune.policy.static_decode import StaticDecoder
 
 _LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to them
+_ATTENTION = {"full_attention", "sliding_attention"}  # layers that keep keys and values
 
 
 def require_fit(
@@ -43,6 +46,9 @@ def require_fit(
     except ValueError as error:
         raise _unfit(f"{error}.", "Use another model.") from error
     name = type(model).__name__
+    if others := sorted(set(getattr(model.config, "layer_types", None) or []) - _ATTENTION):
+        what = f"{name} has layers of kind {', '.join(others)}, which cannot leave out padding."
+        raise _unfit(what, "Use a model of attention layers.")
     try:
         after_head, batch = _gaps(model, decoder)
     except Exception as error:  # whatever a foreign model raises
@@ -109,7 +115,7 @@ def _gaps(
 ) -> tuple[float, float]:
     """Return the distance of our logprobs from the model's: after the head, and in a padded batch.
 
-    Two rows of different lengths get two more tokens each, the short one behind padding.
+    Two rows of different lengths get two more tokens each, the short one padded.
     """
     n_ids = len(model.get_input_embeddings().weight)
     ids_BT = (torch.arange(2 * (_LONG + _MORE)) * 7919 % n_ids).view(2, -1).to(model.device)
@@ -148,24 +154,9 @@ def _decoded(
     decoder: TransformersDecoder | StaticDecoder, ids_BT: Tensor, lengths: tuple[int, int]
 ) -> Tensor:
     """Return (2, B, V) as an engine decodes: after the rows, and after what is appended to them."""
-    device = ids_BT.device
-    n_B = torch.tensor(lengths, device=device)
-    columns_T = torch.arange(_LONG, device=device)
-    is_token_BT = columns_T < n_B[:, None]
-    causal_TT = columns_T[:, None] >= columns_T
-    first_BT = ids_BT[:, :_LONG].where(is_token_BT, decoder.pad_id)
-    positions_BT = columns_T.minimum(n_B[:, None] - 1)
-    cache = decoder.empty_cache()
-    rows = decoder.extend(cache, first_BT, positions_BT, is_token_BT[:, None] & causal_TT, n_B - 1)
-    more_T = torch.arange(_MORE, device=device)
-    more_BT = ids_BT.gather(1, n_B[:, None] + more_T)
-    visible = torch.cat(
-        [
-            is_token_BT[:, None].expand(-1, _MORE, -1),
-            (more_T[:, None] >= more_T).expand(len(n_B), -1, -1),
-        ],
-        -1,
-    )
-    last_B = torch.full_like(n_B, _MORE - 1)
-    onward = decoder.extend(cache, more_BT, n_B[:, None] + more_T, visible, last_B)
-    return torch.log_softmax(torch.stack([rows, onward]), -1)
+    rows = [ids_T.tolist() for ids_T in ids_BT]
+    cache: Any = decoder.empty_cache()
+    first = [row[:n] for row, n in zip(rows, lengths, strict=True)]
+    more = [row[n : n + _MORE] for row, n in zip(rows, lengths, strict=True)]
+    scores = [decoder.extend(cache, first, [0] * len(rows)), decoder.extend(cache, more, lengths)]
+    return torch.log_softmax(torch.stack(scores), -1)

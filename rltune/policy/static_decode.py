@@ -1,27 +1,26 @@
 """Incremental decoding over a static cache, on CUDA by one graph a token.
 
 A small model's step is many short kernels, which take longer to launch than to run. A graph
-launches all of them at once, but only over memory that does not move. So keys and values are
-written into one store, in blocks of rows and columns, and a graph is kept for each size. The price:
-attention also reads the unused columns of the last block.
+launches all of them at once, but only over memory that does not move. So one cache is kept and used
+again, passes are over blocks of its rows and columns, and a graph is kept for each size. The price:
+a pass also computes the unused rows and reads the unused columns of the last block.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn.functional import pad
-from transformers import Cache, DynamicCache, PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from rltune.policy.decode import ModelDecoder
+from rltune.policy.decode import ModelDecoder, NewTokens, visible
 from rltune.policy.graphs import Graphs
 from rltune.policy.kv_cache import keeping
 from rltune.policy.precision import compute_dtype, computing
-from rltune.policy.static_cache import StaticLayer
+from rltune.policy.row_cache import RowCache, rounded_up
 
 ROW_BLOCK = 8
 COLUMN_BLOCK = 128
@@ -33,22 +32,9 @@ def has_plain_cache(model: PreTrainedModel) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-class _Step(NamedTuple):
-    """Inputs of a forward pass over the whole store; a graph reads them in place."""
-
-    ids_RT: Tensor
-    positions_RT: Tensor
-    visible_R1TS: Tensor
-    columns_T: Tensor
-    last_R: Tensor
-
-
-@dataclass
+@dataclass(eq=False)
 class StaticCache:
     """The contents of a decoder's store. A decoder has one at a time: a new one voids the last."""
-
-    rows: int = 0
-    used: int = 0  # columns
 
 
 class StaticDecoder(ModelDecoder):
@@ -61,14 +47,14 @@ class StaticDecoder(ModelDecoder):
     def __init__(self, model: PreTrainedModel, *, pad_id: int, end_ids: tuple[int, ...]) -> None:
         super().__init__(model, pad_id=pad_id, end_ids=end_ids)
         self._cast: dict[str, Tensor] = {}
-        self._graphs: Graphs[_Step] = Graphs(self._forward)
+        self._graphs: Graphs[NewTokens] = Graphs(self._forward)
         self._can_capture = self.device.type == "cuda"
         self._begin()
 
     def _begin(self) -> None:
-        self._layers = [StaticLayer() for _ in DynamicCache(config=self._model.config).layers]
-        self._store = Cache(layers=self._layers)
+        self._store = RowCache(self._model, row_block=ROW_BLOCK, column_block=COLUMN_BLOCK)
         self._current = StaticCache()
+        self._width = 0
 
     @torch.no_grad()
     def empty_cache(self) -> StaticCache:
@@ -77,64 +63,56 @@ class StaticDecoder(ModelDecoder):
         self._current = StaticCache()
         return self._current
 
+    def reserve(self, cache: object, rows: int) -> None:
+        """Make room for so many rows.
+
+        Raises:
+            ValueError: The cache is not the newest one.
+
+        """
+        self._require_current(cache)
+        self._reserve(rows, 0)
+
     @torch.no_grad()
-    def extend(
-        self,
-        cache: object,
-        ids_BT: Tensor,
-        positions_BT: Tensor,
-        visible_BTS: Tensor,
-        last_B: Tensor,
-    ) -> Tensor:
-        """Append tokens to the cache; return float32 logits (B, V) after new column `last_B`.
+    def extend(self, cache: object, new: Sequence[Sequence[int]], starts: Sequence[int]) -> Tensor:
+        """Add tokens to the first rows; return float32 logits (B, V) after the last of each.
 
         Raises:
             ValueError: The cache is not the newest one.
 
         """
-        held = self._held(cache)
-        count, new = ids_BT.shape
-        held.rows = count
-        shape = (_blocks(count, ROW_BLOCK), _blocks(held.used + new, COLUMN_BLOCK))
-        if shape != self._shape:
-            self._reshape(shape, None, held.used)
-        rows, columns = shape
-        extra = rows - count
-        columns_T = torch.arange(held.used, held.used + new, device=ids_BT.device)
-        held.used += new
-        step = _Step(
-            ids_RT=pad(ids_BT, (0, 0, 0, extra), value=self.pad_id),
-            positions_RT=pad(positions_BT, (0, 0, 0, extra)),
-            # A row beyond the last one may read everything: nothing visible would be NaN.
-            visible_R1TS=pad(
-                pad(visible_BTS, (0, columns - visible_BTS.shape[-1])),
-                (0, 0, 0, 0, 0, extra),
-                value=True,
-            )[:, None],
-            columns_T=columns_T,
-            last_R=pad(last_B, (0, extra)),
+        self._require_current(cache)
+        used = max(start + len(ids) for start, ids in zip(starts, new, strict=True))
+        self._reserve(len(new), used)
+        rows, columns = self._store.shape
+        inputs = self._new_tokens(
+            new, starts, nobodys=columns - 1, rows=min(rows, _rows_of_pass(len(new)))
         )
-        run = self._replay if new == 1 and self._can_capture else self._forward
-        return run(step)[:count]
+        self._width = rounded_up(used, COLUMN_BLOCK)
+        is_one_token = inputs.ids_BT.shape[1] == 1
+        run = self._replay if is_one_token and self._can_capture else self._forward
+        return run(inputs)[: len(new)]
 
-    def select(self, cache: object, rows: Tensor) -> StaticCache:
-        """Keep the given rows, in their order; a row may be taken several times.
+    @torch.no_grad()
+    def copy(
+        self, cache: object, sources: Sequence[int], targets: Sequence[int], *, used: int
+    ) -> None:
+        """Copy the first `used` tokens of some rows onto other rows, all at once.
 
         Raises:
             ValueError: The cache is not the newest one.
 
         """
-        held = self._held(cache)
-        held.rows = len(rows)
-        self._reshape((_blocks(len(rows), ROW_BLOCK), self._shape[1]), rows, held.used)
-        return held
+        self._require_current(cache)
+        index = torch.tensor([sources, targets], device=self.device)
+        self._store.copy(index[0], index[1], used=used)
 
     def release(self) -> None:
         """Free the store and its graphs, which voids the cache; on a GPU a small one is kept.
 
         To capture the graphs again takes as long as decoding some hundred tokens.
         """
-        held = sum(layer.nbytes for layer in self._layers) + self._graphs.nbytes
+        held = self._store.nbytes + self._graphs.nbytes
         if self.device.type == "cuda":
             total = torch.cuda.get_device_properties(self.device).total_memory
             if held * _SMALL < total:
@@ -142,18 +120,12 @@ class StaticDecoder(ModelDecoder):
         self._graphs.clear()
         self._begin()
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self._layers[0].shape
-
-    def _held(self, cache: object) -> StaticCache:
+    def _require_current(self, cache: object) -> None:
         if cache is not self._current:
             raise ValueError("this cache is void: a static decoder has one at a time")
-        return self._current
 
-    def _reshape(self, shape: tuple[int, int], rows: Tensor | None, used: int) -> None:
-        moved = [layer.reshape(shape, rows, used) for layer in self._layers]
-        if any(moved):
+    def _reserve(self, rows: int, columns: int) -> None:
+        if self._store.reserve(rows, columns):
             self._graphs.clear()
 
     def _refresh(self) -> None:
@@ -170,33 +142,32 @@ class StaticDecoder(ModelDecoder):
                 else:
                     self._cast[key] = module.weight.detach().to(dtype)
 
-    def _forward(self, step: _Step) -> Tensor:
+    def _forward(self, inputs: NewTokens) -> Tensor:
         """Return logits (R, V)."""
         backbone = self._model.base_model
-        for layer in self._layers:
-            layer.columns_T = step.columns_T
-        inputs = {
-            "input_ids": step.ids_RT,
-            "attention_mask": step.visible_R1TS,
-            "position_ids": step.positions_RT,
-            **keeping(self._store),
+        self._store.place(inputs.columns_BT, width=self._width)
+        arguments = {
+            "input_ids": inputs.ids_BT,
+            "attention_mask": visible(inputs.positions_BT, self._width),
+            "position_ids": inputs.positions_BT,
+            **keeping(self._store.layers),
         }
         with computing(backbone):
-            hidden_RTD = functional_call(backbone, self._cast, (), inputs).last_hidden_state
-        return self._logits(hidden_RTD, step.last_R)
+            hidden_RTD = functional_call(backbone, self._cast, (), arguments).last_hidden_state
+        return self._logits(hidden_RTD, inputs.last_B)
 
-    def _replay(self, step: _Step) -> Tensor:
+    def _replay(self, inputs: NewTokens) -> Tensor:
         """Return the same, by a graph."""
         try:
-            return self._graphs.replay(self._shape, step)
+            return self._graphs.replay((len(inputs.ids_BT), self._width), inputs)
         except RuntimeError as error:
             self._can_capture = False
             self._graphs.clear()
             text = "no CUDA graphs; kernels are launched one by one: %s"
             logging.getLogger("rltune.trial").warning(text, error)
-            return self._forward(step)
+            return self._forward(inputs)
 
 
-def _blocks(count: int, block: int) -> int:
-    """Return the next multiple of a block."""
-    return -(-count // block) * block
+def _rows_of_pass(count: int) -> int:
+    """Return how many rows a pass is over: few sizes, at most a quarter more than needed."""
+    return rounded_up(count, max(ROW_BLOCK, 1 << count.bit_length() >> 3))

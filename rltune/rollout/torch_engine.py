@@ -1,13 +1,14 @@
-"""Batched sampling in torch, keeping the key-value cache across the turns of an episode."""
+"""Batched sampling in torch: every distinct context is computed once, and once in all its turns."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rltune.maths.streams import uniforms
+from rltune.rollout.cached_rows import lay_out
 from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
 from rltune.types import StopReason
 
@@ -18,106 +19,79 @@ class DecodableModel(Protocol):
     pad_id: int
     end_ids: tuple[int, ...]
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-
     def empty_cache(self) -> object:
         """Return a cache that holds no tokens."""
 
-    def extend(
-        self,
-        cache: object,
-        ids_BT: Tensor,
-        positions_BT: Tensor,
-        visible_BTS: Tensor,
-        last_B: Tensor,
-    ) -> Tensor:
-        """Append T tokens per row to the cache and return float32 logits (B, V) at column `last_B`.
+    def reserve(self, cache: Any, rows: int) -> None:
+        """Make room for so many rows, which would otherwise grow with use."""
 
-        `visible_BTS` says which of the S cached columns, new ones included, each new token may
-        read.
+    def extend(self, cache: Any, new: Sequence[Sequence[int]], starts: Sequence[int]) -> Tensor:
+        """Add tokens to the first rows; return float32 logits (B, V) after the last of each.
+
+        What a row held from its place `starts` on is written over.
         """
 
-    def select(self, cache: object, rows: Tensor) -> object:
-        """Return the cache of the given rows; a row may be taken several times."""
+    def copy(
+        self, cache: Any, sources: Sequence[int], targets: Sequence[int], *, used: int
+    ) -> None:
+        """Copy the first `used` tokens of some rows onto other rows, all at once."""
 
     def release(self) -> None:
         """Free what would only save time in the next call; caches are void afterwards."""
 
 
-class _Rows:
-    """Conversations whose prefixes are cached, one per row.
+class _Prefix(NamedTuple):
+    """What is cached of a conversation: the first tokens of a row, which may hold more."""
 
-    Columns of the cache need not be contiguous per row: a shorter row has holes, which no token may
-    read. A token's position is its index in its own conversation, so holes do not change results.
-    """
+    row: int
+    tokens: list[int]
 
-    def __init__(self, model: DecodableModel) -> None:
-        self.model = model
-        self.conversations: list[int] = []
-        self.tokens: list[list[int]] = []
-        self.cache = model.empty_cache()
-        self.valid_BS = torch.zeros(0, 0, dtype=torch.bool, device=model.device)
 
-    def prefix_rows(self, requests: Sequence[Request]) -> list[int] | None:
-        """Return each request's row when all of them continue a cached prefix."""
-        row_of = {conversation: row for row, conversation in enumerate(self.conversations)}
-        rows = []
-        for request in requests:
-            row = row_of.get(request.conversation)
-            if row is None:
-                return None
-            cached = self.tokens[row]
-            if len(cached) >= len(request.prompt_ids):
-                return None
-            if list(request.prompt_ids[: len(cached)]) != cached:
-                return None
-            rows.append(row)
-        return rows
+class _Context(NamedTuple):
+    """Tokens to compute, behind the first `start` tokens of a row; equal ones are computed once."""
 
-    def keep(self, rows: Sequence[int], conversations: Sequence[int]) -> None:
-        """Drop, repeat and reorder rows."""
-        if list(rows) != list(range(len(self.tokens))):
-            index = torch.tensor(rows, device=self.model.device)
-            self.cache = self.model.select(self.cache, index)
-            self.valid_BS = self.valid_BS[index]
-            self.tokens = [list(self.tokens[row]) for row in rows]
-        self.conversations = list(conversations)
+    row: int | None
+    start: int
+    new: tuple[int, ...]
 
-    def feed(self, new: Sequence[Sequence[int]]) -> Tensor:
-        """Append the new tokens of each row; return logits (B, V) after each row's last token.
 
-        A row without new tokens gets a hole and meaningless logits.
-        """
-        longest = max(len(ids) for ids in new)
-        device = self.model.device
-        ids_BT = torch.tensor(
-            [[*ids, *[self.model.pad_id] * (longest - len(ids))] for ids in new], device=device
-        )
-        n_new_B = torch.tensor([len(ids) for ids in new], device=device)
-        n_old_B = torch.tensor([len(ids) for ids in self.tokens], device=device)
-        columns_T = torch.arange(longest, device=device)
-        is_new_BT = columns_T[None] < n_new_B[:, None]
-        causal_TT = columns_T[:, None] >= columns_T[None]
-        visible_BTS = torch.cat(
-            [
-                self.valid_BS[:, None].expand(-1, longest, -1),
-                is_new_BT[:, None] & causal_TT[None],
-            ],
-            dim=-1,
-        )
-        # A place without a token repeats a position that is in use: with absolute position
-        # embeddings, one past the context would be an index error.
-        last_new_B1 = n_new_B[:, None] - 1
-        positions_BT = (n_old_B[:, None] + columns_T.minimum(last_new_B1)).clamp(min=0)
-        logits_BV = self.model.extend(
-            self.cache, ids_BT, positions_BT, visible_BTS, (n_new_B - 1).clamp(min=0)
-        )
-        self.valid_BS = torch.cat([self.valid_BS, is_new_BT], dim=-1)
-        for row, ids in zip(self.tokens, new, strict=True):
-            row.extend(ids)
-        return logits_BV
+class _Sampled:
+    """The response to a request so far."""
+
+    def __init__(self, request: Request, params: SamplingParams) -> None:
+        self.request = request
+        self._params = params
+        self._room = min(params.max_tokens, params.max_context - len(request.prompt_ids))
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.reason = None if self._room > 0 else StopReason.CONTEXT
+        self.row = -1  # that holds the context
+
+    @property
+    def length(self) -> int:
+        """Tokens of the context."""
+        return len(self.request.prompt_ids) + len(self.ids)
+
+    def take(self, token: int, logprob: float, end_ids: Sequence[int]) -> None:
+        """Add a token, which may end the response."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if token in end_ids:
+            self.reason = StopReason.STOP
+        elif len(self.ids) >= self._room:
+            self.reason = cut_reason(len(self.ids), self._params)
+
+    @property
+    def prefix(self) -> _Prefix:
+        """What is cached of it: all but the last token."""
+        return _Prefix(self.row, [*self.request.prompt_ids, *self.ids[:-1]])
+
+    @property
+    def completion(self) -> Completion:
+        """The response, when it is over."""
+        if self.reason is None:
+            raise ValueError("the response is not over")
+        return Completion(tuple(self.ids), tuple(self.logprobs), self.reason)
 
 
 class TorchEngine:
@@ -128,11 +102,13 @@ class TorchEngine:
 
     def __init__(self, model: DecodableModel) -> None:
         self._model = model
-        self._rows = _Rows(model)
+        self._prefixes: dict[int, _Prefix] = {}  # of conversations
+        self._cache: object | None = None
 
     def sync(self) -> None:
         """Forget all cached prefixes."""
-        self._rows = _Rows(self._model)
+        self._prefixes = {}
+        self._cache = None
 
     def release(self) -> None:
         """Free the cache."""
@@ -145,68 +121,74 @@ class TorchEngine:
 
     @torch.no_grad()
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
-        """Sample one response per request, all rows in step."""
-        if not requests:
-            return []
-        room = [min(params.max_tokens, params.max_context - len(r.prompt_ids)) for r in requests]
-        if max(room) <= 0:
-            return [Completion((), (), StopReason.CONTEXT) for _ in requests]
-        logits_BV = self._prefill(requests)
-        seeds_B = np.array([request.seed for request in requests], dtype=np.uint64)
-        sampled: list[list[int]] = [[] for _ in requests]
-        logprobs: list[list[float]] = [[] for _ in requests]
-        reasons = [None if space > 0 else StopReason.CONTEXT for space in room]
-        while True:
-            positions_B = np.array(
-                [len(r.prompt_ids) + len(s) for r, s in zip(requests, sampled, strict=True)]
-            )
-            ids_B, logp_B = _draw(
-                logits_BV, temperature=params.temperature, uniforms_B=uniforms(seeds_B, positions_B)
-            )
-            feed: list[list[int]] = []
-            for row, (token, logp) in enumerate(zip(ids_B.tolist(), logp_B.tolist(), strict=True)):
-                feed.append([])
-                if reasons[row] is not None:
-                    continue
-                sampled[row].append(token)
-                logprobs[row].append(logp)
-                if token in self._model.end_ids:
-                    reasons[row] = StopReason.STOP
-                elif len(sampled[row]) >= room[row]:
-                    reasons[row] = cut_reason(len(sampled[row]), params)
-                else:
-                    feed[row].append(token)
-            if all(reason is not None for reason in reasons):
-                break
-            logits_BV = self._rows.feed(feed)
-        return [
-            Completion(tuple(ids), tuple(logps), reason)
-            for ids, logps, reason in zip(sampled, logprobs, reasons, strict=True)
-            if reason is not None  # none is left
-        ]
+        """Sample one response per request, all in step."""
+        all_sampled = [_Sampled(request, params) for request in requests]
+        live = [sampled for sampled in all_sampled if sampled.reason is None]
+        if live:
+            self._sample(live, params.temperature)
+        return [sampled.completion for sampled in all_sampled]
 
-    def _prefill(self, requests: Sequence[Request]) -> Tensor:
-        """Bring the rows to the requests' prompts, computing each distinct new prompt once."""
-        conversations = [request.conversation for request in requests]
-        rows = self._rows.prefix_rows(requests)
-        if rows is not None:
-            self._rows.keep(rows, conversations)
-            return self._rows.feed(
-                [
-                    request.prompt_ids[len(cached) :]
-                    for request, cached in zip(requests, self._rows.tokens, strict=True)
-                ]
+    def _sample(self, sampled: Sequence[_Sampled], temperature: float) -> None:
+        prefixes, self._prefixes = self._prefixes, {}  # none is valid if this is interrupted
+        contexts = [_continuing(prefixes, one.request) for one in sampled]
+        if all(context.row is None for context in contexts):
+            self._cache = self._model.empty_cache()
+        self._model.reserve(self._cache, len(sampled))
+        live, over = list(sampled), list[_Sampled]()
+        while live:
+            logits_BV = self._extend(live, contexts, over)
+            seeds_B = np.array([one.request.seed for one in live], dtype=np.uint64)
+            positions_B = np.array([one.length for one in live])
+            ids_B, logp_B = _draw(
+                logits_BV, temperature=temperature, uniforms_B=uniforms(seeds_B, positions_B)
             )
-        self._rows = _Rows(self._model)
-        distinct = list(dict.fromkeys(tuple(request.prompt_ids) for request in requests))
-        self._rows.conversations = list(range(len(distinct)))
-        self._rows.tokens = [[] for _ in distinct]
-        self._rows.valid_BS = self._rows.valid_BS.new_zeros(len(distinct), 0)
-        logits_DV = self._rows.feed(distinct)
-        row_of = {prompt: row for row, prompt in enumerate(distinct)}
-        expanded = [row_of[tuple(request.prompt_ids)] for request in requests]
-        self._rows.keep(expanded, conversations)
-        return logits_DV[torch.tensor(expanded, device=logits_DV.device)]
+            for one, token, logp in zip(live, ids_B.tolist(), logp_B.tolist(), strict=True):
+                one.take(token, logp, self._model.end_ids)
+            over += [one for one in live if one.reason is not None]
+            live = [one for one in live if one.reason is None]
+            contexts = [_Context(one.row, one.length - 1, (one.ids[-1],)) for one in live]
+        self._prefixes = {one.request.conversation: one.prefix for one in over}
+
+    def _extend(
+        self, live: Sequence[_Sampled], contexts: Sequence[_Context], over: Sequence[_Sampled]
+    ) -> Tensor:
+        """Compute each distinct context; return the logits (B, V) of all that are live.
+
+        Rows are set to where the contexts of responses are then, also of those that are over.
+        """
+        distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
+        layout = lay_out([context.row for context in distinct], {one.row for one in over})
+        if layout.copies:
+            used = max(context.start for context in [*distinct, *map(_whole, over)])
+            sources, targets = zip(*layout.copies, strict=True)
+            self._model.copy(self._cache, sources, targets, used=used)
+        for one in over:
+            one.row = layout.moved[one.row]
+        order = sorted(distinct, key=lambda context: layout.rows[distinct[context]])
+        logits_DV = self._model.extend(
+            self._cache, [context.new for context in order], [context.start for context in order]
+        )
+        for one, context in zip(live, contexts, strict=True):
+            one.row = layout.rows[distinct[context]]
+        if len(order) == len(live) and all(one.row == row for row, one in enumerate(live)):
+            return logits_DV
+        return logits_DV[torch.tensor([one.row for one in live], device=logits_DV.device)]
+
+
+def _continuing(prefixes: dict[int, _Prefix], request: Request) -> _Context:
+    """Return what is to be computed of a prompt, behind what is cached of its conversation."""
+    prompt = list(request.prompt_ids)
+    prefix = prefixes.get(request.conversation)
+    if prefix is not None:
+        start = len(prefix.tokens)
+        if start < len(prompt) and prompt[:start] == prefix.tokens:
+            return _Context(prefix.row, start, tuple(prompt[start:]))
+    return _Context(None, 0, tuple(prompt))
+
+
+def _whole(one: _Sampled) -> _Context:
+    """Return the context of a response that is over: all but its last token."""
+    return _Context(one.row, one.length - 1, ())
 
 
 def _draw(

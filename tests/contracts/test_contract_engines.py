@@ -239,6 +239,32 @@ def test_two_requests_may_continue_one_conversation(make_engine):
     assert_same(engine.generate(twice, FREE), make_engine().generate(twice, FREE))
 
 
+def test_many_requests_may_continue_one_conversation(make_engine):
+    """A context that branches after a turn, and whose branches are continued."""
+    engine = make_engine()
+    asked = requests(3)
+    (onward,) = following(asked, engine.generate(asked, FREE), rows=[1])
+    for _ in range(2):
+        asked = [Request(10 + i, [*onward.prompt_ids, 7, 4 + i % 3], i) for i in range(40)]
+        asked[0] = Request(onward.conversation, asked[0].prompt_ids, asked[0].seed)
+        assert_same(engine.generate(asked, FREE), make_engine().generate(asked, FREE))
+        asked = [Request(asked[0].conversation, r.prompt_ids, r.seed) for r in asked]
+        assert_same(engine.generate(asked, FREE), make_engine().generate(asked, FREE))
+
+
+def test_equal_turns_after_different_ones(make_engine):
+    """Conversations of one prompt that said the same see the same; others see something else."""
+    engine = make_engine()
+    asked = [Request(i, [4 + i // 12, 9, 5], i) for i in range(24)]
+    for turn in range(3):
+        completions = engine.generate(asked, FREE)
+        assert_same(make_engine().generate(asked, FREE), completions)
+        asked = [
+            Request(r.conversation, [*r.prompt_ids, *c.token_ids, 4 + c.token_ids[0] % 8], r.seed)
+            for r, c in zip(asked, completions, strict=True)
+        ][turn:]
+
+
 def test_rest_changes_nothing(make_engine):
     engine = make_engine()
     asked = requests(6)

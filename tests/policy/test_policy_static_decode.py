@@ -106,7 +106,7 @@ def test_an_older_cache_is_void():
     old = decoder.empty_cache()
     decoder.empty_cache()
     with pytest.raises(ValueError, match=r"^this cache is void: a static decoder has "):
-        decoder.select(old, torch.tensor([0]))
+        decoder.extend(old, [[5]], [0])
 
 
 def test_layers_that_keep_a_window_only_are_told_apart():
@@ -123,9 +123,9 @@ def test_the_store_takes_what_a_plan_counts(dtype, width):
     decoder = StaticDecoder(model, pad_id=0, end_ids=(3,))
     engine = TorchEngine(decoder)
     conversation(engine, turns=1)
-    assert sum(layer.nbytes for layer in decoder._layers) == 2 * 2 * 2 * 8 * 16 * 128 * width
+    assert decoder._store.nbytes == 2 * 2 * 2 * 8 * 16 * 128 * width
     engine.release()
-    assert sum(layer.nbytes for layer in decoder._layers) == 0
+    assert decoder._store.nbytes == 0
 
 
 def test_after_a_rest_it_says_the_same():
@@ -159,13 +159,7 @@ def test_a_pass_reads_nothing_back(dtype, rank):
     decoder = StaticDecoder(model, pad_id=0, end_ids=(3,))
     cache, steps, forward = decoder.empty_cache(), [], decoder._forward
     decoder._forward = lambda step: steps.append(step) or forward(step)
-    decoder.extend(
-        cache,
-        torch.tensor([[5, 6]]),
-        torch.tensor([[0, 1]]),
-        torch.ones(1, 2, 2, dtype=torch.bool).tril(),
-        torch.tensor([1]),
-    )
+    decoder.extend(cache, [[5, 6]], [0])
     with torch.no_grad(), ReadingBack() as mode:
         forward(steps[0])
     assert mode.ran > 100

@@ -11,18 +11,22 @@ ONE = SamplingParams(temperature=1.0, max_tokens=1, max_context=200)
 
 
 class Counting:
-    """A decoder that counts the rows and columns it is given."""
+    """A decoder that counts the rows and columns it is given, and the rows it copies."""
 
     def __init__(self, decoder):
         self._decoder = decoder
-        self.fed = []
+        self.fed, self.copied = [], 0
 
     def __getattr__(self, name):
         return getattr(self._decoder, name)
 
-    def extend(self, cache, ids_BT, *others):
-        self.fed.append(tuple(ids_BT.shape))
-        return self._decoder.extend(cache, ids_BT, *others)
+    def extend(self, cache, new, starts):
+        self.fed.append((len(new), max(map(len, new))))
+        return self._decoder.extend(cache, new, starts)
+
+    def copy(self, cache, sources, targets, *, used):
+        self.copied += len(targets)
+        self._decoder.copy(cache, sources, targets, used=used)
 
 
 def next_logp(policy, prompt, *, temperature=1.0):
@@ -81,18 +85,66 @@ def test_seeds_matter(small_policy):
     assert len({c.token_ids for c in completions}) > 10
 
 
-def test_a_shared_prompt_is_computed_once_and_turns_are_not_recomputed(small_policy):
+def onward_of(asked, completions, *, observation=lambda index: (7, 8)):
+    return [
+        Request(r.conversation, [*r.prompt_ids, *c.token_ids, *observation(index)], r.seed)
+        for index, (r, c) in enumerate(zip(asked, completions, strict=True))
+    ]
+
+
+def test_turns_are_not_computed_again(small_policy):
     decoder = Counting(small_policy().decoder())
     engine = TorchEngine(decoder)
     asked = [Request(i, [4 + i // 8] * 6, seed=i) for i in range(16)]
     completions = engine.generate(asked, ONE)
-    assert decoder.fed == [(2, 6)]
-    onward = [
-        Request(r.conversation, [*r.prompt_ids, *c.token_ids, 7, 8], r.seed)
-        for r, c in zip(asked, completions, strict=True)
-    ]
+    assert decoder.fed == [(2, 6)]  # two prompts
+    onward = onward_of(asked, completions, observation=lambda index: (4 + index % 8, 7))
     engine.generate(onward[:10], ONE)
-    assert decoder.fed[1:] == [(10, 3)]  # the sampled token and two new ones
+    assert decoder.fed[1:] == [(10, 3)]  # the sampled token and two new ones, all unequal
+
+
+def test_equal_contexts_are_computed_once_at_every_token_and_turn(small_policy):
+    """16 conversations from two prompts; what they said decides what they see."""
+    decoder = Counting(small_policy().decoder())
+    engine, params = TorchEngine(decoder), SamplingParams(1.0, 4, 200)
+    asked = [Request(i, [4 + i // 8] * 6, seed=i) for i in range(16)]
+    for _ in range(3):
+        decoder.fed.clear()
+        completions = engine.generate(asked, params)
+        begun = [len({(*r.prompt_ids,) for r in asked})]
+        for n in range(1, params.max_tokens):
+            going_on = {
+                (*r.prompt_ids, *c.token_ids[:n])
+                for r, c in zip(asked, completions, strict=True)
+                if len(c.token_ids) > n
+            }
+            begun.append(len(going_on))
+        assert [rows for rows, _ in decoder.fed] == [rows for rows in begun if rows]
+        asked = onward_of(asked, completions)
+    assert decoder.fed[0][0] > 2  # they have parted
+
+
+def test_one_policy_without_choice_is_one_row(small_policy):
+    """Greedy members of a group stay together to the end, and nothing is copied."""
+    decoder = Counting(small_policy().decoder())
+    engine = TorchEngine(decoder)
+    asked = [Request(i, [4, 9, 2, 5], seed=i) for i in range(16)]
+    for _ in range(3):
+        completions = engine.generate(asked, SamplingParams(0.0, 6, 200))
+        asked = onward_of(asked, completions)
+    assert {rows for rows, _ in decoder.fed} == {1}
+    assert decoder.copied == 0
+
+
+def test_what_ended_is_copied_once_a_turn_at_most(small_policy):
+    decoder = Counting(small_policy().decoder())
+    engine = TorchEngine(decoder)
+    asked = [Request(i, [4 + i % 12, 4 + i // 12, 5], seed=i) for i in range(48)]
+    completions = engine.generate(asked, SamplingParams(1.0, 30, 200))
+    lengths = [len(c.token_ids) for c in completions]
+    for place, (rows, _) in enumerate(decoder.fed):
+        assert rows == sum(length > place for length in lengths)
+    assert decoder.copied <= 2 * len(asked)  # an end swaps two rows
 
 
 def test_sync_forgets_what_older_weights_computed(small_policy):
