@@ -52,6 +52,12 @@ class Batch:
         with self._lock:
             self._hung.append(_place.get())
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether too many calls hung, so that some work may not count."""
+        with self._lock:
+            return len(self._hung) >= MAX_HUNG
+
     def refusal(self, place: int) -> HungCodeError | None:
         """Return why a finished piece of work does not count; None where it does.
 

@@ -6,7 +6,8 @@ the same tokens; that never changes what is sampled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 from rltune.types import StopReason
 
@@ -75,3 +76,33 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free what the engine holds."""
+
+
+class Batching(StrEnum):
+    """When a request may join those under way."""
+
+    LOCKSTEP = "lockstep"  # never: the next batch begins when all of this one have ended
+    # at any time, but on no clock's word: rounding follows the batch, and a trial has to repeat
+    REPEATABLE = "repeatable"
+    CONTINUOUS = "continuous"  # at any time
+
+
+@runtime_checkable
+class StreamingEngine(Engine, Protocol):
+    """An engine that takes requests while it decodes others.
+
+    What is sampled is what `generate` samples. No two requests under way have one conversation.
+    """
+
+    @property
+    def batching(self) -> Batching:
+        """When a request may join those under way."""
+
+    def submit(self, requests: Sequence[Request], params: SamplingParams) -> None:
+        """Take requests; `advance` decodes them."""
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        """Decode some tokens; return what ended, with its conversation. Empty if nothing did."""
+
+    def abandon(self) -> None:
+        """Drop the requests under way: nobody will ask for them."""

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from rltune.errors import RltuneError
-from rltune.rollout.engine import Engine
+from rltune.rollout.engine import Engine, StreamingEngine
+from rltune.rollout.lockstep import streaming
 from rltune.rollout.vllm_start import ServableModel
 
 ASK, RESULT, ERROR = "ask", "result", "error"
@@ -79,14 +80,15 @@ def main() -> None:
 
 
 def _serve(connection: "Connection[Any, Any]") -> None:
-    engine: Engine | None = None
+    engine: StreamingEngine | None = None
     name = ""
     while name != "close":
         name, arguments = connection.recv()
         try:
             if engine is None:
                 make, end_ids, adapter_rank = arguments
-                engine, result = make(DistantModel(connection, end_ids, adapter_rank)), None
+                engine = streaming(make(DistantModel(connection, end_ids, adapter_rank)))
+                result = engine.batching
             else:
                 result = getattr(engine, name)(*arguments)
         except Exception as error:  # each is the trial's to handle

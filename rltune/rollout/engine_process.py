@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rltune.errors import EngineDiedError
 from rltune.interpreter import module_command, module_environment
-from rltune.rollout.engine import Completion, Request, SamplingParams
+from rltune.rollout.engine import Batching, Completion, Request, SamplingParams
 from rltune.rollout.engine_child import ASK, ERROR, EngineMaker
 from rltune.rollout.vllm_start import ServableModel
 
@@ -53,6 +53,7 @@ class ProcessEngine:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
         self._folder = Path()
+        self._batching = Batching.LOCKSTEP
         self._start()
 
     @property
@@ -65,6 +66,25 @@ class ProcessEngine:
         """Sample one response per request, there."""
         completions: list[Completion] = self._call("generate", list(requests), params)
         return completions
+
+    @property
+    def batching(self) -> Batching:
+        """As the engine there."""
+        return self._batching
+
+    def submit(self, requests: Sequence[Request], params: SamplingParams) -> None:
+        """Have requests taken, there."""
+        self._call("submit", list(requests), params)
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        """Have some tokens decoded: one message there, and one back."""
+        ended: list[tuple[int, Completion]] = self._call("advance")
+        return ended
+
+    def abandon(self) -> None:
+        """Have the requests under way dropped; an interrupted call has ended their process."""
+        if self._process is not None:
+            self._call("abandon")
 
     def sync(self) -> None:
         """Have the trainer's weights taken over."""
@@ -104,7 +124,7 @@ class ProcessEngine:
         self._connection = Connection(ours.detach())
         about = (self._make, self._model.end_ids, self._model.adapter_rank)
         try:
-            self._call("start", *about)
+            self._batching = self._call("start", *about)
         except BaseException:
             self._end()
             raise

@@ -1,15 +1,17 @@
 """Play episodes: environments on one side, an engine on the other, token ids kept as sampled."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from rltune.errors import DivergedError
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.rollout.env_calls import Outcome, Started, first_alone, outcome_of, start
+from rltune.rollout.lockstep import streaming
 from rltune.rollout.pool import Pool
+from rltune.rollout.turn_loop import Playing, TurnLoop
 from rltune.types import Episode, StopReason, Turn
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError
@@ -58,15 +60,63 @@ class _Play:
     observation: str
     prompt_ids: list[int]
     probes: Probes
+    renderer: Renderer
     context: list[int] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     last: Step | None = None
     is_out_of_context: bool = False
+    _answer: tuple[Completion, str] | None = None  # what the environment is replying to
 
     @property
     def is_over(self) -> bool:
         ended = self.last is not None and self.last.has_ended
         return ended or self.is_out_of_context
+
+    @property
+    def n_turns(self) -> int:
+        return len(self.turns)
+
+    def request(self, conversation: int) -> Request:
+        return Request(conversation, [*self.context, *self.prompt_ids], self.slot.seed)
+
+    def answered(self, completion: Completion) -> Callable[[], Outcome] | None:
+        if completion.stop_reason is StopReason.CONTEXT:
+            self.is_out_of_context = True
+            return None
+        _require_sample(completion, self)
+        response = self.env.response_prefix + self.renderer.decode(completion.token_ids)
+        self._answer = completion, response
+        probes = self.probes
+        return partial(outcome_of, self.env, response, gold=probes.gold, distance=probes.distance)
+
+    def observed(self, outcome: Outcome) -> None:
+        if self._answer is None:
+            raise ValueError("an outcome came without a response")
+        (completion, response), self._answer = self._answer, None
+        _require_finite(outcome.step, self)
+        turn = Turn(
+            prompt_ids=tuple(self.prompt_ids),
+            sampled_ids=completion.token_ids,
+            logprobs=completion.logprobs,
+            stop_reason=completion.stop_reason,
+            observation=self.observation,
+            response=response,
+            **_of_outcome(outcome),
+        )
+        self.turns.append(turn)
+        self.context += [*self.prompt_ids, *completion.token_ids]
+        self.last = outcome.step
+        self.observation = outcome.step.observation
+        if not self.is_over:
+            self.prompt_ids = self.renderer.following(
+                self.observation,
+                self.env.response_prefix,
+                is_ended=completion.stop_reason is StopReason.STOP,
+            )
+
+    def cut(self, turn: int, outcome: Outcome) -> None:
+        self.turns[turn:] = [replace(self.turns[turn], **_of_outcome(outcome))]
+        self.last, self.is_out_of_context = outcome.step, False
 
 
 def play(
@@ -79,9 +129,11 @@ def play(
     probes: Probes | None = None,
     workers: int = 1,
 ) -> list[Episode]:
-    """Play all slots to their end, turn by turn in one batch; return episodes in slot order.
+    """Play all slots to their end; return episodes in slot order.
 
-    Up to `workers` environments step at a time; the number changes no result.
+    Where the engine takes requests at any time, an episode goes on as soon as its environment has
+    stepped; else all play turn by turn in one batch. Up to `workers` environments step at a time.
+    Neither changes a result.
 
     Parsing happens on decoded text and decides only what the environment does: the ids that were
     sampled stay in the episode as they are, whatever the text was worth.
@@ -97,14 +149,10 @@ def play(
     new_batch()
     with Pool(workers) as pool:
         begun = _begin(slots, make_env, renderer, probes, pool)
-        plays = {index: play for index, play in enumerate(begun) if isinstance(play, _Play)}
-        while live := {index: play for index, play in plays.items() if not play.is_over}:
-            requests = [
-                Request(index, [*play.context, *play.prompt_ids], play.slot.seed)
-                for index, play in live.items()
-            ]
-            completions = engine.generate(requests, params)
-            _advance(live, dict(zip(live, completions, strict=True)), renderer, pool)
+        plays: dict[int, Playing] = {
+            number: play for number, play in enumerate(begun) if isinstance(play, _Play)
+        }
+        TurnLoop(plays, streaming(engine), params, pool).play()
     return [_finish(play) if isinstance(play, _Play) else play for play in begun]
 
 
@@ -134,7 +182,7 @@ def _begin(
 def _opened(slot: Slot, started: Started, renderer: Renderer, probes: Probes) -> _Play:
     env, observation = started.env, started.observation
     prompt = renderer.first(env.system_prompt, observation, env.response_prefix)
-    return _Play(slot, env, observation, prompt, probes)
+    return _Play(slot, env, observation, prompt, probes, renderer)
 
 
 def _unplayed(slot: Slot, fault: str) -> Episode:
@@ -154,65 +202,19 @@ def _unplayed(slot: Slot, fault: str) -> Episode:
     )
 
 
-def _advance(
-    live: Mapping[int, _Play],
-    completions: Mapping[int, Completion],
-    renderer: Renderer,
-    pool: Pool,
-) -> None:
-    """Play one turn of all episodes that are not over."""
-    responses: dict[int, str] = {}
-    for index, play in live.items():
-        if completions[index].stop_reason is StopReason.CONTEXT:
-            play.is_out_of_context = True
-            continue
-        _require_sample(completions[index], play)
-        text = renderer.decode(completions[index].token_ids)
-        responses[index] = play.env.response_prefix + text
-    asked = {index: _turn(live[index], text) for index, text in responses.items()}
-    for index, outcome in pool.run(asked).items():
-        if isinstance(outcome, CustomCodeError):
-            outcome = Outcome.of_fault(outcome)
-        _record(live[index], completions[index], responses[index], outcome, renderer)
-
-
-def _turn(play: _Play, response: str) -> Callable[[], Outcome]:
-    probes = play.probes
-    return partial(outcome_of, play.env, response, gold=probes.gold, distance=probes.distance)
-
-
-def _record(
-    play: _Play, completion: Completion, response: str, outcome: Outcome, renderer: Renderer
-) -> None:
+def _of_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return the part of a turn that the environment decides."""
     step = outcome.step
-    _require_finite(step, play)
-    play.turns.append(
-        Turn(
-            prompt_ids=tuple(play.prompt_ids),
-            sampled_ids=completion.token_ids,
-            logprobs=completion.logprobs,
-            stop_reason=completion.stop_reason,
-            observation=play.observation,
-            response=response,
-            actions=step.actions,
-            reward=step.reward,
-            is_valid=step.is_valid,
-            n_invalid=step.n_invalid,
-            n_over_limit=step.n_over_limit,
-            fault=step.fault,
-            distance=outcome.distance,
-            gold=outcome.gold,
-        )
-    )
-    play.context += [*play.prompt_ids, *completion.token_ids]
-    play.last = step
-    play.observation = step.observation
-    if not play.is_over:
-        play.prompt_ids = renderer.following(
-            step.observation,
-            play.env.response_prefix,
-            is_ended=completion.stop_reason is StopReason.STOP,
-        )
+    return {
+        "actions": step.actions,
+        "reward": step.reward,
+        "is_valid": step.is_valid,
+        "n_invalid": step.n_invalid,
+        "n_over_limit": step.n_over_limit,
+        "fault": step.fault,
+        "distance": outcome.distance,
+        "gold": outcome.gold,
+    }
 
 
 def _require_sample(completion: Completion, play: _Play) -> None:

@@ -51,6 +51,13 @@ class Pool:
             raise ValueError(f"workers: {workers} is below 1; at least one does the work")
         self._n_workers = workers
         self._threads: dict[int, _Thread] = {}
+        self._keys: dict[int, int] = {}  # place -> key, of the work that was submitted
+        self._answers: _Answers = SimpleQueue()
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether work goes on while its caller does something else."""
+        return self._n_workers > 1
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -78,11 +85,48 @@ class Pool:
         done = _in_order(todo) if self._n_workers == 1 else self._at_once(todo)
         return {each.key: batch.refusal(each.place) or done[each.place] for each in todo}
 
+    def submit(self, key: int, place: int, ask: Callable[[], object]) -> None:
+        """Begin a piece of work; `finished` returns what comes of it.
+
+        With one worker it is done at once. `place` is its place in the batch: see `guard_batch`.
+        """
+        self._keys[place] = key
+        work = _Work(key, place, ask)
+        if self.is_concurrent:
+            self._thread_of(key).take([work], self._answers)
+        else:
+            self._answers.put((place, Answer(work.do())))
+
+    def finished(self, *, wait: bool) -> list[tuple[int, Any]]:
+        """Return what came of submitted work since the last call, by key, in the order of places.
+
+        Args:
+            wait: Wait for one at least. Some work must be under way.
+
+        Raises:
+            Exception: What the first piece of work under way raised; all others were waited for.
+
+        """
+        given = [_require_going_on(self._answers.get())] if wait else []
+        has_failed = any(answer.error is not None for _, answer in given)
+        while (has_failed and len(given) < len(self._keys)) or not self._answers.empty():
+            given.append(_require_going_on(self._answers.get()))
+            has_failed = has_failed or given[-1][1].error is not None
+        ordered = sorted(given, key=lambda one: one[0])
+        return [(self._keys.pop(place), _value(answer)) for place, answer in ordered]
+
+    def _thread_of(self, key: int) -> "_Thread":
+        number = key % self._n_workers
+        if number not in self._threads:
+            self._threads[number] = _Thread()
+        return self._threads[number]
+
     def _at_once(self, todo: Sequence[_Work[T]]) -> dict[int, T]:
         answers: _Answers = SimpleQueue()
-        for number in sorted({each.key % self._n_workers for each in todo}):
-            thread = self._threads.setdefault(number, _Thread())
-            share = [each for each in todo if each.key % self._n_workers == number]
+        shares: dict[_Thread, list[_Work[T]]] = {}
+        for each in todo:
+            shares.setdefault(self._thread_of(each.key), []).append(each)
+        for thread, share in shares.items():
             thread.take(share, answers)
         given = dict(_require_going_on(answers.get()) for _ in todo)
         return {each.place: _value(given[each.place]) for each in todo}

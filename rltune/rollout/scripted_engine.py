@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
+from rltune.rollout.engine import Batching, Completion, Request, SamplingParams, cut_reason
 from rltune.types import StopReason
 
 Script = Callable[[Request], Sequence[int]]
@@ -53,3 +53,45 @@ class ScriptedEngine:
         ended = bool(ids) and ids[-1] in self._end_ids
         reason = StopReason.STOP if ended else cut_reason(len(ids), params)
         return Completion(tuple(ids), (self._logprob,) * len(ids), reason)
+
+
+class StreamingScript(ScriptedEngine):
+    """The same, as an engine that takes requests at any time; each `advance` makes a token of all.
+
+    Args:
+        script: As there, and so `end_ids` and `logprob`.
+        end_ids: Tokens that end a response.
+        logprob: Log-probability to report for every token.
+        batching: When a request may join others.
+
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        end_ids: Sequence[int],
+        logprob: float = 0.0,
+        batching: Batching = Batching.CONTINUOUS,
+    ) -> None:
+        super().__init__(script, end_ids=end_ids, logprob=logprob)
+        self.batching = batching
+        self._under_way: dict[int, tuple[int, Completion]] = {}  # passes until its end
+
+    def submit(self, requests: Sequence[Request], params: SamplingParams) -> None:
+        """Take requests."""
+        for request in requests:
+            completion = self._answer(request, params)
+            self._under_way[request.conversation] = len(completion.token_ids), completion
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        """Make one token of each."""
+        ended = [(name, one) for name, (left, one) in self._under_way.items() if left <= 1]
+        self._under_way = {
+            name: (left - 1, one) for name, (left, one) in self._under_way.items() if left > 1
+        }
+        return ended
+
+    def abandon(self) -> None:
+        """Drop the requests under way."""
+        self._under_way = {}

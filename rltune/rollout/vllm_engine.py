@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from rltune.maths.streams import stream_seed
-from rltune.rollout.engine import Completion, Request, SamplingParams, cut_reason
+from rltune.rollout.engine import (
+    Batching,
+    Completion,
+    Request,
+    SamplingParams,
+    cut_reason,
+)
 from rltune.rollout.vllm_start import ServableModel, VllmSettings, start_vllm, undisturbed
 from rltune.types import StopReason
 
@@ -39,6 +45,9 @@ class VllmEngine:
         self._version = 0
         self._adapter: Any = None
         self._cached: dict[int, list[int]] = {}
+        self._under_way: dict[str, tuple[Request, SamplingParams]] = {}  # by vLLM's id
+        self._ended: dict[str, Completion] = {}  # without a token, since the last `advance`
+        self._n_submitted = 0
         self._asleep = False
         self._llm: Any = None
         _ALIVE.add(id(self))
@@ -57,32 +66,49 @@ class VllmEngine:
         """How often the weights were taken over; part of an adapter's name."""
         return self._version
 
+    @property
+    def batching(self) -> Batching:
+        """On a CPU a trial repeats to the last bit, whatever the clock says."""
+        is_cpu = self._settings.device == "cpu"
+        return Batching.REPEATABLE if is_cpu else Batching.CONTINUOUS
+
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
         """Sample one response per request; vLLM decides which run together.
+
+        Raises:
+            ValueError: `max_context` is above what the engine was set up for, or requests are under
+                way.
+
+        """
+        if self._under_way:
+            raise ValueError(f"{len(self._under_way)} requests are under way; end them first")
+        keys = self._submit(requests, params)
+        completions: dict[str, Completion] = {}
+        while len(completions) < len(keys):
+            completions |= {key: completion for key, _, completion in self._advance()}
+        return [completions[key] for key in keys]
+
+    def submit(self, requests: Sequence[Request], params: SamplingParams) -> None:
+        """Take requests; vLLM decides which run together.
 
         Raises:
             ValueError: `max_context` is above what the engine was set up for.
 
         """
-        if params.max_context > self._settings.longest:
-            raise ValueError(
-                f"max_context is {params.max_context}, and this engine was set up for "
-                f"{self._settings.longest} tokens. Make it with a larger max_context."
-            )
-        room = [min(params.max_tokens, params.max_context - len(r.prompt_ids)) for r in requests]
-        asked = [index for index, space in enumerate(room) if space > 0]
-        completions = [Completion((), (), StopReason.CONTEXT) for _ in requests]
-        if asked:
-            self._wake()
-            self._forget_unless_continued([requests[index] for index in asked])
-            outputs = self._run([requests[i] for i in asked], [room[i] for i in asked], params)
-            for index, output in zip(asked, outputs, strict=True):
-                completions[index] = _completion(output, self._model.end_ids, params)
-        self._cached = {
-            request.conversation: [*request.prompt_ids, *completion.token_ids]
-            for request, completion in zip(requests, completions, strict=True)
-        }
-        return completions
+        self._submit(requests, params)
+
+    def advance(self) -> list[tuple[int, Completion]]:
+        """Make one pass of vLLM: a token for each request under way, or the prompts of new ones."""
+        return [(request.conversation, completion) for _, request, completion in self._advance()]
+
+    def abandon(self) -> None:
+        """Drop the requests under way: the next call must not get their answers."""
+        self._ended = {}
+        if self._under_way:
+            self._under_way = {}
+            engine = self._llm.llm_engine
+            engine.abort_request(list(engine.output_processor.request_states), internal=True)
+            self._forget()
 
     def sync(self) -> None:
         """Take over the trainer's weights; nothing computed with older ones is reused."""
@@ -131,38 +157,67 @@ class VllmEngine:
         if not self._llm.llm_engine.add_lora(self._adapter):
             raise RuntimeError(f"vLLM did not load adapter {name}")
 
-    def _run(
-        self, requests: Sequence[Request], room: Sequence[int], params: SamplingParams
-    ) -> list[Any]:
-        from vllm import SamplingParams as VllmParams
-
-        sampling = [
-            VllmParams(
-                temperature=params.temperature,
-                max_tokens=space,
-                seed=stream_seed(request.seed, "vllm", len(request.prompt_ids)) >> 1,
-                stop_token_ids=list(self._model.end_ids),
-                ignore_eos=True,  # the end tokens are the policy's, all of them and no others
-                logprobs=0,
-                detokenize=False,
+    def _submit(self, requests: Sequence[Request], params: SamplingParams) -> list[str]:
+        """Take requests; return vLLM's ids of them."""
+        if params.max_context > self._settings.longest:
+            raise ValueError(
+                f"max_context is {params.max_context}, and this engine was set up for "
+                f"{self._settings.longest} tokens. Make it with a larger max_context."
             )
-            for request, space in zip(requests, room, strict=True)
-        ]
-        prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in requests]
+        room = [min(params.max_tokens, params.max_context - len(r.prompt_ids)) for r in requests]
+        if not self._under_way and any(space > 0 for space in room):
+            self._wake()
+            self._forget_unless_continued(requests)
+        first = self._n_submitted
+        self._n_submitted += len(requests)
+        keys = [str(first + place) for place in range(len(requests))]
         try:
-            outputs: list[Any] = self._llm.generate(
-                prompts, sampling, use_tqdm=False, lora_request=self._adapter
-            )
+            for key, request, space in zip(keys, requests, room, strict=True):
+                self._under_way[key] = request, params
+                if space > 0:
+                    self._add(key, request, params, max_tokens=space)
+                else:
+                    self._ended[key] = Completion((), (), StopReason.CONTEXT)
         except BaseException:
-            self._abandon()
+            self.abandon()
             raise
-        return outputs
+        return keys
 
-    def _abandon(self) -> None:
-        """Drop what an interrupted call left unfinished: the next one must not get its answers."""
-        engine = self._llm.llm_engine
-        engine.abort_request(list(engine.output_processor.request_states), internal=True)
-        self._forget()
+    def _add(self, key: str, request: Request, params: SamplingParams, *, max_tokens: int) -> None:
+        from vllm import SamplingParams as VllmParams
+        from vllm.sampling_params import RequestOutputKind
+
+        sampling = VllmParams(
+            temperature=params.temperature,
+            max_tokens=max_tokens,
+            seed=stream_seed(request.seed, "vllm", len(request.prompt_ids)) >> 1,
+            stop_token_ids=list(self._model.end_ids),
+            ignore_eos=True,  # the end tokens are the policy's, all of them and no others
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        prompt = {"prompt_token_ids": list(request.prompt_ids)}
+        self._llm.llm_engine.add_request(key, prompt, sampling, lora_request=self._adapter)
+
+    def _advance(self) -> list[tuple[str, Request, Completion]]:
+        """Make one pass; return what ended, by vLLM's id."""
+        ended, self._ended = self._ended, {}
+        if len(self._under_way) > len(ended):
+            try:
+                outputs = self._llm.llm_engine.step()
+            except BaseException:
+                self.abandon()
+                raise
+            for output in outputs:
+                params = self._under_way[output.request_id][1]
+                ended[output.request_id] = _completion(output, self._model.end_ids, params)
+        return [(key, self._end(key, completion), completion) for key, completion in ended.items()]
+
+    def _end(self, key: str, completion: Completion) -> Request:
+        request, _ = self._under_way.pop(key)
+        self._cached[request.conversation] = [*request.prompt_ids, *completion.token_ids]
+        return request
 
     def _forget_unless_continued(self, requests: Sequence[Request]) -> None:
         """Begin with an empty cache where nobody goes on with a conversation.

@@ -9,7 +9,8 @@ from engine_makers import END, NoModel, process_engine, script, scripted_engine
 from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.engine_process import ProcessEngine
-from rltune.rollout.scripted_engine import ScriptedEngine
+from rltune.rollout.lockstep import streaming
+from rltune.rollout.scripted_engine import ScriptedEngine, StreamingScript
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.types import StopReason
 
@@ -32,7 +33,16 @@ def static_torch_engine(small_policy):
     )
 
 
-MAKERS = {"scripted": scripted, "torch": torch_engine, "torch-static": static_torch_engine}
+def streaming_script(small_policy):
+    return lambda: StreamingScript(script, end_ids=(END,), logprob=-1.0)
+
+
+MAKERS = {
+    "scripted": scripted,
+    "scripted-streaming": streaming_script,
+    "torch": torch_engine,
+    "torch-static": static_torch_engine,
+}
 PAIRS = {
     "scripted-process": "_scripted_process_pair",
     "vllm": "_vllm_pair",
@@ -295,6 +305,57 @@ def test_an_end_token_at_once_is_all_that_is_said(engine):
     shortest = min(engine.generate(asked, FREE), key=lambda completion: len(completion.token_ids))
     assert shortest.token_ids == (END,)
     assert (len(shortest.logprobs), shortest.stop_reason) == (1, StopReason.STOP)
+
+
+def streamed(engine, asked, params=FREE):
+    """Return what requests get that join others: three at first, then one after each pass."""
+    completions, waiting = {}, list(asked)
+    joining, waiting = waiting[:3], waiting[3:]
+    while len(completions) < len(asked):
+        engine.submit(joining, params)
+        completions |= dict(engine.advance())
+        joining, waiting = waiting[:1], waiting[1:]
+    return [completions[request.conversation] for request in asked]
+
+
+def test_streamed_requests_get_what_a_batch_gets(make_engine):
+    engine, asked = streaming(make_engine()), requests()
+    params = SamplingParams(1.0, 8, 9)  # some have no room
+    for limits in (FREE, params):
+        assert_same(streamed(engine, asked, limits), make_engine().generate(asked, limits))
+
+
+def test_each_conversation_goes_on_as_soon_as_it_can(make_engine):
+    """Three turns: an ended response is followed at once, while others are still sampled."""
+    engine, asked = streaming(make_engine()), requests()
+    turns = {request.conversation: [] for request in asked}
+    last = {request.conversation: request for request in asked}
+    engine.submit(asked, FREE)
+    while any(len(of_one) < 3 for of_one in turns.values()):
+        for number, completion in engine.advance():
+            turns[number].append(completion)
+            (last[number],) = following([last[number]], [completion], rows=[0])
+            if len(turns[number]) < 3:
+                engine.submit([last[number]], FREE)
+    for turn in range(3):
+        want = make_engine().generate(asked, FREE)
+        assert_same([turns[request.conversation][turn] for request in asked], want)
+        rows = range(len(asked))
+        asked = [following([asked[row]], [want[row]], rows=[0])[0] for row in rows]
+
+
+def test_requests_that_were_abandoned_leave_nothing_behind(make_engine):
+    engine, asked = streaming(make_engine()), requests(7)
+    engine.submit(requests(12, seed=5), FREE)
+    engine.abandon()
+    engine.submit(asked, FREE)
+    engine.advance()
+    engine.abandon()
+    engine.abandon()
+    assert engine.advance() == []
+    assert_same(engine.generate(asked, FREE), make_engine().generate(asked, FREE))
+    engine.sync()
+    assert_same(streamed(engine, asked), make_engine().generate(asked, FREE))
 
 
 class Interrupted(BaseException):

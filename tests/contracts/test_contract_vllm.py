@@ -96,14 +96,14 @@ def test_greedy_is_as_in_torch(served):
 
 def cached_tokens(engine, monkeypatch):
     """Return a list that gets how many tokens came from the cache, for each later request."""
-    found, generate = [], engine._llm.generate
+    found, step = [], engine._llm.llm_engine.step
 
-    def counting(*args, **kwargs):
-        outputs = generate(*args, **kwargs)
+    def counting():
+        outputs = step()
         found.extend(output.num_cached_tokens for output in outputs)
         return outputs
 
-    monkeypatch.setattr(engine._llm, "generate", counting)
+    monkeypatch.setattr(engine._llm.llm_engine, "step", counting)
     return found
 
 

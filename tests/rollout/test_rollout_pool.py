@@ -5,19 +5,14 @@ import time
 
 import pytest
 from patience import HANG_S, wait_until
+from waiting_envs import FOREVER, ThreeTurnsThatMeet, played
 
-from rltune.rollout.engine import SamplingParams
-from rltune.rollout.episode import Slot, play
 from rltune.rollout.pool import Pool
-from rltune.rollout.scripted_engine import ScriptedEngine
-from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.errors import CustomCodeError, HungCodeError
 from rltune_envs.guard import call, supervised
 from rltune_envs.guard_batch import new_batch
 from rltune_envs.guarded import GuardedEnv
 
-END = 3
-FOREVER = threading.Event()  # never set
 WORKERS = [1, 2, 3, 8]
 
 
@@ -163,60 +158,6 @@ def test_what_comes_after_the_last_hang_of_a_batch_is_refused_whoever_was_faster
 # --- episodes -----------------------------------------------------------------------------------
 
 
-class Renderer:
-    def first(self, system, observation, prefix):
-        return [5, *map(ord, observation)]
-
-    def following(self, observation, prefix, *, is_ended):
-        return [7, *map(ord, observation)]
-
-    def decode(self, ids):
-        return " ".join(map(str, ids))
-
-
-class ThreeTurns(TextEnv):
-    """Asks a service in each turn; some tasks fail, some hang."""
-
-    def __init__(self, service=lambda: None):
-        self.service = service
-
-    def reset(self, *, seed):
-        self.seed, self.turn = seed, 0
-        if seed == 11:
-            raise ValueError("no such task")
-        return f"task {seed}"
-
-    def step(self, response):
-        self.turn += 1
-        self.service()
-        if self.seed % 5 == 4 and self.turn == 2:
-            raise ConnectionError(f"gone for {self.seed}")
-        if self.seed in HANGING and self.turn == 2:
-            FOREVER.wait()
-        return Step(f"{self.seed}.{self.turn}", self.seed / 7, self.turn == 3, success=True)
-
-    def task(self, seed):
-        raise NotImplementedError
-
-
-HANGING = (3, 6, 8)
-
-
-def guarded():
-    return GuardedEnv(ThreeTurns, name="Three", module=__name__, limit_s=0.2)
-
-
-def played(workers, make_env=guarded, n=14):
-    return play(
-        [Slot(Task(f"t{seed}", seed, "", "", 0), seed // 2, seed % 2, seed) for seed in range(n)],
-        make_env=make_env,
-        renderer=Renderer(),
-        engine=ScriptedEngine(lambda request: [4, request.conversation % 2, END], end_ids=[END]),
-        params=SamplingParams(1.0, 8, 1000),
-        workers=workers,
-    )
-
-
 def test_no_number_depends_on_how_many_play():
     alone, many = played(1), played(8)
     without_place = [[str(turn.fault).partition(" (")[0] for turn in one.turns] for one in alone]
@@ -242,19 +183,6 @@ def test_episodes_wait_for_a_service_at_the_same_time():
     episodes = played(128, lambda: ThreeTurnsThatMeet(meet), n=128)
     assert all(len(episode.turns) == 3 for episode in episodes)
     assert len(turns) == 3
-
-
-class ThreeTurnsThatMeet(ThreeTurns):
-    """Never fails."""
-
-    def reset(self, *, seed):
-        self.seed, self.turn = seed, 0
-        return "task"
-
-    def step(self, response):
-        self.turn += 1
-        self.service()
-        return Step("on", 0.0, self.turn == 3)
 
 
 def test_the_first_environment_is_made_before_the_others():
