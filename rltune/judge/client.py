@@ -1,13 +1,13 @@
 """The language model that is asked for verdicts: its key, and one call for a batch."""
 
-import asyncio
 import importlib.util
 import os
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rltune.errors import InputError, Problem
+from rltune.judge.background import in_background
 from rltune.judge.budget import Meter, Usage
 from rltune.judge.prompt import JudgeRequest
 from rltune.judge.replay import Replay
@@ -61,15 +61,32 @@ class LlmJudge(JudgeSettings):
         """Return a verdict for each trajectory; equal requests are asked once.
 
         Blocks until all are answered or given up, `deadline_s` at most. May be called from within a
-        running event loop.
+        running event loop. The arguments and errors are those of `asking`.
+
+        """
+        with self.asking(requests, usage=usage, log=log, logged=logged) as answer:
+            return answer()
+
+    @contextmanager
+    def asking(
+        self,
+        requests: Sequence[JudgeRequest],
+        *,
+        usage: Usage | None = None,
+        log: Log | None = None,
+        logged: Iterable[Mapping[str, Json]] = (),
+    ) -> Iterator[Callable[[], JudgeResult]]:
+        """Ask in another thread; what is yielded waits for the verdicts, as `judge` does.
+
+        Left by an error, or without waiting, it cuts off the calls under way; they are logged.
 
         Args:
             requests: The trajectories. One without turns is judged without a call.
             usage: Of the trial before, `logged` included; None is nothing.
-            log: Takes one record per call, as JSON values: `request` (index of the first equal
-                one), `ask` (0, or 1 for the second request after an unreadable reply), `try` (from
-                1), `digest` (of what was asked), `outcome`, `latency_s`, `calls` (0 if it reached
-                nobody), `tokens`, `is_cut`, `reply` and `detail`.
+            log: Takes one record per call, in that thread, as JSON values: `request` (index of the
+                first equal one), `ask` (0, or 1 for the second request after an unreadable reply),
+                `try` (from 1), `digest` (of what was asked), `outcome`, `latency_s`, `calls` (0 if
+                it reached nobody), `tokens`, `is_cut`, `reply` and `detail`.
             logged: Records of an earlier attempt to judge the same: a reply in them is used
                 without a call, and counts in the metrics with what it cost then.
 
@@ -80,9 +97,12 @@ class LlmJudge(JudgeSettings):
         before = usage or Usage()
         if not any(request.turns for request in requests):
             judged = Verdict(VerdictStatus.JUDGED, ())
-            return _result((judged,) * len(requests), before, Usage(), [])
+            result = _result((judged,) * len(requests), before, Usage(), [])
+            yield lambda: result
+            return
         self.require_ready()
-        return _run(self._judge(requests, before, log, Replay(logged)))
+        with in_background(self._judge(requests, before, log, Replay(logged))) as answer:
+            yield answer
 
     async def _judge(
         self, requests: Sequence[JudgeRequest], before: Usage, log: Log | None, replay: Replay
@@ -124,13 +144,3 @@ def _result(
     metrics["adca/judge_tokens"] = float(cost.tokens)
     metrics["timing_s/judge_call"] = sum(latencies_s) / max(1, len(latencies_s))
     return JudgeResult(verdicts, usage, metrics)
-
-
-def _run(coroutine: Coroutine[None, None, JudgeResult]) -> JudgeResult:
-    """Run a coroutine to its end; in a thread of its own where a loop runs here already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()

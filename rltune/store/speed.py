@@ -11,7 +11,7 @@ SPEED_SECTIONS = (
     "env", "policy", "rollout", "advantage", "attribution", "critic", "optim", "gate", "resources",
 )  # fmt: skip
 """Sections of a config that decide the time of a step."""
-_PARTS_OF_CREDIT = ("timing_s/judge", "timing_s/judge_call")  # they are in timing_s/credit, too
+_PARTS_OF_CREDIT = ("timing_s/judge", "timing_s/judge_call")  # no part of a step beside the others
 
 
 @dataclass(frozen=True, slots=True)

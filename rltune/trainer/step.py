@@ -10,9 +10,10 @@ from rltune.gate import is_gate_step
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.trainer.collect import collect, sampled_digest, task_digests, tasks_of_step
 from rltune.trainer.controllers import Controllers
+from rltune.trainer.credit.asking import asking
 from rltune.trainer.credit.attribution import probes
 from rltune.trainer.credit.collapse import collapse_metrics
-from rltune.trainer.credit.judging import Judged, TrialJudge
+from rltune.trainer.credit.judging import TrialJudge
 from rltune.trainer.filtering import FilterResult, apply_filter, filter_groups
 from rltune.trainer.heldout import task_digest
 from rltune.trainer.job import Job
@@ -153,30 +154,25 @@ class TrainingStep:
             step, every=config.gate.every, last=config.budget.steps
         )
         entropies: list[Tensor] = []
-        updated = update_step(
-            self._train_state,
-            batch,
-            episodes,
-            config,
-            controllers,
-            metrics,
-            step=step,
-            scale=chosen.scale,
-            ask=partial(self._ask, step=step),
-            timed=self._watch.timed,
-            on_entropy=entropies.append if is_shown else None,
-        )
+        timed = self._watch.timed
+        with asking(self._judge, batch, episodes, config, step=step, timed=timed) as ask:
+            updated = update_step(
+                self._train_state,
+                batch,
+                episodes,
+                config,
+                controllers,
+                metrics,
+                step=step,
+                scale=chosen.scale,
+                ask=ask,
+                timed=timed,
+                on_entropy=entropies.append if is_shown else None,
+            )
         if is_shown:
             shown = distributions(entropies, job.policy.model)
             job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
         return updated
-
-    def _ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
-        """Ask the judge about episodes of a step."""
-        if self._judge is None:
-            raise ValueError("attribution.judge is not llm")
-        with self._watch.timed("judge"):
-            return self._judge.ask(episodes, step=step)
 
 
 def warn_of_faults(job: Job, episodes: Sequence[Episode], *, where: str) -> None:

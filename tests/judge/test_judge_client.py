@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from judge_requests import GOOD, make_request
-from patience import HANG_S
+from patience import HANG_S, wait_until
 
 from rltune.judge.budget import Usage, usage_in
 from rltune.judge.client import LlmJudge
@@ -302,3 +302,27 @@ def test_within_a_running_loop(serve):
         return LlmJudge(base_url=server.url, api_key_env="JUDGE_KEY").judge([make_request()])
 
     assert asyncio.run(notebook()).verdicts == (JUDGED,)
+
+
+def judge_at(server, **settings):
+    settings = {"backoff_s": 0.01, "timeout_s": HANG_S, "deadline_s": HANG_S, **settings}
+    return LlmJudge(base_url=server.url, api_key_env="JUDGE_KEY", **settings)
+
+
+def test_calls_are_under_way_while_the_caller_does_something_else(serve):
+    server = serve()
+    requests = [make_request("a"), make_request("b")]
+    log = []
+    with judge_at(server).asking(requests, log=log.append) as answer:
+        wait_until(lambda: len(log) == 2)
+        result = answer()
+    assert result.verdicts == (JUDGED, JUDGED)
+    assert result.usage == usage_in(log)
+
+
+def test_who_leaves_early_cuts_the_calls_off_and_finds_them_in_the_log(serve):
+    server = serve(delay_s=HANG_S)
+    log = []
+    with judge_at(server).asking([make_request()], log=log.append):
+        wait_until(lambda: server.stats()["requests"])
+    assert [(record["outcome"], record["calls"]) for record in log] == [("cut_off", 1)]

@@ -58,6 +58,15 @@ def verdict_weight(config: AdcaConfig, step: int) -> float:
     )
 
 
+def rows_to_ask(
+    batch: TokenBatch, advantages_N: Tensor, attribution: AdcaConfig, *, step: int
+) -> Tensor:
+    """Return the rows of a batch that a judge is asked about in a training step, (M,)."""
+    asked_N = rows_to_judge(advantages_N, batch.success_N, skip=attribution.skip)
+    weight = verdict_weight(attribution, step)
+    return (asked_N & batch.is_trained_N & (weight != 0)).nonzero()[:, 0]
+
+
 def gold_reader(
     policy: Policy, batch: TokenBatch, episodes: Sequence[Episode], attribution: Attribution
 ) -> GoldReader | None:
@@ -135,9 +144,8 @@ def by_verdicts(
     answers for the judge `gold`, and `ask` asks the judge `llm`.
     """
     device, n_turns = advantages_N.device, batch.n_turns
-    asked_N = rows_to_judge(advantages_N, batch.success_N, skip=attribution.skip)
     weight = verdict_weight(attribution, step)
-    rows = (asked_N & batch.is_trained_N & (weight != 0)).nonzero()[:, 0]
+    rows = rows_to_ask(batch, advantages_N, attribution, step=step)
     judged = _judge(
         policy,
         batch.rows(rows),

@@ -1,7 +1,8 @@
 """The language-model judge of a trial: episodes in, verdicts out, every call in `judge.jsonl`."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rltune.errors import TrialError
@@ -75,13 +76,18 @@ class TrialJudge:
         self._judge.require_ready()
 
     def ask(self, episodes: Sequence[Episode], *, step: int) -> Judged:
-        """Return the verdicts on whole episodes; whatever fails leaves an episode unjudged.
+        """Return the verdicts on whole episodes, as what `asking` yields does."""
+        with self.asking(episodes, step=step) as answer:
+            return answer()
 
-        Raises:
-            TrialError: The service refuses every request, as the key or the model is wrong; or none
-                of the first steps that asked got a verdict. The trial would be one without
-                attribution.
+    @contextmanager
+    def asking(self, episodes: Sequence[Episode], *, step: int) -> Iterator[Callable[[], Judged]]:
+        """Ask about whole episodes while the caller does something else.
 
+        What is yielded waits for the verdicts; whatever fails leaves an episode unjudged. It raises
+        TrialError where the service refuses every request, as the key or the model is wrong, or
+        none of the first steps that asked got a verdict: the trial would be one without
+        attribution.
         """
 
         def log(record: dict[str, Json]) -> None:
@@ -89,11 +95,16 @@ class TrialJudge:
 
         requests = [_request(episode, self._system_prompt) for episode in episodes]
         logged = self._logged.pop(step, ())
-        result = self._judge.judge(requests, usage=self._usage, log=log, logged=logged)
-        self._usage = result.usage
-        asked = [v for v, r in zip(result.verdicts, requests, strict=True) if r.turns]
-        self._warn_or_end(asked, step=step)
-        return Judged([verdict.flags for verdict in result.verdicts], result.metrics)
+
+        def judged() -> Judged:
+            result = answer()
+            self._usage = result.usage
+            asked = [v for v, r in zip(result.verdicts, requests, strict=True) if r.turns]
+            self._warn_or_end(asked, step=step)
+            return Judged([verdict.flags for verdict in result.verdicts], result.metrics)
+
+        with self._judge.asking(requests, usage=self._usage, log=log, logged=logged) as answer:
+            yield judged
 
     def _warn_or_end(self, asked: Sequence[Verdict], *, step: int) -> None:
         """Warn of what failed for the first time; end a trial that has no judge."""
