@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from rltune_envs.at_once import of_each
 from rltune_envs.base import Task, TextEnv
 from rltune_envs.errors import CustomCodeError, TaskError
 from rltune_envs.faults import retry, too_many_faults
@@ -40,8 +41,12 @@ class Floor:
         return None if data is None else Floor(**{**data, "kind": FloorKind(data["kind"])})
 
 
-def floor_of(env: TextEnv, tasks: Sequence[Task]) -> Floor | None:
+def floor_of(
+    env: TextEnv, tasks: Sequence[Task], *, others: Sequence[TextEnv] = ()
+) -> Floor | None:
     """Return the mean floor; None without tasks. The environment's running episode is lost.
+
+    Where it is measured, `others`, which are equal, play some of the tasks at the same time.
 
     Raises:
         TaskError: Too many of the random episodes of a task had a fault.
@@ -53,7 +58,8 @@ def floor_of(env: TextEnv, tasks: Sequence[Task]) -> Floor | None:
         return Floor(FloorKind.EXACT, _mean(env.random_success_probability, tasks))
     if not supports(env, HasRandomPlayer):
         return Floor(FloorKind.START)
-    won = [success for task in tasks for success in _random_episodes(env, task.seed)]
+    outcomes = of_each(_random_episodes, [env, *others], tasks)
+    won = [success for of_task in outcomes for success in of_task]
     return Floor(FloorKind.MEASURED, sum(won) / len(won), sum(won), len(won))
 
 
@@ -68,13 +74,14 @@ def _mean(probability: Callable[[int], float], tasks: Sequence[Task]) -> float:
     return sum(retry(partial(probability, task.seed)) for task in tasks) / len(tasks)
 
 
-def _random_episodes(env: TextEnv, seed: int) -> list[bool]:
+def _random_episodes(env: TextEnv, task: Task) -> list[bool]:
     """Return the outcomes of random episodes of a task, without those that had a fault.
 
     Raises:
         TaskError: Too many had one.
 
     """
+    seed = task.seed
     outcomes = [_play_randomly(env, seed, index) for index in range(EPISODES)]
     faults = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if too_many_faults(len(faults), len(outcomes)):

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+from rltune_envs.at_once import of_each
 from rltune_envs.base import Step, Task, TextEnv
 from rltune_envs.bounds import Floor, ceiling_of, floor_of
 from rltune_envs.draw import MAX_SPLIT_SEED, PARTS, draw
@@ -117,6 +118,7 @@ def build_manifest(
     heldout_tasks: int,
     split_seed: int,
     test_tasks: int = 0,
+    others: Sequence[TextEnv] = (),
 ) -> Manifest:
     """Draw all splits from one stream of seeds, skipping contents seen before.
 
@@ -132,6 +134,7 @@ def build_manifest(
         heldout_tasks: Tasks to draw for the gate.
         split_seed: Names the stream. Independent of the trial's seed, so that all trials share it.
         test_tasks: Tasks to draw for the final measurement.
+        others: Equal environments: tasks are proved, and floors measured, on all at the same time.
 
     Raises:
         ValueError: No task is held out, so there is nothing to measure on, or a number is negative
@@ -148,8 +151,9 @@ def build_manifest(
         raise ValueError(f"split_seed is {split_seed}; choose one from 0 to {MAX_SPLIT_SEED}")
     tasks, n_duplicates = draw(env, wanted, split_seed)
     retry(partial(env.reset, seed=tasks["heldout"][0].seed))  # refuse one that never starts
-    proved = validate(env, (*tasks["heldout"], *tasks["test"]))
-    parts: dict[str, Any] = {**tasks, **_bounds(env, tasks["heldout"], tasks["test"])}
+    proved = validate(env, (*tasks["heldout"], *tasks["test"]), others=others)
+    bounds = _bounds(env, tasks["heldout"], tasks["test"], others)
+    parts: dict[str, Any] = {**tasks, **bounds}
     return Manifest(
         **parts,
         n_duplicates=n_duplicates,
@@ -175,7 +179,7 @@ def require_same_files(env: TextEnv, manifest: Manifest) -> None:
             )
 
 
-def validate(env: TextEnv, tasks: Iterable[Task]) -> Proof:
+def validate(env: TextEnv, tasks: Iterable[Task], *, others: Sequence[TextEnv] = ()) -> Proof:
     """Check that the gold solution of each task earns full marks, and return who played it.
 
     Left out are tasks that a perfect player solves only with luck, which one episode cannot prove,
@@ -184,22 +188,28 @@ def validate(env: TextEnv, tasks: Iterable[Task]) -> Proof:
     Args:
         env: Plays the tasks, with the verifier of the training.
         tasks: Tasks to prove.
+        others: Equal environments, which play some of them at the same time.
 
     Raises:
-        TaskError: One failed; it is named, with its outcome.
+        TaskError: One failed, the first in order; it is named, with its outcome.
 
     """
     proof = _proof(env)
-    for task in tasks if proof is not Proof.NONE else ():
-        if not _is_solvable(env, task):
-            continue
-        steps = _prove(env, task)
-        if not steps or not steps[-1].success:
-            raise TaskError(
-                f"{task.task_id} (seed {task.seed}): its own gold solution does not earn full "
-                f"marks: {_failure(steps)}. Repair the task or its verifier"
-            )
+    if proof is not Proof.NONE:
+        of_each(_require_solved, [env, *others], list(tasks))
     return proof
+
+
+def _require_solved(env: TextEnv, task: Task) -> None:
+    """Refuse a task whose gold solution earns less than full marks, though no luck is needed."""
+    if not _is_solvable(env, task):
+        return
+    steps = _prove(env, task)
+    if not steps or not steps[-1].success:
+        raise TaskError(
+            f"{task.task_id} (seed {task.seed}): its own gold solution does not earn full "
+            f"marks: {_failure(steps)}. Repair the task or its verifier"
+        )
 
 
 def _proof(env: TextEnv) -> Proof:
@@ -304,11 +314,13 @@ def _failure(steps: Sequence[Step]) -> str:
     return f"it ended as {last.failure_class.value!r}{measures}"
 
 
-def _bounds(env: TextEnv, heldout: Sequence[Task], test: Sequence[Task]) -> dict[str, Any]:
+def _bounds(
+    env: TextEnv, heldout: Sequence[Task], test: Sequence[Task], others: Sequence[TextEnv]
+) -> dict[str, Any]:
     return {
-        "heldout_floor": floor_of(env, heldout),
+        "heldout_floor": floor_of(env, heldout, others=others),
         "heldout_ceiling": ceiling_of(env, heldout),
-        "test_floor": floor_of(env, test),
+        "test_floor": floor_of(env, test, others=others),
         "test_ceiling": ceiling_of(env, test),
     }
 

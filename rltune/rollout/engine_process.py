@@ -4,6 +4,7 @@ The process lives as long as its trial: it ends when the trial closes it, and wh
 any way. Both are on one machine and see the same folders.
 """
 
+import os
 import shutil
 import socket
 import subprocess
@@ -134,6 +135,7 @@ class ProcessEngine:
             CUDA_VISIBLE_DEVICES=self._gpu,
             OMP_NUM_THREADS=str(torch.get_num_threads()),
             TMPDIR=str(self._folder),
+            TORCHINDUCTOR_CACHE_DIR=_kernel_folder(),
         )
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -218,3 +220,9 @@ class ProcessEngine:
         self._process.stdin.close()
         self._process = self._connection = None
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _kernel_folder() -> str:
+    """Return where torch keeps compiled kernels: some seconds of each start, if not shared."""
+    default = Path(tempfile.gettempdir(), f"torchinductor_{os.getuid()}")
+    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(default)

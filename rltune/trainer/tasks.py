@@ -149,13 +149,19 @@ def add_to_path(base: Path) -> None:
 
 
 def freeze_tasks(config: TrialConfig, base: Path = Path()) -> Manifest:
-    """Draw the splits of a config; the same for every seed of a sweep."""
+    """Draw the splits of a config; the same for every seed of a sweep.
+
+    Where environments wait, `rollout.workers` of them prove the tasks at a time.
+    """
+    make = env_maker(config.env, config.reward, base)
+    workers = min(workers_of(config), config.gate.tasks)
     return build_manifest(
-        env_maker(config.env, config.reward, base)(),
+        make(),
         train_tasks=config.env.train_tasks,
         heldout_tasks=config.gate.tasks,
         test_tasks=config.gate.test_tasks,
         split_seed=config.env.split_seed,
+        others=[make() for _ in range(workers - 1)],
     )
 
 

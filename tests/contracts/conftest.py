@@ -41,9 +41,15 @@ def _vllm_pair(vllm_engine_of, small_policy):
 
 
 @pytest.fixture(scope="session")
-def _vllm_process_pair(vllm_engine_of, small_policy):
-    policies = [small_policy(hidden_size=HIDDEN) for _ in range(2)]
-    return [vllm_engine_of(policy, is_own_process=True) for policy in policies]
+def _vllm_process_pair(vllm_engine_of, small_policy, _vllm_pair):
+    """The second runs in this process: where an engine runs changes nothing either."""
+    engine = vllm_engine_of(small_policy(hidden_size=HIDDEN), is_own_process=True)
+    yield [engine, _vllm_pair[1]]
+    process, folder = engine._process, engine._folder
+    engine.close()
+    engine.close()
+    assert process.returncode == 0
+    assert not folder.exists()
 
 
 @pytest.fixture(scope="session")

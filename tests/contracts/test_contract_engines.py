@@ -64,15 +64,13 @@ def engine(make_engine):
     return make_engine()
 
 
-@pytest.fixture(params=["scripted", "torch", "scripted-process", *VLLM])
+@pytest.fixture(params=["scripted", "torch", "scripted-process", VLLM[0]])
 def own_engine(request, small_policy):
-    """Return an engine that no other test uses."""
+    """Return an engine that no other test uses; vLLM's process is closed by its fixture."""
     if request.param == "scripted-process":
         return process_engine(scripted_engine, NoModel())
     if request.param in PAIRS:
-        make = request.getfixturevalue("vllm_engine_of")
-        is_own_process = request.param == "vllm-process"
-        return make(small_policy(hidden_size=HIDDEN), is_own_process=is_own_process)
+        return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
     return MAKERS[request.param](small_policy)()
 
 

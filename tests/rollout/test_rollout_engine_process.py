@@ -93,6 +93,14 @@ def test_the_engine_has_the_threads_of_the_trial_and_no_gpu(reader):
     assert seen["threads"] == torch.get_num_threads()
 
 
+def test_compiled_kernels_are_kept_for_the_next_engine(reader, monkeypatch):
+    """vLLM compiles a small function in seconds; the folder of the process ends with it."""
+    seen = reader.generate([], "environment")
+    assert not seen["TORCHINDUCTOR_CACHE_DIR"].startswith(seen["TMPDIR"])
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere")
+    assert reader._environment()["TORCHINDUCTOR_CACHE_DIR"] == "/somewhere"
+
+
 def test_errors_come_back_and_the_engine_goes_on(reader):
     before = reader.pid
     with pytest.raises(ValueError, match="a value of 7 is too large"):
