@@ -21,6 +21,7 @@ VLLM_BYTES = 340 * 10**6  # vLLM's libraries and what it works with on a CPU, by
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
 PASS_BYTES = 96 * 2**20  # of a micro-batch's activations on a CPU; more is no faster there
 DEVICE_PASS_BYTES = 3 * 2**29  # the same on a GPU
+GATE_ROWS = 256  # tasks of a gate at a time on a CPU
 UNKNOWN_TOKENS = 4096  # of a micro-batch of a model whose shape is not known
 PART_NOTES = {
     "weights": "policy, critic and reference",
@@ -191,8 +192,21 @@ def _critic_parameters(config: TrialConfig, shape: Shape, trained: int) -> int:
 
 
 def _rows(config: TrialConfig) -> tuple[int, int]:
-    """Return the conversations of a step and of a gate; the engine `torch` plays all at once."""
-    return config.rollout.groups * config.rollout.group_size, config.gate.tasks
+    """Return the conversations of a step and of a gate that the engine `torch` plays at once."""
+    tasks = config.gate.tasks
+    return config.rollout.groups * config.rollout.group_size, min(
+        tasks, gate_at_once(config) or tasks
+    )
+
+
+def gate_at_once(config: TrialConfig) -> int | None:
+    """Return how many tasks of a gate are played at a time; None plays all.
+
+    On a CPU more are no faster, and their keys and values would be the most that a small trial
+    holds.
+    """
+    is_on_cpu = config.rollout.engine == "torch" and config.resources.gpus == 0
+    return GATE_ROWS if is_on_cpu else None
 
 
 def _cache_bytes(config: TrialConfig, shape: Shape, width: int) -> int:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rltune.forecast.memory import gate_at_once
 from rltune.maths.streams import noise_seed, stream_seed
 from rltune.policy.load import Policy
 from rltune.rollout.engine import Engine, SamplingParams
@@ -74,14 +75,17 @@ def evaluate(
     params = SamplingParams(
         config.gate.temperature, rollout.max_response_tokens, rollout.max_context
     )
-    episodes = play(
-        slots,
-        make_env=make_env,
-        renderer=policy.renderer,
-        engine=engine,
-        params=params,
-        workers=workers_of(config),
-    )
+    episodes: list[Episode] = []
+    at_once = gate_at_once(config) or len(slots)
+    for first in range(0, len(slots), max(1, at_once)):
+        episodes += play(
+            slots[first : first + at_once],
+            make_env=make_env,
+            renderer=policy.renderer,
+            engine=engine,
+            params=params,
+            workers=workers_of(config),
+        )
     names = tuple(str(task.facts.get(SET, "")) for task in tasks)
     return HeldoutResult(
         task_digest(tasks),

@@ -182,6 +182,7 @@ class _Run:
 
     def _gate(self, step: int) -> Metrics:
         job = self.job
+        trim_heap()  # what the update freed would stay beside what the gate needs
         with self.watch.timed("eval"):
             result = evaluate(
                 self.config,

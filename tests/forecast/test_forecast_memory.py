@@ -198,6 +198,8 @@ def test_cache_and_logits_by_hand(configs):
     assert plan.logits == 4 * 4 * 80 * 10
     more = memory_plan(with_keys(config, gate={"tasks": 50}), SMALL, parameters=1, trained=1)
     assert more.kv_cache == 2 * 2 * 4 * 4 * 50 * 100  # the gate plays more at once
+    most = memory_plan(with_keys(config, gate={"tasks": 500}), SMALL, parameters=1, trained=1)
+    assert most.kv_cache == 2 * 2 * 4 * 4 * 256 * 100  # but not all
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
