@@ -336,6 +336,17 @@ def test_a_group_of_one_is_refused_where_its_spread_is_used(problems, load):  # 
     ]
 
 
+def test_a_mini_batch_by_group_holds_whole_groups(problems, load):
+    group = ["optim.minibatch_by=group", "rollout.group_size=8", "rollout.groups=16"]
+    assert problems(overrides=[*group, "optim.mini_batch_size=4"]) == [
+        "--set optim.mini_batch_size=4: optim.mini_batch_size: 4 rollouts are no whole groups of 8 "
+        "(rollout.group_size), and optim.minibatch_by is group. "
+        "Give a multiple of 8, or set optim.minibatch_by to row."
+    ]
+    load(overrides=[*group[1:], "optim.minibatch_by=row", "optim.mini_batch_size=4"])
+    load(overrides=[*group, "optim.mini_batch_size=16"])
+
+
 def test_kl_switch_and_coefficient_must_agree(problems):
     assert problems(('"value > 0"', '"value >= 0"')) == [
         "toy.yaml:18: axis.values.0: loss.kl_loss_coef: 0.0 with loss.use_kl_loss true runs a "
