@@ -53,7 +53,7 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
             lr=lr,
             betas=optim.betas,
             weight_decay=optim.weight_decay,
-            fused=True if policy.model.device.type == "cuda" else None,  # None: torch's own choice
+            fused=True,  # one pass over the memory of a parameter, and no copies of it
         )
 
     return TrainState(
