@@ -1,6 +1,6 @@
 """Time of score and update by tokens per micro-batch, and what the skipped scoring saves.
 
-    python benchmarks/micro_batches.py [--repeats 5] [--threads 1] [--tokens 1024 2048 4096 8192]
+    python benchmarks/micro_batches.py [--repeats 5] [--threads 1] [--tokens 768 2848 8192]
 
 Plays one training step of shipped sweeps with the shipped policies, and repeats its score and
 update in turn with each budget, and with and without scoring the rows of the first optimiser step.
@@ -28,6 +28,7 @@ from rltune.trainer.batches.micro_batches import limit_of, padding_share
 from rltune.trainer.batches.mini_batches import ScoringPlan, plan_scoring, plan_update
 from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.credit.estimate import estimate
+from rltune.trainer.memory import keep_heap
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.tasks import env_maker, freeze_tasks
 from rltune.trainer.train_state import make_train_state, score_batch
@@ -48,10 +49,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[768, 2848, 8192])
     parser.add_argument("--work", nargs="+", default=list(WORK))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    keep_heap()  # as a trial does
     for name in args.work:
         sweep, overrides = WORK[name]
         config = config_of(sweep, overrides)
