@@ -99,7 +99,7 @@ def test_the_tokens_of_a_micro_batch_by_hand(configs):
     config = with_keys(configs[0], rollout={"max_context": 10}, optim=auto)
     kept = activation_bytes(SMALL, width=4, is_recomputed=False)
     # A token holds what it keeps and, on a CPU, the 640 bytes that it frees
-    most = 96 * 2**20 // (kept + 640)
+    most = 64 * 2**20 // (kept + 640)
     assert token_budget(config, SMALL) == most
     assert memory_plan(config, SMALL, **COUNTS).activations == 8 * 10 * kept  # 8 rows are fewer
     on_gpu = with_keys(config, resources={"gpus": 0.5})

@@ -130,7 +130,7 @@ class OptimConfig(Section):
     ] = Field(
         "auto",
         description="Most tokens per forward pass, padding included; a longer rollout is a pass of "
-        "its own. auto: as many as 96 MiB of activations hold on a CPU, 1.5 GiB on a GPU, and at "
+        "its own. auto: as many as 64 MiB of activations hold on a CPU, 1.5 GiB on a GPU, and at "
         "least rollout.max_context. Changes memory, and of results the last bits only (and which "
         "inputs policy.lora.dropout drops).",
     )
