@@ -19,9 +19,7 @@ VLLM_ROWS, VLLM_TOKENS = 256, 16_384  # at a time: rollout.vllm_start, and vLLM'
 PROGRAM_BYTES = 630 * 10**6  # a worker's interpreter and libraries, by measurement: docs/cluster.md
 VLLM_BYTES = 340 * 10**6  # vLLM's libraries and what it works with on a CPU, by measurement
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
-PASS_BYTES = (
-    64 * 2**20
-)  # of the activations of a micro-batch on a CPU: those of a layer fit its cache
+PASS_BYTES = 64 * 2**20  # of a micro-batch's activations on a CPU: a layer's fit its cache
 DEVICE_PASS_BYTES = 3 * 2**29  # the same on a GPU
 GATE_ROWS = 256  # tasks of a gate at a time on a CPU
 UNKNOWN_TOKENS = 4096  # of a micro-batch of a model whose shape is not known
