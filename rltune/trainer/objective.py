@@ -2,8 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of
 from rltune.trainer.batches.mini_batches import MiniBatchPlan, plan_update
+from rltune.trainer.batches.pending import known, record, require_known
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
 from rltune.trainer.train_state import ActionScores, Signals, TrainState, score_actions
@@ -67,7 +68,7 @@ def update(
     """
     limit = limit_of(train_state.policy, config)
     plan = plan_update(data.batch, config, step=step, limit=limit)
-    _require_known(data.signals, plan)
+    require_known(data.signals, plan)
     per_step: dict[str, list[float]] = defaultdict(list)
     for mini_batch in plan:
         made = _optimizer_step(
@@ -114,7 +115,7 @@ def _optimizer_step(
         with dropping(*trained, seed=seed):
             part = data.rows(index)
             logp_BT = _backward(train_state, part, config, counts, kl_coef, sums, on_entropy)
-        _record(data.signals, index, logp_BT)
+        record(data.signals, index, logp_BT)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -155,7 +156,7 @@ def _backward(
     )
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
     logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
-    policy = policy_loss(logp_BT, data.batch, _known(data.signals, logp_BT), data.credit, loss)
+    policy = policy_loss(logp_BT, data.batch, known(data.signals, logp_BT), data.credit, loss)
     pg_loss = aggregate(
         policy.per_token_BT,
         mask,
@@ -186,37 +187,6 @@ def _backward(
         values_M = train_state.critic(ids, mask, scores.hidden_MD)
         _backward_critic(values_M, data, mask, config, counts, sums)
     return logp_BT.detach()
-
-
-def _require_known(signals: Signals, plan: Sequence[MiniBatchPlan]) -> None:
-    """Refuse rows without old logprobs of which the first step's policy would not be the sampler.
-
-    Raises:
-        ValueError: A row is pending outside the first optimiser step.
-
-    """
-    if signals.is_pending_N is not None:
-        later = signals.is_pending_N.clone()
-        later[plan[0].rows] = False
-        if later.any():
-            raise ValueError(f"{int(later.sum())} rows of later optimiser steps are not scored")
-
-
-def _known(signals: Signals, logp_BT: Tensor) -> Signals:
-    """Return signals in which pending rows have the logprobs of this pass: their ratio is 1."""
-    if signals.is_pending_N is None:
-        return signals
-    old_logp_BT = logp_BT.detach().where(signals.is_pending_N[:, None], signals.old_logp_NT)
-    return replace(signals, old_logp_NT=old_logp_BT)
-
-
-def _record(signals: Signals, rows: Tensor, logp_BT: Tensor) -> None:
-    """Fill in the old logprobs of those rows that were pending, for passes to come."""
-    if signals.is_pending_N is None:
-        return
-    index = signals.is_pending_N[rows].nonzero()[:, 0]
-    signals.old_logp_NT[rows[index], : logp_BT.shape[1]] = logp_BT[index]
-    signals.is_pending_N[rows] = False
 
 
 def _side_divisor(config: TrialConfig, counts: TrainedCounts) -> float:
