@@ -1,4 +1,4 @@
-"""Old logprobs that the first optimiser step itself gives; `mini_batches.plan_scoring` says when."""
+"""Old logprobs that the first optimiser step itself gives: where `plan_scoring` leaves them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
