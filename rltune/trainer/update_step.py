@@ -25,7 +25,6 @@ from rltune.trainer.credit.attribution import AskJudge, gold_reader
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.credit.shaping import needs_entropy
 from rltune.trainer.credit.stages import CreditResult, assign_credit
-from rltune.trainer.memory import trim_heap
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.records.measures import Metrics, training_metrics
 from rltune.trainer.train_state import TrainState, score_batch
@@ -102,7 +101,6 @@ def update_step(
         )
     metrics = training_metrics(batch, signals, result.credit) | result.metrics
     with timed("update"):
-        trim_heap()  # what scoring freed would stay beside what the update needs
         data = MiniBatch(batch, signals, result.credit)
         metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
     metrics |= rollout_diagnostics(
