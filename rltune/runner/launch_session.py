@@ -1,9 +1,11 @@
 """One launch under way: Tune in its thread, the recorder and the signals here."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from rltune.runner.environment import apply_ray_environment
+from rltune.runner.environment import apply_ray_environment, make_ray_folder
+from rltune.runner.fork_server import ForkServer, threads_to_fork
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.recorder import Recorder
 from rltune.runner.trial import TrialPayload, read_provenance
@@ -61,17 +63,9 @@ class LaunchSession:
     def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
         """Drive the launch to its end; return whether a stop was asked for."""
         self._stop_file.parent.mkdir(parents=True)
-        with stop_on_signal(self._stop):
+        with stop_on_signal(self._stop), ExitStack() as stack:
             apply_ray_environment(self._address)
-            from rltune.runner.tune import TuneLaunch
-
-            self._launch = TuneLaunch(
-                self._recorder.launch,
-                self._recorder.run.tune,
-                list(self._payloads.values()),
-                max_concurrent=self._max_concurrent,
-                address=self._address,
-            )
+            self._launch = self._make_launch(stack)
             if self._is_stopping:
                 return True
             self._launch.start()
@@ -92,6 +86,27 @@ class LaunchSession:
             self._recorder.close(self._specs)
             raise
         return self._is_stopping
+
+    def _make_launch(self, stack: ExitStack) -> "TuneLaunch":
+        """Return the launch; its fork server imports torch while this process imports Ray."""
+        payloads = list(self._payloads.values())
+        folder, server = None, None
+        if self._address is None:
+            folder = make_ray_folder(self._stop_file.parent)
+        threads = threads_to_fork(payloads, self._address)
+        if folder is not None and threads is not None:
+            server = stack.enter_context(ForkServer(folder, threads))
+        from rltune.runner.tune import TuneLaunch
+
+        return TuneLaunch(
+            self._recorder.launch,
+            self._recorder.run.tune,
+            payloads,
+            max_concurrent=self._max_concurrent,
+            address=self._address,
+            ray_folder=folder,
+            fork_server=None if server is None else server.address,
+        )
 
     @property
     def begun(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from ray.tune.experiment import Trial
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
-from rltune.runner.environment import make_ray_folder, require_resources
+from rltune.runner.environment import require_resources
+from rltune.runner.fork_server import run_forked
 from rltune.runner.machine import usable_cores
 from rltune.runner.nodes import is_gone, living_nodes, this_node
 from rltune.runner.orphan_cleanup import OrphanCleanup
@@ -38,6 +40,9 @@ class TuneLaunch:
         payloads: The trials, in the order to start them.
         max_concurrent: Most trials at a time; None: as many as the resources hold.
         address: A running cluster; None starts a private one on this machine.
+        ray_folder: Folder with a short path for the files of a private cluster.
+        fork_server: Socket of the fork server that starts the trials; None: each worker of Ray is
+            the process of one trial.
 
     """
 
@@ -49,12 +54,16 @@ class TuneLaunch:
         *,
         max_concurrent: int | None,
         address: str | None,
+        ray_folder: Path | None = None,
+        fork_server: Path | None = None,
     ) -> None:
         self._name = name
         self._folder = folder
         self._payloads = tuple(payloads)
         self._max_concurrent = max_concurrent
         self._address = address
+        self._ray_folder = ray_folder
+        self._fork_server = fork_server
         self._watch = Watch()
         self._error: BaseException | None = None
         self._owns_ray = False
@@ -134,10 +143,10 @@ class TuneLaunch:
             "log_to_driver": False,
             "runtime_env": {"env_vars": thread_variables(self._payloads)},
         }
-        if self._address is None:
+        if self._ray_folder is not None:
             options["include_dashboard"] = False
             options["num_cpus"] = usable_cores()
-            folder = str(make_ray_folder(self._folder / self._name))
+            folder = str(self._ray_folder)
             options["_temp_dir"] = folder
             # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
             options["runtime_env"]["env_vars"]["TMPDIR"] = folder
@@ -165,13 +174,15 @@ class TuneLaunch:
         def placement(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
             return tune.PlacementGroupFactory([needs[config["trial"]]])
 
+        trainable = tune.with_parameters(_trainable, payloads=by_id, fork_server=self._fork_server)
         tune.Tuner(
-            tune.with_resources(tune.with_parameters(_trainable, payloads=by_id), placement),
+            tune.with_resources(trainable, placement),
             # Ids, not payloads: Tune hides objects in a grid from the functions that name trials.
             param_space={"trial": tune.grid_search(list(by_id))},
             tune_config=tune.TuneConfig(
                 max_concurrent_trials=self._max_concurrent,
-                reuse_actors=False,
+                # A worker that runs trials itself runs one: the next would find what it left.
+                reuse_actors=self._fork_server is not None,
                 trial_dirname_creator=_trial_name,
                 trial_name_creator=_trial_name,
             ),
@@ -260,10 +271,17 @@ class _Drained(tune.Stopper):  # type: ignore[misc]
         return self._watch.is_drained or self._watch.is_unschedulable
 
 
-def _trainable(config: Mapping[str, Any], payloads: Mapping[str, TrialPayload]) -> None:
+def _trainable(
+    config: Mapping[str, Any],
+    payloads: Mapping[str, TrialPayload],
+    fork_server: Path | None,
+) -> None:
     payload = replace(payloads[config["trial"]], node=this_node())
     _write_node(payload)
-    run_trial(payload)
+    if fork_server is None:
+        run_trial(payload)
+    else:
+        run_forked(partial(run_trial, payload), fork_server)
 
 
 def _write_node(payload: TrialPayload) -> None:

@@ -1,0 +1,186 @@
+"""The fork server's process: `python -m rltune.runner.fork_server_main serve LISTENER`.
+
+It imports what every task imports, computes nothing and starts no thread, so that a fork of it is
+as good as a new process. Standard input is the leash of its driver: when that closes, the tasks
+are killed and the process ends. A worker that hangs up has its task killed.
+"""
+
+import ctypes
+import faulthandler
+import gc
+import os
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+
+from rltune.interpreter import module_command
+from rltune.runner.fork_server import MAIN, ForkJob
+from rltune.runner.provenance import source_digest, versions
+
+_LEASH = 0
+_PR_SET_PDEATHSIG = 1  # of prctl
+
+Software = tuple[str, dict[str, str]]
+
+
+class _Tasks:
+    """The tasks that run, each with the connection to the worker that waits for it."""
+
+    def __init__(self) -> None:
+        self._workers: dict[int, socket.socket] = {}  # process -> its worker
+        self._orphans: set[int] = set()  # processes whose worker hung up
+        self.bell, ring = os.pipe()  # rung when a process has ended
+        os.set_blocking(ring, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+
+    @property
+    def workers(self) -> list[socket.socket]:
+        """Connections on which a worker may hang up."""
+        return [own for process, own in self._workers.items() if process not in self._orphans]
+
+    def add(self, process: int, worker: socket.socket) -> None:
+        """Note a task."""
+        self._workers[process] = worker
+
+    def reap(self) -> None:
+        """Hang up on the workers whose tasks have ended."""
+        os.read(self.bell, 4096)
+        for process in list(self._workers):
+            if os.waitpid(process, os.WNOHANG)[0]:
+                self._orphans.discard(process)
+                worker = self._workers.pop(process)
+                with suppress(OSError):  # it hung up first
+                    worker.shutdown(socket.SHUT_RDWR)  # a fork that the task left may hold it, too
+                worker.close()
+
+    def kill(self, worker: socket.socket) -> None:
+        """Kill the task of a worker that hung up."""
+        for process, own in self._workers.items():
+            if own is worker:
+                self._orphans.add(process)
+                os.kill(process, signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        """Kill all tasks, and wait for their ends."""
+        for process in self._workers:
+            os.kill(process, signal.SIGKILL)
+        for process in self._workers:
+            os.waitpid(process, 0)
+
+    def forget(self) -> None:
+        """Give up what belongs to the server: this is a fork of it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(self.bell)
+        for worker in self._workers.values():
+            worker.close()
+
+
+def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
+    """Fork for each job. Returns in each fork, with its job and worker; None when all is over."""
+    tasks, server = _Tasks(), os.getpid()
+    while True:
+        for ready in wait([_LEASH, tasks.bell, listener, *tasks.workers]):
+            if ready == _LEASH:
+                tasks.kill_all()
+                return None
+            if ready == tasks.bell:
+                tasks.reap()
+            elif isinstance(ready, socket.socket) and ready is not listener:
+                tasks.kill(ready)
+            elif asked := _accept(listener):
+                if process := os.fork():
+                    tasks.add(process, asked[1])
+                    continue
+                _end_with(server)
+                tasks.forget()
+                listener.close()
+                return asked
+
+
+def _accept(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
+    """Return a job and the connection to its worker; None when that is gone already."""
+    worker, _ = listener.accept()
+    try:
+        with Connection(os.dup(worker.fileno())) as connection:
+            return connection.recv_bytes(), worker
+    except (EOFError, OSError):
+        worker.close()
+        return None
+
+
+def _end_with(server: int) -> None:
+    """Have the system kill this process when the server ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it ended before
+        os._exit(1)
+
+
+def software() -> Software:
+    """Return what the files on disk are now: rltune's sources, and the versions of packages."""
+    return source_digest(), versions()
+
+
+def _run(request: bytes, worker: socket.socket) -> None:
+    """Run the task of a job, and tell its worker that it is done."""
+    job: ForkJob = pickle.loads(request)
+    faulthandler.enable(all_threads=False)  # as Ray does in its workers
+    problem = ""
+    try:
+        job.set_up()()
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    with Connection(worker.detach()) as connection:
+        connection.send(problem)
+
+
+def _run_afresh(request: bytes, worker: socket.socket) -> None:
+    """Become a new interpreter that runs the job: what was imported is not on disk any more."""
+    job = os.memfd_create("job")
+    os.write(job, request)
+    for descriptor in (job, worker.fileno()):
+        os.set_inheritable(descriptor, True)
+    command = module_command(MAIN, "run", str(worker.fileno()), str(job))
+    os.execv(command[0], command)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve, and in each fork run a task; or run the one that is given."""
+    mode, descriptor, *rest = arguments
+    connection = socket.socket(fileno=int(descriptor))
+    connection.set_inheritable(False)
+    if mode == "run":
+        with open(int(rest[0]), "rb") as job:
+            job.seek(0)
+            request = job.read()
+        _run(request, connection)
+        return
+    loaded = software()
+    for name in rest:
+        with suppress(Exception):  # each task meets it again, and says so
+            import_module(name)
+    gc.freeze()  # the collector leaves these pages alone, so that forks go on sharing them
+    if asked := serve(connection):
+        _leave_server()
+        run = _run if software() == loaded else _run_afresh
+        run(*asked)
+
+
+def _leave_server() -> None:
+    """Be a process of its own: no input, another group, other random numbers."""
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _LEASH)
+    os.close(nothing)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # custom code may draw from it; `random` sees to that itself
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

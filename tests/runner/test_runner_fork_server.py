@@ -1,0 +1,241 @@
+"""The process that forks trials: what a fork is like, and who dies with whom."""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import psutil
+import pytest
+from fork_tasks import start_worker
+from patience import HANG_S, wait_until
+
+from rltune.interpreter import module_command, module_environment
+from rltune.runner import fork_server
+from rltune.runner.fork_server import (
+    MAIN,
+    ForkJob,
+    ForkServer,
+    TaskError,
+    run_forked,
+    threads_to_fork,
+)
+from rltune.runner.trial import read_provenance, run_trial
+from rltune.store.digest import metrics_digest
+from rltune.store.rundir import TrialDir
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork after imports: Linux only")
+
+
+@pytest.fixture
+def server(tmp_path_factory):
+    """A server that has imported numpy alone."""
+    with ForkServer(tmp_path_factory.mktemp("f"), 1, ["numpy"]) as server:
+        yield server
+
+
+def is_gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def pid_in(path):
+    return wait_until(lambda: path.exists() and path.read_text() and int(path.read_text()))
+
+
+def ask(server, tmp_path, name="state.json", **options):
+    path = tmp_path / name
+    assert start_worker(server.address, "describe", path, **options).wait() == 0
+    return json.loads(path.read_text())
+
+
+def test_a_fork_is_set_up_as_its_worker(server, tmp_path):
+    (tmp_path / "short").mkdir()
+    environ = {"OF_WORKER": "yes", "TMPDIR": str(tmp_path / "short"), "OMP_NUM_THREADS": "3"}
+    state = ask(server, tmp_path, cwd=tmp_path, environ=environ, preexec_fn=partial(os.nice, 7))
+    assert state["group"] == state["pid"] != os.getpid()
+    assert (state["variable"], state["openmp"], state["gpus"]) == ("yes", "3", "")
+    assert (state["temporary"], state["cwd"]) == (str(tmp_path / "short"), str(tmp_path))
+    assert (state["niceness"], state["input"]) == (
+        os.getpriority(os.PRIO_PROCESS, 0) + 7,
+        os.devnull,
+    )
+    assert state["threads"] == 1
+
+
+def test_a_task_sees_nothing_of_the_one_before_it(server, tmp_path):
+    first = ask(server, tmp_path, "first.json")
+    second = ask(server, tmp_path, "second.json")
+    assert first["left"] == second["left"] == [None, False]
+    assert first["draw"] != second["draw"]  # as in two processes
+
+
+def test_a_worker_whose_task_dies_dies_by_the_same_hand(server, tmp_path):
+    worker = start_worker(server.address, "sleep", tmp_path / "pid")
+    os.kill(pid_in(tmp_path / "pid"), signal.SIGKILL)
+    assert worker.wait() == -signal.SIGKILL
+    assert start_worker(server.address, "exit_at_once", "-").wait() == -signal.SIGKILL
+    assert ask(server, tmp_path)  # the server goes on
+
+
+def test_a_task_dies_with_its_worker_and_no_other_one_does(server, tmp_path):
+    workers = [start_worker(server.address, "sleep", tmp_path / name) for name in "ab"]
+    first, second = (pid_in(tmp_path / name) for name in "ab")
+    workers[0].kill()
+    workers[0].wait()
+    wait_until(lambda: is_gone(first))
+    assert not is_gone(second)
+    workers[1].kill()
+    workers[1].wait()
+
+
+def test_tasks_die_with_the_server(tmp_path):
+    (tmp_path / "f").mkdir()
+    with ForkServer(tmp_path / "f", 1, []) as server:
+        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        task = pid_in(tmp_path / "pid")
+    wait_until(lambda: is_gone(task))
+    assert worker.wait() == -signal.SIGKILL
+
+
+def test_tasks_die_with_a_server_that_is_killed(server, tmp_path):
+    worker = start_worker(server.address, "sleep", tmp_path / "pid")
+    task = pid_in(tmp_path / "pid")
+    psutil.Process(task).parent().kill()
+    wait_until(lambda: is_gone(task))
+    assert worker.wait() == -signal.SIGKILL
+    with pytest.raises(ConnectionRefusedError):
+        run_forked(print, server.address)
+
+
+def test_all_die_with_a_driver_that_is_killed(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from rltune.runner.fork_server import *; "
+        "server = ForkServer(Path(sys.argv[1]), 1, []); time.sleep(600)"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=module_environment())
+    address = tmp_path / fork_server.SOCKET
+    wait_until(address.exists)
+    worker = start_worker(address, "sleep", tmp_path / "pid")
+    task = pid_in(tmp_path / "pid")
+    parent = psutil.Process(task).ppid()
+    driver.kill()
+    driver.wait()
+    wait_until(lambda: is_gone(task) and is_gone(parent))
+    assert worker.wait() == -signal.SIGKILL
+
+
+def test_what_a_task_raises_is_told(server):
+    from fork_tasks import fail
+
+    with pytest.raises(TaskError, match=r"^ValueError: no marker in x$"):
+        run_forked(partial(fail, "x"), server.address)
+
+
+def test_a_thread_that_never_ends_does_not_hold_up_the_next_task(server, tmp_path, monkeypatch):
+    from fork_tasks import leave_thread
+
+    monkeypatch.setattr(fork_server, "_END_S", 0.2)
+    run_forked(partial(leave_thread, tmp_path / "pid"), server.address)
+    wait_until(lambda: is_gone(pid_in(tmp_path / "pid")))
+
+
+def test_a_fork_that_a_task_leaves_does_not_hold_up_the_next_one(server, tmp_path, monkeypatch):
+    from fork_tasks import leave_child
+
+    monkeypatch.setattr(fork_server, "_END_S", HANG_S)
+    run_forked(partial(leave_child, tmp_path / "pid"), server.address)
+    psutil.Process(pid_in(tmp_path / "pid")).kill()
+
+
+def test_a_job_can_run_in_a_new_interpreter(tmp_path):
+    # As when rltune's files or a package changed since the server imported them.
+    from fork_tasks import describe
+
+    ours, theirs = socket.socketpair()
+    job = tmp_path / "job"
+    task = ForkJob.like_this_process(partial(describe, str(tmp_path / "state")))
+    job.write_bytes(pickle.dumps(task))
+    with ours, theirs, job.open("rb") as file:
+        descriptors = [theirs.fileno(), file.fileno()]
+        done = subprocess.run(
+            module_command(MAIN, "run", *map(str, descriptors)),
+            env=module_environment(),
+            pass_fds=descriptors,
+            check=False,
+        )
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "state").read_text())["left"] == [None, False]
+
+
+def test_what_was_imported_and_has_changed_since_is_imported_anew(tmp_path, monkeypatch):
+    # Another version of a package on disk; the path of the server alone knows the old one.
+    package = tmp_path / "ray-0.0.1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: ray\nVersion: 0.0.1\n")
+    (tmp_path / "f").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ForkServer(tmp_path / "f", 1, ["numpy", "colorsys"]) as server:
+        assert ask(server, tmp_path, "before")["left"] == [None, True]
+        (package / "METADATA").write_text("Name: ray\nVersion: 0.0.2\n")
+        assert ask(server, tmp_path, "after")["left"] == [None, False]
+
+
+@pytest.mark.parametrize(
+    ("resources", "address", "threads"),
+    [
+        pytest.param([(1, 0), (1, 0)], None, 1, id="alike"),
+        pytest.param([(4, 0)], None, 4, id="several-threads"),
+        pytest.param([(1, 0), (2, 0)], None, None, id="threads-differ"),
+        pytest.param([(1, 0), (1, 0.5)], None, None, id="gpu"),
+        pytest.param([(1, 0)], "head:6379", None, id="cluster"),
+    ],
+)
+def test_what_can_be_forked(small, make_payload, resources, address, threads):
+    payload = make_payload(small)
+    config = payload.spec.config
+    payloads = [
+        replace(
+            payload,
+            spec=replace(
+                payload.spec,
+                config={**config, "resources": {**config["resources"], "threads": n, "gpus": gpus}},
+            ),
+        )
+        for n, gpus in resources
+    ]
+    assert threads_to_fork(payloads, address) == threads
+
+
+@pytest.mark.slow
+def test_a_trial_in_a_fork_is_bit_equal_to_one_in_this_process(small, make_payload, tmp_path):
+    here, there = make_payload(small, name="here"), make_payload(small, name="there")
+    (tmp_path / "f").mkdir()
+    with ForkServer(tmp_path / "f", 1) as server:
+        run_forked(partial(run_trial, there), server.address)
+    run_trial(here)
+    ours, theirs = TrialDir(here.folder), TrialDir(there.folder)
+    assert metrics_digest(ours.metrics) == metrics_digest(theirs.metrics)
+    assert ours.heldout.read_bytes() == theirs.heldout.read_bytes()
+    weights = [trial.latest / "policy.safetensors" for trial in (ours, theirs)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert read_provenance(theirs)["pid"] not in (os.getpid(), read_provenance(ours)["pid"])
+
+
+@pytest.mark.slow
+def test_what_is_preloaded_starts_no_thread_and_no_gpu():
+    code = (
+        "import os, sys; from importlib import import_module; "
+        "from rltune.runner.fork_server import PRELOAD; list(map(import_module, PRELOAD)); "
+        "print(len(os.listdir('/proc/self/task')), sys.modules['torch'].cuda.is_initialized())"
+    )
+    environ = module_environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    done = subprocess.run([sys.executable, "-c", code], env=environ, stdout=-1, text=True)
+    assert done.stdout.split() == ["1", "False"]
