@@ -17,6 +17,8 @@ RAY_ENVIRONMENT = {
     "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # it prints a crash report on SIGTERM
     "RAY_ENABLE_AUTO_CONNECT": "0",  # after an abort, Tune's thread would start a second cluster
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # it prints the traceback of a trial that an abort kills
+    # Ray starts a worker for each core and waits for them, and Tune's trials cannot use them.
+    "RAY_prestart_worker_first_driver": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # our paths are absolute; relative ones keep their meaning
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints although verbose is 0
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
