@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -36,6 +37,7 @@ PRELOAD = (
 )
 """What every trial on a CPU imports. Nothing that starts a thread: wandb and pandas do."""
 _END_S = 10.0  # for threads and exit handlers of a task that is done; then its process is killed
+_CLOSE_S = 2.0
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
@@ -48,7 +50,7 @@ class ForkJob:
     path: list[str]  # `sys.path`
     cwd: str
     niceness: int
-    oom_score: str  # content of oom_score_adj: which process the system kills first
+    oom_score: str  # content of oom_score_adj: which process the system kills first; may be empty
 
     @classmethod
     def like_this_process(cls, task: Task) -> "ForkJob":
@@ -59,7 +61,7 @@ class ForkJob:
             path=list(sys.path),
             cwd=os.getcwd(),
             niceness=os.getpriority(os.PRIO_PROCESS, 0),
-            oom_score=_OOM_SCORE.read_text(encoding="ascii"),
+            oom_score=_OOM_SCORE.read_text(encoding="ascii") if _OOM_SCORE.exists() else "",
         )
 
     def set_up(self) -> Task:
@@ -69,8 +71,9 @@ class ForkJob:
         tempfile.tempdir = None  # it is read from the environment once
         sys.path[:] = self.path
         os.chdir(self.cwd)
-        os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
-        _OOM_SCORE.write_text(self.oom_score, encoding="ascii")
+        with suppress(OSError):  # both are for the machine's sake; some containers forbid them
+            os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
+            _OOM_SCORE.write_text(self.oom_score, encoding="ascii")
         task: Task = pickle.loads(self.task)
         return task
 
@@ -129,7 +132,11 @@ class ForkServer:
         """End it; tasks that still run are killed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait()
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:  # it still imports; or a task cannot be ended just now
+            self._process.kill()
+            self._process.wait()
 
 
 class TaskError(RuntimeError):

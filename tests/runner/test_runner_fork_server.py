@@ -115,6 +115,15 @@ def test_tasks_die_with_a_server_that_is_killed(server, tmp_path):
         run_forked(print, server.address)
 
 
+def test_a_server_that_still_imports_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "slow_import.py").write_text("import time; time.sleep(900)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(fork_server, "_CLOSE_S", 0.5)
+    with ForkServer(tmp_path, 1, ["slow_import"]) as server:
+        worker = start_worker(server.address, "describe", tmp_path / "state")
+    assert worker.wait() != 0  # killed once it had asked, refused when it had not
+
+
 def test_all_die_with_a_driver_that_is_killed(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from rltune.runner.fork_server import *; "
