@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -27,6 +28,7 @@ class OrphanCleanup:
     """
 
     def __init__(self, folder: str) -> None:
+        self._lock = threading.Lock()
         os.environ.pop(MARK, None)  # the cleanup must not kill itself
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__, folder],
@@ -40,14 +42,15 @@ class OrphanCleanup:
     def dismiss(self) -> None:
         """Say that the cluster was ended in order; may be called again."""
         os.environ.pop(MARK, None)
-        pipe = self._process.stdin
-        if pipe is None or pipe.closed:
-            return
-        try:
-            pipe.write(b"over\n")
-            pipe.close()
-        except BrokenPipeError:  # somebody killed it; there is nothing left to do
-            pass
+        with self._lock:  # at an abort, Tune's thread and the driver's end at the same time
+            pipe = self._process.stdin
+            if pipe is None or pipe.closed:
+                return
+            try:
+                pipe.write(b"over\n")
+                pipe.close()
+            except BrokenPipeError:  # somebody killed it; there is nothing left to do
+                pass
         self._process.wait()
 
 

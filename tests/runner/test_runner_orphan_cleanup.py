@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from patience import wait_until
@@ -63,3 +64,11 @@ def test_what_is_started_after_the_end_is_not_marked(folder, monkeypatch):
     assert os.environ[MARK] == str(folder)
     ours.dismiss()
     assert MARK not in os.environ
+
+
+def test_threads_may_end_it_at_the_same_time(folder, monkeypatch):
+    # An abort does: the driver's thread and Tune's.
+    monkeypatch.delenv(MARK, raising=False)
+    ours = OrphanCleanup(str(folder))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: ours.dismiss(), range(64))) == [None] * 64
