@@ -20,6 +20,7 @@ from rltune.runner.provenance import code_state, device_name, versions
 from rltune.runner.trial import read_provenance
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import looking_in
 from rltune.store.inputs import base_of, recorded_inputs, within
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
@@ -78,7 +79,12 @@ def final_test(
             warn("The trial has not finished: its gate may still choose another checkpoint.")
         base = base_of(read_provenance(source), otherwise=Path.cwd())
         there = TrialDir(source.path.absolute())
-        with naming_custom_env(config.env), within(base), short_temporary_folder():
+        with (
+            naming_custom_env(config.env),
+            within(base),
+            looking_in(there.path),
+            short_temporary_folder(),
+        ):
             record = run_final_test(_job(there, config, base), which=which)
     if as_json:
         emit_json(record)

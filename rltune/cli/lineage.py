@@ -8,6 +8,7 @@ import typer
 from rltune.cli.console import answer, emit_json, show, warn
 from rltune.cli.options import RUNS, Json, RunsDir
 from rltune.errors import Problem, StoreError
+from rltune.lineage.across import chain_across
 from rltune.lineage.query import children, recent
 from rltune.lineage.read import ReadResult
 from rltune.lineage.table import LineageStore
@@ -108,6 +109,8 @@ def show_chain(
 ) -> None:
     """Show how a row came about: the chain of kept rows from the root to it.
 
+    A sweep that started from a trial of another sweep goes on in that one's table.
+
     Example:
       rltune lineage chain
       rltune lineage chain runs/kl-55b4c751 --of kl_loss_coef=0.01-s0
@@ -115,7 +118,7 @@ def show_chain(
     """
     store = open_table(source, runs_dir)
     name = of or _best_id(store)
-    chain = store.chain(name)
+    chain = chain_across(store, name)
     answer(chain, chain_view(chain), as_json=as_json)
 
 

@@ -11,6 +11,7 @@ from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
 from rltune.errors import InputError, Problem
 from rltune.runner.process import prepare_for
 from rltune.runner.trial import read_provenance
+from rltune.spec.trial_reference import looking_in
 from rltune.store.inputs import base_of
 from rltune.store.new_folder import require_free
 from rltune.store.rundir import TrialDir
@@ -89,7 +90,8 @@ def model(
     there = TrialDir(source.path.absolute())
     base = base_of(read_provenance(source), otherwise=Path.cwd())
     trained = Trained(there, config, source.read_spec().config_hash, base, step)
-    facts = export_model(trained, out, merge=merge, where=where)
+    with looking_in(there.path):
+        facts = export_model(trained, out, merge=merge, where=where)
     if as_json:
         emit_json({"folder": str(out), **facts})
         return

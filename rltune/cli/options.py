@@ -10,10 +10,17 @@ import typer
 from typer.core import TyperCommand
 
 from rltune.errors import InputError, Problem, SpecError
+from rltune.spec.trial_reference import RUNS_VARIABLE, looking_in_runs
 
 _NEGATIVE = re.compile(r"-\.?[0-9]")
 RUNS = Path("runs")
-RUNS_VARIABLE = "RLTUNE_RUNS_DIR"
+
+
+def _look_there(context: typer.Context, runs_dir: Path) -> Path:
+    """Look for the runs of references to trials in this runs dir, until the command is over."""
+    context.with_resource(looking_in_runs(runs_dir))
+    return runs_dir
+
 
 Profile = Annotated[
     str | None,
@@ -49,7 +56,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 RunsDir = Annotated[
     Path,
     typer.Option(
-        "--runs-dir", envvar=RUNS_VARIABLE, metavar="DIR", help="Folder that holds the run folders."
+        "--runs-dir",
+        envvar=RUNS_VARIABLE,
+        metavar="DIR",
+        help="Folder that holds the run folders.",
+        callback=_look_there,
     ),
 ]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="Sweep file.", show_default=False)]

@@ -28,10 +28,12 @@ from rltune.spec.schema.env import (
 from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.spec.schema.reward import RewardConfig
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import is_reference
 from rltune.spec.unread import without_unread
 from rltune.spec.warmstart_data import TAUGHT_ENVS
 from rltune.spec.yamlfile import parse_value
 from rltune.trainer.custom_env import naming_custom_env
+from rltune.trainer.models.references import made_model
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import FailureClass, TextEnv
 from rltune_envs.bounds import ceiling_of, floor_of
@@ -101,8 +103,9 @@ def play(
         str | None,
         typer.Option(
             "--policy",
-            metavar="tiny|FOLDER",
-            help="Watch a policy; tiny plays tasks like those it was trained on.",
+            metavar="tiny|FOLDER|TRIAL",
+            help="Watch a policy: tiny, a model's folder or hub id, or trial:RUN/TRIAL[@STEP]; "
+            "tiny plays tasks like those it was trained on.",
         ),
     ] = None,
     temperature: Annotated[
@@ -197,7 +200,7 @@ def _play_all(
         action = "Play yourself, or use --policy."
         raise InputError(Problem("--solver", f"{lack_of(env, HasExpert).lack}.", action=action))
     if policy is not None:
-        config = _config(chosen, policy)
+        config = _config(chosen, named_model(policy))
         watched = PolicyPlayer(config, env, temperature=temperature, is_sweep=chosen.is_sweep)
         outcomes = [watched.play(seed) for seed in seeds]
     else:
@@ -210,6 +213,13 @@ def _play_all(
             outcomes.append(outcome)
     if len(seeds) > 1:
         typer.echo(closing(env, outcomes))
+
+
+def named_model(policy: str) -> str:
+    """Return a policy as `policy.model` takes it; a trial's is exported first."""
+    if not is_reference(policy):
+        return policy
+    return str(made_model(policy, Path.cwd(), where="--policy"))
 
 
 def choose(

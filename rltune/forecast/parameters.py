@@ -7,7 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from rltune.errors import InputError
 from rltune.forecast.model_shapes import Shape, published_shape, shape_of
+from rltune.spec.trial_reference import is_reference, model_path
 
 _DENSE = {  # model_type -> whether the query, key and value projections have biases
     "llama": False,
@@ -23,11 +25,22 @@ def model_folder(model: str, env_kind: str) -> Path | None:
     if model == "tiny":
         shipped = Path(str(files("rltune"))) / "policy" / "weights" / env_kind
         return shipped if shipped.is_dir() else None
+    if is_reference(model):
+        return _exported(model)
     if Path(model).is_dir():
         return Path(model)
     snapshots = _hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots"
     configs = sorted(snapshots.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
     return configs[-1].parent if configs else None
+
+
+def _exported(reference: str) -> Path | None:
+    """Return the folder of a trial's model; None before it is exported, or where it is unknown."""
+    try:
+        folder = model_path(reference, Path.cwd())
+    except InputError:
+        return None
+    return folder if folder.is_dir() else None
 
 
 def _hub_cache() -> Path:

@@ -34,6 +34,7 @@ class RowContext:
     hypothesis: str = ""  # empty: the condition and the seed
     notes: str = ""  # more for people to read
     wandb_id: str = ""  # id of the W&B run
+    grown_from: str = ""  # row of another sweep, `RUN/EXP_ID`, whose model the trial starts from
 
 
 def exp_id_of(trial_id: str, attempt: int) -> str:
@@ -49,7 +50,8 @@ def row_for(
 ) -> LineageRow:
     """Return the row of an attempt that ended, given the rows recorded so far.
 
-    Its parent is the finished control trial of the same sweep and seed when there is one.
+    Its parent is the finished control trial of the same sweep and seed when there is one, else the
+    trial of another sweep that its model comes from.
     A finished control is a `baseline`; any other finished trial is kept or discarded
     against the best row so far, unless it is disqualified.
     """
@@ -57,7 +59,7 @@ def row_for(
         exp_id=exp_id_of(spec.trial_id, context.attempt),
         timestamp=context.timestamp,
         specialist="rltune",
-        parent_exp="" if spec.is_control else _control_row(spec, rows),
+        parent_exp=("" if spec.is_control else _control_row(spec, rows)) or context.grown_from,
         domain=domain_of(spec),
         hypothesis=context.hypothesis or f"{spec.condition}, seed {spec.seed}",
         expected_delta=spec.expected_delta,

@@ -72,6 +72,11 @@ _TEXTS = tuple(name for name in COLUMNS if name not in _FLOATS | _INTS | {"statu
 _STATUSES = {status.value: status for status in RowStatus}
 
 
+def is_foreign(exp_id: str) -> bool:
+    """Tell whether an id is that of a row of another run: `kl-2ae5c1e9/kl_loss_coef=0.01-s0-15`."""
+    return "/" in exp_id
+
+
 def resolve_alias(name: str, ids: Collection[str]) -> str:
     """Return the id that `name` means.
 

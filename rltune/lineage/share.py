@@ -2,16 +2,30 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from rltune.errors import Problem, StoreError
 from rltune.lineage.importing import linked
-from rltune.lineage.row import LineageRow
+from rltune.lineage.row import LineageRow, is_foreign
 from rltune.lineage.table import LineageStore
 
 
 def shared_id(run_name: str, exp_id: str) -> str:
     """Return the id of a row in a shared table: `kl-2ae5c1e9/kl_loss_coef=0.01-s0-1514878a44`."""
     return f"{run_name}/{exp_id}" if exp_id else ""
+
+
+def row_of_trial(table: Path, trial_id: str) -> str:
+    """Return the id, in a shared table, of the last row of a trial.
+
+    Args:
+        table: results.tsv of its run.
+        trial_id: Also the id of its first row, where the table does not have it yet.
+
+    """
+    rows = LineageStore.open(table).read().rows if table.is_file() else ()
+    names = [row.exp_id for row in rows if row.trial_id == trial_id]
+    return shared_id(table.resolve().parent.name, names[-1] if names else trial_id)
 
 
 def require_rankable(store: LineageStore, domains: Iterable[str]) -> None:
@@ -58,7 +72,9 @@ def _copy(row: LineageRow, run_name: str) -> LineageRow:
     return replace(
         row,
         exp_id=shared_id(run_name, row.exp_id),
-        parent_exp=shared_id(run_name, row.parent_exp),
+        parent_exp=row.parent_exp
+        if is_foreign(row.parent_exp)
+        else shared_id(run_name, row.parent_exp),
         baseline_exp=shared_id(run_name, row.baseline_exp),
     )
 

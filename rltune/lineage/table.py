@@ -31,6 +31,7 @@ from rltune.lineage.row import (
     HEADER,
     LineageRow,
     encode_row,
+    is_foreign,
     resolve_alias,
     row_problems,
 )
@@ -245,7 +246,8 @@ class LineageStore:
         )
         for name in ("parent_exp", "baseline_exp"):
             value = getattr(row, name)
-            if value and value not in parent_of:
+            is_elsewhere = name == "parent_exp" and is_foreign(value)
+            if value and value not in parent_of and not is_elsewhere:
                 what = f"{value!r} is not in this table; leave it empty for a root"
                 complaints.append(f"{name}: {what}")
         if around := circle(row.parent_exp, parent_of):

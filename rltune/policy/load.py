@@ -23,6 +23,7 @@ from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.source import read_model
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
+from rltune.spec.trial_reference import is_reference, model_path
 
 FROZEN = "frozen_sha256"  # metadata key of a checkpoint's file: digest of the weights not in it
 CausalLM = PreTrainedModel  # for other rooms, which do not import transformers
@@ -102,12 +103,17 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
 
     Args:
         config: Resolved config.
-        base: Folder to which a relative `policy.model` or `policy.lora.init` refers.
+        base: Folder to which a relative `policy.model` or `policy.lora.init` refers; a reference to
+            a trial stands for the folder that it was exported to.
         device: Where the weights go.
 
     """
-    folder = base / config.policy.model
+    folder = model_path(config.policy.model, base)
     is_folder = config.policy.model != "tiny" and folder.is_dir()
+    if is_reference(config.policy.model) and not is_folder:
+        what = f"{config.policy.model!r} is not exported on this machine."
+        action = f"rltune model TRIAL --out {folder}, with the trial that it names."
+        raise InputError(Problem("policy.model", what, action=action))
     policy = load_policy(
         str(folder) if is_folder else config.policy.model,
         dtype=config.policy.dtype,
@@ -127,7 +133,7 @@ def _from(base: Path, lora: LoraConfig) -> LoraConfig:
     """Return the adapters with `init` as a path independent of the working folder."""
     if lora.init == "default":
         return lora
-    return lora.model_copy(update={"init": str(base / lora.init)})
+    return lora.model_copy(update={"init": str(model_path(lora.init, base, adapter=True))})
 
 
 def assemble(

@@ -17,12 +17,15 @@ from rltune.lineage.record import RowContext, exp_id_of, row_for
 from rltune.lineage.share import require_rankable, share
 from rltune.lineage.table import LineageStore
 from rltune.runner.trial import LOCK_S, read_provenance, steps_done
+from rltune.spec.trial_reference import looking_in
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
+from rltune.store.inputs import base_of
 from rltune.store.ledger import Ledger, LedgerEvent, TrialLedger
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
+from rltune.trainer.models.references import grown_from
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
 
 RESULTS = frozenset(
@@ -215,6 +218,7 @@ class Recorder:
             snapshot_path=snapshot_of(self.run, trial),
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
+            grown_from=_grown_from(trial, spec),
         )
         outcomes_of = outcomes_of_run(self.run)
         self.lineage.record(
@@ -242,6 +246,12 @@ def _ended_at(trial: TrialDir) -> str:
     if not times:
         return utc_now()
     return datetime.fromtimestamp(max(times), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _grown_from(trial: TrialDir, spec: TrialSpec) -> str:
+    """Return the row of another sweep that a trial's model comes from; empty without one."""
+    with looking_in(trial.path):
+        return grown_from(spec.config, base_of(read_provenance(trial), otherwise=Path.cwd()))
 
 
 def commit_of(trial: TrialDir) -> str:

@@ -26,10 +26,12 @@ from rltune.runner.recorder import commit_of, snapshot_of
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
 from rltune.spec.identity import config_hash
 from rltune.spec.schema.sweep import Metric
+from rltune.spec.trial_reference import looking_in
 from rltune.store.files import utc_now
 from rltune.store.origin import read_origin, require_current_config
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
+from rltune.trainer.models.references import make_references
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 
 RERUN, CHILD = "rerun", "child"  # names of the launches of both, where a sweep's have a number
@@ -100,6 +102,8 @@ def run_single(
         sha256=str(source.provenance.get("manifest_sha256", "")),
         base=base,
     )
+    with looking_in(trial.path):
+        make_references([spec.config], base)
     trial.stop.unlink(missing_ok=True)
     payload = TrialPayload(
         spec=spec,

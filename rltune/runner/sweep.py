@@ -25,6 +25,7 @@ from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir, trial_status
+from rltune.trainer.models.references import make_references
 from rltune.trainer.preflight.models import require_engine, require_models
 from rltune.trainer.preflight.references import require_judge
 from rltune.types import TrialSpec, TrialStatus
@@ -125,6 +126,8 @@ def run_sweep(
         recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
         on_start(run, specs)
         todo = [spec for spec in specs if not _status(run, spec).is_finished]
+        if todo:
+            make_references((one.config for one in request.loaded.conditions), base)
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
             require_models(request.loaded, base)
         todo, declined = startable(run, todo, request.deadline, request.max_trials)

@@ -23,6 +23,7 @@ from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_p
 from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import looking_in
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import dumps, read_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since, recorded_inputs, within
@@ -87,6 +88,7 @@ def run_trial(payload: TrialPayload) -> TrialStatus:
             try:
                 with (
                     supervised(slow, last_words()),
+                    looking_in(payload.folder),
                     within(payload.base),
                     _job(payload, trial, log) as job,
                 ):

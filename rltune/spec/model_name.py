@@ -2,7 +2,10 @@
 
 from rltune.errors import Problem
 
-ALLOWED = "Allowed: tiny, a folder with config.json and weights in safetensors, or a hub id."
+ALLOWED = (
+    "Allowed: tiny, a folder with config.json and weights in safetensors, a hub id, or "
+    "trial:RUN/TRIAL."
+)
 
 
 def name_problem(model: str, where: str = "policy.model") -> Problem | None:

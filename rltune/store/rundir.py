@@ -136,6 +136,7 @@ class RunDir:
     trials = File("trials")  # one folder a trial
     children = File("children")  # trials made from others; no part of the comparison
     reruns = File("reruns")  # repetitions, <number>/<trial_id>; no part of it either
+    models = File("models")  # exported checkpoints, which references to trials stand for
     inputs = File("inputs.json")  # file of frozen tasks -> its sources and their digests
 
     def create(self) -> "RunDir":

@@ -14,6 +14,7 @@ from rltune.spec.schema.advantage import CustomAdvantageConfig
 from rltune.spec.schema.env import CustomEnvConfig
 from rltune.spec.schema.env_taskset import TASKSET_ENV, taskset_module
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import ABOUT, is_reference, model_path
 from rltune.store.inputs import digests, files_in
 from rltune.trainer.tasks import add_to_path, files_of
 from rltune.trainer.user_code import module_files
@@ -49,9 +50,19 @@ def _data(config: TrialConfig, base: Path) -> Iterator[Path]:
 
 
 def _models(config: TrialConfig, base: Path) -> Iterator[Path]:
-    """Yield the folders of the model and of the adapter, where they are folders."""
-    names = {config.policy.model} - {"tiny"} | {config.policy.lora.init} - {"default"}
-    yield from (base / name for name in sorted(names) if (base / name).is_dir())
+    """Yield the folders of the model and of the adapter, where they are folders.
+
+    Of an export of a trial what was written about it is left out: it may be exported again.
+    """
+    named = ((config.policy.model, False), (config.policy.lora.init, True))
+    for name, is_adapter in named:
+        folder = model_path(name, base, adapter=is_adapter)
+        if name in ("tiny", "default") or not folder.is_dir():
+            continue
+        if is_reference(name):
+            yield from (file for file in files_in(folder) if file.name not in ABOUT)
+        else:
+            yield folder
 
 
 def _code(config: TrialConfig, base: Path) -> set[Path]:

@@ -27,7 +27,7 @@ def sweep_with(folder, **policy):
         (
             {"model": "./nowhere"},
             "hold.policy.model: './nowhere' is not a folder. Allowed: tiny, a folder with "
-            "config.json and weights in safetensors, or a hub id. Check the path.",
+            "config.json and weights in safetensors, a hub id, or trial:RUN/TRIAL. Check the path.",
         ),
         (
             {"model": "a/b", "lora__rank": 2, "lora__init": "adapter"},

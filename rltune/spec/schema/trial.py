@@ -64,8 +64,8 @@ class LoraConfig(Section):
     init: str = Field(
         "default",
         min_length=1,
-        description="`default` (the start is the base), or a folder with an adapter saved by peft; "
-        "a KL term ties the policy to this start.",
+        description="`default` (the start is the base), a folder with an adapter saved by peft, or "
+        "the adapter of a trial, `trial:RUN/TRIAL`; a KL term ties the policy to this start.",
     )
 
 
@@ -74,8 +74,9 @@ class PolicyConfig(Section):
 
     model: str = Field(
         min_length=1,
-        description="`tiny` (shipped), a Hugging Face id, or a folder with a saved model; for GGUF "
-        "see `rltune convert`.",
+        description="`tiny` (shipped), a Hugging Face id, a folder with a saved model, or the "
+        "model of a trial: `trial:RUN/TRIAL`, and `@STEP`, `@best` or `@latest` behind it; for "
+        "GGUF see `rltune convert`.",
     )
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="Number format of the computation; trained weights are float32."

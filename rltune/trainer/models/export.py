@@ -11,6 +11,7 @@ from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
 from rltune.policy.model_folder import SHIPPED
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import model_path
 from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
@@ -120,5 +121,5 @@ def base_model(source: Trained) -> str:
     name = source.config.policy.model
     if name == "tiny":
         return str(SHIPPED / source.config.env.kind)
-    folder = source.base / name
+    folder = model_path(name, source.base)
     return str(folder.resolve()) if folder.is_dir() else name

@@ -12,6 +12,7 @@ from rltune.policy.model_folder import SHIPPED
 from rltune.spec.identity import canonical_json
 from rltune.spec.load import LoadedSweep
 from rltune.spec.schema.trial import TrialConfig
+from rltune.spec.trial_reference import model_path
 from rltune.trainer.tasks import env_maker
 from rltune_envs.errors import EnvError
 from rltune_envs.protocols import HasShortestResponses, supports
@@ -76,7 +77,7 @@ def count_tokens(model: str, text: str, *, env_kind: str, base: Path) -> int | N
         base: Folder to which a relative path refers.
 
     """
-    folder = SHIPPED / env_kind if model == "tiny" else base / model
+    folder = SHIPPED / env_kind if model == "tiny" else model_path(model, base)
     file = folder / "tokenizer.json"
     if not file.is_file():
         return None

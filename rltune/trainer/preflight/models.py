@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import Problem, SpecError
+from rltune.errors import InputError, Problem, SpecError
 from rltune.policy.adapter_folder import adapter_problem, require_adapter
 from rltune.policy.hub import require_hub
 from rltune.policy.model_folder import SHIPPED, FolderFault, folder_problems
@@ -13,6 +13,7 @@ from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.load import LoadedSweep
 from rltune.spec.model_name import name_problem
 from rltune.spec.schema.trial import LoraConfig
+from rltune.spec.trial_reference import is_reference, model_path, require_reference
 
 TINY = "tiny"
 
@@ -45,9 +46,14 @@ def model_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """Yield models that can be no hub ids, folders that are not whole, and unusable adapters."""
     where, where_init = loaded.where("policy.model"), loaded.where("policy.lora.init")
     for condition in loaded.conditions:
+        if problems := _reference_problems(condition.config, base, where, where_init):
+            yield from problems
+            continue
         name, folder = _model(condition.config, base)
         if folder is not None:
             yield from folder_problems(folder, name, where) if name != TINY else ()
+        elif is_reference(name):
+            folder = model_path(name, base)  # it is exported when the sweep starts
         elif problem := name_problem(name, where):
             yield problem
         if lora := _saved_adapter(condition.config, base):
@@ -56,6 +62,8 @@ def model_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
 
 
 def _adapter_problems(lora: LoraConfig, init: str, model: str, where: str) -> Iterator[Problem]:
+    if is_reference(init) and not Path(lora.init).is_dir():
+        return  # as above
     if not Path(lora.init).is_dir():
         allowed = "Allowed: default, or a folder with an adapter saved by peft."
         yield Problem(where, f"{init!r} is not a folder.", allowed, "Check the path.")
@@ -66,10 +74,28 @@ def _adapter_problems(lora: LoraConfig, init: str, model: str, where: str) -> It
         yield adapter_problem(init, fault, where)
 
 
+def _reference_problems(
+    config: Mapping[str, Any], base: Path, where: str, where_init: str
+) -> list[Problem]:
+    """Return why references to trials mean no checkpoint, or no adapter."""
+    policy = config["policy"]
+    named = [(policy["model"], where, False)]
+    if policy["lora"]["rank"]:
+        named.append((policy["lora"]["init"], where_init, True))
+    problems: list[Problem] = []
+    for name, place, is_adapter in named:
+        if is_reference(name):
+            try:
+                require_reference(name, base, adapter=is_adapter, where=place)
+            except InputError as error:
+                problems += error.problems
+    return problems
+
+
 def _model(config: Mapping[str, Any], base: Path) -> tuple[str, Path | None]:
     """Return a model's name and its folder; None for a hub id."""
     name: str = config["policy"]["model"]
-    folder = SHIPPED / config["env"]["kind"] if name == TINY else base / name
+    folder = SHIPPED / config["env"]["kind"] if name == TINY else model_path(name, base)
     return name, folder if name == TINY or folder.is_dir() else None
 
 
@@ -78,7 +104,7 @@ def _saved_adapter(config: Mapping[str, Any], base: Path) -> LoraConfig | None:
     lora = LoraConfig.model_validate(config["policy"]["lora"])
     if not lora.rank or lora.init == "default":
         return None
-    return lora.model_copy(update={"init": str(base / lora.init)})
+    return lora.model_copy(update={"init": str(model_path(lora.init, base, adapter=True))})
 
 
 def engine_problem(loaded: LoadedSweep) -> Problem | None:
