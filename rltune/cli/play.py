@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from rltune.cli.chat import PolicyPlayer
 from rltune.cli.options import NoCustomCode
-from rltune.cli.play_turns import Outcome, Person, Player, PolicyPlayer, Solver, play_by_turns
+from rltune.cli.play_turns import Person, Player, Solver, closing, play_by_turns
 from rltune.errors import InputError, Problem
-from rltune.report.levels import levels_sentence
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import load_sweep
@@ -35,10 +35,12 @@ from rltune.spec.yamlfile import parse_value
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.models.references import made_model
 from rltune.trainer.tasks import env_maker
-from rltune_envs.base import FailureClass, TextEnv
-from rltune_envs.bounds import ceiling_of, floor_of
+from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError
 from rltune_envs.protocols import HasExpert, lack_of, supports
+
+if TYPE_CHECKING:
+    from rltune.policy.load import Policy
 
 _MODELS: dict[str, type[Env]] = {
     "sokoban": SokobanConfig,
@@ -168,20 +170,6 @@ def _made(chosen: Chosen) -> TextEnv:
         raise _refused(error) from error
 
 
-def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
-    """Return the success rate over several tasks, with its floor and ceiling."""
-    counted = [one for one in outcomes if one.failure_class != FailureClass.FAULT]
-    faults = len(outcomes) - len(counted)
-    left_out = f" {faults} more had a fault and do not count." if faults else ""
-    if not counted:
-        return f"No task was played to its end.{left_out}"
-    n, solved = len(counted), sum(one.success for one in counted)
-    rate = f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}."
-    tasks = [env.task(one.seed) for one in counted]
-    levels = levels_sentence(floor_of(env, tasks), ceiling_of(env, tasks), where="On these")
-    return f"{rate} {levels}{left_out}"
-
-
 def _refused(error: BaseException) -> InputError:
     return InputError(f"ENV: {' '.join(str(error).split())}")
 
@@ -201,7 +189,9 @@ def _play_all(
         raise InputError(Problem("--solver", f"{lack_of(env, HasExpert).lack}.", action=action))
     if policy is not None:
         config = _config(chosen, named_model(policy))
-        watched = PolicyPlayer(config, env, temperature=temperature, is_sweep=chosen.is_sweep)
+        watched = PolicyPlayer(
+            _loaded(config), config, env, temperature=temperature, is_sweep=chosen.is_sweep
+        )
         outcomes = [watched.play(seed) for seed in seeds]
     else:
         player: Player = Solver() if is_solver else Person()
@@ -213,6 +203,18 @@ def _play_all(
             outcomes.append(outcome)
     if len(seeds) > 1:
         typer.echo(closing(env, outcomes))
+
+
+def _loaded(config: TrialConfig) -> "Policy":
+    """Return the policy of a config.
+
+    Raises:
+        InputError: It cannot be loaded, or cannot read what the env shows.
+
+    """
+    from rltune.policy.load import policy_of  # torch
+
+    return policy_of(config, Path.cwd(), device="cpu")
 
 
 def named_model(policy: str) -> str:

@@ -4,16 +4,13 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import typer
 
-from rltune.maths.streams import stream_seed
-from rltune.rollout.engine import SamplingParams
-from rltune.rollout.episode import Slot, play
-from rltune.spec.schema.trial import TrialConfig
+from rltune.report.levels import levels_sentence
 from rltune_envs.base import FailureClass, Step, TextEnv
+from rltune_envs.bounds import ceiling_of, floor_of
 from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.parse import SEPARATOR
@@ -252,69 +249,15 @@ def finish(
     return outcome
 
 
-class PolicyPlayer:
-    """A policy that plays one task after the other, through the rollout path of training.
-
-    Args:
-        config: Names the policy and its limits.
-        env: What is played.
-        temperature: Of the sampling; 0 is greedy, None the config's.
-        is_sweep: Whether the context limit is the config's; else it is the model's own.
-
-    Raises:
-        InputError: The policy cannot be loaded, or cannot read what the env shows.
-
-    """
-
-    def __init__(
-        self, config: TrialConfig, env: TextEnv, *, temperature: float | None, is_sweep: bool
-    ) -> None:
-        from rltune.policy.load import policy_of  # torch
-        from rltune.rollout.torch_engine import TorchEngine
-
-        self._env = env
-        self._policy = policy_of(config, Path.cwd(), device="cpu")
-        self._engine = TorchEngine(self._policy.decoder())
-        limit = getattr(self._policy.model.config, "max_position_embeddings", None)
-        room = min(limit or _MAX_CONTEXT, _MAX_CONTEXT)
-        rollout = config.rollout
-        self._params = SamplingParams(
-            temperature=rollout.temperature if temperature is None else temperature,
-            max_tokens=rollout.max_response_tokens,
-            max_context=rollout.max_context if is_sweep else room,
-        )
-
-    def play(self, seed: int) -> Outcome:
-        """Play one task, and print each turn as it happens."""
-        shown = _Shown(self._env)
-        (episode,) = play(
-            [Slot(self._env.task(seed), 0, 0, stream_seed(seed, "play"))],
-            make_env=lambda: cast(TextEnv, shown),
-            renderer=self._policy.renderer,
-            engine=self._engine,
-            params=self._params,
-        )
-        if not (shown.steps and shown.steps[-1].has_ended):
-            typer.echo("The context has no room left for another response.")
-        return finish(self._env, seed, shown.steps, failure_class=episode.failure_class)
-
-
-class _Shown:
-    """An environment that prints its turns and remembers its steps."""
-
-    def __init__(self, env: TextEnv) -> None:
-        self._env = env
-        self.steps: list[Step] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._env, name)
-
-    def reset(self, *, seed: int) -> str:
-        observation = self._env.reset(seed=seed)
-        typer.echo(f"{opening(self._env, seed, observation)}\n")
-        return observation
-
-    def step(self, response: str) -> Step:
-        self.steps.append(self._env.step(response))
-        typer.echo(f"> {response}\n{turn(self._env, self.steps[-1])}")
-        return self.steps[-1]
+def closing(env: TextEnv, outcomes: Sequence[Outcome]) -> str:
+    """Return the success rate over several tasks, with its floor and ceiling."""
+    counted = [one for one in outcomes if one.failure_class != FailureClass.FAULT]
+    faults = len(outcomes) - len(counted)
+    left_out = f" {faults} more had a fault and do not count." if faults else ""
+    if not counted:
+        return f"No task was played to its end.{left_out}"
+    n, solved = len(counted), sum(one.success for one in counted)
+    rate = f"Solved {solved} of {n} task{'' if n == 1 else 's'}: {solved / n:.3f}."
+    tasks = [env.task(one.seed) for one in counted]
+    levels = levels_sentence(floor_of(env, tasks), ceiling_of(env, tasks), where="On these")
+    return f"{rate} {levels}{left_out}"

@@ -4,12 +4,12 @@ import io
 
 import pytest
 
-from rltune.cli.play import closing
 from rltune.cli.play_turns import (
     LEGENDS,
     Outcome,
     Person,
     Solver,
+    closing,
     drawn,
     finish,
     hint,
