@@ -159,7 +159,7 @@ def chat(
     Example:
       rltune chat kl_loss_coef=0.01@0 --tasks 3
       rltune chat kl_loss_coef=0.01@0 --checkpoint latest --temperature 0
-      rltune chat trial:quickstart-7f462a67/kl_loss_coef=0.0-s0@20 --alone
+      rltune chat trial:mine-1a2b3c4d/kl_loss_coef=0.0-s0@20 --alone
 
     """
     source, which = _named(trial, folder, runs_dir, checkpoint)
