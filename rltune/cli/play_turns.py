@@ -19,7 +19,6 @@ from rltune_envs.sokoban import SokobanEnv
 from rltune_envs.verified_task import VerifiedTaskEnv
 
 _QUIT = ("q", "quit")
-_MAX_CONTEXT = 8192  # tokens; a model may claim more than there is memory for
 _SEPARATORS = re.compile(r"[\s,;|]+")
 LEGENDS = {
     SokobanEnv: "# wall, _ floor, O target, X box, √ box on target, P you, S you on target",

@@ -91,3 +91,19 @@ def test_a_checkpoint_that_is_not_there_is_refused(rltune, trial):
     result = rltune("chat", "0.0@0", "--checkpoint", "9")
     assert result.code == 2
     assert "checkpoint '9' is missing" in result.err
+
+
+def test_play_takes_a_reference_and_plays_the_exported_folder(rltune, run, trial):
+    name = f"trial:{run.path.name}/{trial.trial_id}@2"
+    result = rltune("play", "sokoban", "--policy", name, "--tasks", "2", "--temperature", "0")
+    assert result.code == 0
+    assert "Solved 0 of 2 tasks" in result.out
+    folder = run.path / "models" / f"{trial.trial_id}@2"
+    again = rltune("play", "sokoban", "--policy", str(folder), "--tasks", "2", "--temperature", "0")
+    assert again.out == result.out
+
+
+def test_play_refuses_a_reference_by_the_name_of_the_option(rltune, run):
+    result = rltune("play", "sokoban", "--policy", f"trial:{run.path.name}/nobody")
+    assert result.code == 2
+    assert result.err.startswith(f"error: --policy: 'trial:{run.path.name}/nobody' names no trial ")
