@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from rltune.cli.console import emit_json, make_console
-from rltune.cli.options import RUNS, RUNS_VARIABLE, Json, RunsDir, why_not_writable
+from rltune.cli.options import RUNS, Json, RunsDir, why_not_writable
 from rltune.errors import ResourceError
 from rltune.forecast.parameters import model_folder
 from rltune.report.render import size
@@ -22,6 +22,7 @@ from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.runner.environment import REFUSED
 from rltune.runner.machine import SHORT, socket_folder, usable_cores
 from rltune.runner.process import THREAD_VARIABLES
+from rltune.spec.trial_reference import RUNS_VARIABLE
 
 PACKAGES = (
     "bm25s", "httpx", "jinja2", "numpy", "omegaconf", "pandas", "peft", "psutil", "pydantic",
