@@ -22,6 +22,7 @@ from rltune.cli.sweep import run, show_proof
 from rltune.errors import InputError, Problem, StoreError
 from rltune.runner.sweep import SweepRequest
 from rltune.spec.load import LoadedSweep, load_sweep
+from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.files import read_json
 from rltune.store.run_folder import confounded_reason, find_run
 
@@ -56,18 +57,19 @@ def next_trial(
         loaded = load_sweep(sweep, profile=profile, overrides=overrides or (), seeds=chosen)
     require_runs_dir(runs_dir, loaded.run_name)
     console = make_console()
-    proof = show_proof(loaded, console, allowed, no_custom_code=no_custom_code)
-    request = SweepRequest(
-        loaded=loaded,
-        runs_dir=runs_dir,
-        max_concurrent=1,
-        ray_address=None,
-        allow_confounded=allowed,
-        argv=tuple(sys.argv),
-        max_trials=1,
-        proof=proof,
-    )
-    raise typer.Exit(run(request, console))
+    with looking_in_runs(runs_dir):  # that of the run folder
+        proof = show_proof(loaded, console, allowed, no_custom_code=no_custom_code)
+        request = SweepRequest(
+            loaded=loaded,
+            runs_dir=runs_dir,
+            max_concurrent=1,
+            ray_address=None,
+            allow_confounded=allowed,
+            argv=tuple(sys.argv),
+            max_trials=1,
+            proof=proof,
+        )
+        raise typer.Exit(run(request, console))
 
 
 def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[str]) -> None:

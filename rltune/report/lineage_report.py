@@ -22,7 +22,7 @@ from rltune.lineage.query import (
     sign_of,
 )
 from rltune.lineage.read import Metric
-from rltune.lineage.row import LineageRow
+from rltune.lineage.row import LineageRow, is_foreign
 from rltune.report.markdown import code_id, inline, number, table, within_budget
 from rltune.report.render import plural
 from rltune.types import RowStatus
@@ -161,7 +161,9 @@ def _lineage_lines(lineage: _Lineage) -> list[str]:
             "",
             f"{plural(len(got.skipped), 'ancestor')} left out because not kept: {names}.",
         ]
-    if got.missing:
+    if is_foreign(got.missing):
+        items += ["", f"The root grew from {code_id(got.missing)}, a row of another run."]
+    elif got.missing:
         items += ["", f"The chain is broken: parent {code_id(got.missing)} is not in the table."]
     if got.cycle:
         shown = " → ".join(code_id(name) for name in got.cycle[:8])

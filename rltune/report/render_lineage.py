@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rltune.lineage.calibration import Calibration, calibration_lines
 from rltune.lineage.query import Best, Chain, best
 from rltune.lineage.read import Metric
-from rltune.lineage.row import LineageRow
+from rltune.lineage.row import LineageRow, is_foreign
 from rltune.report.markdown import visible
 from rltune.report.render import grid, indent, line, rate, signed
 
@@ -73,7 +73,10 @@ def chain_view(ancestors: Chain) -> RenderableType:
     if ancestors.skipped:
         names = ", ".join(f"{row.exp_id} ({row.status})" for row in ancestors.skipped)
         problems.append(line(visible(f"Left out because not kept: {names}.")))
-    if ancestors.missing:
+    if is_foreign(ancestors.missing):
+        beyond = f"The root grew from {ancestors.missing}, whose table is not beside this one."
+        problems.append(line(visible(beyond)))
+    elif ancestors.missing:
         broken = f"The chain is broken: parent {ancestors.missing} is not in the table."
         problems.append(line(visible(broken), "bold red"))
     if ancestors.cycle:

@@ -1,5 +1,7 @@
 """A lineage that grows over sweeps: parents in the tables of other runs."""
 
+import io
+
 import pytest
 
 from rltune.lineage.across import chain_across
@@ -86,3 +88,16 @@ def test_the_row_of_a_trial_is_that_of_its_last_attempt(tmp_path):
     assert row_of_trial(store.path, "t") == "a-1/t.a2"
     assert row_of_trial(store.path, "other") == "a-1/other"
     assert row_of_trial(tmp_path / "none-0" / "results.tsv", "t") == "none-0/t"
+
+
+def test_the_views_say_that_the_root_grew_from_another_run(tmp_path):
+    from rich.console import Console
+
+    from rltune.report.render_lineage import chain_view
+
+    store = table(tmp_path, "b-2", of("control", "gone-9/x"))
+    console = Console(width=120, file=io.StringIO())
+    console.print(chain_view(chain_across(store, "control")))
+    said = console.file.getvalue()
+    assert "The root grew from gone-9/x, whose table is not beside this one." in said
+    assert "broken" not in said
