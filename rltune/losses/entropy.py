@@ -15,7 +15,7 @@ from rltune.maths.checks import at_least_float32, require_same_shape
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """The result of one pass over the head, for each sampled token.
+    """The result of one pass over the head, for each of M tokens.
 
     Attributes:
         logprobs_M: Log-probability of the token.
@@ -25,6 +25,13 @@ class TokenScores:
 
     logprobs_M: Tensor
     entropy_M: Tensor | None
+
+    def take(self, index_N: Tensor) -> "TokenScores":
+        """Return the scores of the given tokens, in their order; one may be taken several times."""
+        entropy_M = self.entropy_M
+        return TokenScores(
+            self.logprobs_M[index_N], None if entropy_M is None else entropy_M[index_N]
+        )
 
 
 def _scaled(logits: Tensor, temperature: float) -> Tensor:

@@ -25,7 +25,7 @@ def dropping(*modules: nn.Module, seed: int) -> Iterator[None]:
         seed: Decides the masks. No global random state moves.
 
     """
-    layers = [layer for module in modules for layer in _dropouts(module)]
+    layers = [layer for module in modules for layer in dropouts(module)]
     if not layers:
         yield
         return
@@ -53,7 +53,7 @@ def _drawing(device: torch.device, seed: int) -> Iterator[None]:
         yield
 
 
-def _dropouts(module: nn.Module) -> list[nn.Dropout]:
+def dropouts(module: nn.Module) -> list[nn.Dropout]:
     """Return the dropout modules of adapters; peft makes none for a share of 0."""
     return [
         layer

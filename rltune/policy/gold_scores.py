@@ -17,6 +17,7 @@ from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
 from rltune.policy.kv_cache import KVCache, keeping, new_kv_cache
 from rltune.policy.precision import computing
+from rltune.policy.row_tree import attention_mask
 
 
 @torch.no_grad()
@@ -152,11 +153,7 @@ def _attention_mask(model: PreTrainedModel, layout: _Layout, *, width: int) -> T
     place_W = torch.arange(width, device=layout.ids_BP.device)
     context_BPW = place_W < layout.seen_BP[..., None]
     own_BPP = (layout.copy_BP[:, :, None] == layout.copy_BP[:, None, :]).tril()
-    visible = torch.cat([context_BPW, own_BPP], 2)[:, None]
-    if model.config._attn_implementation == "sdpa":
-        return visible
-    lowest = torch.finfo(model.dtype).min  # eager attention adds its mask to the scores
-    return torch.zeros_like(visible, dtype=model.dtype).masked_fill(~visible, lowest)
+    return attention_mask(model.base_model, torch.cat([context_BPW, own_BPP], 2))
 
 
 def _head_logprobs(

@@ -8,6 +8,7 @@ from rltune.maths.checks import at_least_float32
 from rltune.policy.gradient_checkpointing import checkpointing
 from rltune.policy.kv_cache import KVCache, keeping
 from rltune.policy.precision import computing
+from rltune.policy.row_tree import RowTree
 
 _CHUNK = 4096  # most sampled tokens whose logits are held at once
 _LOGITS = 2**26  # most logits held at once: 256 MiB, and a few times that while in use
@@ -19,6 +20,7 @@ def action_hidden(
     action_mask_BT: Tensor,
     *,
     cache: KVCache | None = None,
+    tree: RowTree | None = None,
 ) -> Tensor:
     """Return the last hidden state (M, D) before each sampled token, row-major, in float32.
 
@@ -31,13 +33,15 @@ def action_hidden(
         ids_BT: Right-padded token ids.
         action_mask_BT: True on sampled tokens; never in the first column.
         cache: An empty one, to be filled with the keys and values of all columns but the last.
+        tree: The same rows as prefix trees, to be run in place of the rows; without a cache.
 
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
+    inputs = {"input_ids": ids_BT[:, :-1]} if tree is None else tree.inputs(backbone)
     with computing(backbone), checkpointing(backbone):
-        hidden_BTD: Tensor = backbone(input_ids=ids_BT[:, :-1], **keeping(cache)).last_hidden_state
-    hidden_MD = hidden_BTD[action_mask_BT[:, 1:]]
+        hidden: Tensor = backbone(**inputs, **keeping(cache)).last_hidden_state
+    hidden_MD = hidden[action_mask_BT[:, 1:]] if tree is None else tree.hidden(hidden)
     return at_least_float32(hidden_MD)
 
 

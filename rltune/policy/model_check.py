@@ -14,8 +14,10 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from rltune.errors import InputError, Problem
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.dropout import dropouts
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.precision import TOLERANCE, compute_dtype, computing
+from rltune.policy.row_tree import row_tree
 from rltune.policy.static_decode import StaticDecoder
 
 _LONG, _SHORT, _MORE = 7, 3, 2  # tokens of the rows, and of what is appended to them
@@ -82,13 +84,35 @@ def require_context(model: PreTrainedModel, max_context: int, *, engine: str) ->
         raise _too_long(
             f"{type(model).__name__} has position embeddings for {positions} tokens.", positions
         )
-    kinds = getattr(config, "layer_types", None) or []
-    is_windowed = "sliding_attention" in kinds or (not kinds and _has_window(model))
-    window = getattr(config, "sliding_window", None)
-    if engine == "torch" and is_windowed and window and window < max_context:
+    window = _window(model)
+    if engine == "torch" and window and window < max_context:
         what = f"{type(model).__name__} has layers that see only the last {window} tokens, and "
         what += "rollout.engine torch would show them all."
         raise _too_long(what, window)
+
+
+def why_rows(model: PreTrainedModel, *, max_context: int) -> str | None:
+    """Return why rows of a model must be run as they are; None where trees give their numbers.
+
+    Args:
+        model: On its device, in eval mode.
+        max_context: Longest row, in tokens.
+
+    """
+    config, name = model.config, type(model).__name__
+    if (attention := config._attn_implementation) not in ("sdpa", "eager"):
+        return f"{attention} attention takes no mask of places; sdpa and eager do"
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if other := sorted(kinds - {"full_attention", "sliding_attention"}):
+        return f"{name} has layers of the kind {other[0]}, which carry a state from token to token"
+    if (window := _window(model)) and window < max_context:
+        return f"{name} has layers that see only the last {window} tokens of a row"
+    if dropouts(model):
+        return "policy.lora.dropout drops other inputs in each row"
+    gap = _tree_gap(model)
+    if not gap <= TOLERANCE[compute_dtype(model.base_model)]:
+        return f"{name} gives other logprobs in a tree (by {gap:.3g})"
+    return None
 
 
 def _has_position_table(model: PreTrainedModel, positions: int) -> bool:
@@ -97,8 +121,12 @@ def _has_position_table(model: PreTrainedModel, positions: int) -> bool:
     return any(positions <= table.num_embeddings <= positions + 2 for table in tables)
 
 
-def _has_window(model: PreTrainedModel) -> bool:
-    return bool(getattr(model.config, "use_sliding_window", True))
+def _window(model: PreTrainedModel) -> int | None:
+    """Return how many tokens some layers see; None where all of them see the whole row."""
+    config = model.config
+    kinds = getattr(config, "layer_types", None) or []
+    is_on = "sliding_attention" in kinds if kinds else getattr(config, "use_sliding_window", True)
+    return getattr(config, "sliding_window", None) if is_on else None
 
 
 def _too_long(what: str, limit: int) -> InputError:
@@ -128,6 +156,19 @@ def _gaps(
     )
     wanted = [own[[n - 1, n + _MORE - 1]] for own, n in zip(alone, lengths, strict=True)]
     return after_head, _gap(torch.stack(wanted, 1), _decoded(decoder, ids_BT, lengths))
+
+
+@torch.no_grad()
+def _tree_gap(model: PreTrainedModel) -> float:
+    """Return the largest distance of a logprob in a tree from that in its row."""
+    ids_BT = (torch.arange(3 * 12) * 7919 % len(head_weight(model))).view(3, -1).to(model.device)
+    ids_BT[1, :5], ids_BT[2, :8] = ids_BT[0, :5], ids_BT[0, :8]
+    mask = torch.ones_like(ids_BT, dtype=torch.bool)
+    mask[:, 0] = False
+    backbone, tree = model.base_model, row_tree(ids_BT, mask, pair_cost=0.0)
+    rows, packed = (action_hidden(backbone, ids_BT, mask, tree=t) for t in (None, tree))
+    head = head_weight(model).T
+    return _gap(torch.log_softmax(rows @ head, -1), torch.log_softmax(packed @ head, -1))
 
 
 def _gap(one: Tensor, other: Tensor) -> float:

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.logprobs import action_hidden
+from rltune.policy.row_tree import RowTree
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -38,15 +39,20 @@ class ValueModel(nn.Module):
         self.head.to(device=policy.device, dtype=torch.promote_types(policy.dtype, torch.float32))
 
     def forward(
-        self, ids_BT: Tensor, action_mask_BT: Tensor, policy_hidden_MD: Tensor | None
+        self,
+        ids_BT: Tensor,
+        action_mask_BT: Tensor,
+        policy_hidden_MD: Tensor | None,
+        tree: RowTree | None = None,
     ) -> Tensor:
         """Return values (M,), in float32 or better, of the sampled tokens, in row-major order.
 
         `policy_hidden_MD` is what `action_hidden` gives for the policy's backbone on this batch; a
-        critic with a backbone of its own does not read it.
+        critic with a backbone of its own does not read it. `tree` is the batch as prefix trees,
+        which such a critic runs in place of the rows.
         """
         if self.backbone is not None:
-            hidden_MD = action_hidden(self.backbone, ids_BT, action_mask_BT)
+            hidden_MD = action_hidden(self.backbone, ids_BT, action_mask_BT, tree=tree)
         elif policy_hidden_MD is not None:
             hidden_MD = policy_hidden_MD.detach()
         else:

@@ -12,6 +12,7 @@ from rltune.policy.kv_cache import KVCache, new_kv_cache
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
+from rltune.policy.row_tree import RowTree
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
@@ -92,17 +93,25 @@ def score_actions(
     temperature: float,
     entropy: EntropyUse = "none",
     cache: KVCache | None = None,
+    tree: RowTree | None = None,
 ) -> ActionScores:
-    """Run the policy over rows and score their sampled tokens; `cache` keeps keys and values."""
-    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache)
+    """Run the policy over rows and score their sampled tokens.
+
+    `cache` keeps keys and values. `tree` is the rows as prefix trees: the same numbers up to
+    rounding, without a cache.
+    """
+    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache, tree=tree)
+    ids_M = ids_BT[action_mask_BT]
     tokens = chunked_logprobs_entropy(
-        hidden_MD,
+        hidden_MD if tree is None else hidden_MD[tree.first_U],
         head_weight(model),
-        ids_BT[action_mask_BT],
+        ids_M if tree is None else ids_M[tree.first_U],
         temperature=temperature,
         chunk=head_chunk(model),
         entropy=entropy,
     )
+    if tree is not None:
+        tokens = tokens.take(tree.prediction_M)
     return ActionScores(hidden_MD, tokens)
 
 

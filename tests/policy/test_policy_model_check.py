@@ -1,13 +1,17 @@
 """Any causal LM, or a refusal when it is loaded: its logprobs must be those that are trained on."""
 
+import re
+
 import pytest
 import torch
 from foreign_models import foreign
 
 from rltune.errors import InputError
 from rltune.policy.decode import TransformersDecoder
-from rltune.policy.model_check import require_context, require_fit
+from rltune.policy.lora import add_adapter
+from rltune.policy.model_check import require_context, require_fit, why_rows
 from rltune.policy.tiny import tiny_tokenizer
+from rltune.spec.schema.trial import LoraConfig
 
 SUPPORTED = ["llama", "mistral", "qwen3", "gemma3", "mixtral", "opt", "gpt2"]
 REFUSED = {
@@ -88,3 +92,42 @@ def test_a_longer_row_beside_it_changes_no_logprob(name, width):
         got = decoder.extend(beside, [more, short[first:last]], starts)[1]
         (want,) = decoder.extend(alone, [short[first:last]], [first])
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_models_that_take_a_tree(name):
+    assert why_rows(foreign(name), max_context=64) is None
+
+
+def dropping():
+    model = foreign("llama")
+    add_adapter(model, LoraConfig(rank=2, dropout=0.1), seed=0)
+    return model
+
+
+def flash():
+    model = foreign("llama")
+    model.config._attn_implementation = "flash_attention_2"
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (lambda: foreign("qwen3_next"), "layers of the kind linear_attention, which carry a state"),
+        (lambda: foreign("mistral"), "layers that see only the last 64 tokens of a row"),
+        (lambda: foreign("gemma3"), "layers that see only the last 64 tokens of a row"),
+        (dropping, r"policy\.lora\.dropout drops other inputs in each row"),
+        (flash, "flash_attention_2 attention takes no mask of places; sdpa and eager do"),
+    ],
+)
+def test_models_that_take_rows_alone(model, why):
+    assert re.search(why, why_rows(model(), max_context=65))
+
+
+def test_a_model_that_counts_positions_itself_is_found():
+    model = foreign("gpt2")
+    model.base_model.register_forward_pre_hook(
+        lambda _, args, kwargs: (args, {**kwargs, "position_ids": None}), with_kwargs=True
+    )
+    assert "GPT2LMHeadModel gives other logprobs in a tree" in why_rows(model, max_context=64)
