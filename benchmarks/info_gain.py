@@ -110,7 +110,7 @@ def report_multiples(
     whole = cut_batch(batch, limit)
     copies = [copies_of(policy, episode) for episode in episodes]
     train_state = make_train_state(policy, config)
-    parts = [(batch.rows(i).ids_NT, i) for i in whole]
+    parts = [(batch.rows(part.rows).ids_NT, part.rows) for part in whole]
 
     def packed() -> dict[int, torch.Tensor]:
         return scores(lambda ids, own: gold_logprobs(policy.model, ids, own), parts, copies)

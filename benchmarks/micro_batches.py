@@ -101,7 +101,7 @@ def report(
         print(f"  {way:<24}{median(ratios):6.3f}   {min(ratios):.3f} to {max(ratios):.3f}")
     plan = plan_update(batch, config, step=1, limit=limit_of(policy, config))
     scoring = plan_scoring(batch, plan, config, limit_of(policy, config))
-    n_saved = sum(len(part) for part in scoring.pending)
+    n_saved = sum(len(part.rows) for part in scoring.pending)
     parts = (*scoring.parts, *(part for own in plan for part in own.parts))
     print(f"  rows not scored: {n_saved}; padding share: {padding_share(batch, parts):.3f}")
 

@@ -39,6 +39,7 @@ def make_small_policy(
 ):
     """Make an untrained policy; `dtype` as in the config, or float64 weights for exact tests."""
     import torch
+    from exact_norms import double
 
     from rltune.policy.load import assemble
     from rltune.policy.precision import set_compute_dtype
@@ -54,7 +55,7 @@ def make_small_policy(
                 parameter.mul_(4)
     model.eval()
     if dtype == "float64":
-        model.double()
+        double(model)
     else:
         set_compute_dtype(model, dtype)
     return assemble(model, tokenizer, template="plain", is_bare=True)

@@ -66,14 +66,16 @@ def row_tree(ids_BT: Tensor, action_mask_BT: Tensor, *, pair_cost: float) -> Row
     return RowTree(packed.to(ids_BT.device), *parts)
 
 
-def cheaper_tree(ids_BT: Tensor, action_mask_BT: Tensor, *, pair_cost: float) -> RowTree | None:
-    """Return `row_tree`, or None where it is estimated to cost no less than the rows do."""
-    tree = row_tree(ids_BT, action_mask_BT, pair_cost=pair_cost)
+def tree_work(tree: RowTree, *, pair_cost: float) -> float:
+    """Return the estimated work of a pass over trees, in that of one place without attention."""
     n_rows, width = tree.packed.ids_RW.shape
-    cost = n_rows * width * (1 + pair_cost * width)
-    read_width = int(_read(action_mask_BT).max())
-    plain = len(ids_BT) * read_width * (1 + pair_cost * read_width / 2)  # causal: half the pairs
-    return tree if cost < plain else None
+    return n_rows * width * (1 + pair_cost * width)
+
+
+def rows_work(action_mask_BT: Tensor, *, pair_cost: float) -> float:
+    """Return the same of the rows as they are: their causal attention reads half of the pairs."""
+    width = int(_read(action_mask_BT).max())
+    return len(action_mask_BT) * width * (1 + pair_cost * width / 2)
 
 
 def _read(action_mask_BT: Tensor) -> Tensor:

@@ -101,6 +101,8 @@ class _Run:
             f"policy {self.job.policy.weights_sha256[:12]}, tasks {self.job.manifest.sha256[:12]}, "
             + ("from the start" if restored is None else f"resumed from step {restored.step}")
         )
+        if why := self.train_state.why_rows:
+            self.job.say(f"rows that share a prefix are computed apart: {why}")
         self._sync()
 
     @property

@@ -16,6 +16,7 @@ from rltune.maths.masked import masked_sum
 from rltune.maths.streams import stream_seed
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
+from rltune.policy.row_tree import RowTree
 from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of
@@ -66,7 +67,7 @@ def update(
             optimiser step.
 
     """
-    limit = limit_of(train_state.policy, config)
+    limit = limit_of(train_state.policy, config, train_state.pair_cost)
     plan = plan_update(data.batch, config, step=step, limit=limit)
     require_known(data.signals, plan)
     per_step: dict[str, list[float]] = defaultdict(list)
@@ -110,12 +111,14 @@ def _optimizer_step(
     counts = count_trained(data.batch.action_mask_NT[mini_batch.rows])
     sums: Sums = defaultdict(float)
     place = (step, mini_batch.epoch, mini_batch.nth)
-    for nth, index in enumerate(mini_batch.parts):
+    for nth, own in enumerate(mini_batch.parts):
         seed = stream_seed(config.seed, "lora-dropout", *place, nth)
         with dropping(*trained, seed=seed):
-            part = data.rows(index)
-            logp_BT = _backward(train_state, part, config, counts, kl_coef, sums, on_entropy)
-        record(data.signals, index, logp_BT)
+            part = data.rows(own.rows)
+            logp_BT = _backward(
+                train_state, part, own.tree, config, counts, kl_coef, sums, on_entropy
+            )
+        record(data.signals, own.rows, logp_BT)
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -130,6 +133,7 @@ def _optimizer_step(
 def _backward(
     train_state: TrainState,
     data: MiniBatch,
+    tree: RowTree | None,
     config: TrialConfig,
     counts: TrainedCounts,
     kl_coef: float,
@@ -153,6 +157,7 @@ def _backward(
         mask,
         temperature=config.rollout.temperature,
         entropy="gradient" if loss.entropy_coeff else "value",
+        tree=tree,
     )
     zeros = scores.tokens.logprobs_M.new_zeros(mask.shape)
     logp_BT = zeros.masked_scatter(mask, scores.tokens.logprobs_M)
@@ -176,7 +181,9 @@ def _backward(
     if loss.entropy_coeff:
         total = total - loss.entropy_coeff * (entropy / divisor)
     if data.signals.ref_logp_NT is not None:
-        kl_BT = _kl(train_state, scores, logp_BT, data.signals.ref_logp_NT, ids, mask, config)
+        kl_BT = _kl(
+            train_state, scores, logp_BT, data.signals.ref_logp_NT, data.batch, tree, config
+        )
         kl = masked_sum(kl_BT, mask)
         sums["actor/kl_loss"] += kl.item() / counts.n_tokens
         total = total + kl_coef * (kl / divisor)
@@ -184,7 +191,7 @@ def _backward(
     for name, value in policy.sums.items():
         sums[name] += value.item() / counts.n_tokens
     if train_state.critic is not None:
-        values_M = train_state.critic(ids, mask, scores.hidden_MD)
+        values_M = train_state.critic(ids, mask, scores.hidden_MD, tree)
         _backward_critic(values_M, data, mask, config, counts, sums)
     return logp_BT.detach()
 
@@ -211,8 +218,8 @@ def _kl(
     scores: ActionScores,
     logp_BT: Tensor,
     ref_logp_BT: Tensor,
-    ids: Tensor,
-    mask: Tensor,
+    batch: TokenBatch,
+    tree: RowTree | None,
     config: TrialConfig,
 ) -> Tensor:
     """Return the KL to the reference of each token, (B, T).
@@ -220,13 +227,15 @@ def _kl(
     `full` is the exact sum over the vocabulary: it runs the reference again and holds two sets of
     logits, which the schema allows for a small vocabulary only.
     """
-    kind = config.loss.kl_type
+    kind, mask = config.loss.kl_type, batch.action_mask_NT
     if kind.removesuffix("+") != "full":
         return kl_penalty(logp_BT, ref_logp_BT, kind=kind)
     if train_state.reference is None:
         raise ValueError("a KL term needs the reference policy")
     with torch.no_grad():
-        ref_hidden_MD = action_hidden(train_state.reference.base_model, ids, mask)
+        ref_hidden_MD = action_hidden(
+            train_state.reference.base_model, batch.ids_NT, mask, tree=tree
+        )
         ref_logits_MV = ref_hidden_MD @ head_weight(train_state.reference).T
     logits_MV = scores.hidden_MD @ head_weight(train_state.policy.model).T
     temperature = config.rollout.temperature

@@ -12,11 +12,13 @@ from rltune.policy.kv_cache import KVCache, new_kv_cache
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import trained_parameters
-from rltune.policy.row_tree import RowTree
+from rltune.policy.model_check import why_rows
+from rltune.policy.row_tree import RowTree, attention_cost
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import MicroBatch
 
 
 @dataclass
@@ -30,6 +32,7 @@ class TrainState:
         critic: None when the advantage needs no values.
         actor_optimizer: AdamW over the policy.
         critic_optimizer: AdamW over the critic.
+        why_rows: Why rows that share a prefix are run as they are; None where they are not.
 
     """
 
@@ -38,6 +41,12 @@ class TrainState:
     critic: ValueModel | None
     actor_optimizer: torch.optim.Optimizer
     critic_optimizer: torch.optim.Optimizer | None
+    why_rows: str | None = "nothing was asked of this policy"
+
+    @property
+    def pair_cost(self) -> float | None:
+        """The policy's `attention_cost`; None where rows share no prefixes."""
+        return None if self.why_rows else attention_cost(self.policy.model)
 
 
 def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
@@ -63,6 +72,7 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
         critic=critic,
         actor_optimizer=adamw(policy.model, optim.lr),
         critic_optimizer=adamw(critic, config.critic.lr) if critic is not None else None,
+        why_rows=why_rows(policy.model, max_context=config.rollout.max_context),
     )
 
 
@@ -139,8 +149,8 @@ def score_batch(
     batch: TokenBatch,
     *,
     temperature: float,
-    parts: Sequence[Tensor],
-    pending: Sequence[Tensor] = (),
+    parts: Sequence[MicroBatch],
+    pending: Sequence[MicroBatch] = (),
     with_entropy: bool = False,
     read: ReadRows | None = None,
 ) -> Signals:
@@ -150,12 +160,13 @@ def score_batch(
         train_state: Scores; it is not changed.
         batch: The rows.
         temperature: That the tokens were sampled with.
-        parts: The micro-batches, by indices of rows; rows in none of them keep zeros.
+        parts: The micro-batches; rows in none of them keep zeros.
         pending: Further ones, which go through the reference and a critic of its own backbone
             alone: the update will know their old logprobs.
         with_entropy: Whether the entropy over the vocabulary is asked for.
         read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
-            values are kept for this alone, those of one micro-batch at a time.
+            values are kept for this alone, those of one micro-batch at a time, and by row: this
+            pass shares no prefixes.
 
     """
     names = ["old_logp"]
@@ -170,8 +181,8 @@ def score_batch(
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
             out[name][index, : mask.shape[1]] = scattered
 
-    for index in parts:
-        part = batch.rows(index)
+    for own in parts:
+        index, part = own.rows, batch.rows(own.rows)
         ids, mask = part.ids_NT, part.action_mask_NT
         cache = None if read is None else new_kv_cache(train_state.policy.model)
         scores = score_actions(
@@ -181,6 +192,7 @@ def score_batch(
             temperature=temperature,
             entropy="value" if with_entropy else "none",
             cache=cache,
+            tree=own.tree if read is None else None,
         )
         if read is not None and cache is not None:
             read(index, ids, cache)
@@ -188,33 +200,37 @@ def score_batch(
         keep(index, mask, {"old_logp": scores.tokens.logprobs_M})
         if scores.tokens.entropy_M is not None:
             keep(index, mask, {"entropy": scores.tokens.entropy_M})
-        keep(index, mask, _beside_policy(train_state, ids, mask, scores.hidden_MD, temperature))
-    for index in pending:
-        part = batch.rows(index)
-        ids, mask = part.ids_NT, part.action_mask_NT
+        keep(
+            index, mask, _beside_policy(train_state, part, own.tree, scores.hidden_MD, temperature)
+        )
+    for own in pending:
+        index, part = own.rows, batch.rows(own.rows)
+        mask = part.action_mask_NT
         unknown_M = out["old_logp"].new_full((int(mask.sum()),), torch.nan)
         keep(index, mask, {"old_logp": unknown_M})
-        keep(index, mask, _beside_policy(train_state, ids, mask, None, temperature))
+        keep(index, mask, _beside_policy(train_state, part, own.tree, None, temperature))
     signals = Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
     if not pending:
         return signals
     is_pending_N = torch.zeros_like(batch.is_valid_N)
-    is_pending_N[torch.cat(tuple(pending))] = True
+    is_pending_N[torch.cat([own.rows for own in pending])] = True
     return replace(signals, is_pending_N=is_pending_N)
 
 
 def _beside_policy(
     train_state: TrainState,
-    ids: Tensor,
-    mask: Tensor,
+    part: TokenBatch,
+    tree: RowTree | None,
     hidden_MD: Tensor | None,
     temperature: float,
 ) -> dict[str, Tensor]:
     """Return what reference and critic say of some rows, (M,) each, where the trial has them."""
-    columns = {}
+    ids, mask, columns = part.ids_NT, part.action_mask_NT, {}
     if train_state.reference is not None:
-        reference = score_actions(train_state.reference, ids, mask, temperature=temperature)
+        reference = score_actions(
+            train_state.reference, ids, mask, temperature=temperature, tree=tree
+        )
         columns["ref_logp"] = reference.tokens.logprobs_M
     if train_state.critic is not None:
-        columns["values"] = train_state.critic(ids, mask, hidden_MD)
+        columns["values"] = train_state.critic(ids, mask, hidden_MD, tree)
     return columns

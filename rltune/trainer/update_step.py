@@ -70,7 +70,7 @@ def update_step(
         on_entropy: Called with the entropy of each micro-batch's tokens, in nats.
 
     """
-    limit = limit_of(train_state.policy, config)
+    limit = limit_of(train_state.policy, config, train_state.pair_cost)
     plan = plan_update(batch, config, step=step, limit=limit)
     scoring = plan_scoring(batch, plan, config, limit)
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)

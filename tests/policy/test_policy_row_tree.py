@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from exact_norms import double
 from foreign_models import foreign
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter
 from rltune.policy.model_check import why_rows
 from rltune.policy.precision import set_compute_dtype
-from rltune.policy.row_tree import attention_cost, cheaper_tree, row_tree
+from rltune.policy.row_tree import attention_cost, row_tree, rows_work, tree_work
 from rltune.policy.value_head import ValueModel
 from rltune.spec.schema.trial import LoraConfig
 from rltune.trainer.train_state import score_actions
@@ -43,25 +44,6 @@ def batch_of(recipe):
         for column in range(1, len(tokens)):
             mask[row, column] = bits >> (column % 12) & 1
     return ids, mask
-
-
-class ExactNorm(torch.nn.Module):
-    """RMS norm without the rounding to float32 inside that transformers' own has."""
-
-    def __init__(self, norm):
-        super().__init__()
-        self.weight, self.eps = norm.weight, norm.variance_epsilon
-
-    def forward(self, x):
-        return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
-
-
-def double(model):
-    for parent in list(model.modules()):
-        for name, child in parent.named_children():
-            if type(child).__name__.endswith("RMSNorm"):
-                setattr(parent, name, ExactNorm(child))
-    return model.double()
 
 
 def critic_of(model, backbone):
@@ -193,12 +175,13 @@ def test_equal_predictions_are_made_once():
     assert tree.packed.ids_RW.tolist() == [[5, 6, 7]]  # the last token of a row is not read
 
 
-def test_rows_that_share_little_stay_rows():
+def test_trees_are_less_work_where_rows_share_much_alone():
     ids, mask = shared()
     cost = attention_cost(foreign("llama"))
-    assert cheaper_tree(ids, mask, pair_cost=cost) is not None
-    apart = torch.arange(8 * 40).view(8, 40)
-    assert cheaper_tree(apart, mask, pair_cost=cost) is None
+    work = rows_work(mask, pair_cost=cost)
+    assert tree_work(row_tree(ids, mask, pair_cost=cost), pair_cost=cost) < work
+    apart = row_tree(torch.arange(8 * 40).view(8, 40), mask, pair_cost=cost)
+    assert tree_work(apart, pair_cost=cost) >= work
 
 
 def test_the_cost_of_attention_by_hand():

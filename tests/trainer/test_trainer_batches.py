@@ -12,6 +12,7 @@ from rltune.forecast.memory import token_budget
 from rltune.forecast.model_shapes import shape_of
 from rltune.trainer.batches.micro_batches import (
     Limit,
+    MicroBatch,
     cut_batch,
     limit_of,
     micro_batches,
@@ -34,7 +35,7 @@ def batch_with(lengths, groups=None, faults=()):
 
 
 def lists(parts):
-    return [part.tolist() for part in parts]
+    return [part.rows.tolist() for part in parts]
 
 
 PACKS = [  # (sizes, tokens, rows, packs by hand); a pass costs tokens / 16
@@ -52,7 +53,7 @@ PACKS = [  # (sizes, tokens, rows, packs by hand); a pass costs tokens / 16
 @pytest.mark.parametrize(("sizes", "tokens", "rows", "packs"), PACKS)
 def test_packs_by_hand(sizes, tokens, rows, packs):
     got = pack(torch.tensor(sizes, dtype=torch.int64), Limit(tokens, rows))
-    assert lists(got) == packs
+    assert [index.tolist() for index in got] == packs
 
 
 def cost_of(packs, tokens):
@@ -93,10 +94,34 @@ def test_a_row_without_a_token_to_train_on_is_not_computed():
 def test_padding_by_hand():
     batch = batch_with([4, 6, 5, 3])
     # Rows of 3 and 4, then 5 and 6: 1 of 8 and 1 of 12 tokens are padding
-    pairs = (torch.tensor([3, 0]), torch.tensor([2, 1]))
+    pairs = (MicroBatch(torch.tensor([3, 0])), MicroBatch(torch.tensor([2, 1])))
     assert padding_share(batch, pairs) == pytest.approx(2 / 20)
-    assert padding_share(batch, (torch.arange(4),)) == pytest.approx(6 / 24)
+    assert padding_share(batch, [MicroBatch(torch.arange(4))]) == pytest.approx(6 / 24)
     assert padding_share(batch, ()) == 0
+
+
+def test_rows_that_share_prefixes_go_together_as_trees():
+    """Two groups of two equal rows, of 6 tokens each, 5 of which are read."""
+    batch = batch_with([6, 6, 6, 6], [0, 1, 0, 1])
+    (part,) = cut_batch(batch, Limit(ANY, pair_cost=0.0))
+    assert part.rows.tolist() == [0, 2, 1, 3]
+    assert part.tree.packed.n_distinct == 5
+    assert all(own.tree is None for own in cut_batch(batch, Limit(ANY)))
+    pairs = cut_batch(batch, Limit(ANY, 3, pair_cost=0.0))  # no group is cut, if three rows may go
+    assert lists(pairs) == [[0, 2], [1, 3]]
+    alone = cut_batch(batch, Limit(ANY, 1, pair_cost=0.0))
+    assert [own.tree for own in alone] == [None] * 4
+    assert [own.tree for own in cut_batch(batch, Limit(5, pair_cost=0.0))] != [None] * 4
+
+
+def test_rows_without_a_common_prefix_are_cut_by_length():
+    episodes = [
+        make_episode([make_turn(range(2, 1 + n), prompt=(first,))], group=0, reward=0.0)
+        for first, n in enumerate([4, 9, 4, 9], start=20)
+    ]
+    parts = cut_batch(batch_of(episodes), Limit(18, pair_cost=0.01))
+    assert lists(parts) == [[0, 2], [1, 3]]
+    assert [own.tree for own in parts] == [None, None]
 
 
 def plans(config, batch, *, step=1, limit=None):
@@ -157,7 +182,7 @@ def test_scoring_has_the_first_step_as_the_update_has_it(make_config, is_needed)
     assert lists(scoring.pending) == ([] if is_needed else own)
     assert lists(scoring.parts[: len(own)]) == own or not is_needed
     both = scoring.parts + scoring.pending
-    assert sorted(torch.cat(both).tolist()) == [0, 1, 3, 4, 5, 6, 7]
+    assert sorted(torch.cat([part.rows for part in both]).tolist()) == [0, 1, 3, 4, 5, 6, 7]
 
 
 def test_auto_follows_the_model_and_a_number_stands(make_config, small_policy):

@@ -71,8 +71,8 @@ def credited(policy, batch, episodes, config):
     )
 
 
-def scored(policy, batch, *, read=None, size=4):
-    train_state = make_train_state(policy, config_of("sokoban"))
+def scored(policy, batch, *, read=None, size=4, train_state=None):
+    train_state = train_state or make_train_state(policy, config_of("sokoban"))
     return score_batch(train_state, batch, temperature=0.7, parts=parts_of(batch, size), read=read)
 
 
@@ -186,6 +186,7 @@ def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, m
     attribution = config_of(kind, attribution={"kind": "info_gain"}).attribution
     want = gains_of(kind, episodes, batch=batch, size=size)
     reader = gold_reader(policy, batch, episodes, attribution)
+    train_state = make_train_state(policy, config_of("sokoban"))
     forward, widths = policy.model.base_model.forward, []
 
     def watched(*given, input_ids, **keywords):
@@ -193,13 +194,13 @@ def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, m
         return forward(*given, input_ids=input_ids, **keywords)
 
     monkeypatch.setattr(policy.model.base_model, "forward", watched)
-    signals = scored(policy, batch, read=reader.read, size=size)
+    signals = scored(policy, batch, read=reader.read, size=size, train_state=train_state)
     gains, n_passes = reader.gains(), len(widths)
     assert torch.equal(gains.has_ig_NK, want.has_ig_NK)
     torch.testing.assert_close(gains.ig_NK, want.ig_NK, rtol=1e-4, atol=1e-6)
     assert gains.has_ig_NK.any()
     assert not gains.has_ig_NK[~is_on].any()
-    plain = scored(policy, batch, size=size)
+    plain = scored(policy, batch, size=size, train_state=train_state)
     assert torch.equal(signals.old_logp_NT, plain.old_logp_NT)
     assert n_passes == 2 * (len(widths) - n_passes)  # of a micro-batch: its rows, its answers
 

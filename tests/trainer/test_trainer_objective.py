@@ -70,6 +70,7 @@ def states(backbone, store):
 
 def test_only_the_places_before_sampled_tokens_get_a_gradient(prepare):
     train_state, data, config = prepare(**ALL_TERMS, optim__micro_batch_size=8)
+    train_state.why_rows = "places are counted by row"
     policy_states, critic_states = [], []
     states(train_state.policy.model.base_model, policy_states)
     states(train_state.critic.backbone, critic_states)

@@ -5,14 +5,17 @@ can be repeated bit by bit, it follows from config, model and rows, never from t
 happens to be free.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rltune.forecast.memory import token_budget
 from rltune.forecast.model_shapes import Shape, shape_of
+from rltune.maths.prefix_tree import added_tokens, tree_order
 from rltune.policy.load import Policy
+from rltune.policy.row_tree import RowTree, row_tree, rows_work, tree_work
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 
@@ -26,13 +29,27 @@ class Limit:
 
     tokens: int  # most tokens that are computed, padding included
     rows: int | None = None  # most rows; None: as many as the tokens allow
+    pair_cost: float | None = (
+        None  # `attention_cost` where rows may share prefixes; None: they do not
+    )
 
 
-def limit_of(policy: Policy, config: TrialConfig) -> Limit:
-    """Return the limit of a config, its `auto` resolved by the shape of the model."""
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Rows of one forward pass."""
+
+    rows: Tensor  # indices in the batch
+    tree: RowTree | None = None  # the same rows as prefix trees; None: they are run as they are
+
+
+def limit_of(policy: Policy, config: TrialConfig, pair_cost: float | None = None) -> Limit:
+    """Return the limit of a config, its `auto` resolved by the shape of the model.
+
+    `pair_cost` is the trial's `TrainState.pair_cost`.
+    """
     wanted = config.optim.tokens_per_micro_batch
     tokens = token_budget(config, _shape(policy)) if wanted == "auto" else wanted
-    return Limit(tokens, config.optim.micro_batch_size)
+    return Limit(tokens, config.optim.micro_batch_size, pair_cost)
 
 
 def _shape(policy: Policy) -> Shape | None:
@@ -74,10 +91,11 @@ def pack(sizes_I: Tensor, limit: Limit) -> tuple[Tensor, ...]:
     return torch.tensor_split(order, cuts[-2::-1]) if sizes else ()
 
 
-def micro_batches(batch: TokenBatch, rows: Tensor, limit: Limit) -> tuple[Tensor, ...]:
-    """Return the rows of each forward pass over some rows of a batch.
+def micro_batches(batch: TokenBatch, rows: Tensor, limit: Limit) -> tuple[MicroBatch, ...]:
+    """Return the forward passes over some rows of a batch.
 
-    Rows without a token to train on are in none: nothing of them is computed.
+    Rows without a token to train on are in none: nothing of them is computed. Rows that share
+    prefixes go together, as trees, where this is estimated to be less work.
 
     Args:
         batch: The batch.
@@ -87,17 +105,74 @@ def micro_batches(batch: TokenBatch, rows: Tensor, limit: Limit) -> tuple[Tensor
     """
     lengths_R = batch.lengths_N[rows]
     rows, lengths_R = rows[lengths_R > 0], lengths_R[lengths_R > 0]
-    return tuple(rows[index] for index in pack(lengths_R, limit))
+    apart = tuple(MicroBatch(rows[index]) for index in pack(lengths_R, limit))
+    if limit.pair_cost is None or len(rows) < 2:
+        return apart
+    together = _sharing(batch, rows, lengths_R - 1, limit)
+    return min(apart, together, key=lambda parts: _work(batch, parts, limit))
 
 
-def cut_batch(batch: TokenBatch, limit: Limit) -> tuple[Tensor, ...]:
+def cut_batch(batch: TokenBatch, limit: Limit) -> tuple[MicroBatch, ...]:
     """Return the micro-batches of all rows of a batch; see `micro_batches`."""
     return micro_batches(batch, torch.arange(len(batch), device=batch.ids_NT.device), limit)
 
 
-def padding_share(batch: TokenBatch, parts: tuple[Tensor, ...]) -> float:
-    """Return the share of the tokens computed in micro-batches that is padding; 0 without any."""
-    lengths_N = batch.lengths_N
-    n_real = sum(int(lengths_N[index].sum()) for index in parts)
-    n_computed = sum(len(index) * int(lengths_N[index].max()) for index in parts)
+def _sharing(
+    batch: TokenBatch, rows: Tensor, read_R: Tensor, limit: Limit
+) -> tuple[MicroBatch, ...]:
+    """Return micro-batches of whole groups, each a tree; a group beyond the limit is cut."""
+    ids_RT, read_R, group_R = batch.ids_NT[rows].cpu(), read_R.cpu(), batch.group_N[rows].cpu()
+    order_R = tree_order(ids_RT, read_R, group_R)
+    added_R = added_tokens(ids_RT, read_R, group_R)
+    trees: list[list[int]] = []
+    sizes: list[int] = []
+    for row in order_R.tolist():
+        added = int(added_R[row])
+        is_new = not trees or group_R[row] != group_R[trees[-1][-1]]
+        if is_new or sizes[-1] + added > limit.tokens or len(trees[-1]) == limit.rows:
+            trees.append([row])
+            sizes.append(int(read_R[row]))
+        else:
+            trees[-1].append(row)
+            sizes[-1] += added
+    most = limit.rows and max(1, limit.rows // max(map(len, trees)))
+    packs = pack(torch.tensor(sizes), replace(limit, rows=most))
+    index = [torch.tensor([row for tree in own.tolist() for row in trees[tree]]) for own in packs]
+    return tuple(_as_tree(batch, rows[own.to(rows.device)], limit) for own in index)
+
+
+def _as_tree(batch: TokenBatch, rows: Tensor, limit: Limit) -> MicroBatch:
+    """Return rows as trees, or as they are where this is less work."""
+    part, pair_cost = batch.rows(rows), limit.pair_cost or 0.0
+    tree = row_tree(part.ids_NT, part.action_mask_NT, pair_cost=pair_cost)
+    is_less = tree_work(tree, pair_cost=pair_cost) < rows_work(
+        part.action_mask_NT, pair_cost=pair_cost
+    )
+    return MicroBatch(rows, tree if is_less else None)
+
+
+def _work(batch: TokenBatch, parts: tuple[MicroBatch, ...], limit: Limit) -> float:
+    """Return the estimated work of passes, in that of a token without attention."""
+    pair_cost, total = limit.pair_cost or 0.0, limit.tokens * PASS_SHARE * len(parts)
+    for part in parts:
+        if part.tree is None:
+            total += rows_work(batch.rows(part.rows).action_mask_NT, pair_cost=pair_cost)
+        else:
+            total += tree_work(part.tree, pair_cost=pair_cost)
+    return total
+
+
+def padding_share(batch: TokenBatch, parts: Sequence[MicroBatch]) -> float:
+    """Return the share of the tokens computed in micro-batches that is padding; 0 without any.
+
+    A token that rows share is computed, and counted, once.
+    """
+    lengths_N, n_real, n_computed = batch.lengths_N, 0, 0
+    for part in parts:
+        if part.tree is None:
+            n_real += int(lengths_N[part.rows].sum())
+            n_computed += len(part.rows) * int(lengths_N[part.rows].max())
+        else:
+            n_real += part.tree.packed.n_distinct
+            n_computed += part.tree.packed.ids_RW.numel()
     return 1 - n_real / n_computed if n_computed else 0.0

@@ -10,7 +10,7 @@ from rltune.maths.streams import permutation, stream_seed
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
-from rltune.trainer.batches.micro_batches import Limit, micro_batches
+from rltune.trainer.batches.micro_batches import Limit, MicroBatch, micro_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class MiniBatchPlan:
     epoch: int  # pass over the batch, from 0
     nth: int  # number within the epoch, from 0
     rows: Tensor  # indices of its rows in the batch, also of those without a token to train on
-    parts: tuple[Tensor, ...]  # its micro-batches, by indices of rows in the batch
+    parts: tuple[MicroBatch, ...]  # its forward passes
 
 
 def plan_update(
@@ -67,8 +67,8 @@ def _rows_of(batch: TokenBatch, groups: Tensor) -> Tensor:
 class ScoringPlan:
     """The micro-batches in which a batch is scored before its update."""
 
-    parts: tuple[Tensor, ...]  # scored by the policy, by indices of rows
-    pending: tuple[Tensor, ...] = ()  # those whose old logprobs the update itself will give
+    parts: tuple[MicroBatch, ...]  # scored by the policy
+    pending: tuple[MicroBatch, ...] = ()  # those whose old logprobs the update itself will give
 
 
 def plan_scoring(

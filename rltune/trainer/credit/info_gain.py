@@ -87,8 +87,8 @@ def information_gain(
     where the rows are read anyway.
     """
     reader = GoldReader(policy, batch, episodes, ig_type=ig_type)
-    for rows in cut_batch(batch, limit):
-        reader.read(rows, batch.rows(rows).ids_NT)
+    for part in cut_batch(batch, limit):
+        reader.read(part.rows, batch.rows(part.rows).ids_NT)
     return reader.gains()
 
 
