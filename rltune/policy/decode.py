@@ -1,7 +1,6 @@
 """Incremental decoding of a transformers causal LM, as `rollout.torch_engine` asks for it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,6 +9,7 @@ from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.kv_cache import keeping
+from rltune.policy.logprobs import reading
 from rltune.policy.precision import computing
 from rltune.policy.row_cache import RowCache
 
@@ -103,7 +103,10 @@ class TransformersDecoder(ModelDecoder):
         inputs = self._new_tokens(new, starts, nobodys=cache.shape[1] - 1, rows=len(new))
         cache.place(inputs.columns_BT, width=width)
         backbone = self._model.base_model
-        with computing(backbone), reading(backbone, inputs.last_B):
+        is_last_BT = (
+            torch.arange(inputs.ids_BT.shape[1], device=self.device) == inputs.last_B[:, None]
+        )
+        with computing(backbone), reading(backbone, is_last_BT):
             hidden_BTD = backbone(
                 input_ids=inputs.ids_BT,
                 attention_mask=visible(inputs.positions_BT, width),
@@ -120,37 +123,6 @@ class TransformersDecoder(ModelDecoder):
 
     def release(self) -> None:
         """Do nothing: nothing is held here."""
-
-
-@contextmanager
-def reading(backbone: torch.nn.Module, last_B: Tensor) -> Iterator[None]:
-    """Have the last layer's MLP compute only column `last_B` of each row; the others are rubbish.
-
-    Nothing else of the last layer's output is read: keys and values come before its MLP. That is a
-    sixth of the work on a prompt for a model of four layers. Models that name their parts otherwise
-    than `layers[-1].mlp` compute all columns.
-    """
-    layers = getattr(backbone, "layers", None)
-    mlp = getattr(layers[-1], "mlp", None) if isinstance(layers, torch.nn.ModuleList) else None
-    if mlp is None:
-        yield
-        return
-    rows_B, width = torch.arange(len(last_B), device=last_B.device), 0
-
-    def only_last(_: torch.nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        nonlocal width
-        width = given[0].shape[1]
-        return (given[0][rows_B, last_B][:, None], *given[1:])
-
-    def everywhere(_: torch.nn.Module, given: tuple[Tensor, ...], out_B1D: Tensor) -> Tensor:
-        return out_B1D.expand(-1, width, -1)
-
-    hooks = [mlp.register_forward_pre_hook(only_last), mlp.register_forward_hook(everywhere)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def visible(positions_BT: Tensor, width: int) -> Tensor:

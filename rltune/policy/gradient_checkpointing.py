@@ -36,13 +36,18 @@ def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
     setattr(model.base_model, _ATTRIBUTE, is_on)
 
 
+def is_checkpointed(backbone: torch.nn.Module) -> bool:
+    """Return whether passes with a gradient compute a backbone's blocks again."""
+    return bool(getattr(backbone, _ATTRIBUTE, False))
+
+
 @contextmanager
 def checkpointing(backbone: torch.nn.Module) -> Iterator[None]:
     """Return the context of a forward pass whose blocks keep only their inputs.
 
     Nothing changes where it is off for the backbone, or without gradients.
     """
-    is_on = getattr(backbone, _ATTRIBUTE, False) and torch.is_grad_enabled()
+    is_on = is_checkpointed(backbone) and torch.is_grad_enabled()
     blocks = _blocks(backbone) if is_on else []
     for block in blocks:
         block.training = block.gradient_checkpointing = True  # its children stay in eval mode

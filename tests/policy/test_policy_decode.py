@@ -4,8 +4,8 @@ import pytest
 import torch
 from foreign_models import foreign
 
-from rltune.policy import decode
 from rltune.policy.decode import TransformersDecoder
+from rltune.policy.logprobs import reading
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3", "mixtral", "gpt2", "opt"])
@@ -30,8 +30,8 @@ def test_the_last_mlp_computes_one_token_of_a_row_and_is_left_as_it_was():
     for layer in model.model.layers:
         layer.mlp.act_fn.register_forward_hook(lambda _, given, out: seen.append(out.shape[:2]))
     decoder.extend(decoder.empty_cache(), [[5, 6, 7], [8, 9]], [0, 0])
-    assert seen == [(2, 3), (2, 1)]
-    with pytest.raises(RuntimeError), decode.reading(model.model, torch.tensor([0])):
+    assert seen == [(2, 3), (1, 2)]
+    with pytest.raises(RuntimeError), reading(model.model, torch.tensor([[True]])):
         raise RuntimeError
     model(input_ids=torch.tensor([[5, 6, 7]]))
     assert seen[2:] == [(1, 3), (1, 3)]

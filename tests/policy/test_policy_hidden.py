@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from foreign_models import gpt2
+from foreign_models import foreign, gpt2
 from transformers import PhiConfig, PhiForCausalLM
 
 from rltune.policy.load import weights_digest
@@ -55,6 +55,26 @@ def test_a_row_in_a_ragged_batch_equals_the_row_alone(model):
         for row, n in enumerate(lengths)
     ]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3", "mixtral", "gpt2"])
+def test_gradients_are_those_of_the_whole_last_layer(name):
+    """Its MLP computes only what is read; no weight sees a difference."""
+    model, (ids, mask) = foreign(name), rows()
+    backbone, draw = model.base_model, torch.Generator().manual_seed(1)
+    grads = []
+    for is_whole in (True, False):
+        model.zero_grad()
+        if is_whole:
+            states = backbone(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+            hidden = states[mask[:, 1:]]
+        else:
+            hidden = action_hidden(backbone, ids, mask)
+        weights = torch.randn(hidden.shape, generator=draw.manual_seed(1))
+        (hidden * weights).sum().backward()
+        grads.append([p.grad for p in backbone.parameters() if p.grad is not None])
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_a_sampled_token_without_context_is_refused(small_policy):
