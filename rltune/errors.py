@@ -10,6 +10,7 @@
     |   |-- DivergedError        a loss or a gradient is not finite
     |   |-- StaleEngineError     the engine does not serve the trainer's weights
     |   |-- EngineDiedError      the engine's process ended
+    |   |-- RemoteError          the training service failed, or did not answer in time
     |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
     |   |-- FaultsError          too many episodes of several steps in a row had a fault
     |   |-- TrainOverrunError    the training steps took longer than budget.train_wall_s
@@ -97,6 +98,10 @@ class StaleEngineError(TrialError):
 
 class EngineDiedError(TrialError):
     """The process of the rollout engine ended; the last checkpoint is kept."""
+
+
+class RemoteError(TrialError):
+    """The training service failed or did not answer in time; the last checkpoint is kept."""
 
 
 class CheckpointError(TrialError):

@@ -22,6 +22,7 @@ SAME_EVERYWHERE = (
     "dtype",
     "engine",
     "threads",
+    "remote",
     "weights_sha256",
     "tokenizer_sha256",
     "prompt_sha256",
@@ -32,8 +33,8 @@ SAME_EVERYWHERE = (
 LOADED = ("weights_sha256", "tokenizer_sha256", "prompt_sha256")
 """Provenance fields that are empty until the policy is loaded."""
 
-_NOT_IN_OLD_RECORDS = frozenset({"tokenizer_sha256", "prompt_sha256"})
-_PARTS = {"versions": "version"}  # fields that are mappings
+_NOT_IN_OLD_RECORDS = frozenset({"remote", "tokenizer_sha256", "prompt_sha256"})
+_PARTS = {"remote": "remote", "versions": "version of"}  # fields that are mappings
 
 PACKAGES_OF_SOME = ("reasoning-gym", "math-verify", "sympy", "verifiers")
 """Packages whose versions are recorded where they make or grade the problems of a trial."""
@@ -42,7 +43,8 @@ _OF_SOME = frozenset(f"version of {name}" for name in PACKAGES_OF_SOME)
 
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
-    "engine": ("rollout.engine",),
+    "engine": ("rollout.engine", "trainer.backend"),
+    "remote": ("trainer.backend", "policy.model", "policy.lora.rank", "env.kind"),
     "threads": ("resources.threads",),
     "weights_sha256": ("policy.model", "policy.dtype", "policy.lora", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),
@@ -117,7 +119,7 @@ def _parts(provenance: Mapping[str, Any], field: str) -> dict[str, Any]:
     value = provenance[field]
     if field not in _PARTS or not isinstance(value, Mapping):
         return {field: value}
-    return {f"{_PARTS[field]} of {name}": item for name, item in sorted(value.items())}
+    return {f"{_PARTS[field]} {name}": item for name, item in sorted(value.items())}
 
 
 def _attempt_findings(record: TrialRecord, attempt: Mapping[str, Any]) -> Iterator[Finding]:

@@ -6,11 +6,16 @@ from rltune.errors import InputError, Problem
 from rltune.spec.model_name import ALLOWED
 
 _PROBE_S = 10  # seconds that the hub has for an answer
-_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]  # no pickles, and no code
+_WEIGHTS = "*.safetensors"
+_FILES = ["*.json", _WEIGHTS, "*.jinja", "*.txt", "*.model"]  # no pickles, and no code
 
 
-def hub_folder(model: str) -> Path:
+def hub_folder(model: str, *, with_weights: bool = True) -> Path:
     """Return the folder of a model in the cache, downloaded first when it is not there.
+
+    Args:
+        model: Its name.
+        with_weights: Whether its weights are needed, beside config and tokenizer.
 
     Raises:
         InputError: The hub does not answer, has no such model, or does not provide it.
@@ -18,17 +23,18 @@ def hub_folder(model: str) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    if (cached := _cached(model)) is not None:
+    if (cached := _cached(model, with_weights=with_weights)) is not None:
         return cached
-    require_hub(model)
+    require_hub(model, with_weights=with_weights)
+    files = [name for name in _FILES if with_weights or name != _WEIGHTS]
     try:
-        return Path(snapshot_download(model, allow_patterns=_FILES))
+        return Path(snapshot_download(model, allow_patterns=files))
     except Exception as error:  # as in require_hub
         raise _not_provided(model, "policy.model", error) from error
 
 
-def _cached(model: str) -> Path | None:
-    """Return the folder in the cache when it has a config and weights."""
+def _cached(model: str, *, with_weights: bool = True) -> Path | None:
+    """Return the folder in the cache when it has a config, and weights or a tokenizer."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -36,11 +42,13 @@ def _cached(model: str) -> Path | None:
         folder = Path(snapshot_download(model, local_files_only=True))
     except (LocalEntryNotFoundError, ValueError):  # ValueError: not a model's name
         return None
-    is_whole = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    is_whole = (folder / "config.json").exists() and any(
+        folder.glob(_WEIGHTS if with_weights else "tokenizer*.json")
+    )
     return folder if is_whole else None
 
 
-def require_hub(model: str, where: str = "policy.model") -> None:
+def require_hub(model: str, where: str = "policy.model", *, with_weights: bool = True) -> None:
     """Ask the hub once for a model that is not in the cache; its own loader retries for a minute.
 
     Raises:
@@ -49,7 +57,7 @@ def require_hub(model: str, where: str = "policy.model") -> None:
     """
     from huggingface_hub import HfApi
 
-    if _cached(model) is not None:
+    if _cached(model, with_weights=with_weights) is not None:
         return
     try:
         HfApi().model_info(model, timeout=_PROBE_S)

@@ -20,7 +20,7 @@ from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.model_check import require_context, require_fit
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
-from rltune.policy.source import read_model
+from rltune.policy.source import read_model, read_tokenizer
 from rltune.policy.static_decode import StaticDecoder, has_plain_cache
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.spec.trial_reference import is_reference, model_path
@@ -127,6 +127,24 @@ def policy_of(config: TrialConfig, base: Path, *, device: str) -> Policy:
     )
     require_context(policy.model, config.rollout.max_context, engine=config.rollout.engine)
     return policy
+
+
+def policy_without_weights(config: TrialConfig, base: Path, model: torch.nn.Module) -> Policy:
+    """Put a policy together whose weights are elsewhere.
+
+    Args:
+        config: Resolved config; the tokenizer is that of `policy.model`.
+        base: Folder to which a relative `policy.model` refers.
+        model: Stands for the weights; without parameters.
+
+    Raises:
+        InputError: The tokenizer cannot be found or read.
+
+    """
+    tokenizer, generation = read_tokenizer(config.policy.model, config.env.kind, base)
+    vars(model)["generation_config"] = generation
+    is_bare = config.env.prompt == "compact"
+    return assemble(model, tokenizer, template=config.policy.template, is_bare=is_bare)
 
 
 def _from(base: Path, lora: LoraConfig) -> LoraConfig:

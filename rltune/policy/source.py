@@ -14,6 +14,7 @@ from safetensors import safe_open
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
@@ -56,6 +57,30 @@ def read_model(model: str, env_kind: str) -> tuple[PreTrainedModel, Tokenizer]:
         raise InputError(problems)
     try:
         return _read(folder)
+    except FolderFault as fault:
+        raise InputError(fault_problem(model, fault)) from fault
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(load_problem(model, error)) from error
+
+
+def read_tokenizer(
+    model: str, env_kind: str, base: Path
+) -> tuple[Tokenizer, GenerationConfig | None]:
+    """Return a model's tokenizer and how it generates, without its weights.
+
+    Raises:
+        InputError: There is no such model, or its tokenizer cannot be read.
+
+    """
+    folder = SHIPPED / env_kind if model == "tiny" else base / model
+    if not folder.is_dir():
+        if problem := name_problem(model):
+            raise InputError(problem)
+        folder = hub_folder(model, with_weights=False)
+    try:
+        has_generation = (folder / "generation_config.json").exists()
+        generation = GenerationConfig.from_pretrained(folder) if has_generation else None
+        return _read_tokenizer(folder), generation
     except FolderFault as fault:
         raise InputError(fault_problem(model, fault)) from fault
     except (OSError, ValueError, ImportError) as error:

@@ -34,7 +34,7 @@ RUNS_TASKSETS = ("verifiers",)  # what reads and grades the tasks of a taskset
 EARLIER = (
     *("attempt", "host", "node", "started"),
     *("commit", "dirty", "diff_sha256", "source_sha256", "versions"),
-    *("device", "cpu_model", "dtype", "engine", "threads"),
+    *("device", "cpu_model", "dtype", "engine", "threads", "remote"),
     *("weights_sha256", "tokenizer_sha256", "prompt_sha256", "manifest_sha256", "base", "inputs"),
     "inputs_changed",
 )
@@ -172,8 +172,9 @@ def trial_provenance(
         "device": device_name(device),
         "cpu_model": cpu_model(),
         "dtype": config.policy.dtype,
-        "engine": config.rollout.engine,
+        "engine": config.rollout.engine if config.trainer.backend == "torch" else "tinker",
         "threads": config.resources.threads,
+        "remote": {},
         "weights_sha256": "",
         "tokenizer_sha256": "",
         "prompt_sha256": "",

@@ -162,15 +162,18 @@ def _job(payload: TrialPayload, trial: TrialDir, log: logging.Logger) -> Iterato
         log.warning("this process runs other rltune sources than its driver; the audit says so")
     set_threads(config.resources.threads)
     # These import torch: now that its threads are set.
+    from rltune.remote.session import identity
     from rltune.trainer.preflight.learnable import require_learnable
     from rltune.trainer.prompt import prompt_of
-    from rltune.trainer.start import policy_at_start
+    from rltune.trainer.start import policy_at_start, remote_base
 
     policy = policy_at_start(trial, config, payload.base, device=device)
     make_env = env_maker(config.env, config.reward, payload.base)
     require_same_rows(make_env, manifest)
     prompt = retry(lambda: prompt_of(policy, manifest.heldout[0], make_env()))
     write_text_atomic(trial.prompt, prompt.text)
+    if config.trainer.backend == "tinker":
+        record["remote"] = identity(remote_base(config), config.policy.lora.rank)
     record["weights_sha256"] = policy.weights_sha256
     record["tokenizer_sha256"] = policy.tokenizer_sha256
     record["prompt_sha256"] = prompt.sha256

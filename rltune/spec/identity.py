@@ -22,6 +22,7 @@ EXCLUDED = {
     "budget.train_wall_s": "a trial that exceeds it has no result, and no other is changed by it",
     "budget.eval_wall_s": "likewise",
     "rollout.workers": "results are placed by episode, whichever comes first",
+    "trainer.timeout_s": "an answer that comes is the same, however long it took",
     "resources.cpus": "a reservation; the numerics follow resources.threads",
     "resources.engine": "the engine computes the same in a process of its own",
     "resources.gpus": "a reservation; the device that was really used is in provenance.json",

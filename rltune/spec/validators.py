@@ -13,6 +13,7 @@ from rltune.spec.credit_checks import (
 from rltune.spec.errors import Violation, refuse
 from rltune.spec.estimators import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of
+from rltune.spec.remote_checks import remote_violations
 from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     maxrl_violations,
     collapse_violations,
     engine_violations,
+    remote_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

@@ -1,6 +1,7 @@
 """Checkpoints: safetensors plus JSON, written beside and renamed, never pickled.
 
 A file holds what is trained: with LoRA the adapter, and in its metadata the digest of the base.
+What a service trains it keeps itself; the file then says where.
 
 Random draws come from named streams (maths.streams), so no generator state needs saving: the step
 is the state of all of them.
@@ -24,6 +25,7 @@ from rltune.errors import CheckpointError
 from rltune.gate import GateResult
 from rltune.policy.load import FROZEN, Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
+from rltune.remote.model import RemoteAdamW, RemoteModel
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
@@ -63,6 +65,9 @@ class Progress:
     total_s: float = 0.0
 
 
+REMOTE = "remote.json"
+"""File of a checkpoint with the path of the state that a service keeps."""
+
 _PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
@@ -78,6 +83,8 @@ def save_checkpoint(
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
+    if isinstance(train_state.policy.model, RemoteModel):
+        _save_remote(train_state, part, folder.name)
     for name, module in _modules(train_state).items():
         frozen = frozen_digest(module)
         metadata = {FROZEN: frozen} if frozen else None
@@ -114,6 +121,8 @@ def load_checkpoint(folder: Path, train_state: TrainState, *, config_hash: str) 
 
     """
     progress = _require_whole(folder, train_state, config_hash=config_hash)
+    if isinstance(train_state.policy.model, RemoteModel):
+        _restore_remote(train_state, folder)
     for name, module in _modules(train_state).items():
         restore_module(module, folder / f"{name}.safetensors")
     for name, optimizer in _optimizers(train_state).items():
@@ -194,12 +203,33 @@ def prune_checkpoints(trial: TrialDir, *, keep_last: int, keep_steps: Iterable[i
             shutil.rmtree(folder)
 
 
+def _save_remote(train_state: TrainState, folder: Path, name: str) -> None:
+    """Let the service save weights and optimiser; keep where they are."""
+    saved = {
+        "path": train_state.policy.model.save(name),
+        "policy_updates": updates_made(train_state.actor_optimizer),
+    }
+    (folder / REMOTE).write_text(json.dumps(saved, indent=1), encoding="utf-8")
+
+
+def _restore_remote(train_state: TrainState, folder: Path) -> None:
+    saved = json.loads((folder / REMOTE).read_text(encoding="utf-8"))
+    train_state.policy.model.restore(saved["path"])
+    if isinstance(train_state.actor_optimizer, RemoteAdamW):
+        train_state.actor_optimizer.state["adapter"]["step"] = saved["policy_updates"]
+
+
 def _modules(train_state: TrainState) -> dict[str, torch.nn.Module]:
+    """Return the modules whose weights are here."""
+    if isinstance(train_state.policy.model, RemoteModel):
+        return {}
     critic = {} if train_state.critic is None else {"critic": train_state.critic}
     return {"policy": train_state.policy.model, **critic}
 
 
 def _optimizers(train_state: TrainState) -> dict[str, torch.optim.Optimizer]:
+    if isinstance(train_state.actor_optimizer, RemoteAdamW):
+        return {}
     optimizer = train_state.critic_optimizer
     critic = {} if optimizer is None else {"critic_optimizer": optimizer}
     return {"actor_optimizer": train_state.actor_optimizer, **critic}

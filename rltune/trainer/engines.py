@@ -9,6 +9,8 @@ from rltune.errors import Problem, ResourceError
 from rltune.policy.load import Policy
 from rltune.policy.precision import DTYPES
 from rltune.policy.serve import ServedPolicy
+from rltune.remote.engine import RemoteEngine
+from rltune.remote.model import RemoteModel
 from rltune.rollout.engine import Engine
 from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.torch_engine import TorchEngine
@@ -24,6 +26,8 @@ def make_engine(config: TrialConfig, policy: Policy) -> Engine:
         InputError: It is not installed, or cannot serve this policy.
 
     """
+    if isinstance(policy.model, RemoteModel):
+        return RemoteEngine(policy.model, policy.end_ids)
     if config.rollout.engine == "torch":
         return TorchEngine(policy.decoder())
     vllm = config.rollout.vllm

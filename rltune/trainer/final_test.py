@@ -138,7 +138,7 @@ def run_final_test(job: TestJob, *, which: str = BEST) -> Record:
         "trial_id": job.trial.trial_id,
         "checkpoint": which if which in (BEST, LATEST) else "step",
         "step": step,
-        "checkpoint_sha256": weights_digest(job.policy.model),
+        "checkpoint_sha256": weights_digest(job.policy.model) or "unknown",
         "tokenizer_sha256": job.policy.tokenizer_sha256,
         **_outcome(job, tasks, played),
         "code": dict(job.code),

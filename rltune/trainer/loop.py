@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
+from rltune.remote.model import RemoteModel
 from rltune.store.files import link_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.trainer.checkpoint import (
@@ -248,6 +249,8 @@ class _Run:
         }
 
     def _log(self, step: int, metrics: Metrics) -> None:
+        if isinstance(self.job.policy.model, RemoteModel):
+            metrics = metrics | self.job.policy.model.session.take_counts()
         timings = self.watch.take() | {"timing_s/checkpoint": self._checkpoint_s}
         self.job.tracker.log(step, metrics | timings | memory_used() | {"time": time.time()})
         self._checkpoint_s = 0.0

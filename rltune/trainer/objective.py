@@ -17,6 +17,7 @@ from rltune.maths.streams import stream_seed
 from rltune.policy.dropout import dropping
 from rltune.policy.logprobs import action_hidden, head_weight
 from rltune.policy.row_tree import RowTree
+from rltune.remote.model import RemoteAdamW
 from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of
@@ -119,6 +120,8 @@ def _optimizer_step(
                 train_state, part, own.tree, config, counts, kl_coef, sums, on_entropy
             )
         record(data.signals, own.rows, logp_BT)
+    if isinstance(train_state.actor_optimizer, RemoteAdamW):
+        return {**sums, **_remote_step(train_state.actor_optimizer, sums, step)}
     norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
     if critic is not None:
         norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
@@ -174,12 +177,13 @@ def _backward(
     divisor = _side_divisor(config, counts)
     total = pg_loss
     sums["actor/pg_loss"] += pg_loss.item()
-    entropy = _entropy(scores, mask)
-    sums["actor/entropy"] += entropy.item() / counts.n_tokens
-    if on_entropy is not None and scores.tokens.entropy_M is not None:
-        on_entropy(scores.tokens.entropy_M.detach())
-    if loss.entropy_coeff:
-        total = total - loss.entropy_coeff * (entropy / divisor)
+    if scores.tokens.entropy_M is not None:
+        entropy = _entropy(scores.tokens.entropy_M, mask)
+        sums["actor/entropy"] += entropy.item() / counts.n_tokens
+        if on_entropy is not None:
+            on_entropy(scores.tokens.entropy_M.detach())
+        if loss.entropy_coeff:
+            total = total - loss.entropy_coeff * (entropy / divisor)
     if data.signals.ref_logp_NT is not None:
         kl_BT = _kl(
             train_state, scores, logp_BT, data.signals.ref_logp_NT, data.batch, tree, config
@@ -205,11 +209,8 @@ def _side_divisor(config: TrialConfig, counts: TrainedCounts) -> float:
     )
 
 
-def _entropy(scores: ActionScores, mask: Tensor) -> Tensor:
+def _entropy(values_M: Tensor, mask: Tensor) -> Tensor:
     """Return the entropy summed over the sampled tokens."""
-    values_M = scores.tokens.entropy_M
-    if values_M is None:
-        raise ValueError("the tokens were scored without their entropy")
     return masked_sum(values_M.new_zeros(mask.shape).masked_scatter(mask, values_M), mask)
 
 
@@ -283,6 +284,13 @@ def _zero_gradients(module: torch.nn.Module) -> None:
             parameter.grad.zero_()
         elif parameter.requires_grad:
             parameter.grad = torch.zeros_like(parameter)
+
+
+def _remote_step(optimizer: RemoteAdamW, sums: Sums, step: int) -> Sums:
+    """Make the step of a service, which clips; return the gradient's norm where it tells that."""
+    _require_finite(sums, step)
+    norm = optimizer.step()
+    return {} if math.isnan(norm) else {"actor/grad_norm": norm}
 
 
 def _clip(module: torch.nn.Module, limit: float) -> float:

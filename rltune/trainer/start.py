@@ -4,11 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from rltune.errors import CheckpointError
-from rltune.policy.load import Policy, file_digest, policy_of, weights_digest
+from rltune.policy.load import (
+    Policy,
+    file_digest,
+    policy_of,
+    policy_without_weights,
+    weights_digest,
+)
+from rltune.policy.precision import set_compute_dtype
+from rltune.remote.model import RemoteModel
+from rltune.remote.session import Session, require_service
+from rltune.spec.model_name import tiny_base
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import require_same_parameters, restore_module
+from rltune.trainer.checkpoint import REMOTE, require_same_parameters, restore_module
 
 
 def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device: str) -> Policy:
@@ -20,11 +30,39 @@ def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device:
         CheckpointError: The weights to start from are missing, torn, or not those of the record.
 
     """
-    policy = policy_of(config, base, device=device)
     origin = read_origin(trial)
+    if config.trainer.backend == "tinker":
+        if origin is not None and origin.weights_sha256:
+            what = f"{trial.path} starts from a checkpoint, and a service makes its own adapters"
+            raise CheckpointError(f"{what}. Set trainer.backend to torch")
+        return remote_policy(config, base)
+    policy = policy_of(config, base, device=device)
     if origin is None or not origin.weights_sha256:
         return policy
     return _with_weights(policy, trial.start, origin.weights_sha256)
+
+
+def remote_policy(config: TrialConfig, base: Path) -> Policy:
+    """Return a policy whose adapter a service holds; its tokenizer is here.
+
+    The service does not tell the digest of its weights: that is `unknown`.
+
+    Raises:
+        InputError: The tokenizer cannot be found, or the SDK or its key is missing.
+
+    """
+    require_service("trainer.backend")
+    session = Session(remote_base(config), timeout_s=config.trainer.timeout_s)
+    model = RemoteModel(session, rank=config.policy.lora.rank, seed=config.seed)
+    # In which format a service computes it does not say: the wider tolerance.
+    set_compute_dtype(model, "bfloat16")
+    policy = policy_without_weights(config, base, model)
+    return replace(policy, weights_sha256="unknown")
+
+
+def remote_base(config: TrialConfig) -> str:
+    """Return the name of the base model on a service."""
+    return tiny_base(config.env.kind) if config.policy.model == "tiny" else config.policy.model
 
 
 def checkpoint_digest(folder: Path) -> str:
@@ -35,6 +73,9 @@ def checkpoint_digest(folder: Path) -> str:
 
     """
     path = folder / "policy.safetensors"
+    if (folder / REMOTE).exists():
+        what = f"the weights of {folder} are on the service that trained them"
+        raise CheckpointError(f"{what}; nothing can start from them here")
     try:
         return file_digest(path)
     except Exception as error:  # safetensors raises its own kinds for torn files

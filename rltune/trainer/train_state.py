@@ -15,6 +15,7 @@ from rltune.policy.lora import trained_parameters
 from rltune.policy.model_check import why_rows
 from rltune.policy.row_tree import RowTree, attention_cost
 from rltune.policy.value_head import ValueModel, frozen_copy
+from rltune.remote.model import RemoteAdamW, RemoteModel, RemoteScorer, RemoteStart
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
@@ -39,7 +40,7 @@ class TrainState:
     policy: Policy
     reference: CausalLM | None
     critic: ValueModel | None
-    actor_optimizer: torch.optim.Optimizer
+    actor_optimizer: torch.optim.Optimizer | RemoteAdamW
     critic_optimizer: torch.optim.Optimizer | None
     why_rows: str | None = "nothing was asked of this policy"
 
@@ -51,6 +52,8 @@ class TrainState:
 
 def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
     """Make the state around a freshly loaded policy."""
+    if isinstance(policy.model, RemoteModel):
+        return _remote_state(policy, config)
     critic = None
     if config.advantage.kind in CRITIC_KINDS:
         torch.manual_seed(stream_seed(config.seed, "critic"))
@@ -76,7 +79,21 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
     )
 
 
-def updates_made(optimizer: torch.optim.Optimizer | None) -> int:
+def _remote_state(policy: Policy, config: TrialConfig) -> TrainState:
+    """Make the state of a policy that a service trains: no critic, and the base as reference."""
+    optim = config.optim
+    adamw = RemoteAdamW(
+        policy.model,
+        lr=optim.lr,
+        betas=optim.betas,
+        weight_decay=optim.weight_decay,
+        grad_clip=optim.grad_clip,
+    )
+    reference = RemoteStart(policy.model.session) if config.loss.use_kl_loss else None
+    return TrainState(policy, reference, None, adamw, None, why_rows="a service computes them")
+
+
+def updates_made(optimizer: torch.optim.Optimizer | RemoteAdamW | None) -> int:
     """Return how often an optimiser has moved its parameters: its own count, which a resume keeps.
 
     A critic warm-up leaves the policy's as it is. A mini-batch with nothing to train on counts:
@@ -108,8 +125,11 @@ def score_actions(
     """Run the policy over rows and score their sampled tokens.
 
     `cache` keeps keys and values. `tree` is the rows as prefix trees: the same numbers up to
-    rounding, without a cache.
+    rounding, without a cache. A service gives logprobs alone, at temperature 1.
     """
+    if isinstance(model, RemoteScorer):
+        logp_M = model.logprobs(ids_BT, action_mask_BT)
+        return ActionScores(logp_M.new_empty(len(logp_M), 0), TokenScores(logp_M, None))
     hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache, tree=tree)
     ids_M = ids_BT[action_mask_BT]
     tokens = chunked_logprobs_entropy(

@@ -1,10 +1,13 @@
 """The project's own Tinker server on loopback, and the real SDK as its client."""
 
+import gc
+import warnings
 from importlib.util import find_spec
 
 import pytest
 
-collect_ignore = [] if find_spec("tinker") else ["test_remote_server.py"]  # the SDK is an extra
+# The SDK is an extra.
+collect_ignore = [] if find_spec("tinker") else ["test_remote_server.py", "test_remote_backend.py"]
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +32,15 @@ def client(server):
         with tinker.ServiceClient(base_url=server.url) as service:
             forget_open_sockets(service)
             yield service
+
+
+@pytest.fixture
+def connected(server, monkeypatch):
+    """Lead the SDK to the server; it leaves the connection that reads its settings open."""
+    monkeypatch.setenv("TINKER_API_KEY", "tml-local")
+    monkeypatch.setenv("TINKER_BASE_URL", server.url)
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield server
+        gc.collect()

@@ -15,10 +15,8 @@ from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.remote.server.losses import LOSSES, NEEDED
 from rltune.remote.server.wire import Datum, Pass, RefusedError
+from rltune.spec.remote_checks import ALPHA
 from rltune.spec.schema.trial import LoraConfig
-
-ALPHA = 32.0
-"""Tinker's: an adapter's output is scaled by 32 / rank."""
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")

@@ -5,6 +5,7 @@ import re
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 from rltune.remote.server.jobs import Answer
@@ -12,6 +13,13 @@ from rltune.remote.server.service import Service, UnknownError
 from rltune.remote.server.wire import PROTOBUF, RefusedError
 
 _ROOT = "/api/v1/"
+
+
+def _version() -> str:
+    try:
+        return version("rltune")
+    except PackageNotFoundError:
+        return "source"
 
 
 class TinkerServer:
@@ -56,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what is no call."""
         name = self.path.removeprefix(_ROOT)
         if name == "healthz":
-            self._answer(200, {"status": "ok"})
+            self._answer(200, {"status": "ok", "server": f"rltune {_version()}"})
         elif name == "get_server_capabilities":
             self._answer(200, self._service.capabilities())
         elif name.startswith("samplers/"):

@@ -116,6 +116,20 @@ class ResourcesConfig(Section):
     )
 
 
+class TrainerConfig(Section):
+    """Where the policy is trained."""
+
+    backend: Literal["torch", "tinker"] = Field(
+        "torch",
+        description="What trains and samples: torch in the trial's process, or a service that "
+        "speaks the Tinker protocol (TINKER_BASE_URL, TINKER_API_KEY; adapters only).",
+    )
+    timeout_s: PositiveFloat = Field(
+        900.0,
+        description="Longest wait for one answer of the service, in seconds; nothing for torch.",
+    )
+
+
 def reserved_gpus(resources: Mapping[str, Any]) -> float:
     """Return the GPUs that a trial takes, those of its rollout engine included."""
     gpus = float(resources["gpus"])

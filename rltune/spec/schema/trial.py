@@ -37,6 +37,7 @@ from rltune.spec.schema.run import (
     GateConfig,
     ResourcesConfig,
     TrackingConfig,
+    TrainerConfig,
 )
 from rltune.spec.validators import cross_violations, optim_violations, require_tokens
 
@@ -235,6 +236,9 @@ class TrialConfig(Section):
     )
     resources: ResourcesConfig = Field(
         default_factory=ResourcesConfig, description="What a trial may use of a machine."
+    )
+    trainer: TrainerConfig = Field(
+        default_factory=TrainerConfig, description="Where the policy is trained."
     )
     tracking: TrackingConfig = Field(
         default_factory=TrackingConfig, description="Where metrics are mirrored."

@@ -5,6 +5,7 @@ can be repeated bit by bit, it follows from config, model and rows, never from t
 happens to be free.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from rltune.forecast.model_shapes import Shape, shape_of
 from rltune.maths.prefix_tree import added_tokens, tree_order
 from rltune.policy.load import Policy
 from rltune.policy.row_tree import RowTree, row_tree, rows_work, tree_work
+from rltune.remote.model import RemoteModel
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 
@@ -45,10 +47,16 @@ class MicroBatch:
 def limit_of(policy: Policy, config: TrialConfig, pair_cost: float | None = None) -> Limit:
     """Return the limit of a config, its `auto` resolved by the shape of the model.
 
-    `pair_cost` is the trial's `TrainState.pair_cost`.
+    `pair_cost` is the trial's `TrainState.pair_cost`. A service has no such limit: the SDK cuts a
+    request to its size.
     """
     wanted = config.optim.tokens_per_micro_batch
-    tokens = token_budget(config, _shape(policy)) if wanted == "auto" else wanted
+    if wanted != "auto":
+        tokens = wanted
+    elif isinstance(policy.model, RemoteModel):
+        tokens = sys.maxsize
+    else:
+        tokens = token_budget(config, _shape(policy))
     return Limit(tokens, config.optim.micro_batch_size, pair_cost)
 
 

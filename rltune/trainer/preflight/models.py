@@ -9,9 +9,10 @@ from rltune.policy.adapter_folder import adapter_problem, require_adapter
 from rltune.policy.hub import require_hub
 from rltune.policy.model_folder import SHIPPED, FolderFault, folder_problems
 from rltune.policy.read_folder import Reading, require_readable
+from rltune.remote.session import require_base
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.load import LoadedSweep
-from rltune.spec.model_name import name_problem
+from rltune.spec.model_name import name_problem, tiny_base
 from rltune.spec.schema.trial import LoraConfig
 from rltune.spec.trial_reference import is_reference, model_path, require_reference
 
@@ -33,6 +34,9 @@ def require_models(loaded: LoadedSweep, base: Path) -> None:
     readings: dict[Reading, None] = {}
     for condition in loaded.conditions:
         name, folder = _model(condition.config, base)
+        if condition.config["trainer"]["backend"] == "tinker":
+            _require_remote(condition.config, folder, where)
+            continue
         lora = _saved_adapter(condition.config, base)
         if folder is None:
             require_hub(name, where)
@@ -40,6 +44,14 @@ def require_models(loaded: LoadedSweep, base: Path) -> None:
             text = lora.model_dump_json() if lora else ""
             readings[Reading(str(folder), name, where, text)] = None
     require_readable(list(readings))
+
+
+def _require_remote(config: Mapping[str, Any], folder: Path | None, where: str) -> None:
+    """Refuse a base that the service does not offer, or whose tokenizer cannot be had here."""
+    name = config["policy"]["model"]
+    require_base(tiny_base(config["env"]["kind"]) if name == TINY else name, where)
+    if folder is None:
+        require_hub(name, where, with_weights=False)
 
 
 def model_problems(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:

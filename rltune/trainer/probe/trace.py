@@ -219,5 +219,5 @@ def _gains(config: TrialConfig, batch: TokenBatch, scene: Scene) -> InfoGains | 
     return InformationGain(config.attribution.ig_type)(gold, n_contexts.clamp(max=n_turns))
 
 
-def _gradients(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+def _gradients(optimizer: object) -> list[torch.Tensor]:
     return optimizer.gradients if isinstance(optimizer, PlannedSteps) else []

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rltune.policy.load import Policy, file_digest
-from rltune.store.files import write_json_atomic
+from rltune.store.files import sha256_file, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Artifact
 from rltune.track.make import outcome_summary
+from rltune.trainer.checkpoint import REMOTE
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.splits import Manifest
@@ -50,10 +51,13 @@ def start_artifact(trial: TrialDir, policy: Policy, *, model: str) -> Artifact:
 
 def chosen_artifact(trial: TrialDir, result: TrialResult, *, metric: str) -> Artifact:
     """Return the checkpoint that the gate chose."""
-    weights = trial.checkpoint(result.best_step) / "policy.safetensors"
+    folder = trial.checkpoint(result.best_step)
+    is_remote = (folder / REMOTE).exists()
+    weights = folder / (REMOTE if is_remote else "policy.safetensors")
     about: dict[str, str | float] = {"trial": trial.trial_id, "step": result.best_step}
     about[metric] = result.heldout_metric
-    return _policy(file_digest(weights), weights, about, "selected")
+    digest = sha256_file(weights) if is_remote else file_digest(weights)
+    return _policy(digest, weights, about, "selected")
 
 
 def record_outcome(job: Job, result: TrialResult) -> None:

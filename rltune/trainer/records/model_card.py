@@ -21,6 +21,7 @@ from rltune.store.files import read_json, sha256_file, write_json_atomic, write_
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
+from rltune.trainer.checkpoint import REMOTE
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.faults import too_many_faults
@@ -134,6 +135,13 @@ def _code(trial: TrialDir) -> dict[str, Any]:
 
 def _checkpoint(folder: Path) -> dict[str, str] | None:
     """Return the shipped weights; None when they are gone, which only a person can have done."""
+    if (folder / REMOTE).exists():
+        remote = read_json(folder / REMOTE)
+        return {
+            "path": f"{folder.parent.name}/{folder.name}",
+            "weights_sha256": "unknown",
+            "remote": remote["path"],
+        }
     path = folder / "policy.safetensors"
     if not path.exists():
         return None
@@ -217,7 +225,8 @@ def _facts(card: Mapping[str, Any]) -> Iterable[tuple[str, object]]:
     if checkpoint is None:
         yield "checkpoint", "its folder is gone"
     else:
-        yield "checkpoint", f"{checkpoint['path']}, weights {checkpoint['weights_sha256']}"
+        held = f", on the service as {checkpoint['remote']}" if "remote" in checkpoint else ""
+        yield "checkpoint", f"{checkpoint['path']}, weights {checkpoint['weights_sha256']}{held}"
     start = card["start"]
     parent = f", step {start['parent_step']} of {start['parent']}" if start["parent"] else ""
     yield "start", f"weights {start['weights_sha256']}{parent}"

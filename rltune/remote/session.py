@@ -1,0 +1,179 @@
+"""A trial's connection to a training service: clients, waiting with a limit, counts. No torch."""
+
+import concurrent.futures
+import os
+from collections import Counter
+from importlib import metadata
+from typing import Any
+
+from rltune.errors import InputError, Problem, RemoteError
+from rltune.remote.sdk import require_sdk
+from rltune.store.secret import masked
+
+KEY, ADDRESS = "TINKER_API_KEY", "TINKER_BASE_URL"
+_ASK_S = 10.0  # seconds that a service has to say what it is
+
+
+class Session:
+    """Clients of one service, opened when the first one is asked for.
+
+    The idempotence rule of the client: a call that may step the optimiser is sent once. The SDK
+    sends it again only under the same place in the client's order, which a service does once. An
+    attempt whose answer stays away ends, and the trial goes on from its last checkpoint.
+
+    Args:
+        base: Name of the base model on the service.
+        timeout_s: Longest wait for one answer, in seconds.
+
+    """
+
+    def __init__(self, base: str, *, timeout_s: float) -> None:
+        self.base, self.timeout_s = base, timeout_s
+        self._counts: Counter[str] = Counter()
+        self._service: Any = None
+
+    def new_adapter(self, *, rank: int, seed: int) -> Any:
+        """Return a training client with a new adapter."""
+        call = self._opened().create_lora_training_client(
+            self.base, rank=rank, seed=seed, train_unembed=False
+        )
+        return self.wait(call, "create an adapter")
+
+    def saved_adapter(self, path: str) -> Any:
+        """Return a training client with the weights and the optimiser of a saved state."""
+        call = self._opened().create_training_client_from_state_with_optimizer(path)
+        return self.wait(call, f"load the state {path}, which may have expired")
+
+    def base_sampler(self) -> Any:
+        """Return a sampling client of the base model."""
+        call = self._opened().create_sampling_client(base_model=self.base)
+        return self.wait(call, "sample from the base model")
+
+    def wait(self, future: Any, what: str) -> Any:
+        """Return an answer.
+
+        Args:
+            future: Of a call of the SDK.
+            what: The call, after "the training service did not".
+
+        Raises:
+            RemoteError: It failed, or did not come in time.
+
+        """
+        self._counts["requests"] += 1
+        try:
+            return future.result(self.timeout_s)
+        except (TimeoutError, concurrent.futures.TimeoutError) as error:
+            text = f"did not {what} within {self.timeout_s:g} s (trainer.timeout_s)"
+            raise _remote_error(text) from error
+        except Exception as error:  # the SDK's own, httpx's, and ValueError for a lost request
+            why = " ".join(masked(str(error)).split()) or type(error).__name__
+            raise _remote_error(f"did not {what}: {why[:400].rstrip('.')}") from error
+
+    def count(self, **tokens: int) -> None:
+        """Add to the counts of tokens."""
+        self._counts.update(tokens)
+
+    def take_counts(self) -> dict[str, float]:
+        """Return what was asked for since the last time, as metrics, and begin again."""
+        names = ("requests", "prompt_tokens", "sampled_tokens", "forward_tokens", "trained_tokens")
+        counts = {f"tinker/{name}": float(self._counts[name]) for name in names}
+        self._counts.clear()
+        return counts
+
+    def close(self) -> None:
+        """End the session; a service that does not answer ends it by itself."""
+        if self._service is not None:
+            try:
+                self._service.close("success").result(_ASK_S)
+            except Exception:  # the service forgets a session that is silent
+                self._service = None
+
+    def _opened(self) -> Any:
+        if self._service is None:
+            require_service("trainer.backend")
+            import tinker
+
+            try:
+                self._service = tinker.ServiceClient()
+            except Exception as error:
+                raise _remote_error(f"did not open a session: {masked(str(error))}") from error
+        return self._service
+
+
+def require_service(where: str) -> None:
+    """Refuse to go on without the SDK or its key.
+
+    Raises:
+        InputError: One is missing.
+
+    """
+    require_sdk(where)
+    if not os.environ.get(KEY):
+        what = f"tinker needs the environment variable {KEY}, which is not set."
+        action = f"Set it; for `rltune serve-tinker` {KEY}=tml-local and {ADDRESS} to its address."
+        raise InputError(Problem(where, what, action=action))
+
+
+def require_base(base: str, where: str) -> None:
+    """Refuse a base model that the service does not list.
+
+    Raises:
+        InputError: It does not, or it does not answer.
+
+    """
+    require_service("trainer.backend")
+    import tinker
+
+    try:
+        listed = tinker.RestClient().get_server_capabilities().result(_ASK_S * 3)
+    except Exception as error:
+        why = " ".join(masked(str(error)).split()) or type(error).__name__
+        what = f"the training service at {address()} does not answer ({why})."
+        raise InputError(Problem("trainer.backend", what, action=f"Check {ADDRESS}.")) from error
+    names = [one.model_name for one in listed.supported_models]
+    if base not in names:
+        allowed = f"It offers {', '.join(map(str, names))}."
+        what = f"{base!r} is no base model of the training service at {address()}."
+        raise InputError(Problem(where, what, allowed))
+
+
+def address() -> str:
+    """Return where the service is, without what may be secret in an address."""
+    import httpx
+
+    text = os.environ.get(ADDRESS)
+    if not text:
+        return "the SDK's own address"
+    url = httpx.URL(text)
+    return f"{url.host}:{url.port}" if url.port else url.host
+
+
+def identity(base: str, rank: int) -> dict[str, Any]:
+    """Return what the audit compares of a service; what it does not declare is `unknown`."""
+    return {
+        "server": server_kind(),
+        "sdk": metadata.version("tinker"),
+        "base_model": base,
+        "lora_rank": rank,
+    }
+
+
+def server_kind() -> str:
+    """Return the server's own name and version where it tells them in its health answer."""
+    import httpx
+
+    if not (text := os.environ.get(ADDRESS)):
+        return "hosted"
+    try:
+        answer = httpx.get(f"{text.rstrip('/')}/api/v1/healthz", timeout=_ASK_S).json()
+    except (httpx.HTTPError, ValueError):
+        return "unknown"
+    return str(answer.get("server", "unknown")) if isinstance(answer, dict) else "unknown"
+
+
+def _remote_error(what: str) -> RemoteError:
+    return RemoteError(
+        f"the training service at {address()} {what}. The last checkpoint is kept; see that the "
+        "service is there, and the same command goes on."
+    )
