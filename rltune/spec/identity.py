@@ -29,6 +29,10 @@ EXCLUDED = {
 }
 """Keys (or whole sections) outside the identity, each with the reason."""
 
+ADDED: Mapping[str, Any] = {"trainer.backend": "torch"}
+"""Keys that came later -> the value that all trials before had. With it a key is outside the
+identity, so that those trials are still found."""
+
 CONFIG_VERSION = 2
 """Of the keys that a config has; part of every identity."""
 
@@ -94,7 +98,11 @@ def sha256_hex(text: str) -> str:
 
 def identity_view(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dotted keys and values that the identity covers."""
-    return {key: value for key, value in flatten(config).items() if not is_excluded(key)}
+    return {
+        key: value
+        for key, value in flatten(config).items()
+        if not is_excluded(key) and not (key in ADDED and value == ADDED[key])
+    }
 
 
 def config_hash(config: Mapping[str, Any], *, start: str = "") -> str:

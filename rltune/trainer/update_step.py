@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from rltune.losses.correction import rollout_diagnostics
+from rltune.remote.model import RemoteScorer
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of, padding_share
@@ -109,8 +110,9 @@ def update_step(
         batch.action_mask_NT,
         result.credit.weights_NT,
     )
-    computed = (*scoring.parts, *(part for mini_batch in plan for part in mini_batch.parts))
-    metrics["perf/padding_share"] = padding_share(batch, computed)
+    if not isinstance(train_state.policy.model, RemoteScorer):  # a service pads as it likes
+        computed = (*scoring.parts, *(part for mini_batch in plan for part in mini_batch.parts))
+        metrics["perf/padding_share"] = padding_share(batch, computed)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
         metrics |= {"actor/kl_coef": coef}

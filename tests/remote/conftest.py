@@ -7,7 +7,11 @@ from importlib.util import find_spec
 import pytest
 
 # The SDK is an extra.
-collect_ignore = [] if find_spec("tinker") else ["test_remote_server.py", "test_remote_backend.py"]
+collect_ignore = (
+    []
+    if find_spec("tinker")
+    else [f"test_remote_{name}.py" for name in ("server", "backend", "faults", "sweep")]
+)
 
 
 @pytest.fixture(scope="session")

@@ -137,11 +137,19 @@ def test_every_other_key_changes_the_identity(key):
     assert (config_hash(changed) == config_hash(config)) is is_excluded(key)
 
 
+def test_a_key_that_came_later_changes_no_identity_until_it_is_used():
+    before = {name: section for name, section in CONFIG.items() if name != "trainer"}
+    assert config_hash(CONFIG) == config_hash(before)
+    remote = {**CONFIG, "trainer": {**CONFIG["trainer"], "backend": "tinker"}}
+    assert config_hash(remote) != config_hash(before)
+
+
 def test_excluded_keys_are_the_documented_ones():
     assert {key for key in LEAF_KEYS if is_excluded(key)} == {
         "tracking.wandb", "tracking.project", "tracking.log_level",
         "checkpoint.every", "checkpoint.keep_last", "resources.cpus", "resources.gpus",
         "resources.engine", "rollout.workers", "budget.train_wall_s", "budget.eval_wall_s",
+        "trainer.timeout_s",
     }  # fmt: skip
     assert not is_excluded("resources.threads")
     assert not is_excluded("tracking_of_something")

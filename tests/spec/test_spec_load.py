@@ -35,7 +35,8 @@ SWEEP_FILE_CASES = {
     "profile file": (
         ("default: laptop, allowed: [laptop", "default: lap2, allowed: [lap2"),
         ["toy.yaml:26: profiles.allowed: 'lap2' is not a profile. "
-         "Choose one of a2tgpo, gpu, laptop, paper, smollm2. Did you mean 'laptop'?"],
+         "Choose one of a2tgpo, gpu, laptop, paper, smollm2, tinker, tinker-local. "
+         "Did you mean 'laptop'?"],
     ),
     "unknown key": (
         ("seeds:", "sedes:"),

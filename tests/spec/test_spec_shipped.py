@@ -46,6 +46,7 @@ EXPECTED_WARNINGS = {
     "sepa_schedule": [],
     "smollm2": ["S8.term_weights"],
     "textpolicy_pipeline": [],
+    "tinker_kl": [],
     "turn_clip_beta": [],
 }
 ACCEPTED = {
@@ -58,7 +59,12 @@ ACCEPTED = {
 }
 KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
 OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
-PROFILE_COUNT = {"quickstart": 1, "smollm2": 1, **OF_A2TGPO}  # others: laptop, gpu, paper
+PROFILE_COUNT = {
+    "quickstart": 1,
+    "smollm2": 1,
+    "tinker_kl": 2,
+    **OF_A2TGPO,
+}  # others: laptop, gpu, paper
 
 
 def test_nothing_is_missing_or_unknown():
@@ -73,6 +79,8 @@ def test_nothing_is_missing_or_unknown():
         "profiles/laptop.yaml",
         "profiles/paper.yaml",
         "profiles/smollm2.yaml",
+        "profiles/tinker-local.yaml",
+        "profiles/tinker.yaml",
         "protocols/figure3.yaml",
         "protocols/frozenlake_noise.yaml",
         "sokoban.yaml",

@@ -1,0 +1,191 @@
+"""A training service that loses answers, dies, or deviates; and what must never happen twice."""
+
+import pytest
+import tinker
+import torch
+
+from rltune.errors import InputError, RemoteError
+from rltune.remote.engine import RemoteEngine
+from rltune.remote.model import RemoteModel, rows_of
+from rltune.remote.server.bases import Bases
+from rltune.remote.server.http import TinkerServer
+from rltune.remote.server.service import Service
+from rltune.remote.session import Session, identity, require_base
+from rltune.rollout.engine import Request, SamplingParams
+from rltune.types import StopReason
+
+BASE = "tiny/sokoban"
+IDS = torch.tensor([[5, 6, 7, 3, 9, 2, 0], [5, 6, 4, 4, 0, 0, 0]])
+MASK = torch.tensor([[0, 0, 0, 1, 0, 1, 0], [0, 0, 1, 1, 0, 0, 0]], dtype=torch.bool)
+STEP = {"lr": 1e-2, "betas": (0.9, 0.999), "decay": 0.0, "clip": 1.0}
+
+
+class LosesAnswers(Service):
+    """Steps, and then closes the connection without an answer, the first time."""
+
+    def __init__(self, folder):
+        super().__init__(folder, Bases())
+        self.asked = 0
+        answer = self.calls["optim_step"]
+
+        def lose(asked):
+            self.asked += 1
+            answered = answer(asked)
+            if self.asked == 1:
+                raise BrokenPipeError("the answer is lost")
+            return answered
+
+        self.calls["optim_step"] = lose
+
+
+def new_model(*, timeout_s=60.0, rank=4):
+    return RemoteModel(Session(BASE, timeout_s=timeout_s), rank=rank, seed=1)
+
+
+def train(model):
+    """One step that makes the sampled tokens likelier."""
+    torch.autograd.backward(-model.logprobs(IDS, MASK).sum())
+    return model.step(**STEP)
+
+
+def scores(model):
+    with torch.no_grad():
+        return model.logprobs(IDS, MASK)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_step_whose_answer_is_lost_is_made_once(connected, tmp_path, monkeypatch, capfd):
+    want = new_model()
+    train(want)
+    service = LosesAnswers(tmp_path)
+    with TinkerServer(service) as losing:
+        monkeypatch.setenv("TINKER_BASE_URL", losing.url)
+        model = new_model()
+        train(model)
+        got = scores(model)
+        model.session.close()
+    assert service.asked == 2  # the SDK asked again
+    assert torch.equal(got, scores(want))
+    assert "the answer is lost" in capfd.readouterr().err
+
+
+def test_a_service_that_is_gone_is_named_within_the_limit(connected, tmp_path, monkeypatch):
+    server = TinkerServer(Service(tmp_path, Bases()))
+    with server:
+        monkeypatch.setenv("TINKER_BASE_URL", server.url)
+        model = new_model(timeout_s=2.0)
+        train(model)
+    where = server.url.removeprefix("http://")
+    with pytest.raises(RemoteError) as caught:
+        train(model)
+    assert str(caught.value) == (
+        f"the training service at {where} did not make a forward pass within 2 s "
+        "(trainer.timeout_s). The last checkpoint is kept; see that the service is there, and the "
+        "same command goes on."
+    )
+
+
+def test_a_state_outlives_its_server_and_nothing_else_does(connected, tmp_path, monkeypatch):
+    first = TinkerServer(Service(tmp_path, Bases()))
+    with first:
+        monkeypatch.setenv("TINKER_BASE_URL", first.url)
+        model = new_model()
+        train(model)
+        path, want = model.save("step-000001"), scores(model)
+    port = int(first.url.rpartition(":")[2])
+    with TinkerServer(Service(tmp_path, Bases()), port=port):
+        with pytest.raises(RemoteError, match=r"did not make a forward pass: .*unknown: model"):
+            scores(model)  # the old client's session is gone
+        again = new_model()
+        again.restore(path)
+        assert torch.equal(scores(again), want)
+        again.session.close()
+
+
+def test_a_state_that_is_gone_is_named(connected):
+    path = "tinker://nobody:train:0/weights/step-000001"
+    with pytest.raises(RemoteError, match=f"did not load the state {path}, which may have expired"):
+        new_model().restore(path)
+
+
+def test_only_sampled_tokens_get_a_gradient(connected):
+    assert rows_of(IDS, MASK) == [([5, 6, 7, 3, 9, 2], [3, 5]), ([5, 6, 4, 4], [2, 3])]
+    model = new_model()
+    before = scores(model)
+    assert before.shape == (4,)
+    assert train(model) > 0
+    assert (scores(model) > before).all()
+
+
+def test_what_was_asked_for_is_counted_once(connected):
+    model = new_model()
+    train(model)
+    counts = model.session.take_counts()
+    assert counts == {
+        "tinker/requests": 4,  # the client, a forward pass, a backward pass, a step
+        "tinker/prompt_tokens": 0,
+        "tinker/sampled_tokens": 0,
+        "tinker/forward_tokens": 10,
+        "tinker/trained_tokens": 10,
+    }
+    assert set(model.session.take_counts().values()) == {0.0}
+
+
+def test_turns_of_a_conversation_have_seeds_of_their_own(connected):
+    engine = RemoteEngine(new_model(), (2,))
+    params = SamplingParams(3.0, 6, 100)
+    prompt = (5, 6, 7)
+    first, again, longer, full = engine.generate(
+        [
+            Request(0, prompt, seed=7),
+            Request(1, prompt, seed=7),
+            Request(0, (*prompt, 9), seed=7),
+            Request(2, (5,) * 100, seed=7),
+        ],
+        params,
+    )
+    assert first == again
+    assert first.token_ids != longer.token_ids
+    assert len(first.logprobs) == len(first.token_ids)
+    assert full.stop_reason is StopReason.CONTEXT
+    assert full.token_ids == ()
+
+
+def test_an_end_token_ends_a_response_and_a_limit_cuts_it(connected):
+    params = SamplingParams(3.0, 6, 8)
+    (cut,) = RemoteEngine(new_model(), ()).generate([Request(0, (5, 6), seed=7)], params)
+    assert (len(cut.token_ids), cut.stop_reason) == (6, StopReason.LENGTH)
+    third = cut.token_ids[2]
+    (ended,) = RemoteEngine(new_model(), (third,)).generate([Request(0, (5, 6), seed=7)], params)
+    assert ended.stop_reason is StopReason.STOP
+    assert ended.token_ids == cut.token_ids[: cut.token_ids.index(third) + 1]
+    (context,) = RemoteEngine(new_model(), ()).generate([Request(0, (5, 6, 7), seed=7)], params)
+    assert (len(context.token_ids), context.stop_reason) == (5, StopReason.CONTEXT_CUT)
+
+
+def test_what_the_audit_compares(connected):
+    known = identity(BASE, 4)
+    assert known.pop("server").startswith("rltune ")
+    assert known == {"sdk": tinker.__version__, "base_model": BASE, "lora_rank": 4}
+
+
+def test_a_base_that_is_not_offered_is_refused_before_anything_starts(connected):
+    where = connected.url.removeprefix("http://")
+    require_base(BASE, "policy.model")
+    with pytest.raises(InputError) as caught:
+        require_base("tiny/chess", "sweep.yaml: policy.model")
+    assert str(caught.value) == (
+        f"sweep.yaml: policy.model: 'tiny/chess' is no base model of the training service at "
+        f"{where}. It offers tiny/arithmetic, tiny/frozen_lake, tiny/multihop_qa, tiny/sokoban."
+    )
+
+
+def test_a_missing_key_is_refused(monkeypatch):
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    with pytest.raises(InputError) as caught:
+        require_base(BASE, "policy.model")
+    assert str(caught.value) == (
+        "trainer.backend: tinker needs the environment variable TINKER_API_KEY, which is not set. "
+        "Set it; for `rltune serve-tinker` TINKER_API_KEY=tml-local and TINKER_BASE_URL to its "
+        "address."
+    )
