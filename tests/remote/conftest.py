@@ -7,11 +7,8 @@ from importlib.util import find_spec
 import pytest
 
 # The SDK is an extra.
-collect_ignore = (
-    []
-    if find_spec("tinker")
-    else [f"test_remote_{name}.py" for name in ("server", "backend", "faults", "sweep")]
-)
+_NEED_IT = ("backend", "faults", "server", "sweep")
+collect_ignore = [] if find_spec("tinker") else [f"test_remote_{name}.py" for name in _NEED_IT]
 
 
 @pytest.fixture(scope="session")

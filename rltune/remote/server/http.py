@@ -86,6 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, {"error": f"there is no call {name!r} here"})
 
     def _try(self, call: Any) -> None:
+        if self._service.is_closed:  # a connection that outlived the server
+            self.close_connection = True
+            return
         try:
             answer = call()
         except UnknownError as error:

@@ -42,6 +42,7 @@ class Service:
         self._adapters: dict[str, Adapter] = {}
         self._samplers: OrderedDict[str, tuple[str, CausalLM | None]] = OrderedDict()
         self._lock = threading.Lock()
+        self.is_closed = False
         self.calls: dict[str, Callable[[Json], Answer]] = {
             "client/config": lambda _: _CONFIG,
             "client/dynamic_config": lambda _: {},
@@ -61,7 +62,8 @@ class Service:
         }
 
     def close(self) -> None:
-        """End the work."""
+        """End the work; what is asked after this has no answer."""
+        self.is_closed = True
         self._jobs.close()
 
     def capabilities(self) -> Answer:
