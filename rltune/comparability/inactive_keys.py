@@ -161,8 +161,6 @@ def _of_engine(config: TrialConfig) -> Iterator[Rule]:
     yield engine != "vllm", keys, f"rollout.engine is {engine}"
     has_no_gpu = engine == "vllm" and config.resources.gpus == 0
     yield has_no_gpu, keys[2:], "resources.gpus is 0"
-    is_here = config.trainer.backend == "torch"
-    yield is_here, ("trainer.timeout_s",), "trainer.backend is torch"
 
 
 def _of_filter(config: TrialConfig) -> Iterator[Rule]:

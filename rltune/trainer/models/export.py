@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import CheckpointError, StoreError
+from rltune.errors import CheckpointError, Problem, StoreError
 from rltune.policy.export import Exported, Sampling, write_adapter, write_model
 from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
@@ -15,7 +15,7 @@ from rltune.spec.trial_reference import model_path
 from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import restore_module, restore_policy
+from rltune.trainer.checkpoint import REMOTE, restore_module, restore_policy
 from rltune.trainer.models.card import card_facts, card_markdown
 from rltune.trainer.start import policy_at_start
 
@@ -82,6 +82,10 @@ def trained_policy(source: Trained, *, device: str = "cpu", exact: bool = False)
 
     """
     folder = source.trial.checkpoint(source.step)
+    if source.config.trainer.backend == "tinker":
+        what = "its weights are on the service that trained them."
+        action = f"{folder / REMOTE} says where; the service's own tools download them."
+        raise StoreError(Problem(str(folder), what, action=action))
     try:
         policy = policy_at_start(source.trial, source.config, source.base, device=device)
         step = restore_policy(folder, policy, config_hash=source.config_hash)
