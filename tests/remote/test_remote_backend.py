@@ -36,7 +36,7 @@ def config_of(backend, **sections):
             "groups": 4, "group_size": 4, "max_response_tokens": 8, "max_context": 256,
         },
         "advantage": {"kind": "grpo"},
-        "optim": {"lr": 3e-3, "mini_batch_size": 8, "epochs": 2},
+        "optim": {"lr": 1e-3, "mini_batch_size": 8, "epochs": 2},
         "gate": {"tasks": 4, "test_tasks": 0},
         "trainer": {"backend": backend, "timeout_s": 120.0},
     }  # fmt: skip
