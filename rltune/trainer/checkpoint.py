@@ -26,6 +26,7 @@ from rltune.gate import GateResult
 from rltune.policy.load import FROZEN, Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
 from rltune.remote.model import RemoteAdamW, RemoteModel
+from rltune.remote.state import restore_state, save_state
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
@@ -65,9 +66,6 @@ class Progress:
     total_s: float = 0.0
 
 
-REMOTE = "remote.json"
-"""File of a checkpoint with the path of the state that a service keeps."""
-
 _PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
@@ -83,8 +81,9 @@ def save_checkpoint(
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    if isinstance(train_state.policy.model, RemoteModel):
-        _save_remote(train_state, part, folder.name)
+    if isinstance(train_state.actor_optimizer, RemoteAdamW):
+        adamw = train_state.actor_optimizer
+        save_state(train_state.policy.model, adamw, part, folder.name)
     for name, module in _modules(train_state).items():
         frozen = frozen_digest(module)
         metadata = {FROZEN: frozen} if frozen else None
@@ -121,8 +120,8 @@ def load_checkpoint(folder: Path, train_state: TrainState, *, config_hash: str) 
 
     """
     progress = _require_whole(folder, train_state, config_hash=config_hash)
-    if isinstance(train_state.policy.model, RemoteModel):
-        _restore_remote(train_state, folder)
+    if isinstance(train_state.actor_optimizer, RemoteAdamW):
+        restore_state(train_state.policy.model, train_state.actor_optimizer, folder)
     for name, module in _modules(train_state).items():
         restore_module(module, folder / f"{name}.safetensors")
     for name, optimizer in _optimizers(train_state).items():
@@ -201,22 +200,6 @@ def prune_checkpoints(trial: TrialDir, *, keep_last: int, keep_steps: Iterable[i
     for folder in folders:
         if folder.name not in kept:
             shutil.rmtree(folder)
-
-
-def _save_remote(train_state: TrainState, folder: Path, name: str) -> None:
-    """Let the service save weights and optimiser; keep where they are."""
-    saved = {
-        "path": train_state.policy.model.save(name),
-        "policy_updates": updates_made(train_state.actor_optimizer),
-    }
-    (folder / REMOTE).write_text(json.dumps(saved, indent=1), encoding="utf-8")
-
-
-def _restore_remote(train_state: TrainState, folder: Path) -> None:
-    saved = json.loads((folder / REMOTE).read_text(encoding="utf-8"))
-    train_state.policy.model.restore(saved["path"])
-    if isinstance(train_state.actor_optimizer, RemoteAdamW):
-        train_state.actor_optimizer.state["adapter"]["step"] = saved["policy_updates"]
 
 
 def _modules(train_state: TrainState) -> dict[str, torch.nn.Module]:

@@ -14,11 +14,12 @@ from rltune.policy.load import (
 from rltune.policy.precision import set_compute_dtype
 from rltune.remote.model import RemoteModel
 from rltune.remote.session import Session, require_service
+from rltune.remote.state import REMOTE
 from rltune.spec.model_name import tiny_base
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import REMOTE, require_same_parameters, restore_module
+from rltune.trainer.checkpoint import require_same_parameters, restore_module
 
 
 def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device: str) -> Policy:

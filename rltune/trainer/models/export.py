@@ -10,12 +10,13 @@ from rltune.policy.export import Exported, Sampling, write_adapter, write_model
 from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
 from rltune.policy.model_folder import SHIPPED
+from rltune.remote.state import REMOTE
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.trial_reference import model_path
 from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import REMOTE, restore_module, restore_policy
+from rltune.trainer.checkpoint import restore_module, restore_policy
 from rltune.trainer.models.card import card_facts, card_markdown
 from rltune.trainer.start import policy_at_start
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rltune.policy.load import Policy, file_digest
+from rltune.remote.state import REMOTE
 from rltune.store.files import sha256_file, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Artifact
 from rltune.track.make import outcome_summary
-from rltune.trainer.checkpoint import REMOTE
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.splits import Manifest

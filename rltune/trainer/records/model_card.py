@@ -17,11 +17,11 @@ from rltune.gate import (
     wilson_interval,
 )
 from rltune.policy.load import file_digest
+from rltune.remote.state import REMOTE
 from rltune.store.files import read_json, sha256_file, write_json_atomic, write_text_atomic
 from rltune.store.jsonl import Row, read_metrics
 from rltune.store.origin import read_origin
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import REMOTE
 from rltune.trainer.job import Job
 from rltune.types import TrialResult
 from rltune_envs.faults import too_many_faults
