@@ -1,15 +1,12 @@
 """Prefix trees of token rows: what several rows have in common is computed once.
 
-Rows are sorted, so that neighbours share most. In this order a row adds to a tree the tokens after
-its common prefix with the row before it, and these places are numbered depth first:
-
-    a token k is an ancestor of q, or q itself, exactly where k <= q < end_k
-
-A run of sorted rows is one packed row. Shorter runs repeat prefixes, longer ones make attention
-over more places than it needs: `pack` takes the width that costs least.
+Rows are sorted, so that neighbours share most. In this order a row adds to the tree the tokens
+after its common prefix with the row before it; these places, and no others, are its own. All that
+belongs to one token alone is computed for places. Attention is computed for rows: each asks at its
+own places and sees its whole past.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,37 +14,62 @@ import torch
 from torch import Tensor
 
 Ints = npt.NDArray[np.int64]
-_FINER = 2**0.25  # ratio of the widths that are tried
 
 
 @dataclass(frozen=True, slots=True)
-class PackedRows:
-    """The distinct tokens of B rows, packed into R rows of W places.
+class Block:
+    """Attention of R rows at once: Q of their cells ask, K of them are seen.
 
     Attributes:
-        ids_RW: Token of each place; 0 where there is none.
-        depth_RW: Its column in the rows that pass through it.
-        end_RW: Flat index, as in `place_BT`, after the last place that comes after it in a row.
-        place_BT: Flat index r W + w of the place of each cell that is read; -1 elsewhere.
-        n_distinct: Places in use.
+        asking_RQ: Place of each cell that asks: the row's own ones, the last repeated to the width.
+        seen_RK: Place of each cell of the row; any place behind its end.
+        visible_RQK: Which cells each asking cell sees: those before it in its row, and itself.
 
     """
 
-    ids_RW: Tensor
-    depth_RW: Tensor
-    end_RW: Tensor
-    place_BT: Tensor
-    n_distinct: int
+    asking_RQ: Tensor
+    seen_RK: Tensor
+    visible_RQK: Tensor
 
-    def to(self, device: torch.device) -> "PackedRows":
+
+@dataclass(frozen=True, slots=True)
+class PrefixTree:
+    """The distinct tokens of B rows, each with the tokens before it, at P places.
+
+    Attributes:
+        ids_P: Token of each place.
+        depth_P: Its column in the rows that pass through it.
+        place_BT: The place of each cell that is read; -1 elsewhere.
+        blocks: Attention of the rows that have places of their own.
+        answer_P: Where each place's answer is among those of all blocks, flat, one after the other.
+
+    """
+
+    ids_P: Tensor
+    depth_P: Tensor
+    place_BT: Tensor
+    blocks: tuple[Block, ...]
+    answer_P: Tensor
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of cells that attention is computed for, whether one sees the other or not."""
+        return sum(block.visible_RQK.numel() for block in self.blocks)
+
+    def to(self, device: torch.device) -> "PrefixTree":
         """Return the same on a device."""
-        return PackedRows(
-            self.ids_RW.to(device),
-            self.depth_RW.to(device),
-            self.end_RW.to(device),
-            self.place_BT.to(device),
-            self.n_distinct,
+        return replace(
+            self,
+            ids_P=self.ids_P.to(device),
+            depth_P=self.depth_P.to(device),
+            place_BT=self.place_BT.to(device),
+            blocks=tuple(_moved(block, device) for block in self.blocks),
+            answer_P=self.answer_P.to(device),
         )
+
+
+def _moved(block: Block, device: torch.device) -> Block:
+    return Block(*(getattr(block, field.name).to(device) for field in fields(block)))
 
 
 def tree_order(ids_NT: Tensor, read_N: Tensor, group_N: Tensor) -> Tensor:
@@ -77,13 +99,12 @@ def added_tokens(ids_NT: Tensor, read_N: Tensor, group_N: Tensor) -> Tensor:
     return torch.from_numpy(added_N)
 
 
-def pack(ids_BT: Tensor, read_B: Tensor, *, pair_cost: float) -> PackedRows:
-    """Pack rows as trees; the result does not depend on the order of the rows but for `place_BT`.
+def prefix_tree(ids_BT: Tensor, read_B: Tensor) -> PrefixTree:
+    """Return the tree of some rows; their order changes nothing but `place_BT`.
 
     Args:
         ids_BT: Token ids, right-padded, on the CPU.
         read_B: Tokens of each row that are read; at least one of them is positive.
-        pair_cost: Cost of attention from one place to another, in costs of all else for a place.
 
     Raises:
         ValueError: No token is read.
@@ -96,15 +117,59 @@ def pack(ids_BT: Tensor, read_B: Tensor, *, pair_cost: float) -> PackedRows:
     if not len(order_S):
         raise ValueError("no token of these rows is read")
     shared_S, read_S = _shared(keys_BT[order_S]), read[order_S]
-    run_S = _cheapest(shared_S.tolist(), read_S.tolist(), pair_cost)
-    return _lay_out(ids, order_S, read_S, shared_S, run_S)
+    own_S = read_S - shared_S
+    first_S = np.cumsum(own_S) - own_S
+    columns_T = np.arange(ids.shape[1])
+    is_own_ST = (columns_T >= shared_S[:, None]) & (columns_T < read_S[:, None])
+    own_ST = np.where(is_own_ST, (first_S - shared_S)[:, None] + columns_T, -1)
+    place_ST = np.maximum.accumulate(own_ST, axis=0)  # a shared cell has the place of the row above
+    place_BT = np.full(ids.shape, -1, dtype=np.int64)
+    place_BT[order_S] = np.where(columns_T < read_S[:, None], place_ST, -1)
+    cuts = _blocks(own_S)
+    blocks = [_block(place_ST[rows], shared_S[rows], read_S[rows]) for rows in cuts]
+    return PrefixTree(
+        ids_P=torch.from_numpy(ids[order_S][is_own_ST]),
+        depth_P=torch.from_numpy(np.broadcast_to(columns_T, is_own_ST.shape)[is_own_ST].copy()),
+        place_BT=torch.from_numpy(place_BT),
+        blocks=tuple(blocks),
+        answer_P=_answers(blocks, [own_S[rows] for rows in cuts]),
+    )
 
 
-def visible_places(end_RW: Tensor) -> Tensor:
-    """Return which places each place sees, (R, W, W): its ancestors and itself."""
-    place_RW = torch.arange(end_RW.numel(), device=end_RW.device).view(end_RW.shape)
-    seeing, seen = place_RW[:, :, None], place_RW[:, None, :]
-    return (seen <= seeing) & (seeing < end_RW[:, None, :])
+def _blocks(own_S: Ints) -> list[Ints]:
+    """Return rows with places of their own, in one or two blocks: those with many, those with few.
+
+    Each block is as wide as its widest row; the cut is where that costs least, none where none
+    costs less.
+    """
+    rows = np.argsort(-own_S, kind="stable")
+    rows = rows[own_S[rows] > 0]
+    widths = np.append(own_S[rows], 0)
+    n_first = np.arange(len(rows), 0, -1)
+    costs = n_first * widths[0] + (len(rows) - n_first) * widths[n_first]
+    cut = int(n_first[costs.argmin()])
+    return [part for part in (rows[:cut], rows[cut:]) if len(part)]
+
+
+def _block(place_RT: Ints, shared_R: Ints, read_R: Ints) -> Block:
+    n_asking, n_seen = int((read_R - shared_R).max()), int(read_R.max())
+    column_RQ = np.minimum(shared_R[:, None] + np.arange(n_asking), read_R[:, None] - 1)
+    return Block(
+        torch.from_numpy(np.take_along_axis(place_RT, column_RQ, axis=1)),
+        torch.from_numpy(np.maximum(place_RT[:, :n_seen], 0)),
+        torch.from_numpy(np.arange(n_seen) <= column_RQ[:, :, None]),
+    )
+
+
+def _answers(blocks: list[Block], own: list[Ints]) -> Tensor:
+    n_places = sum(int(own_R.sum()) for own_R in own)
+    answer_P, before = torch.empty(n_places, dtype=torch.int64), 0
+    for block, own_R in zip(blocks, own, strict=True):
+        flat_RQ = before + torch.arange(block.asking_RQ.numel()).view(block.asking_RQ.shape)
+        is_own_RQ = torch.arange(block.asking_RQ.shape[1]) < torch.from_numpy(own_R)[:, None]
+        answer_P[block.asking_RQ[is_own_RQ]] = flat_RQ[is_own_RQ]
+        before += block.asking_RQ.numel()
+    return answer_P
 
 
 def _array(tensor: Tensor) -> Ints:
@@ -129,64 +194,3 @@ def _shared(keys_ST: npt.NDArray[np.uint32]) -> Ints:
     at_end = np.ones((len(differs_ST), 1), dtype=np.bool_)
     shared_S = np.concatenate([differs_ST, at_end], axis=1).argmax(axis=1)
     return np.concatenate([[0], shared_S])
-
-
-def _cheapest(shared_S: list[int], read_S: list[int], pair_cost: float) -> Ints:
-    """Return the packed row of each sorted row, at the width that costs least."""
-    narrowest = max(read_S)
-    widest = sum(read_S) - sum(shared_S)
-    width, best, best_cost = float(narrowest), np.zeros(len(read_S), np.int64), np.inf
-    while True:
-        run_S, used = _runs(shared_S, read_S, int(width))
-        cost = (run_S[-1] + 1) * used * (1 + pair_cost * used)
-        if cost < best_cost:
-            best, best_cost = np.array(run_S), cost
-        if width >= widest:
-            return best
-        width *= _FINER
-
-
-def _runs(shared_S: list[int], read_S: list[int], width: int) -> tuple[list[int], int]:
-    """Cut sorted rows into as few runs as fit a width; return each row's run and the width used."""
-    run, size, used = -1, width + 1, 0
-    runs = []
-    for shared, read in zip(shared_S, read_S, strict=True):
-        size += read - shared
-        if size > width:
-            run, size = run + 1, read
-        used = max(used, size)
-        runs.append(run)
-    return runs, used
-
-
-def _lay_out(ids_BT: Ints, order_S: Ints, read_S: Ints, shared_S: Ints, run_S: Ints) -> PackedRows:
-    is_first_S = np.diff(run_S, prepend=-1) > 0
-    begin_S = np.where(is_first_S, 0, shared_S)  # the column of the first token that a row adds
-    added_S = read_S - begin_S
-    before_S = np.cumsum(added_S) - added_S
-    used_R = np.bincount(run_S, weights=added_S).astype(np.int64)
-    width = int(used_R.max())
-    # Flat index of the first place that a row adds.
-    start_S = before_S + (np.arange(len(used_R)) * width - np.cumsum(used_R) + used_R)[run_S]
-    columns_T = np.arange(ids_BT.shape[1])
-    is_new_ST = (columns_T >= begin_S[:, None]) & (columns_T < read_S[:, None])
-    new_ST = np.where(is_new_ST, start_S[:, None] + columns_T - begin_S[:, None], -1)
-    place_ST = np.maximum.accumulate(new_ST, axis=0)  # a shared cell has the place of the row above
-    end_ST = _ends(begin_S, start_S, columns_T, total=len(used_R) * width)
-    place_P = new_ST[is_new_ST]
-    ids_P, depth_P = np.zeros((2, len(used_R) * width), dtype=np.int64)
-    end_P = np.arange(1, len(ids_P) + 1)  # a place that is not used sees itself
-    ids_P[place_P] = ids_BT[order_S][is_new_ST]
-    depth_P[place_P] = np.broadcast_to(columns_T, is_new_ST.shape)[is_new_ST]
-    end_P[place_P] = end_ST[is_new_ST]
-    place_BT = np.full(ids_BT.shape, -1, dtype=np.int64)
-    place_BT[order_S] = np.where(columns_T < read_S[:, None], place_ST, -1)
-    ids, depth, end = (torch.from_numpy(a.reshape(-1, width)) for a in (ids_P, depth_P, end_P))
-    return PackedRows(ids, depth, end, torch.from_numpy(place_BT), int(added_S.sum()))
-
-
-def _ends(begin_S: Ints, start_S: Ints, columns_T: Ints, *, total: int) -> Ints:
-    """Return, (S, T), where the next row begins that has no cell in common with this column."""
-    leaves_ST = np.where(begin_S[:, None] <= columns_T, start_S[:, None], total)
-    after_ST = np.minimum.accumulate(leaves_ST[::-1], axis=0)[::-1]
-    return np.concatenate([after_ST[1:], np.full((1, len(columns_T)), total)])

@@ -41,7 +41,7 @@ def action_hidden(
     """
     if action_mask_BT[:, 0].any():
         raise ValueError("a sampled token in the first column has no context to be predicted from")
-    inputs = {"input_ids": ids_BT[:, :-1]} if tree is None else tree.inputs(backbone)
+    inputs = {"input_ids": ids_BT[:, :-1]} if tree is None else tree.inputs()
     is_read = action_mask_BT[:, 1:] if tree is None else _is_read(inputs["input_ids"], tree.place_M)
     with computing(backbone), checkpointing(backbone), reading(backbone, is_read):
         hidden: Tensor = backbone(**inputs, **keeping(cache)).last_hidden_state

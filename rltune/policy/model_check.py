@@ -100,8 +100,8 @@ def why_rows(model: PreTrainedModel, *, max_context: int) -> str | None:
 
     """
     config, name = model.config, type(model).__name__
-    if (attention := config._attn_implementation) not in ("sdpa", "eager"):
-        return f"{attention} attention takes no mask of places; sdpa and eager do"
+    if (attention := config._attn_implementation) != "sdpa":
+        return f"{attention} attention does not run the rows of a tree; sdpa does"
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if other := sorted(kinds - {"full_attention", "sliding_attention"}):
         return f"{name} has layers of the kind {other[0]}, which carry a state from token to token"
@@ -165,7 +165,7 @@ def _tree_gap(model: PreTrainedModel) -> float:
     ids_BT[1, :5], ids_BT[2, :8] = ids_BT[0, :5], ids_BT[0, :8]
     mask = torch.ones_like(ids_BT, dtype=torch.bool)
     mask[:, 0] = False
-    backbone, tree = model.base_model, row_tree(ids_BT, mask, pair_cost=0.0)
+    backbone, tree = model.base_model, row_tree(ids_BT, mask)
     rows, packed = (action_hidden(backbone, ids_BT, mask, tree=t) for t in (None, tree))
     head = head_weight(model).T
     return _gap(torch.log_softmax(rows @ head, -1), torch.log_softmax(packed @ head, -1))

@@ -1,11 +1,11 @@
-"""Rows packed as prefix trees: every row is a path, and sees itself alone."""
+"""Rows as a prefix tree: every row is a path, and each of its cells sees that path alone."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltune.maths.prefix_tree import added_tokens, pack, tree_order, visible_places
+from rltune.maths.prefix_tree import added_tokens, prefix_tree, tree_order
 
 ROWS = st.lists(
     st.tuples(
@@ -32,33 +32,39 @@ def padded(recipe):
 
 
 @settings(max_examples=200, deadline=None)
-@given(recipe=ROWS, pair_cost=st.sampled_from([0.0, 0.01, 1.0]))
-def test_every_row_is_the_path_that_its_places_see(recipe, pair_cost):
+@given(recipe=ROWS)
+def test_every_place_is_asked_for_once_and_sees_its_path(recipe):
     ids, read = padded(recipe)
     if not read.any():
         with pytest.raises(ValueError, match="no token of these rows is read"):
-            pack(ids, read, pair_cost=pair_cost)
+            prefix_tree(ids, read)
         return
-    packed = pack(ids, read, pair_cost=pair_cost)
-    width = packed.ids_RW.shape[1]
-    visible = visible_places(packed.end_RW)
-    assert visible.diagonal(dim1=1, dim2=2).all()  # attention over nothing would be NaN
+    tree = prefix_tree(ids, read)
+    paths = {}
     for row, n in enumerate(read.tolist()):
-        places = packed.place_BT[row]
+        places = tree.place_BT[row]
         assert (places[n:] == -1).all()
-        assert packed.ids_RW.flatten()[places[:n]].tolist() == ids[row, :n].tolist()
-        assert packed.depth_RW.flatten()[places[:n]].tolist() == list(range(n))
-        for column in range(n):
-            r, w = divmod(int(places[column]), width)
-            seen = r * width + visible[r, w].nonzero()[:, 0]
-            assert seen.tolist() == places[: column + 1].tolist()
-    used = packed.place_BT[packed.place_BT >= 0].unique()
-    assert packed.n_distinct == len(used)
+        assert tree.ids_P[places[:n]].tolist() == ids[row, :n].tolist()
+        assert tree.depth_P[places[:n]].tolist() == list(range(n))
+        paths |= {int(place): places[: column + 1] for column, place in enumerate(places[:n])}
+    assert sorted(paths) == list(range(len(tree.ids_P)))
+    seen = [
+        row[visible]
+        for block in tree.blocks
+        for row, mask in zip(block.seen_RK, block.visible_RQK, strict=True)
+        for visible in mask
+    ]
+    asking = torch.cat([block.asking_RQ.flatten() for block in tree.blocks])
+    assert tree.n_pairs == sum(block.visible_RQK.numel() for block in tree.blocks)
+    assert asking[tree.answer_P].tolist() == list(range(len(tree.ids_P)))
+    for place, path in paths.items():
+        assert seen[tree.answer_P[place]].tolist() == path.tolist()
+    assert all(len(cells) for cells in seen)  # attention over nothing would be NaN
 
 
 @settings(max_examples=100, deadline=None)
 @given(recipe=ROWS, order=st.randoms(use_true_random=False))
-def test_free_attention_packs_every_prefix_once_whatever_the_order(recipe, order):
+def test_every_prefix_has_one_place_whatever_the_order(recipe, order):
     ids, read = padded(recipe)
     prefixes = {
         tuple(row[:n])
@@ -69,46 +75,39 @@ def test_free_attention_packs_every_prefix_once_whatever_the_order(recipe, order
         return
     index = list(range(len(ids)))
     order.shuffle(index)
-    one, other = (pack(ids[i], read[i], pair_cost=0.0) for i in (slice(None), index))
-    assert one.n_distinct == len(prefixes) == one.ids_RW.numel()
-    assert torch.equal(one.ids_RW, other.ids_RW)
-    assert torch.equal(one.end_RW, other.end_RW)
+    one, other = (prefix_tree(ids[i], read[i]) for i in (slice(None), index))
+    assert len(one.ids_P) == len(prefixes)
+    assert torch.equal(one.ids_P, other.ids_P)
+    assert torch.equal(one.answer_P, other.answer_P)
 
 
 def test_a_tree_by_hand():
-    """Rows 1 2 3, 1 2 4 5 and 1 2: after 1 2 comes a fork; the third row adds nothing."""
-    ids = torch.tensor([[1, 2, 4, 5], [1, 2, 3, 0], [1, 2, 0, 0]])
-    packed = pack(ids, torch.tensor([4, 3, 2]), pair_cost=0.0)
-    assert packed.ids_RW.tolist() == [[1, 2, 3, 4, 5]]
-    assert packed.depth_RW.tolist() == [[0, 1, 2, 2, 3]]
-    assert packed.end_RW.tolist() == [[5, 5, 3, 5, 5]]
-    assert packed.place_BT.tolist() == [[0, 1, 3, 4], [0, 1, 2, -1], [0, 1, -1, -1]]
-    assert visible_places(packed.end_RW)[0].int().tolist() == [
-        [1, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0],
-        [1, 1, 1, 0, 0],
-        [1, 1, 0, 1, 0],
-        [1, 1, 0, 1, 1],
-    ]
+    """Rows 1 2 3, 1 2 4 5 and 1 2: sorted 1 2, 1 2 3, 1 2 4 5, which add two, one and two places.
 
-
-def test_dear_attention_repeats_a_prefix():
-    """Two rows of 2 + 8 tokens: one tree of 18 places costs 18 (1 + 18 c), two rows 20 (1 + 10 c).
-
-    They are equal at c = 2 / 124.
+    Two blocks of widths 2 and 1 compute 2 x 2 + 1 x 1 askers, one block would compute 3 x 2.
     """
-    ids = torch.cat([torch.zeros(2, 2, dtype=torch.int64), torch.arange(16).view(2, 8)], 1)
-    read = torch.tensor([10, 10])
-    assert pack(ids, read, pair_cost=0.016).ids_RW.shape == (1, 18)
-    assert pack(ids, read, pair_cost=0.017).ids_RW.shape == (2, 10)
+    ids = torch.tensor([[1, 2, 4, 5], [1, 2, 3, 0], [1, 2, 0, 0]])
+    tree = prefix_tree(ids, torch.tensor([4, 3, 2]))
+    assert tree.ids_P.tolist() == [1, 2, 3, 4, 5]
+    assert tree.depth_P.tolist() == [0, 1, 2, 2, 3]
+    assert tree.place_BT.tolist() == [[0, 1, 3, 4], [0, 1, 2, -1], [0, 1, -1, -1]]
+    many, few = tree.blocks
+    assert many.asking_RQ.tolist() == [[0, 1], [3, 4]]
+    assert many.seen_RK[1].tolist() == [0, 1, 3, 4]
+    assert many.visible_RQK.int().tolist() == [
+        [[1, 0, 0, 0], [1, 1, 0, 0]],
+        [[1, 1, 1, 0], [1, 1, 1, 1]],
+    ]
+    assert few.asking_RQ.tolist() == [[2]]
+    assert few.seen_RK.tolist() == [[0, 1, 2]]
+    assert tree.answer_P.tolist() == [0, 1, 4, 2, 3]
 
 
-def test_trees_that_do_not_fit_a_row_lie_side_by_side():
-    """Three pairs of equal rows of 10 tokens, nothing else in common."""
-    ids = torch.arange(30).view(3, 10).repeat(2, 1)
-    packed = pack(ids, torch.full((6,), 10), pair_cost=1.0)
-    assert packed.ids_RW.tolist() == torch.arange(30).view(3, 10).tolist()
-    assert packed.n_distinct == 30
+def test_rows_of_one_width_are_one_block():
+    ids = torch.arange(20).view(4, 5)
+    tree = prefix_tree(ids, torch.full((4,), 5))
+    assert [block.asking_RQ.shape for block in tree.blocks] == [(4, 5)]
+    assert tree.n_pairs == 4 * 5 * 5
 
 
 def test_what_rows_add_to_the_tree_of_their_group():

@@ -118,7 +118,7 @@ def flash():
         (lambda: foreign("mistral"), "layers that see only the last 64 tokens of a row"),
         (lambda: foreign("gemma3"), "layers that see only the last 64 tokens of a row"),
         (dropping, r"policy\.lora\.dropout drops other inputs in each row"),
-        (flash, "flash_attention_2 attention takes no mask of places; sdpa and eager do"),
+        (flash, "flash_attention_2 attention does not run the rows of a tree; sdpa does"),
     ],
 )
 def test_models_that_take_rows_alone(model, why):

@@ -105,7 +105,7 @@ def test_rows_that_share_prefixes_go_together_as_trees():
     batch = batch_with([6, 6, 6, 6], [0, 1, 0, 1])
     (part,) = cut_batch(batch, Limit(ANY, pair_cost=0.0))
     assert part.rows.tolist() == [0, 2, 1, 3]
-    assert part.tree.packed.n_distinct == 5
+    assert part.tree.tree.ids_P.tolist() == [1, 2, 3, 4, 5]
     assert all(own.tree is None for own in cut_batch(batch, Limit(ANY)))
     pairs = cut_batch(batch, Limit(ANY, 3, pair_cost=0.0))  # no group is cut, if three rows may go
     assert lists(pairs) == [[0, 2], [1, 3]]

@@ -83,7 +83,7 @@ def scored(small_policy, make_config, sample_batch):
     config = make_config(optim__epochs=2)
     _, batch = sample_batch(config, small_policy())
     train_state = make_train_state(small_policy(), config)
-    limit = limit_of(train_state.policy, config)
+    limit = limit_of(train_state.policy, config, train_state.pair_cost)
     plan = plan_update(batch, config, step=1, limit=limit)
     scoring = plan_scoring(batch, plan, config, limit)
     signals = score_batch(

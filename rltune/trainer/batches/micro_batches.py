@@ -7,7 +7,7 @@ happens to be free.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,9 +31,8 @@ class Limit:
 
     tokens: int  # most tokens that are computed, padding included
     rows: int | None = None  # most rows; None: as many as the tokens allow
-    pair_cost: float | None = (
-        None  # `attention_cost` where rows may share prefixes; None: they do not
-    )
+    # `attention_cost` of the model where rows may share prefixes; None: they do not
+    pair_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,31 +127,39 @@ def cut_batch(batch: TokenBatch, limit: Limit) -> tuple[MicroBatch, ...]:
 def _sharing(
     batch: TokenBatch, rows: Tensor, read_R: Tensor, limit: Limit
 ) -> tuple[MicroBatch, ...]:
-    """Return micro-batches of whole groups, each a tree; a group beyond the limit is cut."""
+    """Return micro-batches of whole groups, as trees; a group beyond the limit is cut.
+
+    Groups are taken in their order, and rows of a group in that of its tree: the first counts
+    whole, each further one what it adds.
+    """
     ids_RT, read_R, group_R = batch.ids_NT[rows].cpu(), read_R.cpu(), batch.group_N[rows].cpu()
     order_R = tree_order(ids_RT, read_R, group_R)
     added_R = added_tokens(ids_RT, read_R, group_R)
-    trees: list[list[int]] = []
-    sizes: list[int] = []
-    for row in order_R.tolist():
-        added = int(added_R[row])
-        is_new = not trees or group_R[row] != group_R[trees[-1][-1]]
-        if is_new or sizes[-1] + added > limit.tokens or len(trees[-1]) == limit.rows:
-            trees.append([row])
-            sizes.append(int(read_R[row]))
-        else:
-            trees[-1].append(row)
-            sizes[-1] += added
-    most = limit.rows and max(1, limit.rows // max(map(len, trees)))
-    packs = pack(torch.tensor(sizes), replace(limit, rows=most))
-    index = [torch.tensor([row for tree in own.tolist() for row in trees[tree]]) for own in packs]
-    return tuple(_as_tree(batch, rows[own.to(rows.device)], limit) for own in index)
+    runs: list[list[int]] = []
+    size = 0
+    for group in torch.unique(group_R).tolist():
+        own = order_R[group_R[order_R] == group].tolist()
+        whole = int(added_R[own].sum())
+        if runs and (size + whole > limit.tokens or len(runs[-1]) + len(own) > _most(limit)):
+            size = limit.tokens  # full: the group begins a micro-batch
+        for row in own:
+            size += int(added_R[row])
+            if not runs or size > limit.tokens or len(runs[-1]) >= _most(limit):
+                runs.append([])
+                size = int(read_R[row])
+            runs[-1].append(row)
+    index = [torch.tensor(run, device=rows.device) for run in runs]
+    return tuple(_as_tree(batch, rows[own], limit) for own in index)
+
+
+def _most(limit: Limit) -> int:
+    return limit.rows or sys.maxsize
 
 
 def _as_tree(batch: TokenBatch, rows: Tensor, limit: Limit) -> MicroBatch:
     """Return rows as trees, or as they are where this is less work."""
     part, pair_cost = batch.rows(rows), limit.pair_cost or 0.0
-    tree = row_tree(part.ids_NT, part.action_mask_NT, pair_cost=pair_cost)
+    tree = row_tree(part.ids_NT, part.action_mask_NT)
     is_less = tree_work(tree, pair_cost=pair_cost) < rows_work(
         part.action_mask_NT, pair_cost=pair_cost
     )
@@ -181,6 +188,6 @@ def padding_share(batch: TokenBatch, parts: Sequence[MicroBatch]) -> float:
             n_real += int(lengths_N[part.rows].sum())
             n_computed += len(part.rows) * int(lengths_N[part.rows].max())
         else:
-            n_real += part.tree.packed.n_distinct
-            n_computed += part.tree.packed.ids_RW.numel()
+            n_real += len(part.tree.tree.ids_P)
+            n_computed += len(part.tree.tree.ids_P)
     return 1 - n_real / n_computed if n_computed else 0.0
