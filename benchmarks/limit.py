@@ -204,7 +204,8 @@ def report(name: str, rounds: list[Round]) -> None:
         shapes = [flops / seconds / r.shapes for flops, seconds, r in done]
         print(
             f"  {part:<7} {median(seconds for _, seconds, _ in done):6.3f} s, "
-            f"{spread(square)}, {spread(shapes)}"
+            f"{spread(square)}, {spread(shapes)}",
+            flush=True,
         )
 
 

@@ -96,7 +96,8 @@ def report(name: str, work: Work, pairs: list[tuple[Count, Count]]) -> None:
         )
     print(
         f"  rltune is {median(ratios):.2f} times as fast: "
-        f"{len(ratios)} pairs, {ratios[0]:.2f} to {ratios[-1]:.2f}"
+        f"{len(ratios)} pairs, {ratios[0]:.2f} to {ratios[-1]:.2f}",
+        flush=True,
     )
 
 
