@@ -71,7 +71,7 @@ class TableCritic(nn.Module):
         super().__init__()
         self.values_NT = nn.Parameter(values_NT.clone())
 
-    def forward(self, ids_BT: Tensor, action_mask_BT: Tensor, _: Tensor) -> Tensor:
+    def forward(self, ids_BT: Tensor, action_mask_BT: Tensor, *_: object) -> Tensor:
         """Return the values of the sampled tokens, (M,)."""
         return self.values_NT[ids_BT[:, 0], : ids_BT.shape[1]][action_mask_BT]
 
