@@ -50,7 +50,7 @@ def config_at(url: str, steps: int) -> TrialConfig:
     llm = {"base_url": url, "api_key_env": "JUDGE_BENCHMARK_KEY", "max_concurrency": 128}
     return TrialConfig.model_validate(
         {
-            "env": {"kind": "sokoban"},
+            "env": {"kind": "sokoban", "prompt": "compact"},
             "policy": {"model": "tiny"},
             "advantage": {"kind": "grpo"},
             "attribution": {"kind": "adca", "judge": "llm", "llm": llm},
@@ -85,9 +85,9 @@ def main() -> None:
     command = [sys.executable, "-m", "rltune.judge.scripted_server", "--delay-s"]
     server = subprocess.Popen([*command, str(args.delay_s)], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    config = config_at(server.stdout.readline().strip(), args.steps + 1)
     ratios = []
     try:
+        config = config_at(server.stdout.readline().strip(), args.steps + 1)
         for _ in range(args.repeats):
             ways = {}
             for name, way in (("after", asked_by_credit), ("before", asking)):
