@@ -72,7 +72,7 @@ COMMANDS = (
     Entry(
         "serve-tinker",
         "serve:serve_tinker",
-        "Serve training over the Tinker protocol, by torch on this machine.",
+        "Serve training over the Tinker protocol on this machine.",
     ),
     Entry("clean", "clean:clean", "Delete files that no result needs."),
     Entry("doctor", "doctor:doctor", "Check whether this machine is ready."),
