@@ -95,7 +95,12 @@ def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
             elif isinstance(ready, socket.socket) and ready is not listener:
                 tasks.kill(ready)
             elif asked := _accept(listener):
-                if process := os.fork():
+                try:
+                    process = os.fork()
+                except OSError as error:  # no process or memory is left: that is one task's problem
+                    _tell(asked[1], error)
+                    continue
+                if process:
                     tasks.add(process, asked[1])
                     continue
                 _end_with(server)
@@ -115,6 +120,12 @@ def _accept(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
         return None
 
 
+def _tell(worker: socket.socket, error: Exception | None) -> None:
+    """Tell a worker how its task ended."""
+    with suppress(BrokenPipeError), Connection(worker.detach()) as connection:
+        connection.send(f"{type(error).__name__}: {error}" if error else "")
+
+
 def _end_with(server: int) -> None:
     """Have the system kill this process when the server ends, however that ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -131,13 +142,12 @@ def _run(request: bytes, worker: socket.socket) -> None:
     """Run the task of a job, and tell its worker that it is done."""
     job: ForkJob = pickle.loads(request)
     faulthandler.enable(all_threads=False)  # as Ray does in its workers
-    problem = ""
+    problem = None
     try:
         job.set_up()()
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-    with Connection(worker.detach()) as connection:
-        connection.send(problem)
+        problem = error
+    _tell(worker, problem)
 
 
 def _run_afresh(request: bytes, worker: socket.socket) -> None:

@@ -58,3 +58,16 @@ def test_it_may_be_used_inside_a_running_loop():
             return answer()
 
     assert asyncio.run(outer()) == 3
+
+
+def test_a_loop_that_cannot_be_opened_is_an_error(monkeypatch):
+    # As when the process has no file left to open.
+    def refuse():
+        raise OSError("Too many open files")
+
+    async def inner():
+        return 3
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", refuse)
+    with pytest.raises(OSError, match="Too many open files"), in_background(inner()) as answer:
+        answer()

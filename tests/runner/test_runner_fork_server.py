@@ -148,6 +148,27 @@ def test_what_a_task_raises_is_told(server):
         run_forked(partial(fail, "x"), server.address)
 
 
+def test_a_task_that_gets_no_process_is_told_so_and_the_others_go_on(tmp_path, monkeypatch):
+    # The server's second fork fails, as at a limit on processes.
+    (tmp_path / "few_forks.py").write_text(
+        "import os\nforks = iter([os.fork])\n"
+        "def fork():\n"
+        "    if own := next(forks, None):\n        return own()\n"
+        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "os.fork = fork\n"
+    )
+    (tmp_path / "f").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ForkServer(tmp_path / "f", 1, ["few_forks"]) as server:
+        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        task = pid_in(tmp_path / "pid")
+        with pytest.raises(TaskError, match=r"^BlockingIOError: .* temporarily unavailable$"):
+            run_forked(print, server.address)
+        assert not is_gone(task)
+        worker.kill()
+        worker.wait()
+
+
 def test_a_thread_that_never_ends_does_not_hold_up_the_next_task(server, tmp_path, monkeypatch):
     from fork_tasks import leave_thread
 
