@@ -7,7 +7,8 @@ several rows of a group share counts once) for the score, and three (forward, an
 that) for the update: the multiplications of linear layers, attention and vocabulary head, nothing
 else. The limit is torch.mm's speed in the same process, measured after each step: for squares of
 1024, and for the model's own shapes at 1024 tokens. A share is that of one step over the limit
-beside it. Rows whose score is left to the update count as scored.
+beside it. Rows whose score is left to the update count as scored; where that is all of them, there
+is no share.
 """
 
 import argparse
@@ -202,6 +203,9 @@ def report(name: str, rounds: list[Round]) -> None:
     for part, done in parts.items():
         square = [flops / seconds / r.square for flops, seconds, r in done]
         shapes = [flops / seconds / r.shapes for flops, seconds, r in done]
+        if median(square) > 1:  # more than can be: nothing was computed
+            print(f"  {part:<7} left to the update")
+            continue
         print(
             f"  {part:<7} {median(seconds for _, seconds, _ in done):6.3f} s, "
             f"{spread(square)}, {spread(shapes)}",
