@@ -162,6 +162,17 @@ def token_budget(config: TrialConfig, shape: Shape | None) -> int:
     return max(most // sum(_token_bytes(config, shape)), config.rollout.max_context)
 
 
+def cell_share(config: TrialConfig, shape: Shape) -> float:
+    """Return the memory of a cell that attention reads in a prefix tree, in tokens of a pass.
+
+    It keeps keys and values of every cell of a row, for all heads: 2 Q in each layer, however few
+    of the row's places are its own.
+    """
+    layers = 1 if config.optim.gradient_checkpointing else shape.layers
+    cell = 2 * shape.queries * DTYPE_BYTES[config.policy.dtype] * layers
+    return cell / sum(_token_bytes(config, shape))
+
+
 def _token_bytes(config: TrialConfig, shape: Shape) -> tuple[int, int]:
     """Return what a token of a forward pass keeps for the backward pass, and frees but holds."""
     width, lora = DTYPE_BYTES[config.policy.dtype], config.policy.lora

@@ -8,7 +8,7 @@ from credit_cases import ANY, batch_of, make_episode, make_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltune.forecast.memory import token_budget
+from rltune.forecast.memory import cell_share, token_budget
 from rltune.forecast.model_shapes import shape_of
 from rltune.trainer.batches.micro_batches import (
     Limit,
@@ -114,6 +114,23 @@ def test_rows_that_share_prefixes_go_together_as_trees():
     assert [own.tree for own in cut_batch(batch, Limit(5, pair_cost=0.0))] != [None] * 4
 
 
+def test_attention_in_a_tree_takes_memory_for_every_cell_of_a_row():
+    """22 rows of one prompt, 41 tokens of each are read, the last one its own.
+
+    The first takes 41 + 4.1 of 100 tokens, each further one 1 + 4.1: 11 rows 96.1, 12 rows 101.2.
+    """
+    episodes = [
+        make_episode([make_turn((50 + n, 3), prompt=range(4, 44))], group=0, reward=0.0)
+        for n in range(22)
+    ]
+    limit = Limit(100, pair_cost=0.0, cell_share=0.1)
+    parts = cut_batch(batch_of(episodes), limit)
+    assert [len(part.rows) for part in parts] == [11, 11]
+    assert all(part.tree is not None for part in parts)
+    (whole,) = cut_batch(batch_of(episodes), Limit(100, pair_cost=0.0))
+    assert len(whole.rows) == 22
+
+
 def test_rows_without_a_common_prefix_are_cut_by_length():
     episodes = [
         make_episode([make_turn(range(2, 1 + n), prompt=(first,))], group=0, reward=0.0)
@@ -191,3 +208,6 @@ def test_auto_follows_the_model_and_a_number_stands(make_config, small_policy):
     shape = shape_of(policy.model.config.to_dict())
     assert limit_of(policy, config) == Limit(token_budget(config, shape))
     assert limit_of(policy, make_config(optim__tokens_per_micro_batch=64)) == Limit(64, 2)
+    share = cell_share(config, shape)
+    assert limit_of(policy, config, 0.1) == Limit(token_budget(config, shape), None, 0.1, share)
+    assert 0.02 < share < 0.2

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rltune.forecast.memory import token_budget
+from rltune.forecast.memory import cell_share, token_budget
 from rltune.forecast.model_shapes import Shape, shape_of
 from rltune.maths.prefix_tree import added_tokens, tree_order
 from rltune.policy.load import Policy
@@ -33,6 +33,8 @@ class Limit:
     rows: int | None = None  # most rows; None: as many as the tokens allow
     # `attention_cost` of the model where rows may share prefixes; None: they do not
     pair_cost: float | None = None
+    # memory of a cell that attention reads in a tree, in tokens: `forecast.memory.cell_share`
+    cell_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,14 @@ def limit_of(policy: Policy, config: TrialConfig, pair_cost: float | None = None
     `pair_cost` is the trial's `TrainState.pair_cost`. A service has no such limit: the SDK cuts a
     request to its size.
     """
-    wanted = config.optim.tokens_per_micro_batch
-    if wanted != "auto":
-        tokens = wanted
-    elif isinstance(policy.model, RemoteModel):
-        tokens = sys.maxsize
-    else:
-        tokens = token_budget(config, _shape(policy))
-    return Limit(tokens, config.optim.micro_batch_size, pair_cost)
+    wanted, rows = config.optim.tokens_per_micro_batch, config.optim.micro_batch_size
+    if isinstance(policy.model, RemoteModel):
+        return Limit(sys.maxsize if wanted == "auto" else wanted, rows, pair_cost)
+    shape = _shape(policy) if wanted == "auto" or pair_cost is not None else None
+    share = cell_share(config, shape) if shape is not None and pair_cost is not None else 0.0
+    return Limit(
+        token_budget(config, shape) if wanted == "auto" else wanted, rows, pair_cost, share
+    )
 
 
 def _shape(policy: Policy) -> Shape | None:
@@ -130,23 +132,24 @@ def _sharing(
     """Return micro-batches of whole groups, as trees; a group beyond the limit is cut.
 
     Groups are taken in their order, and rows of a group in that of its tree: the first counts
-    whole, each further one what it adds.
+    whole, each further one what it adds, and each that adds something its cells' share of memory.
     """
     ids_RT, read_R, group_R = batch.ids_NT[rows].cpu(), read_R.cpu(), batch.group_N[rows].cpu()
     order_R = tree_order(ids_RT, read_R, group_R)
     added_R = added_tokens(ids_RT, read_R, group_R)
+    cells_R = limit.cell_share * read_R.where(added_R > 0, 0)
     runs: list[list[int]] = []
-    size = 0
+    size = 0.0
     for group in torch.unique(group_R).tolist():
         own = order_R[group_R[order_R] == group].tolist()
-        whole = int(added_R[own].sum())
+        whole = float((added_R + cells_R)[own].sum())
         if runs and (size + whole > limit.tokens or len(runs[-1]) + len(own) > _most(limit)):
             size = limit.tokens  # full: the group begins a micro-batch
         for row in own:
-            size += int(added_R[row])
+            size += float(added_R[row] + cells_R[row])
             if not runs or size > limit.tokens or len(runs[-1]) >= _most(limit):
                 runs.append([])
-                size = int(read_R[row])
+                size = float(read_R[row]) * (1 + limit.cell_share)
             runs[-1].append(row)
     index = [torch.tensor(run, device=rows.device) for run in runs]
     return tuple(_as_tree(batch, rows[own], limit) for own in index)
