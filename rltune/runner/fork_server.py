@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Client
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
@@ -36,6 +36,10 @@ PRELOAD = (
     "rltune.trainer.start",
 )
 """What every trial on a CPU imports. Nothing that starts a thread: wandb and pandas do."""
+GONE = (
+    "the process that starts the trials of this launch is gone: it was killed or ran out of memory "
+    "(see `dmesg`). The same command goes on"
+)
 _END_S = 10.0  # for threads and exit handlers of a task that is done; then its process is killed
 _CLOSE_S = 2.0
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
@@ -140,7 +144,7 @@ class ForkServer:
 
 
 class TaskError(RuntimeError):
-    """What a task raised in its fork; the text names the exception."""
+    """What a task raised in its fork, with the name of the exception; or why it was not started."""
 
 
 def run_forked(task: Task, address: Path) -> None:
@@ -153,12 +157,11 @@ def run_forked(task: Task, address: Path) -> None:
         address: Socket of the fork server.
 
     Raises:
-        TaskError: The task raised.
-        OSError: The fork server is gone.
+        TaskError: The task raised, or the fork server is gone.
 
     """
-    with Client(str(address)) as server:
-        server.send_bytes(pickle.dumps(ForkJob.like_this_process(task)))
+    job = pickle.dumps(ForkJob.like_this_process(task))
+    with _asked(job, address) as server:
         try:
             problem = server.recv()
         except (EOFError, ConnectionResetError):
@@ -166,6 +169,21 @@ def run_forked(task: Task, address: Path) -> None:
         server.poll(_END_S)  # its end; whatever still holds it up is killed as we hang up
     if problem:
         raise TaskError(problem)
+
+
+def _asked(job: bytes, address: Path) -> Connection:
+    """Return a connection to the fork server, which has the job.
+
+    Raises:
+        TaskError: The fork server is gone.
+
+    """
+    try:
+        server = Client(str(address))
+        server.send_bytes(job)
+    except OSError as error:
+        raise TaskError(f"{GONE} ({error.strerror})") from error
+    return server
 
 
 def _die() -> NoReturn:

@@ -315,7 +315,8 @@ def _failure_reason(trial: Trial) -> str:
 
 def failure_text(report: str) -> str:
     """Return what Ray's report of a dead process says, without ids and advice on Ray itself."""
-    text = " ".join(report.partition("Worker exit type:")[2].split() or report.split()[-80:])
+    told = report.partition("Worker exit type:")[2] or report.rpartition("TaskError: ")[2]
+    text = " ".join(told.split() or report.split()[-80:])
     text, guesses, _ = text.replace(" Worker exit detail:", ":").partition(" Some common causes")
     if guesses:
         text += " It was killed, ran out of memory (see `dmesg`) or crashed"

@@ -111,7 +111,7 @@ def test_tasks_die_with_a_server_that_is_killed(server, tmp_path):
     psutil.Process(task).parent().kill()
     wait_until(lambda: is_gone(task))
     assert worker.wait() == -signal.SIGKILL
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(TaskError, match=r"^the process that .* goes on \(Connection refused\)$"):
         run_forked(print, server.address)
 
 

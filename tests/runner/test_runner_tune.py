@@ -10,6 +10,12 @@ detail: Worker unexpectedly exits with a connection error code 2. End of file. S
 include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop \
 --force was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another error.
 """
+RAISED = """Failure # 1 (occurred at 2026-11-28_17-10-56)
+ray::ImplicitFunc.train() (pid=8, ip=127.0.0.1, actor_id=de00, repr=_trainable)
+  File "fork_server.py", line 174, in run_forked
+    raise TaskError(problem)
+rltune.runner.fork_server.TaskError: OSError: [Errno 28] No space left on device
+"""
 
 
 @pytest.mark.parametrize(
@@ -22,6 +28,7 @@ include: (1) the process was killed by the OOM killer due to high memory usage, 
             id="killed",
         ),
         pytest.param("The node\n  died.", "The node died", id="another-report"),
+        pytest.param(RAISED, "OSError: [Errno 28] No space left on device", id="raised"),
         pytest.param("", "Ray gave no reason", id="none"),
     ],
 )
