@@ -172,10 +172,21 @@ def _step(name: str, trial: Path, which: str, where: str) -> int:
         folder = checkpoints / f"step-{int(which):06d}"
     else:
         raise InputError(Problem(where, f"{name!r} names no checkpoint.", _FORM))
-    if not folder.name.startswith("step-") or not (folder / "policy.safetensors").is_file():
+    is_there = folder.name.startswith("step-") and (folder / "policy.safetensors").is_file()
+    if not is_there and not _is_exported(trial, folder.name):
         allowed = f"There are those of steps {', '.join(_steps(checkpoints)) or '(none)'}."
         raise InputError(Problem(where, f"{name!r}: checkpoint {which!r} is missing.", allowed))
     return int(folder.name.removeprefix("step-"))
+
+
+def _is_exported(trial: Path, checkpoint: str) -> bool:
+    """Return whether a checkpoint was exported, so that it may have been cleaned up since."""
+    step = checkpoint.removeprefix("step-")
+    if not step.isdigit():
+        return False
+    folder = trial.parents[1] / "models" / f"{trial.name}@{int(step)}"
+    whole = (folder, folder.with_name(f"{folder.name}-adapter"))
+    return any((one / "SHA256SUMS").is_file() for one in whole)
 
 
 def _steps(checkpoints: Path) -> list[str]:

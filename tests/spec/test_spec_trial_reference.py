@@ -1,6 +1,7 @@
 """References to trials: what they mean, and what is refused."""
 
 import json
+import shutil
 
 import pytest
 
@@ -57,6 +58,21 @@ def test_what_it_means(runs, text, name, step):
 def test_an_absolute_path_is_a_run_too(runs, tmp_path):
     found = checkpoint_of(f"trial:{runs}/kl-1/{ONE}", tmp_path / "elsewhere", "policy.model")
     assert found.trial == runs / "kl-1" / "trials" / ONE
+
+
+@pytest.mark.parametrize("tail", ["", "-adapter"])
+def test_an_exported_checkpoint_may_be_gone(runs, tail):
+    """`rltune clean` deletes a checkpoint that the gate did not choose; its export stays."""
+    shutil.rmtree(runs / "kl-1" / "trials" / TWO / "checkpoints" / "step-000020")
+    name = f"trial:kl-1/{TWO}@20"
+    with pytest.raises(InputError, match="checkpoint '20' is missing"):
+        checkpoint_of(name, runs.parent, "policy.model")
+    whole = runs / "kl-1" / "models" / f"{TWO}@20{tail}"
+    whole.mkdir(parents=True)
+    with pytest.raises(InputError, match="checkpoint '20' is missing"):  # an export is not whole
+        checkpoint_of(name, runs.parent, "policy.model")
+    (whole / "SHA256SUMS").touch()
+    assert checkpoint_of(name, runs.parent, "policy.model").step == 20
 
 
 def test_it_stands_for_a_folder_in_the_run(runs):

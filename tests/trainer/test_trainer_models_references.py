@@ -141,6 +141,32 @@ def test_it_is_exported_once(runs):
     assert not list(folder.glob("adapter*"))  # merged, where it trained an adapter
 
 
+def test_an_export_in_a_run_that_cannot_be_written_is_read(runs):
+    """A folder in place of the lock stands for a read-only disk: root may write anywhere."""
+    before, trial, _ = runs
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+    with looking_in_runs(base):
+        folder = made_model(name, base)
+        (folder.parent / ".lock").unlink()
+        (folder.parent / ".lock").mkdir()
+        assert made_model(name, base) == folder
+        other = f"trial:before-0/{trial.trial_id}@2"
+        with pytest.raises(InputError) as caught:
+            made_model(other, base)
+    start = f"policy.model: '{other}' cannot be exported to {folder.parent}/{trial.trial_id}@2 ("
+    assert str(caught.value).startswith(start)
+    assert str(caught.value).endswith("rltune model --out DIR, and set policy.model to DIR.")
+
+
+def test_an_export_outlives_the_checkpoint_that_was_cleaned_up(runs):
+    before, trial, _ = runs
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+    with looking_in_runs(base):
+        folder = made_model(name, base)
+        shutil.rmtree(trial.checkpoint(1))
+        assert made_model(name, base) == folder
+
+
 def test_a_checkpoint_that_cannot_be_exported_is_named(runs):
     before, trial, _ = runs
     base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"

@@ -56,10 +56,18 @@ def made_model(name: str, base: Path, *, adapter: bool = False, where: str = "")
     where = where or ("policy.lora.init" if adapter else "policy.model")
     found = require_reference(name, base, adapter=adapter, where=where)
     folder = found.folder(adapter=adapter)
-    folder.parent.mkdir(exist_ok=True)
-    with file_lock(folder.parent / ".lock", timeout_s=_PATIENCE_S):
-        if not (folder / _WHOLE).is_file():
-            _export(found, folder, adapter=adapter, name=name, where=where)
+    if (folder / _WHOLE).is_file():  # nothing is written: the run may be a read-only archive
+        return folder
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        with file_lock(folder.parent / ".lock", timeout_s=_PATIENCE_S):
+            if not (folder / _WHOLE).is_file():
+                _export(found, folder, adapter=adapter, name=name, where=where)
+    except OSError as error:
+        what = f"{name!r} cannot be exported to {folder} ({error.strerror})."
+        key = "policy.lora.init" if adapter else "policy.model"
+        action = f"Write it elsewhere with rltune model --out DIR, and set {key} to DIR."
+        raise InputError(Problem(where, what, action=action)) from error
     return folder
 
 
