@@ -132,24 +132,26 @@ def _sharing(
     """Return micro-batches of whole groups, as trees; a group beyond the limit is cut.
 
     Groups are taken in their order, and rows of a group in that of its tree: the first counts
-    whole, each further one what it adds, and each that adds something its cells' share of memory.
+    whole, each further one what it adds. What attention keeps of all rows' cells may take as much
+    memory again as the limit of tokens.
     """
     ids_RT, read_R, group_R = batch.ids_NT[rows].cpu(), read_R.cpu(), batch.group_N[rows].cpu()
     order_R = tree_order(ids_RT, read_R, group_R)
     added_R = added_tokens(ids_RT, read_R, group_R)
-    cells_R = limit.cell_share * read_R.where(added_R > 0, 0)
+    cells_R = limit.cell_share * read_R
     runs: list[list[int]] = []
-    size = 0.0
+    size, seen = 0, 0.0
     for group in torch.unique(group_R).tolist():
         own = order_R[group_R[order_R] == group].tolist()
-        whole = float((added_R + cells_R)[own].sum())
-        if runs and (size + whole > limit.tokens or len(runs[-1]) + len(own) > _most(limit)):
+        whole, all_seen = size + int(added_R[own].sum()), seen + float(cells_R[own].sum())
+        is_full = max(whole, all_seen) > limit.tokens
+        if runs and (is_full or len(runs[-1]) + len(own) > _most(limit)):
             size = limit.tokens  # full: the group begins a micro-batch
         for row in own:
-            size += float(added_R[row] + cells_R[row])
-            if not runs or size > limit.tokens or len(runs[-1]) >= _most(limit):
+            size, seen = size + int(added_R[row]), seen + float(cells_R[row])
+            if not runs or max(size, seen) > limit.tokens or len(runs[-1]) >= _most(limit):
                 runs.append([])
-                size = float(read_R[row]) * (1 + limit.cell_share)
+                size, seen = int(read_R[row]), float(cells_R[row])
             runs[-1].append(row)
     index = [torch.tensor(run, device=rows.device) for run in runs]
     return tuple(_as_tree(batch, rows[own], limit) for own in index)
