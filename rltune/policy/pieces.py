@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 _BEFORE = "\n"  # put before a text that continues another one, so that it gets no leading space
+_MOST_KNOWN = 1024  # texts whose ids are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,16 @@ class PieceEncoder:
         self._tokenizer = tokenizer
         self._control = control
         self._steering = control | set(tokenizer.added_tokens_decoder)
+        self._known: dict[tuple[Piece, ...], tuple[int, ...]] = {}
 
     def encode(self, pieces: Sequence[Piece]) -> list[int]:
-        """Return the ids of the joined pieces."""
-        return [token.id for token in self.tokens(pieces)]
+        """Return the ids of the joined pieces; the members of a group read the same ones."""
+        key = tuple(pieces)
+        if key not in self._known:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = tuple(token.id for token in self.tokens(pieces))
+        return list(self._known[key])
 
     def tokens(self, pieces: Sequence[Piece]) -> list[Token]:
         """Return the tokens of the joined pieces.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
+from rltune.policy import pieces
 from rltune.policy.gold import encode_gold
 from rltune.policy.pieces import PieceEncoder, content, control_ids, frame
 from rltune.policy.render import ChatRenderer, PlainRenderer
@@ -193,3 +194,17 @@ def test_a_gold_answer_is_no_control_token():
     assert ids.count(tokenizer.eos_token_id) == 1
     said = [id for id, is_scored in zip(ids, scored, strict=True) if is_scored]
     assert tokenizer.decode(said) == "A<|im_end|>B"
+
+
+def test_a_text_is_encoded_once_while_it_is_known(monkeypatch):
+    monkeypatch.setattr(pieces, "_MOST_KNOWN", 2)
+    encoder = PieceEncoder(fast(bytes_model()), frozenset())
+    asked = []
+    tokens = encoder.tokens
+    monkeypatch.setattr(encoder, "tokens", lambda given: asked.append(given) or tokens(given))
+    texts = [[content(text)] for text in ("one", "two", "one", "three", "one")]
+    first = encoder.encode(texts[0])
+    first_again = encoder.encode(texts[0])
+    first.append(-1)  # a caller's list is its own
+    assert [encoder.encode(text) for text in texts][2] == first_again
+    assert asked == [texts[0], texts[1], texts[3], texts[0]]  # three is one too many
