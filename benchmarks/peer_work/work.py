@@ -101,9 +101,10 @@ def make_model(folder: Path) -> None:
 
 @dataclass
 class Count:
-    """Tokens of one step."""
+    """What one step took, and its tokens."""
 
     seconds: float = 0.0
+    cpu_s: float = 0.0  # of the process: what it takes beside others
     sampled: int = 0  # by the policy, end tokens included
     read: int = 0  # run through the model without a gradient: prefill, decoding, scoring
     trained: int = 0  # run through it with one
@@ -120,7 +121,7 @@ class Side:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self.count = Count()
-        self._began = 0.0
+        self._began = self._cpu_began = 0.0
 
     def watch(self, model: PreTrainedModel) -> None:
         """Count the tokens that go through a model, and optimiser steps."""
@@ -141,10 +142,11 @@ class Side:
         """Wait for the driver's line."""
         sys.stdin.readline()
         self.count = Count()
-        self._began = time.perf_counter()
+        self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
     def end(self, sampled: Callable[[], int]) -> None:
         """Tell what the step took; the sampled tokens are counted after the clock has stopped."""
         self.count.seconds = time.perf_counter() - self._began
+        self.count.cpu_s = time.process_time() - self._cpu_began
         self.count.sampled = sampled()
         print(json.dumps(asdict(self.count)), file=self._out, flush=True)
