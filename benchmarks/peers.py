@@ -89,15 +89,16 @@ def report(name: str, work: Work, pairs: list[tuple[Count, Count]]) -> None:
     )
     for side, counts in zip(("TRL", "rltune"), zip(*pairs, strict=True), strict=True):
         print(
-            f"  {side:<7} {median(c.seconds for c in counts):7.3f} s a step (median), {median(c.cpu_s for c in counts):.3f} of CPU; "
+            f"  {side:<7} {median(c.seconds for c in counts):7.3f} s a step (median), "
+            f"{median(c.cpu_s for c in counts):.3f} of CPU; "
             f"tokens sampled {median(c.sampled for c in counts):,.0f}, "
             f"through the model without a gradient {median(c.read for c in counts):,.0f}, "
             f"with {median(c.trained for c in counts):,.0f}; "
             f"optimiser steps {median(c.optimizer_steps for c in counts):g}"
         )
     print(
-        f"  rltune is {median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f} in "
-        f"{len(pairs)} pairs), {median(cpu):.2f} times by CPU time ({min(cpu):.2f} to "
+        f"  rltune is {median(ratios):.2f} times as fast ({min(ratios):.2f} to "
+        f"{max(ratios):.2f} in {len(pairs)} pairs), {median(cpu):.2f} times by CPU time ({min(cpu):.2f} to "
         f"{max(cpu):.2f})",
         flush=True,
     )

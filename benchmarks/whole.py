@@ -12,6 +12,7 @@ to its end. A ratio above 1 says that this checkout is faster.
 import argparse
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ class Run:
     """One run of one checkout."""
 
     seconds: float
+    cpu_s: float  # of all its processes
     peak_mib: float  # of the trial's process; 0 where it is not one process
     output: str
 
@@ -46,26 +48,36 @@ def main() -> None:
     command = QUICKSTART if args.quickstart else SHORT if args.short else TRIAL
     command = (*command, *(part for key in args.set for part in ("--set", key)))
     print(" ".join(command), flush=True)
-    ratios, other_is_first = [], True
+    ratios, cpu, other_is_first = [], [], True
     for _ in range(args.pairs):
         order = (args.against.resolve(), HERE)
         runs = {at: run(at, command) for at in (order if other_is_first else order[::-1])}
         other_is_first = not other_is_first
         other, ours = (runs[at] for at in order)
         ratios.append(other.seconds / ours.seconds)
+        cpu.append(other.cpu_s / ours.cpu_s)
         print(f"  {line_of(other)} there, {line_of(ours)} here: {ratios[-1]:.2f}", flush=True)
     print(ours.output)
-    print(f"{median(ratios):.2f} times as fast: {min(ratios):.2f} to {max(ratios):.2f}")
+    print(
+        f"{median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}), "
+        f"{median(cpu):.2f} times by CPU time ({min(cpu):.2f} to {max(cpu):.2f})"
+    )
+
+
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def line_of(done: Run) -> str:
-    return f"{done.seconds:.1f} s" + (f" and {done.peak_mib:.0f} MiB" if done.peak_mib else "")
+    times = f"{done.seconds:.1f} s ({done.cpu_s:.1f} of CPU)"
+    return times + (f" and {done.peak_mib:.0f} MiB" if done.peak_mib else "")
 
 
 def run(checkout: Path, command: tuple[str, ...]) -> Run:
     """Run a command with the code of a checkout; what it writes is thrown away."""
     with tempfile.TemporaryDirectory() as runs:
-        began = time.monotonic()
+        began, before = time.monotonic(), cpu_of_children()
         done = subprocess.run(
             [sys.executable, *command],
             cwd=checkout,
@@ -78,7 +90,7 @@ def run(checkout: Path, command: tuple[str, ...]) -> Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        wall = time.monotonic() - began
+        wall, cpu_s = time.monotonic() - began, cpu_of_children() - before
     if done.returncode:
         raise SystemExit(
             f"{checkout}: {' '.join(command)} ended with {done.returncode}\n{done.stdout}"
@@ -86,7 +98,10 @@ def run(checkout: Path, command: tuple[str, ...]) -> Run:
     total = re.search(r"^  total +([\d.]+) s$", done.stdout, re.MULTILINE)
     peak = re.search(r"^peak memory (\d+) MiB$", done.stdout, re.MULTILINE)
     return Run(
-        float(total[1]) if total else wall, float(peak[1]) if peak else 0.0, done.stdout.rstrip()
+        float(total[1]) if total else wall,
+        cpu_s,
+        float(peak[1]) if peak else 0.0,
+        done.stdout.rstrip(),
     )
 
 
