@@ -98,8 +98,8 @@ def report(name: str, work: Work, pairs: list[tuple[Count, Count]]) -> None:
         )
     print(
         f"  rltune is {median(ratios):.2f} times as fast ({min(ratios):.2f} to "
-        f"{max(ratios):.2f} in {len(pairs)} pairs), {median(cpu):.2f} times by CPU time ({min(cpu):.2f} to "
-        f"{max(cpu):.2f})",
+        f"{max(ratios):.2f} in {len(pairs)} pairs), {median(cpu):.2f} times by CPU time "
+        f"({min(cpu):.2f} to {max(cpu):.2f})",
         flush=True,
     )
 
