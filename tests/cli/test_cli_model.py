@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -184,6 +185,18 @@ def test_the_card_says_what_was_measured(rltune, trial, run):
         assert f"- `{name}`: {digest}\n" in body
     written = json.loads(Path("out/rltune.json").read_text())
     assert {"folder": "out", **written} == facts
+
+
+@pytest.mark.parametrize("given", [["--runs-dir", "my runs"], ["--runs-dir=my runs"]])
+def test_the_commands_of_the_card_look_where_the_launch_wrote(rltune, trial, given):
+    origin = json.loads(trial.provenance.read_text())
+    argv = ["/bin/rltune", "sweep", "kl.yaml", *given]
+    trial.provenance.write_text(json.dumps({**origin, "argv": argv}))
+    exported(rltune, "0.0@0", "--out", "out")
+    text = Path("out/README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)[0].splitlines()[1:]
+    assert [shlex.split(line)[1] for line in commands] == ["sweep", "rerun", "model"]
+    assert all(shlex.split(line)[-len(given) :] == given for line in commands)
 
 
 def test_a_final_test_of_this_checkpoint_is_in_the_card(rltune, trial):

@@ -274,5 +274,17 @@ def _origin(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 def _repeating(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"git checkout {facts['code']['commit']}"
     yield facts["command"] or f"rltune sweep {facts['sweep']}.yaml"
-    yield f"rltune rerun {facts['trial_id']} --verify"
-    yield f"rltune model {facts['trial_id']} --checkpoint {facts['step']} --out my-model"
+    runs = _runs_dir(facts["command"])
+    yield f"rltune rerun {facts['trial_id']} --verify{runs}"
+    yield f"rltune model {facts['trial_id']} --checkpoint {facts['step']} --out my-model{runs}"
+
+
+def _runs_dir(command: str) -> str:
+    """Return the option of the launch that says where its run folder is; empty without one."""
+    words = shlex.split(command)
+    for word, after in zip(words, (*words[1:], ""), strict=True):
+        if word == "--runs-dir":
+            return f" --runs-dir {shlex.quote(after)}"
+        if word.startswith("--runs-dir="):
+            return f" {shlex.quote(word)}"
+    return ""
