@@ -22,7 +22,7 @@ PROBED = {
 
 
 def test_the_shipped_sweeps_are_all_here():
-    assert len(SWEEPS) == 21
+    assert len(SWEEPS) == 22
     names = {path.stem for path in SWEEPS}
     assert names >= PROBED
 
