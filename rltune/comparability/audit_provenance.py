@@ -43,8 +43,8 @@ _OF_SOME = frozenset(f"version of {name}" for name in PACKAGES_OF_SOME)
 
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
-    "engine": ("rollout.engine", "trainer.backend"),
-    "remote": ("trainer.backend", "policy.model", "policy.lora.rank", "env.kind"),
+    "engine": ("rollout.engine",),
+    "remote": ("policy.model", "policy.lora.rank", "env.kind"),
     "threads": ("resources.threads",),
     "weights_sha256": ("policy.model", "policy.dtype", "policy.lora", "env.kind"),
     "tokenizer_sha256": ("policy.model", "policy.template", "env.prompt", "env.kind"),

@@ -11,7 +11,7 @@ from rltune.comparability.knobs import rollouts_per_step, updates_per_step, warm
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
 from rltune.forecast.gpus import Gpu, gpus_that_hold
-from rltune.forecast.memory import MemoryPlan, memory_plan, sampled_tokens
+from rltune.forecast.memory import MemoryPlan, client_plan, memory_plan, sampled_tokens
 from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
 from rltune.spec.identity import flatten
@@ -47,7 +47,7 @@ class TrialCost:
     heldout_rollouts: int  # episodes of all of them
     parameters: int | None = None  # of the policy without adapters; None if unknown here
     trained: int | None = None  # those of the policy that training changes: with LoRA the adapters'
-    memory: MemoryPlan | None = None  # what it holds, part by part; None when parameters is
+    memory: MemoryPlan | None = None  # what it holds here, part by part; None if unknown
     wall_s: float | None = None  # seconds by measured steps of an earlier run; None without one
     gpus: tuple[Gpu, ...] = ()  # that hold it, the smallest first; empty for a trial on a CPU
     savings: tuple[tuple[str, int], ...] = ()  # where no GPU does: setting -> bytes with it
@@ -86,6 +86,9 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
         wall_s=None if step_s is None else step_s * steps,
     )
     model = model_shape(config.policy.model, config.env.kind)
+    if config.trainer.backend == "tinker":
+        parameters, trained = _parameters(config, model) if model is not None else (None, None)
+        return replace(cost, parameters=parameters, trained=trained, memory=client_plan())
     return cost if model is None else _with_model(cost, config, model)
 
 

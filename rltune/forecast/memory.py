@@ -144,6 +144,11 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     )
 
 
+def client_plan() -> MemoryPlan:
+    """Return the memory of a trial whose model a service holds: that of its program."""
+    return MemoryPlan(0, 0, 0, 0, 0, 0, program=PROGRAM_BYTES)
+
+
 def token_budget(config: TrialConfig, shape: Shape | None) -> int:
     """Return the tokens of a micro-batch under `optim.tokens_per_micro_batch: auto`.
 

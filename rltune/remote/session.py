@@ -111,7 +111,8 @@ def require_service(where: str) -> None:
     require_sdk(where)
     if not os.environ.get(KEY):
         what = f"tinker needs the environment variable {KEY}, which is not set."
-        action = f"Set it; for `rltune serve-tinker` {KEY}=tml-local and {ADDRESS} to its address."
+        # Not as NAME=value, which is masked wherever it is written.
+        action = f"Set it; for `rltune serve-tinker` to tml-local, and {ADDRESS} to its address."
         raise InputError(Problem(where, what, action=action))
 
 
@@ -123,19 +124,42 @@ def require_base(base: str, where: str) -> None:
 
     """
     require_service("trainer.backend")
+    _require_there()
     import tinker
 
     try:
         listed = tinker.RestClient().get_server_capabilities().result(_ASK_S * 3)
     except Exception as error:
         why = " ".join(masked(str(error)).split()) or type(error).__name__
-        what = f"the training service at {address()} does not answer ({why})."
-        raise InputError(Problem("trainer.backend", what, action=f"Check {ADDRESS}.")) from error
+        what = f"the training service at {address()} does not say what it offers: {why[:400]}"
+        action = f"Check {KEY} and {ADDRESS}."
+        what = f"{what.rstrip('.')}."
+        raise InputError(Problem("trainer.backend", what, action=action)) from error
     names = [one.model_name for one in listed.supported_models]
     if base not in names:
         allowed = f"It offers {', '.join(map(str, names))}."
         what = f"{base!r} is no base model of the training service at {address()}."
         raise InputError(Problem(where, what, allowed))
+
+
+def _require_there() -> None:
+    """Refuse an address where nothing answers; the SDK would try for five minutes.
+
+    Raises:
+        InputError: Nothing does.
+
+    """
+    import httpx
+
+    if not (text := os.environ.get(ADDRESS)):
+        return
+    try:
+        httpx.get(_health(text), timeout=_ASK_S)  # any answer will do
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        why = masked(str(error)).rstrip(".")
+        what = f"the training service at {address()} does not answer: {why}."
+        action = f"Check {ADDRESS}; `rltune serve-tinker` prints its own."
+        raise InputError(Problem("trainer.backend", what, action=action)) from error
 
 
 def address() -> str:
@@ -145,7 +169,12 @@ def address() -> str:
     text = os.environ.get(ADDRESS)
     if not text:
         return "the SDK's own address"
-    url = httpx.URL(text)
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        return f"the address in {ADDRESS}"
+    if not url.host:
+        return f"the address in {ADDRESS}"
     return f"{url.host}:{url.port}" if url.port else url.host
 
 
@@ -166,10 +195,14 @@ def server_kind() -> str:
     if not (text := os.environ.get(ADDRESS)):
         return "hosted"
     try:
-        answer = httpx.get(f"{text.rstrip('/')}/api/v1/healthz", timeout=_ASK_S).json()
-    except (httpx.HTTPError, ValueError):
+        answer = httpx.get(_health(text), timeout=_ASK_S).json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return "unknown"
     return str(answer.get("server", "unknown")) if isinstance(answer, dict) else "unknown"
+
+
+def _health(address: str) -> str:
+    return f"{address.rstrip('/')}/api/v1/healthz"
 
 
 def _remote_error(what: str) -> RemoteError:

@@ -95,6 +95,9 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
     if largest is None or largest.memory is None:
         yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
         return
+    if config["trainer"]["backend"] == "tinker":
+        yield "memory", size(largest.memory.fullest), "a trial: its program; a service has the model"
+        return
     count = f"{quantity(first.parameters or 0)} parameters"
     if first.trained != first.parameters:
         count += f" + {quantity(first.trained or 0)} trained in adapters"

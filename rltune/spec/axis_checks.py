@@ -10,6 +10,8 @@ from rltune.spec.problems import Locate
 from rltune.spec.schema.sweep import SweepSpec, value_key
 from rltune.spec.shortforms import config_tree
 
+BACKEND = "trainer.backend"
+
 
 def axis_leaf_keys(spec: SweepSpec) -> tuple[str, ...]:
     """Return the dotted leaf keys that the axis sets, each once, in order of appearance."""
@@ -33,6 +35,10 @@ def check_axis(spec: SweepSpec, locate: Locate, problems: list[Problem]) -> bool
     if axis.key == "seed":
         what = "'seed' is the unit of replication, not a knob."
         problems.append(Problem(locate(("axis", "key")), what, action="List seeds under seeds."))
+    if BACKEND in (*axis_leaf_keys(spec), *(coupled.key for coupled in axis.coupled)):
+        what = f"{BACKEND!r} is where trials are trained, not a knob: no two backends are equal."
+        action = "Set it for all conditions, and compare backends by a sweep for each."
+        problems.append(Problem(locate(("axis", "key")), what, action=action))
     problems.extend(unknown_key(axis.key, locate(("axis", "key"))))
     if not config_keys().get(axis.key, True) and axis.key in axis_leaf_keys(spec):
         what = f"{axis.key!r} is a section; one value cannot replace it."

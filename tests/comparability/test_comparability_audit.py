@@ -147,6 +147,38 @@ def test_a1_versions_are_compared_by_package(records):
     assert len(lines(records)) == 1
 
 
+REMOTE = {"server": "rltune 1", "sdk": "0.38.0", "base_model": "tiny/toy", "lora_rank": 8}
+
+
+@pytest.mark.parametrize(
+    ("part", "usual", "other"),
+    [
+        ("server", "'rltune 1'", "unknown"),
+        ("sdk", "'0.38.0'", "0.38.1"),
+        ("base_model", "'tiny/toy'", "tiny/x"),
+        ("lora_rank", "8", 4),
+    ],
+)
+def test_a1_services_are_compared_part_by_part(records, part, usual, other):
+    records = [replace(r, provenance={**PROVENANCE, "remote": REMOTE}) for r in records]
+    assert lines(records) == []
+    odd = {**PROVENANCE, "remote": {**REMOTE, part: other}}
+    found = lines([replace(records[0], provenance=odd), *records[1:]])
+    (line,) = found
+    assert line.startswith(f"A1 error: remote {part} differs: ")
+    assert f"{usual} in " in line
+    assert f"{other!r} in {name(records[0])}" in line
+
+
+def test_a1_a_trial_trained_here_is_not_beside_trials_of_a_service(records):
+    records = [replace(r, provenance={**PROVENANCE, "remote": REMOTE}) for r in records]
+    here = replace(records[0], provenance={**PROVENANCE, "remote": {}})
+    found = lines([here, *records[1:]])
+    assert [line.split(" differs")[0] for line in found] == [
+        f"A1 error: remote {part}" for part in sorted(REMOTE)
+    ]
+
+
 def test_a1_a_package_that_grades_in_some_trials_has_one_version_there(records):
     def graded(index, version):
         versions = {**PROVENANCE["versions"], "math-verify": version}

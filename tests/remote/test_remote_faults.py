@@ -7,11 +7,13 @@ import torch
 from rltune.errors import InputError, RemoteError
 from rltune.remote.engine import RemoteEngine
 from rltune.remote.model import RemoteModel, rows_of
+from rltune.remote.server.adapter import Adapter
 from rltune.remote.server.bases import Bases
 from rltune.remote.server.http import TinkerServer
 from rltune.remote.server.service import Service
 from rltune.remote.session import Session, identity, require_base
 from rltune.rollout.engine import Request, SamplingParams
+from rltune.store.secret import masked
 from rltune.types import StopReason
 
 BASE = "tiny/sokoban"
@@ -186,6 +188,45 @@ def test_a_missing_key_is_refused(monkeypatch):
         require_base(BASE, "policy.model")
     assert str(caught.value) == (
         "trainer.backend: tinker needs the environment variable TINKER_API_KEY, which is not set. "
-        "Set it; for `rltune serve-tinker` TINKER_API_KEY=tml-local and TINKER_BASE_URL to its "
-        "address."
+        "Set it; for `rltune serve-tinker` to tml-local, and TINKER_BASE_URL to its address."
     )
+    assert masked(str(caught.value)) == str(caught.value)  # as the command prints it
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "nowhere", "http://[", ""])
+def test_an_address_where_nothing_answers_is_refused_at_once(connected, monkeypatch, address):
+    def retry_for_five_minutes():
+        raise AssertionError("the SDK was asked")
+
+    monkeypatch.setenv("TINKER_BASE_URL", address or "http:///")
+    monkeypatch.setattr(tinker, "RestClient", retry_for_five_minutes)
+    with pytest.raises(InputError, match=r"does not answer: .*Check TINKER_BASE_URL"):
+        require_base(BASE, "policy.model")
+
+
+def test_a_key_that_is_refused_is_named_and_not_shown(connected, monkeypatch):
+    def refuse():
+        raise tinker.TinkerError("the key wrong-key-12345 is unknown")
+
+    monkeypatch.setenv("TINKER_API_KEY", "wrong-key-12345")
+    monkeypatch.setattr(tinker, "RestClient", refuse)
+    with pytest.raises(InputError) as caught:
+        require_base(BASE, "policy.model")
+    assert str(caught.value) == (
+        f"trainer.backend: the training service at {connected.url.removeprefix('http://')} does "
+        "not say what it offers: the key *** is unknown. Check TINKER_API_KEY and TINKER_BASE_URL."
+    )
+
+
+def test_a_fault_of_the_server_is_named_by_its_last_line(connected, tmp_path, monkeypatch, capfd):
+    """The line at the end of a long traceback is what the client must read."""
+
+    def full(self, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Adapter, "save", full)
+    model = new_model()
+    match = r"did not save its state: .*OSError: \[Errno 28\] No space left on device"
+    with pytest.raises(RemoteError, match=match):
+        model.save("step-000001")
+    assert "Traceback" in capfd.readouterr().err  # where the fault is, is told beside the server

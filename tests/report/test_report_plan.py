@@ -262,3 +262,13 @@ def test_adapter_parameters_are_those_that_train(small_policy):
     add_adapter(model, lora, seed=0)
     count = sum(parameter.numel() for parameter in trained_parameters(model).values())
     assert adapter_parameters(shape, rank=3, targets=lora.targets) == count
+
+
+@pytest.mark.parametrize("profile", ["tinker-local", "tinker"])
+def test_of_a_model_that_a_service_holds_only_the_program_counts(monkeypatch, tmp_path, profile):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # no config.json of the hub's model here
+    loaded = load_sweep(PAPER.with_name("tinker_kl.yaml"), profile=profile)
+    plan = make_plan(loaded, expand(loaded), None)
+    assert all(cost.memory.parts == {"program": cost.memory.peak} for cost in plan.costs)
+    text = " ".join(drawn(plan_view(plan), 100).split())
+    assert "memory 630 MB a trial: its program; a service has the model" in text

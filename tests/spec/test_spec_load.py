@@ -84,6 +84,11 @@ SWEEP_FILE_CASES = {
         ["toy.yaml:17: axis.key: 'seed' is the unit of replication, not a knob. "
          "List seeds under seeds."],
     ),
+    "axis is the backend": (
+        ("key: loss.kl_loss_coef", "key: trainer.backend"),
+        ["toy.yaml:17: axis.key: 'trainer.backend' is where trials are trained, not a knob: no two "
+         "backends are equal. Set it for all conditions, and compare backends by a sweep for each."],
+    ),
     "axis is held": (
         ("  loss.kl_type: k2", "  loss.kl_loss_coef: 0.0"),
         ["toy.yaml:17: axis.key: 'loss.kl_loss_coef' is set by the axis and held. "

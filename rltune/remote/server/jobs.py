@@ -96,8 +96,9 @@ class Jobs:
                 answers = job.run([one.payload for _, one in batch])
             except RefusedError as error:
                 answers = [{"error": str(error), "category": "user"}] * len(batch)
-            except Exception:  # the thread serves all clients: a fault is the answer to this one
-                text = traceback.format_exc()
+            except Exception as error:  # the thread serves all: a fault is the answer to this one
+                traceback.print_exc()
+                text = "".join(traceback.format_exception_only(error)).strip()
                 answers = [{"error": text, "category": "server"}] * len(batch)
             for (name, _), answer in zip(batch, answers, strict=True):
                 entry = self._entries[name]
