@@ -96,7 +96,7 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
         yield "memory", "unknown", f"no config.json of {config['policy']['model']} on this machine"
         return
     if config["trainer"]["backend"] == "tinker":
-        yield "memory", size(largest.memory.fullest), "a trial: its program; a service has the model"
+        yield "memory", size(largest.memory.fullest), "a trial: its program, no model"
         return
     count = f"{quantity(first.parameters or 0)} parameters"
     if first.trained != first.parameters:

@@ -271,4 +271,4 @@ def test_of_a_model_that_a_service_holds_only_the_program_counts(monkeypatch, tm
     plan = make_plan(loaded, expand(loaded), None)
     assert all(cost.memory.parts == {"program": cost.memory.peak} for cost in plan.costs)
     text = " ".join(drawn(plan_view(plan), 100).split())
-    assert "memory 630 MB a trial: its program; a service has the model" in text
+    assert "memory 630 MB a trial: its program, no model" in text

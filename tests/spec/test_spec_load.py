@@ -87,7 +87,8 @@ SWEEP_FILE_CASES = {
     "axis is the backend": (
         ("key: loss.kl_loss_coef", "key: trainer.backend"),
         ["toy.yaml:17: axis.key: 'trainer.backend' is where trials are trained, not a knob: no two "
-         "backends are equal. Set it for all conditions, and compare backends by a sweep for each."],
+         "backends are equal. Set it for all conditions, and compare backends by a sweep for "
+         "each."],
     ),
     "axis is held": (
         ("  loss.kl_type: k2", "  loss.kl_loss_coef: 0.0"),
