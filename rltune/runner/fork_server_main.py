@@ -52,7 +52,7 @@ class _Tasks:
         """Hang up on the workers whose tasks have ended."""
         os.read(self.bell, 4096)
         for process in list(self._workers):
-            if os.waitpid(process, os.WNOHANG)[0]:
+            if _has_ended(process):
                 self._orphans.discard(process)
                 worker = self._workers.pop(process)
                 with suppress(OSError):  # it hung up first
@@ -71,7 +71,7 @@ class _Tasks:
         for process in self._workers:
             os.kill(process, signal.SIGKILL)
         for process in self._workers:
-            os.waitpid(process, 0)
+            _has_ended(process, wait=True)
 
     def forget(self) -> None:
         """Give up what belongs to the server: this is a fork of it."""
@@ -80,6 +80,20 @@ class _Tasks:
         os.close(self.bell)
         for worker in self._workers.values():
             worker.close()
+
+
+def _has_ended(process: int, *, wait: bool = False) -> bool:
+    """Tell whether a task has ended; if so, end what it started and left in its group, and reap it.
+
+    In this order: until it is reaped, its number means no other process and no other group.
+    """
+    options = os.WEXITED | os.WNOWAIT | (0 if wait else os.WNOHANG)
+    if os.waitid(os.P_PID, process, options) is None:
+        return False
+    with suppress(ProcessLookupError):  # it ended before it had a group of its own
+        os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return True
 
 
 def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:

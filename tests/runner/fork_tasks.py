@@ -53,11 +53,15 @@ def leave_thread(path):
     threading.Thread(target=time.sleep, args=(600,)).start()
 
 
-def leave_child(path):
-    """End with a fork that holds every descriptor of this process."""
-    if child := os.fork():
-        Path(path).write_text(str(child))
+def leave_child(path, apart=False):
+    """End with a fork that holds every descriptor of this process; maybe in its own session."""
+    if os.fork():
+        while not Path(path).exists():
+            time.sleep(0.01)
     else:
+        if apart:
+            os.setsid()
+        Path(path).write_text(str(os.getpid()))
         time.sleep(600)
 
 

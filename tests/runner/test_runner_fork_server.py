@@ -181,8 +181,15 @@ def test_a_fork_that_a_task_leaves_does_not_hold_up_the_next_one(server, tmp_pat
     from fork_tasks import leave_child
 
     monkeypatch.setattr(fork_server, "_END_S", HANG_S)
-    run_forked(partial(leave_child, tmp_path / "pid"), server.address)
+    run_forked(partial(leave_child, tmp_path / "pid", apart=True), server.address)
     psutil.Process(pid_in(tmp_path / "pid")).kill()
+
+
+def test_what_a_task_started_and_left_ends_with_it(server, tmp_path):
+    from fork_tasks import leave_child
+
+    run_forked(partial(leave_child, tmp_path / "pid"), server.address)
+    wait_until(lambda: is_gone(pid_in(tmp_path / "pid")))
 
 
 def test_a_job_can_run_in_a_new_interpreter(tmp_path):
