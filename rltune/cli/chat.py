@@ -178,6 +178,8 @@ def chat(
     digest = source.read_spec().config_hash
     trained = Trained(TrialDir(source.path.absolute()), config, digest, base, step)
     seeds = _heldout_seeds(source, tasks) if seed is None else range(seed, seed + tasks)
+    if len(seeds) < tasks:
+        warn(f"{tasks} tasks were asked for; the trial has {len(seeds)} held-out tasks.")
     with naming_custom_env(config.env), within(base), looking_in(source.path.absolute()):
         sides = _play(trained, seeds, temperature=temperature, alone=alone, is_quiet=as_json)
     if as_json:

@@ -33,6 +33,13 @@ def test_the_held_out_tasks_are_played_before_and_after(rltune, run, trial):
             assert task["reward"] == pytest.approx(sum(t["reward"] for t in task["turns"]))
 
 
+def test_more_tasks_than_there_are_is_said(rltune, run, trial):
+    n = len(json.loads(run.tasks().read_text())["heldout"])
+    result = rltune("chat", "0.0@0", "--tasks", str(n + 1), "--alone", "--json")
+    assert result.err == f"{n + 1} tasks were asked for; the trial has {n} held-out tasks.\n"
+    assert len(json.loads(result.out)["sides"][0]["tasks"]) == n
+
+
 def test_the_checkpoint_of_step_0_plays_as_before(rltune, trial):
     before, after = chat(rltune, "0.0@0", "--tasks", "4", "--checkpoint", "0")["sides"]
     assert before["tasks"] == after["tasks"]
