@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,9 +69,11 @@ def reading(backbone: nn.Module, is_read_BT: Tensor) -> Iterator[None]:
     def only_read(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (given[0][is_read_BT][None], *given[1:])
 
-    def in_place(_: nn.Module, given: tuple[Tensor, ...], out_1MD: Tensor) -> Tensor:
-        out_BTD = out_1MD.new_zeros(*is_read_BT.shape, out_1MD.shape[-1])
-        out_BTD[is_read_BT] = out_1MD[0]
+    def in_place(_: nn.Module, given: tuple[Tensor, ...], out: Any) -> Any:
+        if isinstance(out, tuple):  # of a mixture of experts: its router's scores come with it
+            return (in_place(_, given, out[0]), *out[1:])
+        out_BTD = out.new_zeros(*is_read_BT.shape, out.shape[-1])
+        out_BTD[is_read_BT] = out.flatten(0, -2)
         return out_BTD
 
     hooks = [mlp.register_forward_pre_hook(only_read), mlp.register_forward_hook(in_place)]

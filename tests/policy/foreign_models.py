@@ -30,6 +30,7 @@ _KINDS = {  # name -> class, and what its config has besides ids
     "gemma2": ("Gemma2", {**_SHAPE, **_HEADS}),
     "gemma3": ("Gemma3", {**_SHAPE, **_HEADS, "sliding_window": 64}),
     "mixtral": ("Mixtral", {**_SHAPE, "num_local_experts": 2}),
+    "gpt_oss": ("GptOss", {**_SHAPE, **_HEADS, "num_local_experts": 2, "num_experts_per_tok": 1}),
     "cohere": ("Cohere", _SHAPE),
     "granite": ("Granite", {**_SHAPE, "logits_scaling": 8.0}),
     "phi": ("Phi", _SHAPE),

@@ -57,7 +57,7 @@ def test_a_row_in_a_ragged_batch_equals_the_row_alone(model):
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3", "mixtral", "gpt2"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3", "mixtral", "gpt_oss", "gpt2"])
 def test_gradients_are_those_of_the_whole_last_layer(name):
     """Its MLP computes only what is read; no weight sees a difference."""
     model, (ids, mask) = foreign(name), rows()
