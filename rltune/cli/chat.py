@@ -11,7 +11,7 @@ import typer
 
 from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir
+from rltune.cli.options import RUNS, Checkpoint, Json, NoCustomCode, RunFolder, RunsDir
 from rltune.cli.play_turns import Outcome, finish, opening, turn
 from rltune.errors import StoreError
 from rltune.maths.streams import stream_seed
@@ -123,14 +123,7 @@ def chat(
     ],
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
-    checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint",
-            metavar="WHICH",
-            help="Checkpoint: best (the gate's choice), latest or a step.",
-        ),
-    ] = "best",
+    checkpoint: Checkpoint = "best",
     tasks: Annotated[
         int, typer.Option("--tasks", min=1, help="Number of held-out tasks, from the first on.")
     ] = 1,

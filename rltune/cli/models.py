@@ -7,7 +7,7 @@ import typer
 
 from rltune.analysis.lookup import find_trial
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, RunFolder, RunsDir, TrialName
+from rltune.cli.options import RUNS, Checkpoint, Json, RunFolder, RunsDir, TrialName
 from rltune.errors import InputError, Problem
 from rltune.runner.process import prepare_for
 from rltune.runner.trial import read_provenance
@@ -50,14 +50,7 @@ def model(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to create.")],
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
-    checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint",
-            metavar="WHICH",
-            help="Checkpoint: best (the gate's choice), latest or a step.",
-        ),
-    ] = "best",
+    checkpoint: Checkpoint = "best",
     merge: Annotated[
         bool, typer.Option("--merge", help="Add a LoRA adapter to the weights of its base.")
     ] = False,

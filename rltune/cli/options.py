@@ -68,6 +68,14 @@ RunFolder = Annotated[
     Path | None,
     typer.Argument(metavar="[DIR]", help="Run folder (default: the newest).", show_default=False),
 ]
+Checkpoint = Annotated[
+    str,
+    typer.Option(
+        "--checkpoint",
+        metavar="WHICH",
+        help="Checkpoint: best (the gate's choice), latest or a step.",
+    ),
+]
 TrialName = Annotated[
     str,
     typer.Argument(

@@ -9,7 +9,15 @@ import typer
 
 from rltune.analysis.lookup import find_trial, run_of
 from rltune.cli.console import emit_json, warn
-from rltune.cli.options import RUNS, Json, NoCustomCode, RunFolder, RunsDir, TrialName
+from rltune.cli.options import (
+    RUNS,
+    Checkpoint,
+    Json,
+    NoCustomCode,
+    RunFolder,
+    RunsDir,
+    TrialName,
+)
 from rltune.cli.sweep_end import refresh_lineage_report
 from rltune.errors import InputError, Problem, StoreError
 from rltune.report.render import plural, short_path
@@ -89,14 +97,7 @@ def continue_(
     trial: TrialName,
     folder: RunFolder = None,
     runs_dir: RunsDir = RUNS,
-    checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint",
-            metavar="WHICH",
-            help="Checkpoint: best (the gate's choice), latest or a step.",
-        ),
-    ] = "best",
+    checkpoint: Checkpoint = "best",
     seed: Seed = None,
     overrides: Sets = None,
     no_custom_code: NoCustomCode = False,
