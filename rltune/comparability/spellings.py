@@ -7,6 +7,7 @@ from rltune.spec.schema.env import FrozenLakeConfig, SokobanConfig
 from rltune.spec.schema.trial import TrialConfig
 
 _FOUND = ("env.k", "env.max_information_words", "env.retriever", "env.corpus")
+_MEASURES = ("collapse.every", "collapse.prompts", "gate.start_kl")
 
 
 def spellings(config: TrialConfig) -> dict[str, str]:
@@ -14,7 +15,7 @@ def spellings(config: TrialConfig) -> dict[str, str]:
     env = config.env
     known = {
         "policy.lora.targets": _unordered(config.policy.lora.targets),
-        **dict.fromkeys(("collapse.every", "collapse.prompts"), "it only measures"),
+        **dict.fromkeys(_MEASURES, "it only measures"),
     }
     if env.kind == "multihop_qa":
         known |= {"env.hops": _unordered(env.hops), "env.kinds": _unordered(env.kinds)}

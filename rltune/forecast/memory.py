@@ -98,7 +98,7 @@ def has_own_critic(config: TrialConfig) -> bool:
 def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: int) -> MemoryPlan:
     """Return the memory of a trial.
 
-    weights      F + 4 (A + C), and 4 A more with a reference
+    weights      F + 4 (A + C), and 4 A more with a copy of the start
     gradients    4 (A + C),  optimizer 8 (A + C)
     kv_cache     2 L K b, for each token of the conversations that are generated together (torch)
 
@@ -118,7 +118,7 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     frozen = width * body + FLOAT32 * (parameters - body) if is_lora else 0
     rounded = width * (trained if is_lora else body) if width < FLOAT32 else 0
     learned = trained + _critic_parameters(config, shape, trained)
-    references = trained if config.loss.use_kl_loss else 0
+    references = trained if config.loss.use_kl_loss or config.gate.start_kl else 0
     batch, sampled = _pass_tokens(config, shape)
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     kept_bytes, freed_bytes = _token_bytes(config, shape)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rltune.spec.schema.attribution import Attribution
     from rltune.spec.schema.loss import LossTerms
     from rltune.spec.schema.rollout import RolloutConfig
-    from rltune.spec.schema.run import CollapseConfig, ResourcesConfig, TrainerConfig
+    from rltune.spec.schema.run import CollapseConfig, GateConfig, ResourcesConfig, TrainerConfig
     from rltune.spec.schema.trial import OptimConfig, PolicyConfig
 
 ALPHA = 32.0
@@ -31,6 +31,7 @@ def remote_violations(
     attribution: "Attribution",
     loss: "LossTerms",
     optim: "OptimConfig",
+    gate: "GateConfig",
     collapse: "CollapseConfig",
     resources: "ResourcesConfig",
 ) -> list[Violation]:
@@ -41,7 +42,8 @@ def remote_violations(
         *_policy_violations(policy),
         *_credit_violations(advantage, attribution),
         *_loss_violations(loss),
-        *_place_violations(rollout, optim, collapse, resources),
+        *_place_violations(rollout, optim, resources),
+        *_measure_violations(gate, collapse),
     ]
 
 
@@ -100,7 +102,6 @@ def _loss_violations(loss: "LossTerms") -> list[Violation]:
 def _place_violations(
     rollout: "RolloutConfig",
     optim: "OptimConfig",
-    collapse: "CollapseConfig",
     resources: "ResourcesConfig",
 ) -> list[Violation]:
     found = []
@@ -110,13 +111,21 @@ def _place_violations(
     if rollout.temperature != 1.0:
         what = f"{rollout.temperature:g} cannot be trained at {_WITH}: it scores at temperature 1."
         found.append(Violation("rollout.temperature", what, "Set it to 1."))
-    if collapse.every:
-        what = f"{collapse.every} would score responses under other prompts, not there {_WITH}."
-        found.append(Violation("collapse.every", what, "Set it to 0."))
     if optim.gradient_checkpointing:
         what = f"true has no effect {_WITH}: no activation is held here."
         found.append(Violation("optim.gradient_checkpointing", what, "Set it to false."))
     if resources.gpus:
         what = f"{resources.gpus:g} would be reserved for nothing {_WITH}."
         found.append(Violation("resources.gpus", what, "Set it to 0."))
+    return found
+
+
+def _measure_violations(gate: "GateConfig", collapse: "CollapseConfig") -> list[Violation]:
+    found = []
+    if gate.start_kl:
+        what = f"true needs the whole vocabulary, which is not there {_WITH}."
+        found.append(Violation("gate.start_kl", what, "Set it to false."))
+    if collapse.every:
+        what = f"{collapse.every} would score responses under other prompts, not there {_WITH}."
+        found.append(Violation("collapse.every", what, "Set it to 0."))
     return found

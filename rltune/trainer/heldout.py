@@ -1,15 +1,23 @@
 """The held-out evaluation: frozen tasks, one episode each, always with the same sampling seeds."""
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from rltune.forecast.memory import gate_at_once
+from rltune.losses.kl import full_kl
 from rltune.maths.streams import noise_seed, stream_seed
-from rltune.policy.load import Policy
+from rltune.policy.load import CausalLM, Policy
+from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.rollout.engine import Engine, SamplingParams
 from rltune.rollout.episode import Slot, play
+from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.micro_batches import limit_of, micro_batches
 from rltune.trainer.records.outcomes import (
     cut_shares,
     failure_metrics,
@@ -93,6 +101,46 @@ def evaluate(
         retry(make_env).auxiliary_names,
         names if any(names) else (),
     )
+
+
+@torch.no_grad()
+def start_kl(
+    policy: Policy, start: CausalLM, episodes: Sequence[Episode], config: TrialConfig
+) -> float:
+    """Return the KL of the policy to its start per token that it sampled, in nats.
+
+    It is the mean over the sampled tokens of sum_v p_v (log p_v - log q_v), with p the policy and q
+    the start, both at `rollout.temperature`: exact at each token, with no estimate's noise.
+    Nothing is drawn at random, so measuring does not change a trial. NaN without a sampled token.
+
+    Args:
+        policy: Sampled the episodes.
+        start: The frozen copy of what the trial began with.
+        episodes: Of one evaluation; those with a fault do not count.
+        config: Of the trial.
+
+    """
+    batch = to_batch(episodes, pad_id=policy.pad_id).to(policy.model.device)
+    rows = torch.arange(len(batch), device=policy.model.device)
+    parts = micro_batches(batch, rows, limit_of(policy, config))
+    values = [
+        _token_kl(policy.model, start, batch.rows(part.rows), config.rollout.temperature)
+        for part in parts
+    ]
+    return torch.cat(values).double().mean().item() if values else math.nan
+
+
+def _token_kl(model: CausalLM, start: CausalLM, part: TokenBatch, temperature: float) -> Tensor:
+    """Return the KL of the next-token distributions at each sampled token, (M,)."""
+    hidden_MD, start_MD = (
+        action_hidden(one.base_model, part.ids_NT, part.action_mask_NT) for one in (model, start)
+    )
+    head, start_head, chunk = head_weight(model).T, head_weight(start).T, head_chunk(model)
+    pieces = [
+        full_kl(hidden_MD[at] @ head / temperature, start_MD[at] @ start_head / temperature)
+        for at in (slice(first, first + chunk) for first in range(0, len(hidden_MD), chunk))
+    ]
+    return torch.cat(pieces)
 
 
 def task_digest(tasks: Sequence[Task]) -> str:

@@ -17,7 +17,7 @@ from rltune.trainer.checkpoint import (
 )
 from rltune.trainer.credit.judging import make_judge
 from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
-from rltune.trainer.heldout import evaluate, task_digest
+from rltune.trainer.heldout import HeldoutResult, evaluate, start_kl, task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.memory import keep_heap, memory_used, trim_heap
 from rltune.trainer.records.artifacts import record_outcome
@@ -195,11 +195,11 @@ class _Run:
                 make_env=job.make_env,
                 step=step,
             )
+            metrics = result.metrics | self._start_kl(result)
         trim_heap()
         self._eval_s = self.watch.seconds("eval")
         if job.tracker.shows_media:
             job.tracker.media(step, {"heldout/episodes": episode_table(result.episodes)})
-        metrics = result.metrics
         write_heldout(job.trial, result, step=step, temperature=self.config.gate.temperature)
         warn_of_faults(job, result.episodes, where=f"gate at step {step}")
         counted = valid(result.episodes)
@@ -217,6 +217,13 @@ class _Run:
         )
         self.progress = replace(self.progress, gates=(*self.progress.gates, gate))
         return metrics
+
+    def _start_kl(self, result: HeldoutResult) -> Metrics:
+        start = self.train_state.start
+        if start is None:
+            return {}
+        kl = start_kl(self.job.policy, start, result.episodes, self.config)
+        return {"heldout/start_kl": kl}
 
     def _say_gate(self, metrics: Metrics) -> None:
         gate = self.progress.gates[-1]

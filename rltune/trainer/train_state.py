@@ -33,6 +33,7 @@ class TrainState:
         critic: None when the advantage needs no values.
         actor_optimizer: AdamW over the policy.
         critic_optimizer: AdamW over the critic.
+        start: The same copy for the gates' KL to the start; None where none is measured.
         why_rows: Why rows that share a prefix are run as they are; None where they are not.
 
     """
@@ -43,6 +44,7 @@ class TrainState:
     actor_optimizer: torch.optim.Optimizer | RemoteAdamW
     critic_optimizer: torch.optim.Optimizer | None
     why_rows: str | None = "nothing was asked of this policy"
+    start: CausalLM | None = None
 
     @property
     def pair_cost(self) -> float | None:
@@ -69,13 +71,16 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
             fused=True,  # one pass over the memory of a parameter, and no copies of it
         )
 
+    has_reference, is_measured = config.loss.use_kl_loss, config.gate.start_kl
+    start = frozen_copy(policy.model) if has_reference or is_measured else None
     return TrainState(
         policy=policy,
-        reference=frozen_copy(policy.model) if config.loss.use_kl_loss else None,
+        reference=start if has_reference else None,
         critic=critic,
         actor_optimizer=adamw(policy.model, optim.lr),
         critic_optimizer=adamw(critic, config.critic.lr) if critic is not None else None,
         why_rows=why_rows(policy.model, max_context=config.rollout.max_context),
+        start=start if is_measured else None,
     )
 
 

@@ -361,6 +361,7 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         (FREE_GAIN, {**FREE_GAIN, "attribution.mode": "none"}, "attribution.mode"),
         ({**FREE_GAIN, **ALONE}, NO_GAIN, "advantage.singleton"),
         ({}, {"collapse.every": 5}, "collapse.every"),
+        ({}, {"gate.start_kl": True}, "gate.start_kl"),
         ({}, {"env.max_difficulty": 10}, "env.max_difficulty"),
         ({"policy.lora.rank": 4, "policy.lora.targets": ["q_proj", "v_proj"]},
          {"policy.lora.rank": 4, "policy.lora.targets": ["v_proj", "q_proj"]},

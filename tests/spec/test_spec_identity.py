@@ -142,6 +142,9 @@ def test_a_key_that_came_later_changes_no_identity_until_it_is_used():
     assert config_hash(CONFIG) == config_hash(before)
     remote = {**CONFIG, "trainer": {**CONFIG["trainer"], "backend": "tinker"}}
     assert config_hash(remote) != config_hash(before)
+    older = {**CONFIG, "gate": {k: v for k, v in CONFIG["gate"].items() if k != "start_kl"}}
+    measured = {**CONFIG, "gate": {**CONFIG["gate"], "start_kl": True}}
+    assert config_hash(older) == config_hash(CONFIG) != config_hash(measured)
 
 
 def test_excluded_keys_are_the_documented_ones():

@@ -51,6 +51,7 @@ CASES = [
      f"0.7 cannot be trained at {W}: it scores at temperature 1. Set it to 1."),
     ({"collapse": {"every": 5}},
      f"5 would score responses under other prompts, not there {W}. Set it to 0."),
+    ({"gate": {"start_kl": True}}, f"true {NO_VOCABULARY} Set it to false."),
     ({"optim": {"gradient_checkpointing": True}},
      f"true has no effect {W}: no activation is held here. Set it to false."),
     ({"resources": {"gpus": 1.0}}, f"1 would be reserved for nothing {W}. Set it to 0."),

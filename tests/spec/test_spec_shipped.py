@@ -186,7 +186,7 @@ def test_paper_is_the_published_protocol():
     assert (config["optim"]["mini_batch_size"], config["optim"]["micro_batch_size"]) == (32, 4)
     assert (config["optim"]["lr"], config["critic"]["lr"]) == (1e-6, 1e-5)
     assert config["gate"] == {
-        "every": 10, "tasks": 512, "test_tasks": 512, "temperature": 0.5,
+        "every": 10, "tasks": 512, "test_tasks": 512, "temperature": 0.5, "start_kl": False,
     }  # fmt: skip
     assert (config["env"]["max_turns"], config["env"]["max_actions_per_turn"]) == (5, 2)
     assert config["rollout"]["max_response_tokens"] == 400

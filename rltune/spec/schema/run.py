@@ -34,6 +34,11 @@ class GateConfig(Section):
     temperature: NonNegativeFloat = Field(
         0.5, description="Sampling temperature of the evaluation; 0 is greedy."
     )
+    start_kl: bool = Field(
+        False,
+        description="Whether each evaluation measures the KL to the trial's start, in nats per "
+        "sampled token, with or without a KL loss; keeps a frozen copy of the start.",
+    )
 
 
 class BudgetConfig(Section):
