@@ -12,6 +12,14 @@ from rltune.store.files import write_json_atomic
 from rltune.store.rundir import RunDir
 from rltune.types import TrialStatus
 
+ADAPTED = """  policy.lora.rank: 4
+  policy.lora.alpha: 8
+  policy.dtype: {dtype}
+  advantage.kind: grpo
+  optim.lr: 1.0e-2
+  optim.gradient_checkpointing: true
+  rollout.groups: 2"""
+
 
 def trained_folder(folder, *, which, **changes):
     """Return the run folder, and the spec of its trial that has ended.
@@ -61,3 +69,19 @@ def train_one(folder, text, *, which):
     torch.set_num_threads(before)
     assert status is TrialStatus.DONE
     return run, spec
+
+
+def adapted(folder, dtype):
+    """Return a run folder whose trial trained an adapter, with blocks computed again."""
+    text = small_sweep(
+        policy=save_policy(folder / "policy"),
+        gate_every=1,
+        checkpoint_every=1,
+        train_tasks=8,
+        values="[0.0, 0.01]",
+        seeds="[0, 1]",
+    )
+    run, _ = train_one(
+        folder, text.replace("  rollout.groups: 2", ADAPTED.format(dtype=dtype)), which=0
+    )
+    return run

@@ -60,8 +60,8 @@ COMMANDS = (
         takes_values=True,
     ),
     Entry("model", "models:model", "Write a trial's model as a folder that others load."),
-    Entry("chat", "chat:chat", "Watch a trial's policy play, before and after training."),
-    Entry("play", "play:play", "Play an environment, or watch its solver or a policy."),
+    Entry("chat", "playing.chat:chat", "Watch a trial's policy play, before and after training."),
+    Entry("play", "playing.play:play", "Play an environment, or watch its solver or a policy."),
     Entry("warmstart", "warmstart:warmstart", "Train a policy on what is right to say."),
     Entry("convert", "models:convert", "Convert a GGUF file to a model folder."),
     Entry(

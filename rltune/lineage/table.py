@@ -181,7 +181,7 @@ class LineageStore:
             row = build(self._read(body).rows)
             return self._write(fd, body, (row,))[0]
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[object]:
         """Return the lock that every write holds; the folder of the table is made for it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return file_lock(

@@ -20,6 +20,7 @@ from rltune.policy.model_folder import (
 from rltune.spec.schema.trial import LoraConfig
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CARD = "rltune.json"  # the facts of an export by `rltune model`
 _ALLOWED = (
     "Allowed: default, or a folder with adapter_config.json and adapter_model.safetensors, as peft "
     "saves a plain LoRA adapter."
@@ -70,7 +71,7 @@ def require_adapter(folder: Path, lora: LoraConfig, *, model: str) -> dict[str, 
         if saved.get(name) != wanted:
             what = f"its {name} is {saved.get(name)}, and policy.lora.{key} is {wanted}"
             raise FolderFault(what, _SAVE_AGAIN)
-    _require_base(saved.get("base_model_name_or_path"), model)
+    _require_base(saved.get("base_model_name_or_path"), model, folder)
     tensors = read_header(folder / WEIGHTS)
     require_floats(tensors)
     return tensors
@@ -98,11 +99,13 @@ def _require_plain(saved: Mapping[str, Any]) -> None:
             raise FolderFault(f"its {name} is {value!r}, which is not supported", _SAVE_AGAIN)
 
 
-def _require_base(made_for: object, model: str) -> None:
+def _require_base(made_for: object, model: str, folder: Path) -> None:
     """Refuse an adapter that names another base; one without a name cannot be checked."""
     if not isinstance(made_for, str) or not made_for or not model:
         return
-    same = made_for == model or _same_weights(Path(made_for), Path(model))
+    same = made_for == model or _has_recorded_weights(folder, Path(model))
+    if same is None:
+        same = _same_weights(Path(made_for), Path(model))
     if same is None:
         same = _same_name(made_for, model)
     if not same:
@@ -111,6 +114,20 @@ def _require_base(made_for: object, model: str) -> None:
             f"Give that base. If it is the same model, name it so in {CONFIG}: "
             f'"base_model_name_or_path": "{model}".',
         )
+
+
+def _has_recorded_weights(adapter: Path, model: Path) -> bool | None:
+    """Return whether a folder has the weights that an exported adapter's card names by digest.
+
+    None where no card does, or where the files are called otherwise.
+    """
+    try:
+        recorded = read_json(adapter / CARD).get("base", {}).get("files", {})
+    except (FolderFault, AttributeError):
+        return None
+    if not recorded or {path.name for path in model.glob("*.safetensors")} != set(recorded):
+        return None
+    return all(_digest(model / name) == digest for name, digest in recorded.items())
 
 
 def _same_weights(one: Path, other: Path) -> bool | None:

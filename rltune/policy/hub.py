@@ -23,7 +23,7 @@ def hub_folder(model: str, *, with_weights: bool = True) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    if (cached := _cached(model, with_weights=with_weights)) is not None:
+    if (cached := cached_folder(model, with_weights=with_weights)) is not None:
         return cached
     require_hub(model, with_weights=with_weights)
     files = [name for name in _FILES if with_weights or name != _WEIGHTS]
@@ -33,8 +33,8 @@ def hub_folder(model: str, *, with_weights: bool = True) -> Path:
         raise _not_provided(model, "policy.model", error) from error
 
 
-def _cached(model: str, *, with_weights: bool = True) -> Path | None:
-    """Return the folder in the cache when it has a config, and weights or a tokenizer."""
+def cached_folder(model: str, *, with_weights: bool = True) -> Path | None:
+    """Return a model's folder in the cache; None without config, and weights or a tokenizer."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -57,7 +57,7 @@ def require_hub(model: str, where: str = "policy.model", *, with_weights: bool =
     """
     from huggingface_hub import HfApi
 
-    if _cached(model, with_weights=with_weights) is not None:
+    if cached_folder(model, with_weights=with_weights) is not None:
         return
     try:
         HfApi().model_info(model, timeout=_PROBE_S)

@@ -5,7 +5,6 @@ as good as a new process. Standard input is the leash of its driver: when that c
 are killed and the process ends. A worker that hangs up has its task killed.
 """
 
-import ctypes
 import faulthandler
 import gc
 import os
@@ -18,12 +17,11 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 
-from rltune.interpreter import module_command
+from rltune.interpreter import ending_with, module_command
 from rltune.runner.fork_server import MAIN, ForkJob
 from rltune.runner.provenance import source_digest, versions
 
 _LEASH = 0
-_PR_SET_PDEATHSIG = 1  # of prctl
 
 Software = tuple[str, dict[str, str]]
 
@@ -117,7 +115,7 @@ def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
                 if process:
                     tasks.add(process, asked[1])
                     continue
-                _end_with(server)
+                ending_with(server)()
                 tasks.forget()
                 listener.close()
                 return asked
@@ -138,13 +136,6 @@ def _tell(worker: socket.socket, error: Exception | None) -> None:
     """Tell a worker how its task ended."""
     with suppress(BrokenPipeError), Connection(worker.detach()) as connection:
         connection.send(f"{type(error).__name__}: {error}" if error else "")
-
-
-def _end_with(server: int) -> None:
-    """Have the system kill this process when the server ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:  # it ended before
-        os._exit(1)
 
 
 def software() -> Software:

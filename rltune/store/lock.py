@@ -62,8 +62,10 @@ def _wait_lock(fd: int, path: Path, *, timeout_s: float) -> bool:
 
 
 @contextmanager
-def file_lock(path: Path, *, timeout_s: float = 60.0) -> Iterator[None]:
+def file_lock(path: Path, *, timeout_s: float = 60.0) -> Iterator[int]:
     """Hold an exclusive lock on `path` for a moment. The file stays and means nothing by itself.
+
+    Yields its descriptor: a child that inherits it holds the lock, too, until it ends.
 
     Raises:
         StoreError: Another process held it for `timeout_s`.
@@ -79,7 +81,7 @@ def file_lock(path: Path, *, timeout_s: float = 60.0) -> Iterator[None]:
                     action=f"Find it with `fuser {path}`; it may hang.",
                 )
             )
-        yield
+        yield fd
     finally:
         os.close(fd)
 

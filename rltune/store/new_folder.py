@@ -48,6 +48,31 @@ def new_folder(path: Path, where: str) -> Iterator[Path]:
         os.close(fd)
 
 
+def discard(part: Path) -> None:
+    """Remove a hidden folder that a killed process left; one that a process writes stays."""
+    try:
+        fd = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # gone by now
+        return
+    try:
+        if _is_ours(fd, part):
+            shutil.rmtree(part, ignore_errors=True)
+    finally:
+        os.close(fd)
+
+
+def is_being_written(part: Path) -> bool:
+    """Return whether a process writes a hidden folder now."""
+    try:
+        fd = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _is_ours(fd, part)
+    finally:
+        os.close(fd)
+
+
 def require_free(path: Path, where: str) -> None:
     """Refuse a folder in which something is, and a file.
 
@@ -65,15 +90,24 @@ def require_free(path: Path, where: str) -> None:
 
 
 def _lock(fd: int, part: Path, where: str) -> None:
-    """Hold the hidden folder itself; it is that of another process if it was renamed by now."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = part.is_dir() and os.fstat(fd).st_ino == part.stat().st_ino
-    except OSError:
-        is_ours = False
-    if not is_ours:
+    """Hold the hidden folder itself.
+
+    Raises:
+        StoreError: Another process does.
+
+    """
+    if not _is_ours(fd, part):
         what = "another process is writing it."
         raise StoreError(Problem(where, what, action="Wait for it, or give another folder."))
+
+
+def _is_ours(fd: int, part: Path) -> bool:
+    """Lock a hidden folder; it is that of another process if it was renamed by now."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return part.is_dir() and os.fstat(fd).st_ino == part.stat().st_ino
+    except OSError:
+        return False
 
 
 def _empty(folder: Path) -> None:

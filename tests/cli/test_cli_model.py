@@ -13,19 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 from patience import HANG_S
-from small_sweep import save_policy, small_sweep
-from trained_folder import train_one, trained_folder
+from trained_folder import adapted, trained_folder
 
 from rltune.policy.tiny import SHIPPED
 
 ROOT = Path(__file__).parents[2]
-ADAPTED = """  policy.lora.rank: 4
-  policy.lora.alpha: 8
-  policy.dtype: {dtype}
-  advantage.kind: grpo
-  optim.lr: 1.0e-2
-  optim.gradient_checkpointing: true
-  rollout.groups: 2"""
 
 
 @pytest.fixture(scope="module")
@@ -33,21 +25,6 @@ def finished(tmp_path_factory):
     """A run folder whose first trial is done: all weights, with a critic."""
     run, _ = trained_folder(tmp_path_factory.mktemp("finished"), which=0)
     return run.path
-
-
-def adapted(folder, dtype):
-    text = small_sweep(
-        policy=save_policy(folder / "policy"),
-        gate_every=1,
-        checkpoint_every=1,
-        train_tasks=8,
-        values="[0.0, 0.01]",
-        seeds="[0, 1]",
-    )
-    run, _ = train_one(
-        folder, text.replace("  rollout.groups: 2", ADAPTED.format(dtype=dtype)), which=0
-    )
-    return run
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
@@ -133,8 +110,7 @@ def test_the_adapter_of_a_trial_plays_its_gate_again(lora, rltune, tmp_path):
     assert facts["kind"] == "adapter"
     config = TrialConfig.model_validate(trial.read_spec().config)
     again = config.policy.lora.model_copy(update={"init": str(tmp_path / "out")})
-    base = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    played = gate_of(tmp_path / "out", trial, 2, lora=again, base=base["base_model_name_or_path"])
+    played = gate_of(tmp_path / "out", trial, 2, lora=again, base=config.policy.model)
     assert played == recorded_gate(trial, 2)
 
 
@@ -148,8 +124,7 @@ def test_merged_agrees_with_peft_over_the_same_base(lora, rltune, tmp_path):
     (trial,) = lora.trial_dirs()
     exported(rltune, str(trial.path), "--out", "adapter")
     assert exported(rltune, str(trial.path), "--out", "merged", "--merge")["kind"] == "model"
-    named = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
-    base = AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
+    base = AutoModelForCausalLM.from_pretrained(trial.read_spec().config["policy"]["model"])
     unmerged = PeftModel.from_pretrained(base, tmp_path / "adapter")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     ids = torch.arange(2, 14)[None]
@@ -210,12 +185,90 @@ def test_a_final_test_of_this_checkpoint_is_in_the_card(rltune, trial):
 
 def test_an_adapter_says_which_base_it_changes_and_has_no_critic(lora32, rltune):
     (trial,) = lora32.trial_dirs()
+    folder = Path(trial.read_spec().config["policy"]["model"])
     exported(rltune, str(trial.path), "--out", "out")
     text = Path("out/README.md").read_text(encoding="utf-8")
     assert "library_name: peft\n" in text
-    base = json.loads(Path("out/adapter_config.json").read_text())["base_model_name_or_path"]
-    assert f"from_pretrained({base!r})" in text
+    assert 'from_pretrained("BASE_FOLDER")' in text
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert f"BASE_FOLDER is a copy of the folder {folder.name!r}" in text
+    assert f"`model.safetensors` has the sha256 {digest}." in text
+    saved = json.loads(Path("out/adapter_config.json").read_text())
+    assert saved["base_model_name_or_path"] == folder.name
     assert "critic" not in text
+
+
+@pytest.mark.parametrize("merge", [[], ["--merge"]])
+def test_no_file_names_a_path_of_the_base_on_this_machine(lora32, rltune, merge):
+    """The config gives the base by its whole path."""
+    (trial,) = lora32.trial_dirs()
+    folder = Path(trial.read_spec().config["policy"]["model"])
+    assert folder.is_absolute()
+    exported(rltune, str(trial.path), "--out", "out", *merge)
+    for path in Path("out").iterdir():
+        assert str(folder).encode() not in path.read_bytes(), path.name
+
+
+def test_an_adapter_is_trained_on_in_another_place_and_refused_on_other_weights(lora32, rltune):
+    from safetensors.torch import load_file, save_file
+
+    from rltune.errors import InputError
+    from rltune.policy.load import policy_of
+    from rltune.spec.schema.trial import TrialConfig
+
+    (trial,) = lora32.trial_dirs()
+    exported(rltune, str(trial.path), "--out", "out")
+    config = TrialConfig.model_validate(trial.read_spec().config)
+    for name in ("policy", "renamed"):
+        shutil.copytree(config.policy.model, Path("there", name))
+    lora = config.policy.lora.model_copy(update={"init": "out"})
+    for name in ("policy", "renamed"):
+        section = config.policy.model_copy(update={"model": f"there/{name}", "lora": lora})
+        policy_of(config.model_copy(update={"policy": section}), Path.cwd(), device="cpu")
+    weights = Path("there/policy/model.safetensors")
+    changed = {name: tensor * 2 for name, tensor in load_file(weights).items()}
+    save_file(changed, weights, metadata={"format": "pt"})
+    section = config.policy.model_copy(update={"model": "there/policy", "lora": lora})
+    with pytest.raises(InputError, match="it was made for the base model 'policy'"):
+        policy_of(config.model_copy(update={"policy": section}), Path.cwd(), device="cpu")
+
+
+LICENSES = [
+    pytest.param("", {"license": "unknown"}, id="no card"),
+    pytest.param("# no metadata\n", {"license": "unknown"}, id="no metadata"),
+    pytest.param("---\ntags: [a\n---\n", {"license": "unknown"}, id="broken"),
+    pytest.param("---\nlicense: mit\n---\n", {"license": "mit"}, id="mit"),
+    pytest.param(
+        "---\nlicense: other\nlicense_name: qwen-research\ntags: [a]\n---\n",
+        {"license": "other", "license_name": "qwen-research"},
+        id="other",
+    ),
+]
+
+
+@pytest.mark.parametrize(("card", "metadata"), LICENSES)
+def test_the_licence_of_a_folder_is_that_of_its_card(tmp_path, card, metadata):
+    from rltune.trainer.models.base import license_of
+
+    if card:
+        (tmp_path / "README.md").write_text(card)
+    assert license_of(tmp_path) == metadata
+
+
+def test_the_licence_of_the_base_is_in_the_card_or_said_to_be_unknown(rltune, trial):
+    folder = Path(trial.read_spec().config["policy"]["model"])
+    exported(rltune, "0.0@0", "--out", "unknown")
+    text = Path("unknown/README.md").read_text(encoding="utf-8")
+    assert "\nlicense: unknown\n" in text
+    assert "- licence of the base: unknown, its folder does not say" in text
+    try:
+        (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+        exported(rltune, "0.0@0", "--out", "known")
+    finally:
+        (folder / "README.md").unlink()
+    text = Path("known/README.md").read_text(encoding="utf-8")
+    assert "\nlicense: apache-2.0\n" in text
+    assert "- licence of the base: apache-2.0\n" in text
 
 
 def test_the_checksums_are_of_all_files(rltune, trial):
@@ -352,12 +405,14 @@ def test_the_ten_lines_of_the_page_play_a_level(tmp_path):
     assert last == "False"
 
 
-def test_the_shipped_policy_is_named_by_its_folder(rltune, trial):
-    """`tiny` in a card: an adapter of it names the folder of the package."""
+def test_the_shipped_policy_is_named_by_its_folder_in_the_package(rltune, trial):
     from rltune.spec.schema.trial import TrialConfig
-    from rltune.trainer.models.export import Trained, base_model
+    from rltune.trainer.models.base import base_model
 
     config = TrialConfig.model_validate(trial.read_spec().config)
     tiny = config.model_copy(update={"policy": config.policy.model_copy(update={"model": "tiny"})})
-    source = Trained(trial, tiny, "", Path.cwd(), 2)
-    assert base_model(source) == str(SHIPPED / "sokoban")
+    base = base_model(tiny, Path.cwd())
+    assert base.name == "rltune/policy/weights/sokoban"
+    assert base.license == {"license": "apache-2.0"}
+    digest = hashlib.sha256((SHIPPED / "sokoban" / "model.safetensors").read_bytes()).hexdigest()
+    assert base.files == {"model.safetensors": digest}

@@ -151,7 +151,7 @@ def test_a_watched_episode_is_shown_to_its_end(typed):
 
 @pytest.mark.parametrize(("room", "turns"), [(10, 0), (30, 1)])
 def test_a_policy_that_runs_out_of_context_is_shown_too(typed, monkeypatch, room, turns):
-    monkeypatch.setattr("rltune.cli.chat._MAX_CONTEXT", room)
+    monkeypatch.setattr("rltune.cli.playing.policy._MAX_CONTEXT", room)
     result = typed("", "sokoban", "--policy", "tiny", "--seed", "3")
     assert result.out.startswith(f"{SOKOBAN.task(3).task_id} (seed 3), ")
     assert result.out.count("\n-> ") == turns

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from rltune.cli.play_turns import (
+from rltune.cli.playing.turns import (
     LEGENDS,
     Outcome,
     Person,

@@ -1,9 +1,11 @@
+import json
 import os
 
 import pytest
 
 from rltune.store.cleaning import remove, size_of, spares
 from rltune.store.files import link_atomic
+from rltune.store.new_folder import new_folder
 from rltune.store.rundir import RunDir, TrialDir
 
 
@@ -109,3 +111,66 @@ def test_a_folder_that_goes_while_it_is_measured_counts_nothing(tmp_path, monkey
 
     monkeypatch.setattr("pathlib.Path.iterdir", iterdir)
     assert size_of(tmp_path / "gone") == 0
+
+
+def plan(folder, model="tiny", init="default"):
+    """Write the plan of a run with one trial."""
+    folder.mkdir(exist_ok=True)
+    config = {"policy": {"model": model, "lora": {"init": init}}}
+    (folder / "plan.json").write_text(json.dumps({"trials": [{"config": config}]}))
+
+
+@pytest.fixture
+def exports(run):
+    """Models of `done`: of checkpoints that stay (2, 6), and of one that is a spare (4)."""
+    for name in ("done@2", "done@4", "done@6", "done@6-adapter"):
+        (run.models / name).mkdir(parents=True)
+        (run.models / name / "SHA256SUMS").write_text("x")
+    plan(run.path)
+    return run
+
+
+def models(run):
+    return [name.removeprefix("models/") for name in names(run) if name.startswith("models/")]
+
+
+def test_models_that_nothing_refers_to_may_go_while_their_checkpoint_stays(exports):
+    assert models(exports) == ["done@2", "done@6", "done@6-adapter"]
+    remove(spares(exports))
+    assert [path.name for path in exports.models.iterdir()] == ["done@4"]
+    assert models(exports) == []  # the only copy of its checkpoint by now
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"model": "trial:run/done@6"},
+        {"model": "trial:../elsewhere/run/do"},  # a start of the id; the path may mean this run
+        {"init": "trial:run/done"},
+    ],
+)
+def test_models_that_a_run_refers_to_stay(exports, policy):
+    plan(exports.path.parent / "child", **policy)
+    assert models(exports) == []
+
+
+def test_models_that_another_run_means_do_not_count(exports):
+    plan(exports.path.parent / "child", model="trial:other/done@6")
+    assert models(exports) == ["done@2", "done@6", "done@6-adapter"]
+
+
+def test_with_a_plan_that_cannot_be_read_all_models_stay(exports):
+    (exports.path.parent / "child").mkdir()
+    (exports.path.parent / "child" / "plan.json").write_text("{")
+    assert models(exports) == []
+
+
+def test_an_export_that_is_being_written_stays_and_a_dead_one_goes(exports):
+    (exports.models / ".done@0.part").mkdir()
+    with new_folder(exports.models / "done@8", "models") as part:
+        (part / "config.json").write_text("{}")
+        assert ".done@0.part" in models(exports)
+        assert ".done@8.part" not in models(exports)
+        remove(spares(exports))
+        assert (part / "config.json").exists()
+    assert (exports.models / "done@8" / "config.json").exists()

@@ -10,7 +10,7 @@ import pytest
 from patience import HANG_S
 
 from rltune.errors import StoreError
-from rltune.store.new_folder import new_folder
+from rltune.store.new_folder import discard, is_being_written, new_folder
 
 HOLD = """
 import sys, time
@@ -141,3 +141,20 @@ def test_a_killed_process_leaves_nothing_that_looks_whole_and_the_next_one_clean
     assert names(tmp_path) == ["model"]
     assert names(path) == ["a"]
     shutil.rmtree(path)
+
+
+def test_a_folder_that_is_being_written_is_not_discarded(tmp_path):
+    part = tmp_path / ".model.part"
+    code = [sys.executable, "-c", HOLD, str(tmp_path / "model")]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "written\n"
+            assert is_being_written(part)
+            discard(part)
+            assert names(part) == ["config.json"]
+        finally:
+            holder.kill()
+    assert not is_being_written(part)
+    discard(part)
+    discard(part)
+    assert names(tmp_path) == []

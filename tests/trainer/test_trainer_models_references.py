@@ -1,11 +1,17 @@
 """A trial that starts from the model of another one, in a sweep after its own."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from patience import HANG_S
 from small_sweep import save_policy, small_sweep
 from trained_folder import train_one
 
@@ -15,6 +21,7 @@ from rltune.runner.recorder import open_recorder
 from rltune.spec.load import load_sweep
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.rundir import RunDir
+from rltune.trainer.models.base import portable_name
 from rltune.trainer.models.references import made_model, make_references
 from rltune.trainer.preflight.models import model_problems
 from rltune.trainer.start import checkpoint_digest
@@ -211,3 +218,50 @@ def test_nothing_moves_the_global_random_state(runs):
     with looking_in_runs(before.path.parent):
         made_model(f"trial:before-0/{trial.trial_id}@1", before.path.parent)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+DRIVE = """
+import sys
+from pathlib import Path
+from rltune.spec.trial_reference import looking_in_runs
+from rltune.trainer.models.base import portable_name
+from rltune.trainer.models.references import made_model
+with looking_in_runs(Path(sys.argv[2])):
+    made_model(sys.argv[1], Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_during_an_export_leaves_no_exporter(runs):
+    """Whoever comes next exports the model; it neither fails nor meets the first one's child."""
+    before, trial, is_adapted = runs
+    if is_adapted:
+        pytest.skip("one kind of export is enough")
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+    part = before.path / "models" / f".{trial.trial_id}@1.part"
+    with subprocess.Popen([sys.executable, "-c", DRIVE, name, str(base)]) as driver:
+        end = time.monotonic() + HANG_S
+        while not part.exists() and driver.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        os.kill(driver.pid, signal.SIGKILL)
+    assert part.exists()  # it was killed in the middle
+    with looking_in_runs(base):
+        folder = made_model(name, base)
+    assert (folder / "SHA256SUMS").is_file()
+    assert [path.name for path in folder.parent.glob("*@*")] == [folder.name]
+    assert not part.exists()
+
+
+def test_a_reference_is_named_by_run_trial_and_step(runs):
+    before, trial, is_adapted = runs
+    base = before.path.parent
+    with looking_in_runs(base):
+        assert portable_name(f"trial:{before.path}/{trial.trial_id}", base) == (
+            f"trial:before-0/{trial.trial_id}@{trial.read_done().best_step}"
+        )
+        if is_adapted:
+            init = portable_name(f"trial:before-0/{trial.trial_id}@1", base, adapter=True)
+            assert init == f"trial:before-0/{trial.trial_id}@1"
+    assert portable_name("/models/mine", base) == "mine"
+    assert portable_name("models/mine", base) == "models/mine"
+    assert portable_name("Qwen/Qwen2.5-3B", base) == "Qwen/Qwen2.5-3B"

@@ -1,139 +1,13 @@
-"""The card of an exported model: what it is, what was measured of it, how to load and repeat it."""
+"""The card of an exported model: its metadata, and how to load and repeat it."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
-from rltune.errors import InputError
-from rltune.gate import wilson_interval
-from rltune.policy.export import Exported
-from rltune.spec.schema.trial import TrialConfig
-from rltune.store.files import read_json
-from rltune.store.inputs import recorded_inputs
-from rltune.store.jsonl import read_jsonl
-from rltune.store.origin import read_origin
-from rltune.store.rundir import TrialDir
-
-FORMAT = "rltune-model-1"
-_PROMPT = 2000  # characters of the first prompt that the card shows
-Facts = dict[str, Any]
-
-
-def card_facts(
-    trial: TrialDir, config: TrialConfig, step: int, exported: Exported, *, base: str
-) -> Facts:
-    """Return what the card says, as plain data.
-
-    Args:
-        trial: The trial.
-        config: Its config.
-        step: Training step of the checkpoint.
-        exported: What was written.
-        base: Folder or hub id of the model that training began with.
-
-    """
-    spec, provenance = trial.read_spec(), _object(trial.provenance)
-    origin = read_origin(trial)
-    return {
-        "format": FORMAT,
-        "kind": exported.kind,
-        "parameters": exported.parameters,
-        "weights_sha256": exported.weights_sha256,
-        "base": {
-            "model": config.policy.model,
-            "path": base,
-            "weights_sha256": provenance.get("weights_sha256", ""),
-            "parent": None if origin is None else origin.parent,
-        },
-        "run": trial.path.parents[1].name,
-        "trial_id": trial.trial_id,
-        "sweep": spec.sweep,
-        "condition": spec.condition,
-        "axis": {"key": spec.axis_key, "value": spec.axis_value},
-        "seed": spec.seed,
-        "step": step,
-        "status": "running" if (done := trial.read_done()) is None else str(done.status),
-        "env": config.env.kind,
-        "prompt": {
-            "style": config.env.prompt,
-            "template": config.policy.template,
-            "max_context": config.rollout.max_context,
-            "first": _text(trial.prompt)[:_PROMPT],
-        },
-        "dtype": config.policy.dtype,
-        "lora": config.policy.lora.model_dump(mode="json") if config.policy.lora.rank else None,
-        "has_critic": config.advantage.kind == "gae",
-        "heldout": _heldout(trial, provenance, step),
-        "test": _test(trial, step),
-        "data": {
-            "manifest_sha256": provenance.get("manifest_sha256", ""),
-            "inputs": recorded_inputs(provenance),
-        },
-        "config_hash": spec.config_hash,
-        "code": {
-            name: provenance.get(name)
-            for name in ("commit", "dirty", "diff_sha256", "source_sha256", "versions", "device")
-        },
-        "command": _command(provenance.get("argv") or []),
-    }
-
-
-def _heldout(trial: TrialDir, provenance: Mapping[str, Any], step: int) -> Facts | None:
-    """Return the gate at a step; None where there was none."""
-    rows = [row for row in read_jsonl(trial.heldout).rows if row.get("step") == step]
-    if not rows:
-        return None
-    row = rows[-1]
-    counted = [ok for ok, fault in zip(row["success"], row["fault"], strict=True) if not fault]
-    successes, n = sum(counted), len(counted)
-    manifest = _manifest(trial, str(provenance.get("manifest_sha256", "")))
-    return {
-        "successes": successes,
-        "n": n,
-        "success_rate": successes / n if n else None,
-        "interval": list(wilson_interval(successes, n)) if n else None,
-        "floor": manifest.get("heldout_floor"),
-        "ceiling": manifest.get("heldout_ceiling"),
-        "temperature": row["temperature"],
-        "tasks_sha256": row["tasks_sha256"],
-    }
-
-
-def _manifest(trial: TrialDir, sha256: str) -> Mapping[str, Any]:
-    for path in sorted(trial.path.parents[1].glob("tasks*.json")):
-        content = _object(path)
-        if content.get("sha256") == sha256:
-            return content
-    return {}
-
-
-def _test(trial: TrialDir, step: int) -> Facts | None:
-    """Return the final test, where this very checkpoint was tested."""
-    record = _object(trial.path / "test.json")
-    if record.get("step") != step:
-        return None
-    names = ("successes", "n", "success_rate", "interval", "floor", "looks", "temperature")
-    return {name: record.get(name) for name in names}
-
-
-def _command(argv: Sequence[str]) -> str:
-    """Return the command line of the launch, its program by its name alone."""
-    return shlex.join([Path(argv[0]).name, *argv[1:]]) if argv else ""
-
-
-def _object(path: Path) -> Mapping[str, Any]:
-    try:
-        content = read_json(path)
-    except InputError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+from rltune.trainer.models.base import UNKNOWN
+from rltune.trainer.models.facts import Facts
 
 
 def card_markdown(facts: Mapping[str, Any]) -> str:
@@ -144,12 +18,12 @@ def card_markdown(facts: Mapping[str, Any]) -> str:
 
 def _metadata(facts: Mapping[str, Any]) -> Facts:
     """Return the metadata in the words of the Hugging Face hub."""
-    is_adapter, model = facts["kind"] == "adapter", facts["base"]["model"]
-    is_hub = not Path(facts["base"]["path"]).is_dir()
+    is_adapter, base = facts["kind"] == "adapter", facts["base"]
     return {
         "library_name": "peft" if is_adapter else "transformers",
         "pipeline_tag": "text-generation",
-        **({"base_model": model} if is_hub else {}),
+        **base["license"],
+        **({} if base["how"] else {"base_model": base["model"]}),
         "tags": ["reinforcement-learning", "rltune", facts["env"]],
         "model-index": [{"name": facts["trial_id"], "results": _results(facts)}],
         "rltune": {
@@ -157,7 +31,7 @@ def _metadata(facts: Mapping[str, Any]) -> Facts:
             for name in ("run", "trial_id", "sweep", "condition", "seed", "step", "config_hash")
         }
         | {
-            "base": model,
+            "base": base["model"],
             "heldout": facts["heldout"],
             "manifest_sha256": facts["data"]["manifest_sha256"],
             "commit": facts["code"]["commit"],
@@ -235,7 +109,8 @@ def _loading(facts: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield 'tokenizer = AutoTokenizer.from_pretrained("THIS_FOLDER")'
     if facts["kind"] == "adapter":
-        yield f"base = AutoModelForCausalLM.from_pretrained({facts['base']['path']!r})"
+        base = "BASE_FOLDER" if facts["base"]["how"] else facts["base"]["model"]
+        yield f'base = AutoModelForCausalLM.from_pretrained("{base}")'
         yield 'model = PeftModel.from_pretrained(base, "THIS_FOLDER")'
     else:
         yield 'model = AutoModelForCausalLM.from_pretrained("THIS_FOLDER")'
@@ -243,6 +118,10 @@ def _loading(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _notes(facts: Mapping[str, Any]) -> Iterator[str]:
     prompt = facts["prompt"]
+    if facts["kind"] == "adapter" and facts["base"]["how"]:
+        yield f"- {facts['base']['how']} The adapter changes that base alone:"
+        for name, digest in facts["base"]["files"].items():
+            yield f"  `{name}` has the sha256 {digest}."
     if prompt["style"] == "compact":
         yield "- It reads bare text: the observation, then its response, then the next observation."
     else:
@@ -259,6 +138,7 @@ def _notes(facts: Mapping[str, Any]) -> Iterator[str]:
 def _origin(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "sweep, condition, seed", f"{facts['sweep']}, {facts['condition']}, {facts['seed']}"
     yield "run folder, status", f"{facts['run']}, {facts['status']}"
+    yield "licence of the base", _license(facts["base"]["license"])
     if facts["base"]["parent"]:
         yield "parent", facts["base"]["parent"]
     yield "start", f"weights {facts['base']['weights_sha256']}"
@@ -269,6 +149,12 @@ def _origin(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "config", facts["config_hash"]
     code = facts["code"]
     yield "commit", f"{code['commit']}{', dirty' if code['dirty'] else ''}"
+
+
+def _license(license_: Mapping[str, str]) -> str:
+    if license_ == UNKNOWN:
+        return "unknown, its folder does not say; ask who made it before you pass this on"
+    return ", ".join(license_.values())
 
 
 def _repeating(facts: Mapping[str, Any]) -> Iterator[str]:

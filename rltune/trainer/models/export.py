@@ -9,15 +9,15 @@ from rltune.errors import CheckpointError, Problem, StoreError
 from rltune.policy.export import Exported, Sampling, write_adapter, write_model
 from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
-from rltune.policy.model_folder import SHIPPED
 from rltune.remote.state import REMOTE
 from rltune.spec.schema.trial import TrialConfig
-from rltune.spec.trial_reference import model_path
 from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import restore_module, restore_policy
-from rltune.trainer.models.card import card_facts, card_markdown
+from rltune.trainer.models.base import BaseModel, base_model
+from rltune.trainer.models.card import card_markdown
+from rltune.trainer.models.facts import card_facts
 from rltune.trainer.start import policy_at_start
 
 FACTS, SUMS = "rltune.json", "SHA256SUMS"
@@ -54,9 +54,10 @@ def export_model(source: Trained, out: Path, *, merge: bool, where: str) -> dict
 
     """
     with new_folder(out, where) as part:
-        exported = _write(source, part, merge=merge)
+        base = base_model(source.config, source.base)
+        exported = _write(source, part, base, merge=merge)
         facts = card_facts(
-            source.trial, source.config, source.step, exported, base=base_model(source)
+            source.trial, source.config, source.step, exported, base=base, folder=source.base
         )
         (part / FACTS).write_text(dumps(facts, indent=1) + "\n", encoding="utf-8")
         (part / "README.md").write_text(card_markdown(facts), encoding="utf-8")
@@ -109,22 +110,13 @@ def _in_float32(source: Trained, proved: Policy) -> Policy:
     return policy
 
 
-def _write(source: Trained, folder: Path, *, merge: bool) -> Exported:
+def _write(source: Trained, folder: Path, base: BaseModel, *, merge: bool) -> Exported:
     config = source.config
     sampling = Sampling(config.gate.temperature, config.rollout.max_response_tokens)
     if config.policy.lora.rank and not merge:
         policy = trained_policy(source)
-        return write_adapter(policy, folder, config.policy.lora, sampling, base=base_model(source))
+        return write_adapter(policy, folder, config.policy.lora, sampling, base=base.name)
     policy = trained_policy(source, exact=True)
     if config.policy.lora.rank:
         merge_adapter(policy.model)
     return write_model(policy, folder, sampling)
-
-
-def base_model(source: Trained) -> str:
-    """Return the model that training began with: a whole path, or a hub id."""
-    name = source.config.policy.model
-    if name == "tiny":
-        return str(SHIPPED / source.config.env.kind)
-    folder = model_path(name, source.base)
-    return str(folder.resolve()) if folder.is_dir() else name

@@ -1,12 +1,13 @@
 """Make the folders that references to trials stand for, before anything reads them."""
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rltune.errors import InputError, Problem
-from rltune.interpreter import module_command, module_environment
+from rltune.interpreter import ending_with, module_command, module_environment
 from rltune.lineage.share import row_of_trial
 from rltune.spec.trial_reference import Checkpoint, checkpoint_of, is_reference, require_reference
 from rltune.store.lock import file_lock
@@ -60,9 +61,9 @@ def made_model(name: str, base: Path, *, adapter: bool = False, where: str = "")
         return folder
     try:
         folder.parent.mkdir(exist_ok=True)
-        with file_lock(folder.parent / ".lock", timeout_s=_PATIENCE_S):
+        with file_lock(folder.parent / ".lock", timeout_s=_PATIENCE_S) as lock:
             if not (folder / _WHOLE).is_file():
-                _export(found, folder, adapter=adapter, name=name, where=where)
+                _export(found, folder, lock, adapter=adapter, name=name, where=where)
     except OSError as error:
         what = f"{name!r} cannot be exported to {folder} ({error.strerror})."
         key = "policy.lora.init" if adapter else "policy.model"
@@ -71,12 +72,17 @@ def made_model(name: str, base: Path, *, adapter: bool = False, where: str = "")
     return folder
 
 
-def _export(found: Checkpoint, folder: Path, *, adapter: bool, name: str, where: str) -> None:
+def _export(
+    found: Checkpoint, folder: Path, lock: int, *, adapter: bool, name: str, where: str
+) -> None:
+    """Export in a child that is killed with this process, and that holds the lock until it ends."""
     merge = ["--merge"] if found.has_adapter and not adapter else []
     options = ["--out", str(folder), "--checkpoint", str(found.step), *merge]
     done = subprocess.run(
         module_command("rltune", "model", str(found.trial), *options),
         env=module_environment(),
+        pass_fds=(lock,),
+        preexec_fn=ending_with(os.getpid()),
         capture_output=True,
         text=True,
         check=False,
