@@ -1,12 +1,14 @@
 """Coverage of the 95 % intervals over seeds in the tables, by simulation.
 
     python benchmarks/coverage.py [--studies 4000] [--reps 2000]
+    python benchmarks/coverage.py until-decided [--studies 20000]
 
 Draws the seeds of many studies from a known distribution and counts the intervals that contain its
 mean. `rates` are what a sweep measures: each seed's policy has a success rate of its own (normal,
 mean 0.5, sd 0.06), and 256 tasks are played. `skewed` is an exponential. `tasks apart` counts the
 tasks of all seeds as one sample, which rltune does not do. The last rows are the false alarms of
-tests: how often they find a difference that is not there.
+tests: how often they find a difference that is not there. `until-decided` is the error of a test
+that looks after every seed, and what it saves: `benchmarks/until_decided.py`.
 """
 
 import argparse
@@ -17,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import until_decided
 from numpy.typing import NDArray
 
 from rltune.analysis.stats import mean_over_seeds
@@ -28,15 +31,21 @@ Values = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, int], Values]
 Interval = Callable[[Values], tuple[float, float] | None]
 
+WHAT = ("intervals", "until-decided")
 SEEDS = (3, 5, 10, 20)
 TASKS, RATE, SPREAD = 256, 0.5, 0.06
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--studies", type=int, default=4000)
+    parser.add_argument("what", nargs="?", default="intervals", choices=WHAT)
+    parser.add_argument("--studies", type=int, default=None)
     parser.add_argument("--reps", type=int, default=2000)
     args = parser.parse_args()
+    if args.what == "until-decided":
+        until_decided.main(args.studies or 20_000)
+        return
+    args.studies = args.studies or 4000
     print(f"{'interval':34}" + "".join(f"{f'{n} seeds':>10}" for n in SEEDS))
     for name, shape in (("normal", normal), ("rates", rates), ("skewed", skewed)):
         for what, interval in intervals(args.reps).items():

@@ -5,9 +5,10 @@ Every power here is that of the test itself, not of an approximation to it.
 
 import math
 from collections.abc import Callable
-from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
+
+from rltune.maths.quadrature import gauss_legendre
 
 if TYPE_CHECKING:
     from numpy import float64, int_
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 MOST = 1_000_000
 """Beyond this many the answer is None: no such experiment is made."""
 
-_NODES = 200  # of the quadrature over the measured spread
 _REACH = 12.0  # standard deviations on both sides that sums and integrals cover
 _EVEN = 2.0  # spread of the discordant tasks from which power grows with every task
 
@@ -76,22 +76,13 @@ def t_power(n: int, size: float, *, level: float = 0.05, freedom: float = 1.0) -
 
     df, centre = freedom * (n - 1), math.sqrt(n) * size
     critical, reach = float(stdtrit(df, 1.0 - level / 2.0)), _REACH / math.sqrt(2.0 * df)
-    nodes, weights = _quadrature()
+    nodes, weights = gauss_legendre()
     low, high = max(0.0, 1.0 - reach), 1.0 + reach
     s = low + (high - low) * (nodes + 1.0) / 2.0
     constant = math.log(2.0) + df / 2.0 * math.log(df / 2.0) - float(gammaln(df / 2.0))
     density = np.exp(constant + (df - 1.0) * np.log(s) - df * s * s / 2.0)
     seen = ndtr(centre - critical * s) + ndtr(-centre - critical * s)
     return min(1.0, float(weights @ (density * seen)) * (high - low) / 2.0)
-
-
-@cache
-def _quadrature() -> "tuple[NDArray[float64], NDArray[float64]]":
-    """Return the nodes of a Gauss-Legendre quadrature on [-1, 1], and their weights."""
-    import numpy as np
-
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return nodes, weights
 
 
 def tasks_for_z_power(
