@@ -1,8 +1,12 @@
 """Log-probabilities of gold answers at several contexts of a conversation, in one forward.
 
-The row goes through the model once. The gold answers follow as copies: each sees the row up to the
-end of its context, and itself, at the positions it would have there. So a context costs only the
-tokens of its answer.
+`gold_logprobs`: each row goes through the model once. The gold answers follow as copies: each sees
+the row up to the end of its context, and itself, at the positions it would have there. So a context
+costs only the tokens of its answer.
+
+`hidden_with_gold`: rows and answers are one prefix tree, in which an answer is a row that begins
+with its context. So what answers have in common is computed once, too: those of a group at the
+question, several answers to one question, an answer and what the policy itself said.
 """
 
 from collections.abc import Sequence
@@ -10,14 +14,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 from transformers import PreTrainedModel
 
 from rltune.maths.checks import at_least_float32
 from rltune.policy.gold import GoldCopy
 from rltune.policy.kv_cache import KVCache, keeping, new_kv_cache
+from rltune.policy.logprobs import action_hidden
 from rltune.policy.precision import computing
-from rltune.policy.row_tree import attention_mask
+from rltune.policy.row_tree import RowTree, attention_mask, row_tree
 
 
 @torch.no_grad()
@@ -75,7 +80,93 @@ def gold_logprobs(
     hidden_MD = at_least_float32(hidden_BPD[layout.is_scored_BP])
     target_M = layout.targets_BP[layout.is_scored_BP]
     logp_M = _head_logprobs(model, hidden_MD, target_M, temperature=temperature, chunk=chunk)
-    return _copy_means(logp_M, layout, n_copies=max(len(copies) for copies in copies_B))
+    n_copies = max(map(len, copies_B))
+    row_M = layout.is_scored_BP.nonzero()[:, 0]
+    place_M = row_M * n_copies + layout.copy_BP[layout.is_scored_BP]
+    return _means(logp_M, place_M, (len(ids_BT), n_copies))
+
+
+@torch.no_grad()
+def hidden_with_gold(
+    model: PreTrainedModel,
+    ids_BT: Tensor,
+    action_mask_BT: Tensor,
+    copies_B: Sequence[Sequence[GoldCopy]],
+    *,
+    chunk: int = 4096,
+) -> tuple[Tensor, Tensor]:
+    """Return what `action_hidden` and `gold_logprobs` do, by one pass over one prefix tree.
+
+    The numbers are theirs up to rounding.
+
+    Args:
+        model: A causal LM whose rows may run as trees (`model_check.why_rows`).
+        ids_BT: Token ids of whole conversations, right-padded.
+        action_mask_BT: True on sampled tokens, at least one; never in the first column.
+        copies_B: The copies of each row; may be empty.
+        chunk: Scored tokens whose logits are held at once; >= 1.
+
+    Returns:
+        The hidden state before each sampled token, (M, D), row-major, and the mean log-probability
+        of each copy's scored tokens, (B, J), in nats.
+
+    Raises:
+        ValueError: As `gold_logprobs`.
+
+    """
+    _require(model, ids_BT, copies_B, temperature=1.0, chunk=chunk)
+    ids_RT, mask_RT = _with_answers(ids_BT, action_mask_BT, copies_B)
+    tree = row_tree(ids_RT, mask_RT)
+    hidden_ND = action_hidden(model.base_model, ids_RT, mask_RT, tree=tree)
+    n_sampled, n_copies = int(action_mask_BT.sum()), max(map(len, copies_B))
+    logp_G = _distinct_logprobs(model, hidden_ND, ids_RT[mask_RT], tree, n_sampled, chunk=chunk)
+    place_A = torch.tensor(
+        [row * n_copies + nth for row, own in enumerate(copies_B) for nth in range(len(own))],
+        dtype=torch.int64,
+        device=ids_BT.device,
+    )
+    answer_G = mask_RT[len(ids_BT) :].nonzero()[:, 0]
+    return hidden_ND[:n_sampled], _means(logp_G, place_A[answer_G], (len(ids_BT), n_copies))
+
+
+def _with_answers(
+    ids_BT: Tensor, action_mask_BT: Tensor, copies_B: Sequence[Sequence[GoldCopy]]
+) -> tuple[Tensor, Tensor]:
+    """Return rows and after them their answers, each behind its context: ids, and what is scored.
+
+    What a row says after the context and the answer stays in the answer's row. Nobody reads it.
+    """
+    (n_rows, width), device = ids_BT.shape, ids_BT.device
+    row_A = [row for row, copies in enumerate(copies_B) for _ in copies]
+    cells = [
+        (n_rows + at, gold.context_end + nth, gold.ids[nth], gold.scored[nth])
+        for at, gold in enumerate(gold for copies in copies_B for gold in copies)
+        for nth in range(gold.n_read)
+    ]
+    if not cells:
+        return ids_BT, action_mask_BT
+    at, column, token, is_scored = torch.tensor(cells, device=device).unbind(-1)
+    more = (0, max(0, int(column.max()) + 1 - width))
+    ids_RT = pad(torch.cat([ids_BT, ids_BT[row_A]]), more)
+    mask_RT = pad(torch.cat([action_mask_BT, action_mask_BT.new_zeros(len(row_A), width)]), more)
+    ids_RT[at, column], mask_RT[at, column] = token, is_scored.bool()
+    return ids_RT, mask_RT
+
+
+def _distinct_logprobs(
+    model: PreTrainedModel,
+    hidden_ND: Tensor,
+    ids_N: Tensor,
+    tree: RowTree,
+    first: int,
+    *,
+    chunk: int,
+) -> Tensor:
+    """Return the log-probability of each token of a tree from `first` on; equal ones made once."""
+    which_U, place_G = torch.unique(tree.prediction_M[first:], return_inverse=True)
+    index_U = tree.first_U[which_U]
+    logp_U = _head_logprobs(model, hidden_ND[index_U], ids_N[index_U], temperature=1.0, chunk=chunk)
+    return logp_U[place_G]
 
 
 def _require(
@@ -169,10 +260,9 @@ def _head_logprobs(
     return torch.cat(parts)
 
 
-def _copy_means(logp_M: Tensor, layout: _Layout, *, n_copies: int) -> Tensor:
-    row_M = layout.is_scored_BP.nonzero()[:, 0]
-    place_M = row_M * n_copies + layout.copy_BP[layout.is_scored_BP]
-    start = logp_M.new_zeros(len(layout.ids_BP) * n_copies)
+def _means(logp_M: Tensor, place_M: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Return the mean of what has the same place in a table, laid out row by row."""
+    start = logp_M.new_zeros(shape[0] * shape[1])
     total = start.index_add(0, place_M, logp_M)
     count = start.index_add(0, place_M, torch.ones_like(logp_M))
-    return (total / count).view(-1, n_copies)  # 0 / 0 is NaN: no such copy
+    return (total / count).view(shape)  # 0 / 0 is NaN: no such copy

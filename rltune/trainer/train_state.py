@@ -1,13 +1,17 @@
 """The trained state of a trial: policy, critic, reference, optimisers; and scoring with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
 from rltune.maths.streams import stream_seed
+from rltune.policy.gold import GoldCopy
+from rltune.policy.gold_scores import gold_logprobs, hidden_with_gold
 from rltune.policy.kv_cache import KVCache, new_kv_cache
 from rltune.policy.load import CausalLM, Policy
 from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
@@ -137,6 +141,21 @@ def score_actions(
         return ActionScores(logp_M.new_empty(len(logp_M), 0), TokenScores(logp_M, None))
     hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache, tree=tree)
     ids_M = ids_BT[action_mask_BT]
+    return _score_hidden(
+        model, hidden_MD, ids_M, temperature=temperature, entropy=entropy, tree=tree
+    )
+
+
+def _score_hidden(
+    model: CausalLM,
+    hidden_MD: Tensor,
+    ids_M: Tensor,
+    *,
+    temperature: float,
+    entropy: EntropyUse,
+    tree: RowTree | None,
+) -> ActionScores:
+    """Score sampled tokens by the hidden states before them; equal predictions are made once."""
     tokens = chunked_logprobs_entropy(
         hidden_MD if tree is None else hidden_MD[tree.first_U],
         head_weight(model),
@@ -164,8 +183,14 @@ class Signals:
     is_pending_N: Tensor | None = None
 
 
-ReadRows = Callable[[Tensor, Tensor, KVCache], None]
-"""Gets the rows of a micro-batch, their ids, and the policy's keys and values of them."""
+class GoldAnswers(Protocol):
+    """Gold answers that are scored along with the rows of a batch, as `credit.info_gain` does."""
+
+    def copies(self, index: Tensor) -> list[list[GoldCopy]]:
+        """Return the answers of some rows of the batch."""
+
+    def keep(self, index: Tensor, scores_BJ: Tensor) -> None:
+        """Take the mean log-probability of each of them, in nats; NaN where a row has fewer."""
 
 
 @torch.no_grad()
@@ -177,7 +202,7 @@ def score_batch(
     parts: Sequence[MicroBatch],
     pending: Sequence[MicroBatch] = (),
     with_entropy: bool = False,
-    read: ReadRows | None = None,
+    gold: GoldAnswers | None = None,
 ) -> Signals:
     """Score rows with the current policy, the reference and the critic, in micro-batches.
 
@@ -189,9 +214,7 @@ def score_batch(
         pending: Further ones, which go through the reference and a critic of its own backbone
             alone: the update will know their old logprobs.
         with_entropy: Whether the entropy over the vocabulary is asked for.
-        read: Called after the policy's pass over each micro-batch that is trained on. Its keys and
-            values are kept for this alone, those of one micro-batch at a time, and by row: this
-            pass shares no prefixes.
+        gold: Answers to be scored in the policy's pass over each micro-batch.
 
     """
     names = ["old_logp"]
@@ -208,20 +231,15 @@ def score_batch(
 
     for own in parts:
         index, part = own.rows, batch.rows(own.rows)
-        ids, mask = part.ids_NT, part.action_mask_NT
-        cache = None if read is None else new_kv_cache(train_state.policy.model)
-        scores = score_actions(
+        mask = part.action_mask_NT
+        scores = _policy_scores(
             train_state.policy.model,
-            ids,
-            mask,
+            own,
+            part,
+            gold,
             temperature=temperature,
             entropy="value" if with_entropy else "none",
-            cache=cache,
-            tree=own.tree if read is None else None,
         )
-        if read is not None and cache is not None:
-            read(index, ids, cache)
-        del cache
         keep(index, mask, {"old_logp": scores.tokens.logprobs_M})
         if scores.tokens.entropy_M is not None:
             keep(index, mask, {"entropy": scores.tokens.entropy_M})
@@ -240,6 +258,34 @@ def score_batch(
     is_pending_N = torch.zeros_like(batch.is_valid_N)
     is_pending_N[torch.cat([own.rows for own in pending])] = True
     return replace(signals, is_pending_N=is_pending_N)
+
+
+def _policy_scores(
+    model: CausalLM,
+    own: MicroBatch,
+    part: TokenBatch,
+    gold: GoldAnswers | None,
+    *,
+    temperature: float,
+    entropy: EntropyUse,
+) -> ActionScores:
+    """Score rows by the policy; their gold answers in their tree, or from their keys and values."""
+    ids, mask = part.ids_NT, part.action_mask_NT
+    score = partial(score_actions, model, ids, mask, temperature=temperature, entropy=entropy)
+    if gold is None:
+        return score(tree=own.tree)
+    copies, chunk = gold.copies(own.rows), head_chunk(model)
+    if own.tree is None:
+        cache = new_kv_cache(model)
+        scores = score(cache=cache)
+        gold_BJ = gold_logprobs(model, ids, copies, prefix=cache, chunk=chunk)
+    else:
+        hidden_MD, gold_BJ = hidden_with_gold(model, ids, mask, copies, chunk=chunk)
+        scores = _score_hidden(
+            model, hidden_MD, ids[mask], temperature=temperature, entropy=entropy, tree=own.tree
+        )
+    gold.keep(own.rows, gold_BJ)
+    return scores
 
 
 def _beside_policy(

@@ -75,8 +75,8 @@ def update_step(
     plan = plan_update(batch, config, step=step, limit=limit)
     scoring = plan_scoring(batch, plan, config, limit)
     shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
-    reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
     with timed("score"):
+        reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
         signals = score_batch(
             train_state,
             batch,
@@ -84,7 +84,7 @@ def update_step(
             parts=scoring.parts,
             pending=scoring.pending,
             with_entropy=needs_entropy(shaping),
-            read=reader.read if reader else None,
+            gold=reader,
         )
     strength = sepa_strength(controllers.sepa, shaping.sepa)
     with timed("credit"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from killing import Dying
 
+from rltune.policy.gold_scores import gold_logprobs
 from rltune.policy.load import policy_of
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
@@ -159,7 +160,8 @@ def gains_for(policy, batch, episodes, config):
     reader = gold_reader(policy, batch, episodes, config.attribution)
     if reader is None:
         return None
-    reader.read(torch.arange(len(batch)), batch.ids_NT)
+    index = torch.arange(len(batch))
+    reader.keep(index, gold_logprobs(policy.model, batch.ids_NT, reader.copies(index)))
     return reader.gains()
 
 

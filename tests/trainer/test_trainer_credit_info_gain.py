@@ -5,14 +5,14 @@ from itertools import pairwise
 
 import pytest
 import torch
-from credit_cases import ANY, GRPO, batch_of, config_of, parts_of, sample, shipped
+from credit_cases import ANY, GRPO, batch_of, config_of, sample, shipped
 
 from rltune.advantages.info_gain import TurnGroupNormalizer, accumulate
 from rltune.losses.turn_clip import AdaptiveTurnClipper
 from rltune.maths.turns import broadcast_turns, has_turn, turn_count
 from rltune.policy.gold import encode_gold
 from rltune.rollout.episode import Probes
-from rltune.trainer.batches.micro_batches import Limit
+from rltune.trainer.batches.micro_batches import Limit, cut_batch
 from rltune.trainer.credit.attribution import by_information_gain, gold_reader
 from rltune.trainer.credit.estimate import outcome_of
 from rltune.trainer.credit.info_gain import information_gain
@@ -61,7 +61,7 @@ def gains_of(kind, episodes, *, batch=None, ig_type="prob_diff", size=4):
 def credited(policy, batch, episodes, config):
     """Return the credit by the gains, from the pass that scores the old logprobs."""
     reader = gold_reader(policy, batch, episodes, config.attribution)
-    scored(policy, batch, read=reader.read)
+    scored(policy, batch, gold=reader)
     return by_information_gain(
         batch,
         reader.gains(),
@@ -71,9 +71,11 @@ def credited(policy, batch, episodes, config):
     )
 
 
-def scored(policy, batch, *, read=None, size=4, train_state=None):
+def scored(policy, batch, *, gold=None, size=4, train_state=None, pair_cost=None):
     train_state = train_state or make_train_state(policy, config_of("sokoban"))
-    return score_batch(train_state, batch, temperature=0.7, parts=parts_of(batch, size), read=read)
+    tokens = ANY if pair_cost is None else 1000
+    parts = cut_batch(batch, Limit(tokens, size, pair_cost))
+    return score_batch(train_state, batch, temperature=0.7, parts=parts, gold=gold)
 
 
 @pytest.mark.parametrize("ig_type", ["prob_diff", "log_prob_diff"])
@@ -175,34 +177,72 @@ def test_micro_batches_do_not_matter(played):
     torch.testing.assert_close(whole.ig_NK, parts.ig_NK, rtol=1e-4, atol=1e-6)
 
 
+def some_trained(episodes):
+    """Return a batch of which a fifth of the rows is not trained on."""
+    batch = batch_of(episodes)
+    is_on_N = torch.arange(len(batch)) % 5 > 0
+    return replace(batch, action_mask_NT=batch.action_mask_NT & is_on_N[:, None]), is_on_N
+
+
+def watch(model, monkeypatch):
+    """Return a list that gets the tokens of each forward pass of a model."""
+    forward, sizes = model.base_model.forward, []
+
+    def watched(*given, input_ids, **keywords):
+        sizes.append(input_ids.numel())
+        return forward(*given, input_ids=input_ids, **keywords)
+
+    monkeypatch.setattr(model.base_model, "forward", watched)
+    return sizes
+
+
 @pytest.mark.parametrize("size", [1, 5, 12])
 @pytest.mark.parametrize("kind", WORLDS)
 def test_the_pass_of_the_old_logprobs_gives_the_same_gains(played, kind, size, monkeypatch):
     """And the copies read no row again; the old logprobs are those without, bit for bit."""
     episodes, policy = played[kind], shipped(kind)
-    whole = batch_of(episodes)
-    is_on = torch.arange(len(whole)) % 5 > 0  # a fifth of the rows is not trained on
-    batch = replace(whole, action_mask_NT=whole.action_mask_NT & is_on[:, None])
+    batch, is_on_N = some_trained(episodes)
     attribution = config_of(kind, attribution={"kind": "info_gain"}).attribution
     want = gains_of(kind, episodes, batch=batch, size=size)
     reader = gold_reader(policy, batch, episodes, attribution)
     train_state = make_train_state(policy, config_of("sokoban"))
-    forward, widths = policy.model.base_model.forward, []
-
-    def watched(*given, input_ids, **keywords):
-        widths.append(input_ids.shape[1])
-        return forward(*given, input_ids=input_ids, **keywords)
-
-    monkeypatch.setattr(policy.model.base_model, "forward", watched)
-    signals = scored(policy, batch, read=reader.read, size=size, train_state=train_state)
-    gains, n_passes = reader.gains(), len(widths)
+    sizes = watch(policy.model, monkeypatch)
+    signals = scored(policy, batch, gold=reader, size=size, train_state=train_state)
+    gains, n_passes = reader.gains(), len(sizes)
     assert torch.equal(gains.has_ig_NK, want.has_ig_NK)
     torch.testing.assert_close(gains.ig_NK, want.ig_NK, rtol=1e-4, atol=1e-6)
     assert gains.has_ig_NK.any()
-    assert not gains.has_ig_NK[~is_on].any()
+    assert not gains.has_ig_NK[~is_on_N].any()
     plain = scored(policy, batch, size=size, train_state=train_state)
     assert torch.equal(signals.old_logp_NT, plain.old_logp_NT)
-    assert n_passes == 2 * (len(widths) - n_passes)  # of a micro-batch: its rows, its answers
+    assert n_passes == 2 * (len(sizes) - n_passes)  # of a micro-batch: its rows, its answers
+
+
+@pytest.mark.parametrize("size", [5, 12])
+@pytest.mark.parametrize("kind", WORLDS)
+def test_rows_that_share_prefixes_take_the_answers_into_their_trees(
+    played, kind, size, monkeypatch
+):
+    """One pass a micro-batch, of little more than its rows; gains and old logprobs to rounding."""
+    episodes, policy = played[kind], shipped(kind)
+    batch, is_on_N = some_trained(episodes)
+    attribution = config_of(kind, attribution={"kind": "info_gain"}).attribution
+    want = gains_of(kind, episodes, batch=batch, size=size)
+    reader = gold_reader(policy, batch, episodes, attribution)
+    train_state = make_train_state(policy, config_of("sokoban"))
+    watched = {"size": size, "train_state": train_state, "pair_cost": train_state.pair_cost}
+    sizes = watch(policy.model, monkeypatch)
+    signals = scored(policy, batch, gold=reader, **watched)
+    with_gold = list(sizes)
+    plain = scored(policy, batch, **watched)
+    gains = reader.gains()
+    assert torch.equal(gains.has_ig_NK, want.has_ig_NK)
+    torch.testing.assert_close(gains.ig_NK, want.ig_NK, rtol=1e-4, atol=1e-6)
+    assert gains.has_ig_NK.any()
+    assert not gains.has_ig_NK[~is_on_N].any()
+    torch.testing.assert_close(signals.old_logp_NT, plain.old_logp_NT, rtol=1e-4, atol=1e-5)
+    assert len(with_gold) == len(sizes) / 2
+    assert sum(with_gold) < 1.5 * sum(sizes) / 2
 
 
 def test_a_turn_without_a_gold_answer_takes_the_gains_on_both_its_sides(played):
