@@ -1,5 +1,6 @@
 """The part of the contract about episodes: what may change one, and what may not."""
 
+import pickle
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,10 @@ def _global_random_state(state: int) -> Iterator[Callable[[], tuple[object, ...]
     if numpy:
         numpy.random.seed(state)
     try:
-        yield lambda: (random.getstate(), numpy and repr(numpy.random.get_state(legacy=False)))
+        yield lambda: (
+            random.getstate(),
+            numpy and pickle.dumps(numpy.random.get_state(legacy=False)),
+        )
     finally:
         random.setstate(kept[0])
         if numpy:

@@ -17,6 +17,15 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES = "types are as declared"
 
 
+def _declared(kind: type[Step | Task]) -> dict[str, Any]:
+    """Return the type of each field."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+_DECLARED = {kind: _declared(kind) for kind in (Step, Task)}
+
+
 def broken(clause: str, seed: int, detail: str) -> ContractError:
     """Return the error that names a broken clause and the seed that shows it."""
     return ContractError(f"{clause}: with seed {seed}, {detail}")
@@ -154,11 +163,10 @@ def _require_types(record: Step | Task, kind: type[Step | Task], seed: int) -> N
     if type(record) is not kind:
         detail = f"it returned a {type(record).__name__}, not a {kind.__name__}"
         raise broken(_TYPES, seed, detail)
-    hints = get_type_hints(kind)
-    for field in fields(kind):
-        value = getattr(record, field.name)
-        if not _is_a(value, hints[field.name]):
-            detail = f"{kind.__name__}.{field.name} is {value!r}, a {type(value).__name__}"
+    for name, hint in _DECLARED[kind].items():
+        value = getattr(record, name)
+        if not _is_a(value, hint):
+            detail = f"{kind.__name__}.{name} is {value!r}, a {type(value).__name__}"
             raise broken(_TYPES, seed, detail)
 
 

@@ -37,7 +37,7 @@ class Case:
     path: str
     arguments: dict = field(default_factory=dict)
     rubric: tuple[str, ...] = ()
-    n_seeds: int = 64
+    n_seeds: int = 24
 
     def make(self) -> TextEnv:
         env = load_object(self.path)(**self.arguments)
@@ -69,11 +69,11 @@ CASES = {
     "frozen-lake-slippery": Case(FROZEN_LAKE, {"success_rate": 0.8}),
     "frozen-lake-compact": Case(FROZEN_LAKE, {"success_rate": 0.8, "prompt": "compact"}),
     "frozen-lake-verified": Case(FROZEN_LAKE, {"success_rate": 0.8}, ("success", "valid_turns")),
-    "qa-natural": Case(QA, SMALL_WORLD, n_seeds=32),
-    "qa-compact": Case(QA, SMALL_WORLD | {"prompt": "compact"}, n_seeds=32),
-    "qa-verified": Case(QA, SMALL_WORLD | {"prompt": "compact"}, ("success", "f1"), n_seeds=16),
-    "arithmetic-natural": Case(ARITHMETIC, n_seeds=32),
-    "arithmetic-compact": Case(ARITHMETIC, {"prompt": "compact"}, n_seeds=32),
+    "qa-natural": Case(QA, SMALL_WORLD, n_seeds=16),
+    "qa-compact": Case(QA, SMALL_WORLD | {"prompt": "compact"}, n_seeds=16),
+    "qa-verified": Case(QA, SMALL_WORLD | {"prompt": "compact"}, ("success", "f1"), n_seeds=8),
+    "arithmetic-natural": Case(ARITHMETIC, n_seeds=16),
+    "arithmetic-compact": Case(ARITHMETIC, {"prompt": "compact"}, n_seeds=16),
     "arithmetic-odd": Case(ARITHMETIC, {"terms": [2], "largest": 1, "format_penalty": 0.0}, (), 8),
     "sums": Case(VERIFIED, SUMS, n_seeds=16),
     "sums-verified": Case(VERIFIED, SUMS, ("success", "score"), n_seeds=16),

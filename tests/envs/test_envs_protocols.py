@@ -220,7 +220,7 @@ SKIPPED = {
 
 @pytest.mark.parametrize("protocol", METHOD)
 def test_without_one_protocol_the_others_are_still_proved(protocol):
-    proved = check_env(lambda: judged_and_guarded(without(protocol)), seeds=range(24))
+    proved = check_env(lambda: judged_and_guarded(without(protocol)), seeds=range(4), threads=2)
     assert set(proved.skipped) == SKIPPED.get(protocol, set())
 
 

@@ -39,7 +39,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_contract(name):
-    check_env(lambda: make(**CASES[name]), seeds=range(24))
+    check_env(lambda: make(**CASES[name]), seeds=range(12))
 
 
 def test_an_expert_episode_by_hand():

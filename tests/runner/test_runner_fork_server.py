@@ -32,9 +32,9 @@ from rltune.store.rundir import TrialDir
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork after imports: Linux only")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server that has imported numpy alone."""
+    """A server that has imported numpy alone; what one test does to a task harms no other one."""
     with ForkServer(tmp_path_factory.mktemp("f"), 1, ["numpy"]) as server:
         yield server
 
@@ -105,14 +105,17 @@ def test_tasks_die_with_the_server(tmp_path):
     assert worker.wait() == -signal.SIGKILL
 
 
-def test_tasks_die_with_a_server_that_is_killed(server, tmp_path):
-    worker = start_worker(server.address, "sleep", tmp_path / "pid")
-    task = pid_in(tmp_path / "pid")
-    psutil.Process(task).parent().kill()
-    wait_until(lambda: is_gone(task))
-    assert worker.wait() == -signal.SIGKILL
-    with pytest.raises(TaskError, match=r"^the process that .* goes on \(Connection refused\)$"):
-        run_forked(print, server.address)
+def test_tasks_die_with_a_server_that_is_killed(tmp_path):
+    (tmp_path / "f").mkdir()
+    with ForkServer(tmp_path / "f", 1, []) as server:
+        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        task = pid_in(tmp_path / "pid")
+        psutil.Process(task).parent().kill()
+        wait_until(lambda: is_gone(task))
+        assert worker.wait() == -signal.SIGKILL
+        message = r"^the process that .* goes on \(Connection refused\)$"
+        with pytest.raises(TaskError, match=message):
+            run_forked(print, server.address)
 
 
 def test_a_server_that_still_imports_is_ended(tmp_path, monkeypatch):
