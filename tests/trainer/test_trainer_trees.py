@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from rltune.losses.reduce import AGGREGATIONS
+from rltune.spec.estimators import ESTIMATOR_KINDS
 from rltune.store.digest import deterministic_row
 from rltune.store.files import dumps
 from rltune.trainer.batches.micro_batches import cut_batch, limit_of, padding_share
 from rltune.trainer.batches.mini_batches import plan_update
 from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.policy_loss import POLICY_LOSSES
 from rltune.trainer.train_state import make_train_state, score_batch
 
 BY_ROW = "this test compares with rows as they are"
@@ -17,12 +19,13 @@ ONE_STEP = {"optim__mini_batch_size": 8, "optim__micro_batch_size": None, "optim
 KL = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.1}
 CRITIC = {"advantage": {"kind": "gae"}, "critic__lr": 1e-3}
 GRPO = {"advantage": {"kind": "grpo"}}
+MORE = {  # what an estimator needs beside its name
+    "maxrl": {"outcome": "success"},  # rewards may be negative
+    "custom": {"estimator": "credit_cases:below"},
+}
 CHANGES = {
-    **{f"loss {kind}": {"loss__kind": kind} for kind in ("gspo", "cispo", "reinforce", "turn")},
-    **{
-        kind: {"advantage": {"kind": kind}}
-        for kind in ("gae_bilevel", "grpo", "grpo_center", "rloo", "reinforce_pp")
-    },
+    **{f"loss {kind}": {"loss__kind": kind} for kind in POLICY_LOSSES},
+    **{kind: {"advantage": {"kind": kind, **MORE.get(kind, {})}} for kind in ESTIMATOR_KINDS},
     **{name: {"loss__aggregation": name} for name in AGGREGATIONS},
     "few tokens a pass": {"optim__tokens_per_micro_batch": 30, **KL},
     "by group": {"optim__minibatch_by": "group"},
@@ -32,6 +35,7 @@ CHANGES = {
     "k3": {**GRPO, **KL, "loss__kl_type": "k3"},
     "entropy bonus": {**GRPO, "loss__entropy_coeff": 0.01},
     "entropy of tokens": {"advantage": {"kind": "grpo", "shaping": {"gtpo_beta": 0.1}}},
+    "correction": {**GRPO, "rollout_correction__kind": "tis"},
     "checkpointing": {**CRITIC, "optim__gradient_checkpointing": True},
     "adapter": {"policy__lora__rank": 4, **KL},
 }
@@ -67,6 +71,7 @@ def both(small_policy, make_config, sample_batch):
         config = make_config(**{**ONE_STEP, **changes})
         _, batch = sample_batch(config, small_policy())
         batch.action_mask_NT[:masked] = False
+        batch.success_N[::3] = True  # some of each group
         return [run(config, batch, is_shared=is_shared) for is_shared in (True, False)]
 
     return make
