@@ -13,7 +13,7 @@
     |   |-- RemoteError          the training service failed, or did not answer in time
     |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
     |   |-- FaultsError          too many episodes of several steps in a row had a fault
-    |   |-- TrainOverrunError    the training steps took longer than budget.train_wall_s
+    |   |-- TrainOverrunError    a limit of the training steps was reached: time, calls or money
     |   `-- EvalOverrunError     a gate took longer than budget.eval_wall_s
     `-- InterruptedRun           stopped by a person or the system; exit code 3
 
@@ -113,7 +113,7 @@ class FaultsError(TrialError):
 
 
 class TrainOverrunError(TrialError):
-    """The training steps took longer than their wall limit; the last checkpoint is kept."""
+    """The training steps reached a limit of time, calls or money; the last checkpoint is kept."""
 
 
 class EvalOverrunError(TrialError):

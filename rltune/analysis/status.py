@@ -32,6 +32,7 @@ from rltune.store.lock import DriverInfo, read_driver
 from rltune.store.origin import Origin, read_origin
 from rltune.store.run_folder import SweepFolder
 from rltune.store.rundir import TrialDir, trial_status
+from rltune.store.service_usage import known_usage
 from rltune.store.speed import speed_key
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 
@@ -185,7 +186,12 @@ def _state(
         gate_s=timing.gate_s if rows else None,
         eta_s=left,
         silent_s=max(0.0, now - float(rows[-1].get("time", now))) if runs and rows else None,
-        cost=cost_of(spec.config, rows, wall_s=result.total_s if result else None),
+        cost=cost_of(
+            spec.config,
+            rows,
+            wall_s=result.total_s if result else None,
+            service=known_usage(trial.service),
+        ),
         reason=reason,
         log=str(trial.log),
         judged=judged_in(rows),

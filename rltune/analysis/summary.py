@@ -23,6 +23,7 @@ from rltune.gate import wilson_interval
 from rltune.lineage.noise import scores_of
 from rltune.maths.interval import Interval
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
+from rltune.store.service_usage import ServiceUsage, known_usage, money
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Closing:
     stamps: tuple[str, ...]  # hidden second axes that the sweep did not remedy and did not accept
     judged: str = ""  # how much a judge left unjudged, by condition; empty when none was asked
     scored: str = ""  # which last gates lost tasks to faults; empty when none did
+    service: str = ""  # what all trials asked of a training service, and its cost; empty for none
     warnings: tuple[str, ...] = ()  # of the results of single trials, with the trials
 
 
@@ -90,8 +92,20 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
         stamps=stamps,
         judged=judged_line(shares),
         scored=scored_line(records),
+        service=_service(folder),
         warnings=_trial_warnings(records),
     )
+
+
+def _service(folder: SweepFolder) -> str:
+    """Return what the trials asked of a training service, and what one cost on average."""
+    usages = [known_usage(folder.run.trial(spec.trial_id).service) for spec in folder.specs]
+    asked = [usage for usage in usages if usage.requests]
+    whole = sum(asked, ServiceUsage())
+    if not whole.paid:
+        return whole.text
+    mean = {currency: amount / len(asked) for currency, amount in whole.paid.items()}
+    return f"{whole.text}: {money(mean)} a trial"
 
 
 def _trial_warnings(records: Sequence[TrialRecord]) -> tuple[str, ...]:

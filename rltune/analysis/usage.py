@@ -1,4 +1,4 @@
-"""What trials consumed so far, from their records. rltune knows no prices."""
+"""What trials consumed so far, from their records."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,15 @@ from typing import Any
 
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.jsonl import Row
+from rltune.store.service_usage import ServiceUsage
 from rltune.store.speed import step_seconds
+
+_NOTHING = ServiceUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Resources consumed so far; rltune knows no prices."""
+    """Resources consumed so far."""
 
     wall_s: float = 0.0  # seconds of gates, training steps and checkpoints
     core_s: float = 0.0  # `wall_s` times the CPU cores that are reserved for the trial
@@ -21,6 +24,7 @@ class Cost:
     tokens: int = 0  # tokens sampled in them
     judge_calls: int = 0  # calls to a language-model judge
     judge_tokens: int = 0  # tokens of these calls
+    service: ServiceUsage = _NOTHING  # asked of a training service, and its cost
 
     def __add__(self, other: "Cost") -> "Cost":
         """Return what both consumed."""
@@ -32,7 +36,13 @@ def total(costs: Iterable[Cost]) -> Cost:
     return reduce(Cost.__add__, costs, Cost())
 
 
-def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | None) -> Cost:
+def cost_of(
+    config: Mapping[str, Any],
+    rows: Sequence[Row],
+    *,
+    wall_s: float | None,
+    service: ServiceUsage = _NOTHING,
+) -> Cost:
     """Return what a trial consumed.
 
     Not counted: what comes before the gate at step 0, and steps that a kill lost and that were
@@ -42,6 +52,7 @@ def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | N
         config: Its resolved config.
         rows: Its lines of metrics, oldest first.
         wall_s: Seconds in its result; None before it has one: the sum of the measured parts.
+        service: What its file says that it asked of a training service, repeated steps included.
 
     """
     wall_s = sum(map(step_seconds, rows)) if wall_s is None else wall_s
@@ -54,6 +65,7 @@ def cost_of(config: Mapping[str, Any], rows: Sequence[Row], *, wall_s: float | N
         tokens=int(newest(rows, "budget/generated_tokens") or 0),
         judge_calls=_sum(rows, "adca/judge_calls"),
         judge_tokens=_sum(rows, "adca/judge_tokens"),
+        service=service,
     )
 
 

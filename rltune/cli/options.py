@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from rltune.errors import InputError, Problem, SpecError
+from rltune.runner.spend import SpendLimit
 from rltune.spec.trial_reference import RUNS_VARIABLE, looking_in_runs
 
 _NEGATIVE = re.compile(r"-\.?[0-9]")
@@ -154,6 +156,38 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS = (86400, 3600, 60, 1)  # seconds of d, h, m, s
 
 
+_MONEY = re.compile(r"(\d+(?:\.\d+)?) ?([A-Z]{3})")
+_REQUESTS = re.compile(r"(\d+) ?requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What `--budget` allows a launch."""
+
+    seconds: float | None = None  # of time; None: any
+    spend: SpendLimit | None = None  # calls to a training service, and money; None: any
+
+
+def parse_budget(text: str | None) -> Budget:
+    """Return `8h`, `20USD`, `5000requests`, or several of them with commas between.
+
+    Raises:
+        InputError: A part is none of these, or zero.
+
+    """
+    seconds: float | None = None
+    spend = SpendLimit()
+    for part in [] if text is None else text.split(","):
+        word = part.strip()
+        if (match := _MONEY.fullmatch(word)) and float(match[1]) > 0:
+            spend = replace(spend, amount=float(match[1]), currency=match[2])
+        elif (match := _REQUESTS.fullmatch(word)) and int(match[1]) > 0:
+            spend = replace(spend, requests=int(match[1]))
+        else:
+            seconds = parse_duration(word)
+    return Budget(seconds, None if spend == SpendLimit() else spend)
+
+
 def parse_duration(text: str) -> float:
     """Return `8h`, `1h30m` or `45s` in seconds.
 
@@ -165,6 +199,7 @@ def parse_duration(text: str) -> float:
     parts = match.groups(default="0") if match is not None else ()
     seconds = sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False))
     if seconds <= 0:
-        what = f"{text!r} is not a duration."
-        raise InputError(Problem("--budget", what, "Give one such as 8h, 1h30m or 45s."))
+        what = f"{text!r} is not a duration, an amount of money or a number of requests."
+        allowed = "Give one such as 8h, 1h30m, 45s, 20USD or 5000requests."
+        raise InputError(Problem("--budget", what, allowed))
     return float(seconds)

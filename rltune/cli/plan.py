@@ -19,6 +19,7 @@ from rltune.report.plan import cost_json, make_plan, plan_view
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
 from rltune.spec.plan import plan_json
+from rltune.trainer.preflight.prices import prices_of
 from rltune.trainer.preflight.references import require_usable
 
 
@@ -45,7 +46,7 @@ def plan(
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     specs = expand(loaded)
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
-    planned = make_plan(loaded, specs, measured)
+    planned = make_plan(loaded, specs, measured, prices_of(loaded, Path.cwd()))
     answer(
         {**plan_json(loaded, specs, tasks=None), "cost": cost_json(planned)},
         plan_view(planned),

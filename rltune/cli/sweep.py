@@ -21,7 +21,7 @@ from rltune.cli.options import (
     RunsDir,
     Seeds,
     SweepFile,
-    parse_duration,
+    parse_budget,
     parse_seeds,
     require_runs_dir,
 )
@@ -39,11 +39,13 @@ from rltune.runner.budget import Deadline, Declined, TimeEstimate, estimate
 from rltune.runner.folder import unfinished_before
 from rltune.runner.interrupts import interrupt, stop_on_signal
 from rltune.runner.proof import require_proven
+from rltune.runner.spend import overspent
 from rltune.runner.sweep import SweepOutcome, SweepRequest, run_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.run_folder import read_folder
 from rltune.store.rundir import RunDir, trial_status
+from rltune.trainer.preflight.prices import prices_of, require_countable
 from rltune.types import TrialSpec
 
 
@@ -66,7 +68,10 @@ def sweep(
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", metavar="8h", help="Start only trials that can finish within this time."
+            "--budget",
+            metavar="8h",
+            help="Start only trials that can finish within this time. With a training service also "
+            "20USD or 5000requests, after which trials end at a checkpoint.",
         ),
     ] = None,
     ray_address: Annotated[
@@ -106,9 +111,11 @@ def sweep(
     """
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
-    budget_s = None if budget is None else parse_duration(budget)
+    most = parse_budget(budget)
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
     require_runs_dir(runs_dir, loaded.run_name)
+    if most.spend is not None:
+        require_countable(loaded, most.spend.currency, Path.cwd())
     console = make_console()
     proof = show_proof(loaded, console, allow_confounded, no_custom_code=no_custom_code)
     if dry_run:
@@ -123,7 +130,8 @@ def sweep(
         allow_confounded=allow_confounded,
         argv=tuple(sys.argv),
         max_trials=max_trials,
-        deadline=None if budget_s is None else deadline_of(loaded, runs_dir, budget_s),
+        deadline=None if most.seconds is None else deadline_of(loaded, runs_dir, most.seconds),
+        spend=most.spend,
         lineage=lineage,
         proof=proof,
     )
@@ -149,7 +157,9 @@ def show_proof(
 def _show_plan(loaded: LoadedSweep, console: Console, runs_dir: Path) -> None:
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)
     console.print()
-    console.print(plan_view(make_plan(loaded, expand(loaded), measured)))
+    console.print(
+        plan_view(make_plan(loaded, expand(loaded), measured, prices_of(loaded, Path.cwd())))
+    )
     console.print("Nothing was started (--dry-run).")
 
 
@@ -176,6 +186,8 @@ def run(request: SweepRequest, console: Console) -> int:
         watcher.tick()
     for late in outcome.declined:
         console.print(f"Not started: {late_text(late)}", soft_wrap=True)
+    if spent := overspent(outcome.run, request.spend):
+        console.print(f"No further trial starts: {spent}.", soft_wrap=True)
     if not outcome.begun and all(status.is_finished for status in outcome.statuses.values()):
         console.print("Nothing was left to run: every trial has already finished.")
     is_sound = report_end(outcome.run, console)
@@ -205,7 +217,13 @@ def _asked_to_leave(request: SweepRequest, outcome: SweepOutcome) -> set[str]:
     """Return the trials that may be left: those that the command's limits kept from starting."""
     declined = {late.estimate.trial_id for late in outcome.declined}
     waiting = outcome.statuses.keys() - outcome.begun
+    if overspent(outcome.run, request.spend):
+        return outcome.statuses.keys() - _failed(outcome)
     return declined | (waiting if request.max_trials is not None else set())
+
+
+def _failed(outcome: SweepOutcome) -> set[str]:
+    return {name for name, status in outcome.statuses.items() if status.is_failure}
 
 
 def late_text(late: Declined) -> str:

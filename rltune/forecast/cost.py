@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from rltune.forecast.gpus import Gpu, gpus_that_hold
 from rltune.forecast.memory import MemoryPlan, client_plan, memory_plan, sampled_tokens
 from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
+from rltune.forecast.service import priced, scaled, service_need, usage_of_steps
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested, typed
 from rltune.spec.schema.trial import TrialConfig, to_plain
+from rltune.store.prices import Price
 from rltune.store.run_folder import find_run, is_run_folder, read_folder, read_records
 from rltune.store.rundir import RunDir
+from rltune.store.service_usage import ServiceUsage
 from rltune.store.speed import speed_key, step_speeds
 from rltune.types import TrialSpec
 
@@ -51,6 +54,8 @@ class TrialCost:
     wall_s: float | None = None  # seconds by measured steps of an earlier run; None without one
     gpus: tuple[Gpu, ...] = ()  # that hold it, the smallest first; empty for a trial on a CPU
     savings: tuple[tuple[str, int], ...] = ()  # where no GPU does: setting -> bytes with it
+    service: ServiceUsage | None = None  # most asked of a training service; None: nothing, unknown
+    expected: ServiceUsage | None = None  # the same by an earlier run; None without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class Measured:
     source: str  # its run folder
     steps: int  # training steps measured
     step_s: Mapping[str, float]  # `speed_key` of a config -> mean seconds of a step
+    # the same -> what was asked of a training service, and in how many steps
+    service: Mapping[str, tuple[ServiceUsage, int]] = field(default_factory=dict)
 
 
 def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
@@ -68,8 +75,10 @@ def largest_of(costs: Iterable[TrialCost]) -> TrialCost | None:
     return max(known, key=itemgetter(0), default=(0, None))[1]
 
 
-def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
-    """Return the cost of one trial."""
+def trial_cost(
+    spec: TrialSpec, measured: Measured | None = None, price: Price | None = None
+) -> TrialCost:
+    """Return the cost of one trial; `price` is that of its training service."""
     config = typed(spec.config)
     steps = config.budget.steps
     rollouts, updates = steps * rollouts_per_step(config), updates_per_step(config)
@@ -88,8 +97,27 @@ def trial_cost(spec: TrialSpec, measured: Measured | None = None) -> TrialCost:
     model = model_shape(config.policy.model, config.env.kind)
     if config.trainer.backend == "tinker":
         parameters, trained = _parameters(config, model) if model is not None else (None, None)
-        return replace(cost, parameters=parameters, trained=trained, memory=client_plan())
+        cost = replace(cost, parameters=parameters, trained=trained, memory=client_plan())
+        return _with_service(cost, spec, config, measured, price)
     return cost if model is None else _with_model(cost, config, model)
+
+
+def _with_service(
+    cost: TrialCost,
+    spec: TrialSpec,
+    config: TrialConfig,
+    measured: Measured | None,
+    price: Price | None,
+) -> TrialCost:
+    """Return a cost with what the trial asks of its training service."""
+    if need := service_need(config):
+        cost = replace(cost, service=priced(need, price))
+    known = measured.service.get(speed_key(spec.config)) if measured is not None else None
+    if known is None:
+        return cost
+    usage, steps = known
+    expected = priced(scaled(usage, config.budget.steps / steps), price)
+    return replace(cost, expected=expected)
 
 
 def _with_model(cost: TrialCost, config: TrialConfig, model: Mapping[str, Any]) -> TrialCost:
@@ -153,4 +181,5 @@ def _measured(run: RunDir, records: Sequence[TrialRecord]) -> Measured | None:
     speeds = step_speeds((record.spec.config, record.metrics) for record in records)
     means = {key: speed.step_s for key, speed in speeds.items()}
     steps = sum(speed.steps for speed in speeds.values())
-    return Measured(str(run.path), steps, means) if means else None
+    asked = usage_of_steps((record.spec.config, record.metrics) for record in records)
+    return Measured(str(run.path), steps, means, asked) if means else None

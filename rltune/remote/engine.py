@@ -54,7 +54,7 @@ class RemoteEngine:
         room = min(params.max_tokens, params.max_context - len(request.prompt_ids))
         if room <= 0:
             return None
-        self._model.session.count(prompt_tokens=len(request.prompt_ids))
+        self._model.session.meter.count(prompt_tokens=len(request.prompt_ids))
         asked = tinker.SamplingParams(
             max_tokens=room,
             temperature=params.temperature,
@@ -67,7 +67,7 @@ class RemoteEngine:
     def _read(self, call: Any, params: SamplingParams) -> Completion:
         (sequence,) = self._model.session.wait(call, "sample").sequences
         ids, logprobs = tuple(sequence.tokens), tuple(sequence.logprobs or ())
-        self._model.session.count(sampled_tokens=len(ids))
+        self._model.session.meter.count(sampled_tokens=len(ids))
         is_ended = bool(ids) and ids[-1] in self._end_ids
         if len(logprobs) != len(ids) or (sequence.stop_reason == "stop" and not is_ended):
             raise RemoteError(

@@ -100,7 +100,7 @@ class RemoteModel(RemoteScorer):
     def forward_pass(self, rows: Sequence[tuple[list[int], list[int]]]) -> Tensor:
         """Return the logprobs (M,) of the sampled tokens."""
         data = [_datum(ids, places, weights=np.zeros(len(places))) for ids, places in rows]
-        self.session.count(forward_tokens=sum(len(ids) for ids, _ in rows))
+        self.session.meter.count(forward_tokens=sum(len(ids) for ids, _ in rows))
         call = self._adapter().forward(data, "cross_entropy")
         outputs = self.session.wait(call, "make a forward pass").loss_fn_outputs
         return torch.cat(
@@ -121,7 +121,7 @@ class RemoteModel(RemoteScorer):
             _datum(ids, places, logprobs=logp.numpy(), advantages=-grad.numpy())
             for (ids, places), logp, grad in parts
         ]
-        self.session.count(trained_tokens=sum(len(ids) for ids, _ in rows))
+        self.session.meter.count(trained_tokens=sum(len(ids) for ids, _ in rows))
         self._open.append(self._adapter().forward_backward(data, "importance_sampling"))
 
     def _adapter(self) -> Any:
@@ -145,7 +145,7 @@ class RemoteStart(RemoteScorer):
         if self._sampler is None:
             self._sampler = self.session.base_sampler()
         rows = rows_of(ids_BT, action_mask_BT)
-        self.session.count(prompt_tokens=sum(len(ids) for ids, _ in rows))
+        self.session.meter.count(prompt_tokens=sum(len(ids) for ids, _ in rows))
         calls = [
             self._sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)) for ids, _ in rows
         ]

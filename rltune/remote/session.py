@@ -2,11 +2,11 @@
 
 import concurrent.futures
 import os
-from collections import Counter
 from importlib import metadata
 from typing import Any
 
 from rltune.errors import InputError, Problem, RemoteError
+from rltune.remote.meter import Meter
 from rltune.remote.sdk import require_sdk
 from rltune.store.secret import masked
 
@@ -24,12 +24,13 @@ class Session:
     Args:
         base: Name of the base model on the service.
         timeout_s: Longest wait for one answer, in seconds.
+        meter: Counts the calls and tokens; None counts them for nobody.
 
     """
 
-    def __init__(self, base: str, *, timeout_s: float) -> None:
+    def __init__(self, base: str, *, timeout_s: float, meter: Meter | None = None) -> None:
         self.base, self.timeout_s = base, timeout_s
-        self._counts: Counter[str] = Counter()
+        self.meter = meter or Meter()
         self._service: Any = None
 
     def new_adapter(self, *, rank: int, seed: int) -> Any:
@@ -60,7 +61,7 @@ class Session:
             RemoteError: It failed, or did not come in time.
 
         """
-        self._counts["requests"] += 1
+        self.meter.count(requests=1)
         try:
             return future.result(self.timeout_s)
         except (TimeoutError, concurrent.futures.TimeoutError) as error:
@@ -70,19 +71,9 @@ class Session:
             why = " ".join(masked(str(error)).split()) or type(error).__name__
             raise _remote_error(f"did not {what}: {why[:400].rstrip('.')}") from error
 
-    def count(self, **tokens: int) -> None:
-        """Add to the counts of tokens."""
-        self._counts.update(tokens)
-
-    def take_counts(self) -> dict[str, float]:
-        """Return what was asked for since the last time, as metrics, and begin again."""
-        names = ("requests", "prompt_tokens", "sampled_tokens", "forward_tokens", "trained_tokens")
-        counts = {f"tinker/{name}": float(self._counts[name]) for name in names}
-        self._counts.clear()
-        return counts
-
     def close(self) -> None:
         """End the session; a service that does not answer ends it by itself."""
+        self.meter.save()
         if self._service is not None:
             try:
                 self._service.close("success").result(_ASK_S)

@@ -13,6 +13,7 @@ from rltune.analysis.trial_states import SweepState, TrialState
 from rltune.report.render import duration, line, rate, short_path
 from rltune.report.render_status import SHOWN_FIRST, counts, failure_view, notes, spent, summary
 from rltune.report.trial_table import TrialTable
+from rltune.store.service_usage import money
 from rltune.types import TrialStatus
 
 _FEW_ROWS = 3  # trials that a low terminal shows before it shows notes
@@ -74,6 +75,8 @@ def _gate_sentence(trial: TrialState) -> str:
         sentence += f", {trial.tokens_per_s:,.0f} tokens/s"
     if trial.cost.wall_s:
         sentence += f", {duration(trial.cost.wall_s)} spent"
+    if trial.cost.service.paid:
+        sentence += f", {money(trial.cost.service.paid)}"
     return sentence + (f", {duration(trial.eta_s)} left" if trial.eta_s is not None else "")
 
 

@@ -1,6 +1,6 @@
 """The plan of a sweep: its trials as they will run, and what they cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rltune.forecast.cost import Measured, TrialCost, trial_cost
 from rltune.forecast.filter_simulation import SIMULATED_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
+from rltune.report.plan_service import plan_money
 from rltune.report.render import (
     duration,
     fits_columns,
@@ -21,7 +22,10 @@ from rltune.report.render import (
 from rltune.spec.identity import diff_configs, flatten, is_excluded
 from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
+from rltune.store.prices import Price
 from rltune.types import TrialSpec
+
+_NO_PRICES: Mapping[str, Price | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,26 @@ class Plan:
     specs: tuple[TrialSpec, ...]
     costs: tuple[TrialCost, ...]
     measured: Measured | None
+    prices: Mapping[str, Price | None]  # condition -> those of its training service
 
 
-def make_plan(loaded: LoadedSweep, specs: Sequence[TrialSpec], measured: Measured | None) -> Plan:
-    """Put the plan of a sweep together."""
-    return Plan(loaded, tuple(specs), tuple(trial_cost(spec, measured) for spec in specs), measured)
+def make_plan(
+    loaded: LoadedSweep,
+    specs: Sequence[TrialSpec],
+    measured: Measured | None,
+    prices: Mapping[str, Price | None] = _NO_PRICES,
+) -> Plan:
+    """Put the plan of a sweep together.
+
+    Args:
+        loaded: The sweep.
+        specs: Its trials.
+        measured: An earlier run.
+        prices: Condition -> those of its training service.
+
+    """
+    costs = (trial_cost(spec, measured, prices.get(spec.condition)) for spec in specs)
+    return Plan(loaded, tuple(specs), tuple(costs), measured, prices)
 
 
 def cost_json(plan: Plan) -> dict[str, Any]:
@@ -63,7 +82,7 @@ def plan_view(plan: Plan) -> RenderableType:
         indent(_trials(plan)),
         line(),
         line("Cost of all trials, at most", "bold"),
-        indent(cost_table(plan.specs, plan.costs, plan.measured)),
+        indent(cost_table(plan.specs, plan.costs, plan.measured, plan.prices)),
         line(),
         *_filter_warnings(plan.loaded),
         line("Config of every trial, except the keys above", "bold"),
@@ -96,12 +115,15 @@ def _settings(spec: TrialSpec, keys: Sequence[str]) -> dict[str, object]:
 
 
 def _trial_table(plan: Plan, keys: Sequence[str]) -> RenderableType:
+    is_priced = any(plan.prices.values())
     headers = ["trial", *(key.rpartition(".")[2] for key in keys), "time"]
+    headers += ["cost"] * is_priced
     table = grid(headers, right=range(1, len(headers)), whole=(0,))
     for spec, cost in zip(plan.specs, plan.costs, strict=True):
         flat = flatten(spec.config)
         values = (show(flat[key]) if key in flat else "-" for key in keys)
-        table.add_row(spec.trial_id, *values, duration(cost.wall_s))
+        paid = [plan_money(cost)] * is_priced
+        table.add_row(spec.trial_id, *values, duration(cost.wall_s), *paid)
     return table
 
 

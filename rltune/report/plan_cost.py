@@ -10,9 +10,12 @@ from rltune.comparability.judge_budget import judge_need
 from rltune.forecast.cost import Measured, TrialCost, largest_of
 from rltune.forecast.gpus import GPUS, names
 from rltune.forecast.memory import PART_NOTES, MemoryPlan
+from rltune.report.plan_service import service_rows
 from rltune.report.render import duration, grid, quantity, size
 from rltune.spec.keys import typed
+from rltune.spec.model_name import service_model
 from rltune.spec.schema.run import reserved_gpus
+from rltune.store.prices import Price
 from rltune.types import TrialSpec
 
 Row = tuple[str, str, str]
@@ -21,12 +24,17 @@ _COUNTS = ("", "", "two", "three", "four")
 
 
 def cost_table(
-    specs: Sequence[TrialSpec], costs: Sequence[TrialCost], measured: Measured | None
+    specs: Sequence[TrialSpec],
+    costs: Sequence[TrialCost],
+    measured: Measured | None,
+    prices: Mapping[str, Price | None],
 ) -> RenderableType:
     """Return the cost of all trials, a row each."""
     table = grid(["", "", ""], right=(1,))
     table.show_header = False
     for name, amount, note in _rows(specs, costs, measured):
+        table.add_row(name, amount, note)
+    for name, amount, note in service_rows(specs, costs, measured, prices):
         table.add_row(name, amount, note)
     return table
 
@@ -78,9 +86,12 @@ def _judge_rows(specs: Sequence[TrialSpec]) -> Iterator[Row]:
 
 def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
     """Yield what a trial reserves."""
-    wanted = config["resources"]
-    engine = f"{config['policy']['model']}, {config['policy']['dtype']}, engine "
-    yield "cores", f"{wanted['cpus']:g}", f"a trial: {engine}{config['rollout']['engine']}"
+    wanted, model = config["resources"], config["policy"]["model"]
+    what = f"{model}, {config['policy']['dtype']}, engine {config['rollout']['engine']}"
+    if config["trainer"]["backend"] == "tinker":
+        name = service_model(model, config["env"]["kind"])
+        what = f"{name}, trained and sampled by a training service"
+    yield "cores", f"{wanted['cpus']:g}", f"a trial: {what}"
     gpus = reserved_gpus(wanted)
     if gpus > wanted["gpus"]:
         yield "GPUs", f"{gpus:g}", "a trial: one of them is reserved for its engine"

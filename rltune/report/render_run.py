@@ -119,6 +119,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         *map(indent, notes),
         *([indent(line(closing.judged))] if closing.judged else []),
         *([indent(line(closing.scored, "yellow"))] if closing.scored else []),
+        *([indent(line(closing.service, "dim"))] if closing.service else []),
         *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "yellow") for text in closing.warnings),
         *(line(text, "bold") for text in closing.verdicts),

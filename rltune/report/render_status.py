@@ -114,7 +114,7 @@ def spent(cost: Cost) -> str:
     if cost.judge_calls:
         calls, tokens = quantity(cost.judge_calls), quantity(cost.judge_tokens)
         sentence += f", {calls} judge calls of {tokens} tokens"
-    return sentence
+    return f"{sentence}, {service}" if (service := cost.service.text) else sentence
 
 
 def silence(trial: TrialState) -> str:

@@ -24,6 +24,7 @@ from rltune.store.inputs import base_of
 from rltune.store.ledger import Ledger, LedgerEvent, TrialLedger
 from rltune.store.lock import file_lock
 from rltune.store.rundir import RunDir, TrialDir
+from rltune.store.service_usage import known_usage
 from rltune.track.make import wandb_id
 from rltune.trainer.models.references import grown_from
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
@@ -219,6 +220,7 @@ class Recorder:
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
             grown_from=_grown_from(trial, spec),
+            notes=known_usage(trial.service).text,
         )
         outcomes_of = outcomes_of_run(self.run)
         self.lineage.record(

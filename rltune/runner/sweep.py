@@ -20,6 +20,7 @@ from rltune.runner.launch_session import LaunchSession, OnTick
 from rltune.runner.proof import require_comparable, require_proven
 from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.recorder import Recorder, open_recorder
+from rltune.runner.spend import SpendLimit, overspent
 from rltune.runner.trial import TrialPayload
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep
@@ -52,6 +53,7 @@ class SweepRequest:
     argv: tuple[str, ...]  # the command line, for the records
     max_trials: int | None = None  # most trials to start; None: all that are missing
     deadline: Deadline | None = None  # when this launch should be over; None: whenever it is
+    spend: SpendLimit | None = None  # what may be asked of a training service; None: no limit
     # A table that this sweep shares with others; it gets a copy of every row
     lineage: Path | None = None
     # what `rltune.runner.proof.require_proven` returned; None proves the sweep here
@@ -130,6 +132,8 @@ def run_sweep(
             make_references((one.config for one in request.loaded.conditions), base)
         if todo and request.ray_address is None:  # a cluster's machines may hold other models
             require_models(request.loaded, base)
+        if overspent(run, request.spend):
+            todo = []
         todo, declined = startable(run, todo, request.deadline, request.max_trials)
         make = partial(_payloads, request, driver, tasks, base)
         ran = _Ran(declined=declined)
@@ -275,6 +279,7 @@ def _payloads(
             stop_file=recorder.run.tune / recorder.launch / STOP_FILE,
             base=base,
             deadline=request.deadline,
+            spend=request.spend,
         )
         for spec in todo
     ]

@@ -21,6 +21,7 @@ from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
 from rltune.runner.provenance import DriverProvenance, earlier_attempts, trial_provenance
 from rltune.runner.slow_calls import SlowCalls, last_words
+from rltune.runner.spend import SpendLimit, overspent
 from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.trial_reference import looking_in
@@ -63,21 +64,24 @@ class TrialPayload:
     deadline: Deadline | None = None
     # training step after which the attempt ends as if it was asked to; None runs on
     stop_after: int | None = None
+    spend: SpendLimit | None = None  # what the sweep may ask of a service; None: no limit
     node: str = ""  # machine of a cluster that runs it; empty outside Ray
 
 
 def run_trial(payload: TrialPayload) -> TrialStatus:
     """Run an attempt to its end and return the status that its marker says.
 
-    A finished trial is left alone, and nothing starts once the stop file exists or when it cannot
-    finish by the deadline. Whatever the attempt raises becomes its FAILED marker; only a marker
-    that cannot be written raises.
+    A finished trial is left alone, and nothing starts once the stop file exists, when it cannot
+    finish by the deadline, or when the budget is spent. Whatever the attempt raises becomes its
+    FAILED marker; only a marker that cannot be written raises.
     """
     trial = TrialDir(payload.folder).create()
     with file_lock(trial.lock, timeout_s=LOCK_S):
         if trial.read_done() is not None or payload.stop_file.exists():
             return trial_status(trial)
         run = RunDir(payload.folder.parents[1])
+        if overspent(run, payload.spend):
+            return trial_status(trial)
         if declined := decline(run, payload.spec, payload.deadline):
             write_declined(payload.stop_file.parent, declined)
             return trial_status(trial)
@@ -255,6 +259,7 @@ def _running(
             should_stop=partial(_should_stop, payload, trial),
             warn=log.warning,
             say=log.info,
+            overspent=partial(overspent, RunDir(payload.folder.parents[1]), payload.spend),
         )
         status = trial_status(trial)
     except InterruptedRun:

@@ -19,6 +19,11 @@ def name_problem(model: str, where: str = "policy.model") -> Problem | None:
     return None
 
 
+def service_model(model: str, env_kind: str) -> str:
+    """Return the name of a model as a base model on a training service."""
+    return tiny_base(env_kind) if model == "tiny" else model
+
+
 def tiny_base(env_kind: str) -> str:
     """Return the name of a shipped tiny policy as a base model of a server: `tiny/sokoban`."""
     return f"tiny/{env_kind}"

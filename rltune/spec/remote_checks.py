@@ -39,12 +39,20 @@ def remote_violations(
     if trainer.backend == "torch":
         return []
     return [
+        *_price_violations(trainer),
         *_policy_violations(policy),
         *_credit_violations(advantage, attribution),
         *_loss_violations(loss),
         *_place_violations(rollout, optim, resources),
         *_measure_violations(gate, collapse),
     ]
+
+
+def _price_violations(trainer: "TrainerConfig") -> list[Violation]:
+    if trainer.max_cost is None or trainer.prices is not None:
+        return []
+    what = f"{trainer.max_cost:g} cannot be held: there are no prices."
+    return [Violation("trainer.max_cost", what, "Name a price file in trainer.prices.")]
 
 
 def _policy_violations(policy: "PolicyConfig") -> list[Violation]:

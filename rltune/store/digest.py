@@ -9,12 +9,15 @@ from rltune.errors import StoreError
 from rltune.store.files import dumps
 from rltune.store.jsonl import Row, read_metrics
 
-_TIMING_PREFIXES = ("timing_s/", "perf/")
+_OF_THE_RUN = ("timing_s/", "perf/", "tinker/")
 
 
 def is_deterministic(key: str) -> bool:
-    """Tell whether a metric must be equal in two runs of one trial: all but clocks and rates."""
-    return key != "time" and not key.startswith(_TIMING_PREFIXES)
+    """Tell whether a metric must be equal in two runs of one trial.
+
+    All must but clocks, rates, and the calls to a training service: a resume makes some again.
+    """
+    return key != "time" and not key.startswith(_OF_THE_RUN)
 
 
 def deterministic_row(row: Mapping[str, Any]) -> Row:

@@ -56,6 +56,7 @@ class TrialDir:
     episodes = File("episodes.jsonl")  # every rollout group
     replays = File("replays.jsonl")  # a few training episodes, with the credit of every token
     judge_log = File("judge.jsonl")  # every call to a judge and its cost; never cut back
+    service = File("service.json")  # what it asked of a training service; never cut back
     checkpoints = File("checkpoints")  # all checkpoints
     latest = File("checkpoints/latest")  # relative symlink to the newest whole checkpoint
     best_heldout = File("checkpoints/best_heldout")  # likewise: the one that the gate chose

@@ -24,9 +24,11 @@ class Speed:
 
 
 def speed_key(config: Mapping[str, Any]) -> str:
-    """Return what two trials must share to take the same time a step."""
-    sections = {name: config[name] for name in SPEED_SECTIONS}
-    return canonical_json({**sections, "reference": config["loss"]["use_kl_loss"]})
+    """Return what two trials must share to take the same time, or to ask the same, a step."""
+    parts = {name: config[name] for name in SPEED_SECTIONS}
+    parts["reference"] = config["loss"]["use_kl_loss"]
+    parts["backend"] = config.get("trainer", {}).get("backend", "torch")  # old configs name none
+    return canonical_json(parts)
 
 
 def step_seconds(row: Mapping[str, Any]) -> float:

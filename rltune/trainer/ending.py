@@ -8,7 +8,9 @@ from rltune.gate import GateResult, Mode, choose_best, fault_warnings
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_metrics
+from rltune.store.prices import Price
 from rltune.store.rundir import TrialDir
+from rltune.store.service_usage import ServiceUsage, money
 from rltune.trainer.checkpoint import Progress
 from rltune.trainer.records.outcomes import mean
 from rltune.trainer.trial_warnings import Row, trial_warnings
@@ -72,10 +74,7 @@ def overrun(progress: Progress, config: TrialConfig, *, eval_s: float) -> TrialE
     `eval_s` are the seconds of the last gate of this attempt; 0 before the first.
     """
     budget, train_s = config.budget, progress.train_s
-    where = (
-        f"at step {progress.step} of {budget.steps}. The checkpoint is kept: with a higher limit "
-        "the same command goes on"
-    )
+    where = _where(progress, config)
     limit = budget.train_wall_s
     if limit is not None and train_s > limit:
         what = f"training took {train_s:.1f} s, more than budget.train_wall_s ({limit:g})"
@@ -85,6 +84,37 @@ def overrun(progress: Progress, config: TrialConfig, *, eval_s: float) -> TrialE
         what = f"a gate took {eval_s:.1f} s, more than budget.eval_wall_s ({limit:g})"
         return EvalOverrunError(f"{what}, {where}")
     return None
+
+
+def overspent(
+    usage: ServiceUsage, price: Price | None, progress: Progress, config: TrialConfig
+) -> TrialError | None:
+    """Return the error of a trial that asked more of a service than it may; None if it did not.
+
+    Args:
+        usage: What all attempts asked for.
+        price: Of the service; its currency is that of the limit.
+        progress: Of the trial.
+        config: Of the trial.
+
+    """
+    limits, paid = config.trainer, usage.paid.get(price.currency, 0.0) if price else 0.0
+    if limits.max_requests is not None and usage.requests >= limits.max_requests:
+        most = f"trainer.max_requests ({limits.max_requests:,})"
+        what = f"{usage.requests:,} calls to the service reach {most}"
+        return TrainOverrunError(f"{what}, {_where(progress, config)}")
+    if limits.max_cost is not None and price is not None and paid >= limits.max_cost:
+        most = f"trainer.max_cost ({limits.max_cost:g})"
+        what = f"the service cost {money({price.currency: paid})}, which reaches {most}"
+        return TrainOverrunError(f"{what}, {_where(progress, config)}")
+    return None
+
+
+def _where(progress: Progress, config: TrialConfig) -> str:
+    return (
+        f"at step {progress.step} of {config.budget.steps}. The checkpoint is kept: with a higher "
+        "limit the same command goes on"
+    )
 
 
 def early_stop_metrics(reason: str) -> dict[str, float]:

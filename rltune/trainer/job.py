@@ -29,3 +29,5 @@ class Job:
     should_stop: Callable[[], bool]  # asked between steps; true ends the attempt with a checkpoint
     warn: Callable[[str], None]  # gets one line for what a person should know
     say: Callable[[str], None]  # gets one line at the start and one a gate
+    # asked between steps; a sentence that says which limit of the sweep is reached ends the attempt
+    overspent: Callable[[], str] = str

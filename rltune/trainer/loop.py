@@ -16,7 +16,13 @@ from rltune.trainer.checkpoint import (
     with_updates,
 )
 from rltune.trainer.credit.judging import make_judge
-from rltune.trainer.ending import early_stop, early_stop_metrics, overrun, trial_result
+from rltune.trainer.ending import (
+    early_stop,
+    early_stop_metrics,
+    overrun,
+    overspent,
+    trial_result,
+)
 from rltune.trainer.heldout import HeldoutResult, evaluate, start_kl, task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.memory import keep_heap, memory_used, trim_heap
@@ -44,12 +50,14 @@ def train(job: Job) -> TrialResult:
     language model that judges is asked again only what its log has no reply to.
 
     Raises:
-        InterruptedRun: `should_stop` returned true; a checkpoint was written.
+        InterruptedRun: `should_stop` returned true, or the sweep's budget is spent; a checkpoint
+            was written.
         DivergedError: A loss or gradient is not finite; the last checkpoint is kept.
         StaleEngineError: The engine does not serve the trainer's weights.
         CheckpointError: There is a checkpoint of another config, or that began with another model.
         TrialError: Every episode of the first gate had a fault.
-        TrainOverrunError: The training steps took longer than `budget.train_wall_s`.
+        TrainOverrunError: The training steps took longer than `budget.train_wall_s`, or the service
+            was asked for more than `trainer.max_requests` or `trainer.max_cost`.
         EvalOverrunError: A gate took longer than `budget.eval_wall_s`. After both there is a
             checkpoint; what had nothing left but to end is no overrun.
 
@@ -63,7 +71,7 @@ def train(job: Job) -> TrialResult:
         if job.should_stop():
             run.checkpoint()
             raise InterruptedRun(f"stopped at step {run.progress.step}; the same command goes on")
-        run.require_walls()
+        run.require_limits()
         run.step()
     return run.finish()
 
@@ -121,12 +129,22 @@ class _Run:
         self._log(0, metrics)
         self.checkpoint()
 
-    def require_walls(self) -> None:
-        """Raise when a wall limit is exceeded; the checkpoint is written first."""
-        error = overrun(self.progress, self.config, eval_s=self._eval_s)
+    def require_limits(self) -> None:
+        """Raise when a limit of time, calls or money is reached, behind a checkpoint."""
+        error = overrun(self.progress, self.config, eval_s=self._eval_s) or self._overspent()
         if error is not None:
             self.checkpoint()
             raise error
+
+    def _overspent(self) -> TrialError | InterruptedRun | None:
+        model = self.job.policy.model
+        if not isinstance(model, RemoteModel):
+            return None
+        if why := self.job.overspent():
+            what = f"stopped at step {self.progress.step}: {why}"
+            return InterruptedRun(f"{what}; with a larger one the same command goes on")
+        meter = model.session.meter
+        return overspent(meter.total, meter.price, self.progress, self.config)
 
     def step(self) -> None:
         """Make one training step, with its gate and checkpoint when they are due."""
@@ -257,7 +275,7 @@ class _Run:
 
     def _log(self, step: int, metrics: Metrics) -> None:
         if isinstance(self.job.policy.model, RemoteModel):
-            metrics = metrics | self.job.policy.model.session.take_counts()
+            metrics = metrics | self.job.policy.model.session.meter.take_row()
         timings = self.watch.take() | {"timing_s/checkpoint": self._checkpoint_s}
         self.job.tracker.log(step, metrics | timings | memory_used() | {"time": time.time()})
         self._checkpoint_s = 0.0

@@ -12,12 +12,14 @@ from rltune.policy.load import (
     weights_digest,
 )
 from rltune.policy.precision import set_compute_dtype
+from rltune.remote.meter import Meter
 from rltune.remote.model import RemoteModel
 from rltune.remote.session import Session, require_service
 from rltune.remote.state import REMOTE
-from rltune.spec.model_name import tiny_base
+from rltune.spec.model_name import service_model
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
+from rltune.store.prices import price_of
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import require_same_parameters, restore_module
 
@@ -36,24 +38,27 @@ def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device:
         if origin is not None and origin.weights_sha256:
             what = f"{trial.path} starts from a checkpoint, and a service makes its own adapters"
             raise CheckpointError(f"{what}. Set trainer.backend to torch")
-        return remote_policy(config, base)
+        return remote_policy(config, base, trial.service)
     policy = policy_of(config, base, device=device)
     if origin is None or not origin.weights_sha256:
         return policy
     return _with_weights(policy, trial.start, origin.weights_sha256)
 
 
-def remote_policy(config: TrialConfig, base: Path) -> Policy:
+def remote_policy(config: TrialConfig, base: Path, usage: Path) -> Policy:
     """Return a policy whose adapter a service holds; its tokenizer is here.
 
-    The service does not tell the digest of its weights: that is `unknown`.
+    The service does not tell the digest of its weights: that is `unknown`. What is asked of it is
+    counted in the file `usage`.
 
     Raises:
-        InputError: The tokenizer cannot be found, or the SDK or its key is missing.
+        InputError: The tokenizer or a price cannot be found, or the SDK or its key is missing.
 
     """
     require_service("trainer.backend")
-    session = Session(remote_base(config), timeout_s=config.trainer.timeout_s)
+    name = remote_base(config)
+    meter = Meter(usage, price_of(config.trainer.prices, name, base, "trainer.prices"))
+    session = Session(name, timeout_s=config.trainer.timeout_s, meter=meter)
     model = RemoteModel(session, rank=config.policy.lora.rank, seed=config.seed)
     # In which format a service computes it does not say: the wider tolerance.
     set_compute_dtype(model, "bfloat16")
@@ -63,7 +68,7 @@ def remote_policy(config: TrialConfig, base: Path) -> Policy:
 
 def remote_base(config: TrialConfig) -> str:
     """Return the name of the base model on a service."""
-    return tiny_base(config.env.kind) if config.policy.model == "tiny" else config.policy.model
+    return service_model(config.policy.model, config.env.kind)
 
 
 def checkpoint_digest(folder: Path) -> str:

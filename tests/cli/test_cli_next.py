@@ -4,10 +4,11 @@ import pytest
 from run_folders import CONTROL, FolderWriter, write_sweep
 from test_cli_sweep import GATES, FakeRunner, finish
 
-from rltune.cli.options import parse_duration
+from rltune.cli.options import Budget, parse_budget, parse_duration
 from rltune.errors import InputError
 from rltune.runner import sweep as runner
 from rltune.runner.budget import Declined, TimeEstimate
+from rltune.runner.spend import SpendLimit
 from rltune.store.files import read_json, write_json_atomic
 from rltune.types import TrialStatus
 
@@ -108,6 +109,40 @@ def test_lengths_of_time(text, seconds):
 def test_what_is_no_length_of_time(text):
     with pytest.raises(InputError, match=r"--budget: .* is not a duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        (None, Budget()),
+        ("8h", Budget(28800.0)),
+        ("20USD", Budget(None, SpendLimit(amount=20.0, currency="USD"))),
+        ("12.50 EUR, 1h", Budget(3600.0, SpendLimit(amount=12.5, currency="EUR"))),
+        ("5000requests", Budget(None, SpendLimit(requests=5000))),
+    ],
+)
+def test_a_budget_is_of_time_money_or_requests(text, budget):
+    assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize("text", ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,"])
+def test_what_is_no_budget(text):
+    with pytest.raises(InputError) as caught:
+        parse_budget(text)
+    assert str(caught.value).endswith(
+        "is not a duration, an amount of money or a number of requests. Give one such as 8h, "
+        "1h30m, 45s, 20USD or 5000requests."
+    )
+
+
+def test_a_budget_of_money_is_refused_where_nothing_is_paid(rltune, fake):
+    result = rltune("sweep", "sweeps/kl.yaml", "--seeds", "0", "--budget", "20USD")
+    assert result.code == 2
+    assert result.err == (
+        "error: --budget: requests and money are those of a training service, and trainer.backend "
+        "is torch. Give a time, such as 8h.\n"
+    )
+    assert not fake.requests
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_only_sampled_tokens_get_a_gradient(connected):
 def test_what_was_asked_for_is_counted_once(connected):
     model = new_model()
     train(model)
-    counts = model.session.take_counts()
+    counts = model.session.meter.take_row()
     assert counts == {
         "tinker/requests": 4,  # the client, a forward pass, a backward pass, a step
         "tinker/prompt_tokens": 0,
@@ -130,7 +130,7 @@ def test_what_was_asked_for_is_counted_once(connected):
         "tinker/forward_tokens": 10,
         "tinker/trained_tokens": 10,
     }
-    assert set(model.session.take_counts().values()) == {0.0}
+    assert set(model.session.meter.take_row().values()) == {0.0}
 
 
 def test_turns_of_a_conversation_have_seeds_of_their_own(connected):

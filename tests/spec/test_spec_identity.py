@@ -152,7 +152,7 @@ def test_excluded_keys_are_the_documented_ones():
         "tracking.wandb", "tracking.project", "tracking.log_level",
         "checkpoint.every", "checkpoint.keep_last", "resources.cpus", "resources.gpus",
         "resources.engine", "rollout.workers", "budget.train_wall_s", "budget.eval_wall_s",
-        "trainer.timeout_s",
+        "trainer.timeout_s", "trainer.prices", "trainer.max_requests", "trainer.max_cost",
     }  # fmt: skip
     assert not is_excluded("resources.threads")
     assert not is_excluded("tracking_of_something")

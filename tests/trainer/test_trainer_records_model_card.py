@@ -1,6 +1,7 @@
 """The card of a trial, and its wall limits."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,9 +10,11 @@ from rltune.gate import GateResult, wilson_interval
 from rltune.policy.load import weights_digest
 from rltune.store.files import read_json
 from rltune.store.origin import Origin, write_origin
+from rltune.store.prices import Price
+from rltune.store.service_usage import ServiceUsage
 from rltune.trainer import loop
 from rltune.trainer.checkpoint import Progress
-from rltune.trainer.ending import overrun
+from rltune.trainer.ending import overrun, overspent
 from rltune.trainer.records.model_card import pool_counts
 from rltune.trainer.start import checkpoint_digest
 
@@ -102,6 +105,22 @@ def test_a_wall_is_exceeded_only_beyond_it(make_config):
     )
     assert isinstance(overrun(Progress(step=2), config, eval_s=2.1), EvalOverrunError)
     assert overrun(Progress(train_s=1e9), make_config(), eval_s=1e9) is None
+
+
+def test_calls_and_money_have_limits_of_their_own(make_config):
+    price = Price("p.yaml", "EUR", "2026-01-31", "me", prefill=1.0, sample=1.0, train=1.0)
+    config = make_config(trainer__max_requests=10, trainer__max_cost=2.0)
+    usage = ServiceUsage(requests=9, paid={"EUR": 1.9, "USD": 9.0})
+    at = Progress(step=2)
+    assert overspent(usage, price, at, config) is None
+    error = overspent(replace(usage, requests=10), price, at, config)
+    assert isinstance(error, TrainOverrunError)
+    assert str(error).startswith("10 calls to the service reach trainer.max_requests (10), at step")
+    error = overspent(replace(usage, paid={"EUR": 2.0}), price, at, config)
+    assert str(error).startswith(
+        "the service cost 2.00 EUR, which reaches trainer.max_cost (2), at step 2 of "
+    )
+    assert overspent(replace(usage, requests=99), None, at, make_config()) is None
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,21 @@ class TrainerConfig(Section):
         900.0,
         description="Longest wait for one answer of the service, in seconds; nothing for torch.",
     )
+    prices: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="File of what the service charges, in YAML; null computes no cost. Nothing for "
+        "torch, and so are the two limits below.",
+    )
+    max_requests: PositiveInt | None = Field(
+        None,
+        description="Most answers that a trial may ask of the service, in calls over all attempts; "
+        "null is no limit. Looked at between steps.",
+    )
+    max_cost: PositiveFloat | None = Field(
+        None,
+        description="Most that a trial may cost, in the currency of `prices`, over all attempts; "
+        "null is no limit. Looked at between steps.",
+    )
 
 
 def reserved_gpus(resources: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from rltune.policy.read_folder import Reading, require_readable
 from rltune.remote.session import require_base
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.load import LoadedSweep
-from rltune.spec.model_name import name_problem, tiny_base
+from rltune.spec.model_name import name_problem, service_model
 from rltune.spec.schema.trial import LoraConfig
 from rltune.spec.trial_reference import is_reference, model_path, require_reference
 
@@ -49,7 +49,7 @@ def require_models(loaded: LoadedSweep, base: Path) -> None:
 def _require_remote(config: Mapping[str, Any], folder: Path | None, where: str) -> None:
     """Refuse a base that the service does not offer, or whose tokenizer cannot be had here."""
     name = config["policy"]["model"]
-    require_base(tiny_base(config["env"]["kind"]) if name == TINY else name, where)
+    require_base(service_model(name, config["env"]["kind"]), where)
     if folder is None:
         require_hub(name, where, with_weights=False)
 

@@ -19,6 +19,7 @@ from rltune.store.secret import is_secret
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.preflight.answer_room import answer_problems
 from rltune.trainer.preflight.models import model_problems
+from rltune.trainer.preflight.prices import price_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
@@ -107,6 +108,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     take no second. What tasks it has is found out when they are frozen; rows of files are read.
     """
     yield from model_problems(loaded, base)
+    yield from price_problems(loaded, base)
     yield from _estimator_problems(loaded, base)
     sections = {
         canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
