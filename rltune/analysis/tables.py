@@ -174,7 +174,36 @@ class BenchmarkRow:
     mark: str
 
 
-Row = TrialRow | HistoryRow | EvalRow | GateRow | SummaryRow | BenchmarkRow
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One seed of a condition beside the same seed of the control, task by task, at the last gate.
+
+    Of a rate alone. Tasks that had a fault on either side are left out.
+    """
+
+    condition: str
+    seed: int
+    step: int
+    metric: str
+    n_tasks: int
+    both: int
+    only_condition: int
+    only_control: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRow:
+    """One measure of training of one trial: its mean over the steps since the gate before."""
+
+    condition: str
+    seed: int
+    step: int
+    metric: str
+    n_steps: int
+    value: float
+
+
+Row = TrialRow | HistoryRow | EvalRow | GateRow | SummaryRow | BenchmarkRow | PairRow | MeasureRow
 
 TABLES: dict[str, type[Row]] = {
     "trials": TrialRow,
@@ -222,9 +251,18 @@ def same_runs_of(trials: Sequence[TrialRow]) -> dict[str, list[str]]:
 
 def mark_of(audit: Audit) -> str:
     """Return what every row says of its sweep: `ok`, or what stands against it."""
+    return mark_of_counts(
+        is_failed=audit.verdict is AuditVerdict.FAILED,
+        is_confounded=bool(audit.confounded),
+        is_whole=audit.finished >= audit.trials,
+    )
+
+
+def mark_of_counts(*, is_failed: bool, is_confounded: bool, is_whole: bool) -> str:
+    """Return the same of an audit that is known by its outcome alone."""
     marks = (
-        "audit failed" if audit.verdict is AuditVerdict.FAILED else "",
-        "confounded" if audit.confounded else "",
-        INCOMPLETE if audit.finished < audit.trials else "",
+        "audit failed" if is_failed else "",
+        "confounded" if is_confounded else "",
+        "" if is_whole else INCOMPLETE,
     )
     return "; ".join(mark for mark in marks if mark) or OK

@@ -39,7 +39,8 @@ COMMANDS = (
     Entry("sync", "sync:sync", "Upload the offline W&B runs of a sweep."),
     Entry("audit", "inspect:audit", "Prove from the records that what ran is comparable."),
     Entry("export", "export:export", "Write the tables and figures of a sweep."),
-    Entry("report", "report:report", "Write one self-contained HTML page about a sweep."),
+    Entry("report", "report:report", "Write an HTML page about a sweep, or a finding to publish."),
+    Entry("verify", "publish.verify:verify", "Prove a finding from its tables, or by reruns."),
     Entry(
         "compare",
         "compare:compare",

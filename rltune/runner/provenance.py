@@ -5,15 +5,18 @@ code: an edit during a sweep, or another installation on another machine, shows 
 """
 
 import hashlib
+import io
 import os
 import platform
+import re
 import socket
 import subprocess
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import rltune
@@ -39,6 +42,7 @@ EARLIER = (
     "inputs_changed",
 )
 """Keys that provenance.json keeps of an earlier attempt: the audit compares or names them."""
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
 
 
@@ -102,7 +106,32 @@ def source_digest() -> str:
     for folder in _FOLDERS:
         for path in sorted(folder.rglob("*.py")):
             name = path.relative_to(folder.parent).as_posix()
-            digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+            digest.update(_digested(name, path.read_bytes()))
+    return digest.hexdigest()
+
+
+def _digested(name: str, content: bytes) -> bytes:
+    return f"{name}\0".encode() + hashlib.sha256(content).digest()
+
+
+def source_digest_at(commit: str) -> str | None:
+    """Return the same of a commit of this checkout; None where it does not have that commit."""
+    if not _is_checkout() or not _COMMIT.fullmatch(commit):
+        return None
+    digest = hashlib.sha256()
+    for folder, place in zip(_FOLDERS, ("rltune", "envs/rltune_envs"), strict=True):
+        packed = _git("archive", "--format=tar", f"{commit}:{place}", at=_FOLDERS[0].parent)
+        if packed is None:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            files = {
+                PurePosixPath(folder.name, member.name): member
+                for member in archive.getmembers()
+                if member.isfile() and member.name.endswith(".py")
+            }
+            for path in sorted(files):
+                content = archive.extractfile(files[path])
+                digest.update(_digested(str(path), content.read() if content else b""))
     return digest.hexdigest()
 
 
@@ -234,9 +263,9 @@ def _is_checkout() -> bool:
     return _git("ls-files", "--error-unmatch", str(_FOLDERS[0] / "__init__.py")) is not None
 
 
-def _git(*arguments: str) -> bytes | None:
+def _git(*arguments: str, at: Path = _FOLDERS[0]) -> bytes | None:
     """Return the output of a git command, or None if it fails or git is missing."""
-    command = ["git", "-C", str(_FOLDERS[0]), *arguments]
+    command = ["git", "-C", str(at), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -54,6 +54,16 @@ def measure_data(tables: Tables, metric: str, *, figure: str) -> Curves | LeftOu
     return _curves(tables, figure, [_panel(tables, metric, lines, how)], how)
 
 
+def measures_data(tables: Tables, metrics: Sequence[str], *, figure: str) -> Curves | LeftOut:
+    """Return several measures over training, a panel each; those without a value are left out."""
+    how = estimation_for(tables.trials, tables.about.estimator)
+    by_metric = {name: lines_of(tables.trials, tables.history, name) for name in metrics}
+    panels = [_panel(tables, name, lines, how) for name, lines in by_metric.items() if lines]
+    if not panels:
+        return LeftOut(figure, f"no trial has a value of {' or '.join(metrics)} yet")
+    return _curves(tables, figure, panels, how)
+
+
 def dynamics_data(tables: Tables) -> Curves | LeftOut:
     """Return success, retrieval accuracy and reasoning entropy over training."""
     how = estimation_for(tables.trials, tables.about.estimator)

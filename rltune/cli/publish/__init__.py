@@ -1,0 +1,1 @@
+"""Commands that make evidence to send, and that prove it."""

@@ -1,0 +1,239 @@
+"""What came out: conditions against the control, single seeds, other measures, predictions."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from rltune.analysis.rates import is_rate_metric
+from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
+from rltune.analysis.table_summary import verdicts_of
+from rltune.analysis.tables import PairRow, SummaryRow, TrialRow
+from rltune.analysis.verdict import LEVEL, Verdict, p_text
+from rltune.lineage.calibration import parse_delta
+from rltune.maths.interval import Interval
+from rltune.maths.significance import mcnemar_p
+from rltune.report.figures.notes import label_of
+from rltune.report.finding.records import Finding
+from rltune.report.finding.words import (
+    DASH,
+    around,
+    bullets,
+    code,
+    compact,
+    compact_around,
+    p_cell,
+    plain,
+    signed,
+    table,
+    value,
+)
+from rltune.report.render import plural
+
+
+def compared(finding: Finding) -> str:
+    """Return the table of all conditions at the last gate."""
+    finals = {
+        row.condition: row
+        for row in finding.summary
+        if (row.at, row.estimator, row.method) == ("final", "mean", "t")
+    }
+    rows = [_compared(finals[label], finding.control) for label in finding.conditions]
+    metric = label_of(finding.metric)
+    headers = [
+        *("condition", "seeds", f"{metric}, last gate", "difference to the control"),
+        *("p, unadjusted", "p, Holm", "verdict"),
+    ]
+    text = (
+        "Means over seeds with their 95 % t intervals. A difference is taken seed by seed; p is of "
+        "the paired t test, and Holm adjusts it over all conditions of the sweep but the control."
+    )
+    return f"{table(headers, rows, numeric=range(1, 6))}\n\n{text}"
+
+
+def _compared(row: SummaryRow, control: str) -> list[str]:
+    is_control = row.condition == control
+    return [
+        f"{code(row.condition)}{' (control)' if is_control else ''}",
+        str(row.n_seeds),
+        f"{value(row.value)}{around(row.ci_lo, row.ci_hi)}",
+        DASH
+        if is_control
+        else f"{signed(row.delta_vs_control)}"
+        f"{around(row.delta_ci_lo, row.delta_ci_hi, is_signed=True)}",
+        p_cell(row.p),
+        p_cell(row.p_holm),
+        DASH if is_control else plain(row.verdict or DASH),
+    ]
+
+
+def levels(finding: Finding) -> str:
+    """Return the levels to compare with: the start, random play, perfect play."""
+    trials = finding.trials
+    starts = {row.seed: row.base for row in trials if row.is_control and row.base is not None}
+    lines = []
+    if starts:
+        lines.append(f"before training: {value(fmean(starts.values()))}")
+    for floor in dict.fromkeys(filter(None, map(_floor, trials))):
+        lines.append(f"random play (floor): {floor}")
+    for ceiling in dict.fromkeys(row.ceiling for row in trials if row.ceiling is not None):
+        lines.append(f"perfect play (ceiling): {value(ceiling)}")
+    return bullets(lines)
+
+
+def _floor(row: TrialRow) -> str:
+    if row.floor is None:
+        return ""
+    measured = around(row.floor_low, row.floor_high)
+    return f"{value(row.floor)}{measured}{', measured' if measured else ''}"
+
+
+def seeds_alone(finding: Finding) -> str:
+    """Return what each seed alone would have said, beside all of them; empty without a pair."""
+    ends = {label: _finals(rows) for label, rows in finding.conditions.items()}
+    control = ends.get(finding.control, {})
+    pairs = {(row.condition, row.seed): row for row in finding.pairs}
+    seeds = sorted({row.seed for row in finding.trials})
+    others = [one for one in verdicts_of(finding.trials) if one.n]
+    if not others or len(seeds) < 2:
+        return ""
+    rows = [
+        [
+            code(one.condition),
+            *(_alone(ends[one.condition], control, seed, pairs, one) for seed in seeds),
+            _together(one),
+        ]
+        for one in others
+    ]
+    headers = ["condition", *(f"seed {seed}" for seed in seeds), "all seeds"]
+    return f"{table(headers, rows, numeric=range(1, len(headers)))}\n\n{_alone_text(finding)}"
+
+
+def _finals(rows: Sequence[TrialRow]) -> dict[int, tuple[int, float]]:
+    """Return seed -> (last step, final value)."""
+    return {row.seed: (row.final_step or 0, row.final) for row in rows if row.final is not None}
+
+
+def _alone(
+    ours: Mapping[int, tuple[int, float]],
+    control: Mapping[int, tuple[int, float]],
+    seed: int,
+    pairs: Mapping[tuple[str, int], PairRow],
+    one: Verdict,
+) -> str:
+    if seed not in ours or seed not in control or ours[seed][0] != control[seed][0]:
+        return DASH
+    difference = signed(ours[seed][1] - control[seed][1])
+    pair = pairs.get((one.condition, seed))
+    if pair is None:
+        return difference
+    p = mcnemar_p(pair.only_condition, pair.only_control)
+    text = f"{difference} ({p_text(p)})"
+    return f"**{text}**" if p < LEVEL else text
+
+
+def _together(one: Verdict) -> str:
+    ends = one.difference.interval or (None, None)
+    p = f"; Holm {p_text(one.p_holm)}" if one.p_holm is not None else ""
+    return f"{signed(one.difference.mean)}{around(*ends, is_signed=True)}{p}"
+
+
+def _alone_text(finding: Finding) -> str:
+    if not finding.pairs:
+        return "Each seed minus the control's same seed, at the last gate."
+    bold = sum(mcnemar_p(row.only_condition, row.only_control) < LEVEL for row in finding.pairs)
+    return (
+        "Each seed minus the control's same seed, on the same held-out tasks, with the p of the "
+        "exact McNemar test over those tasks: what a study of this one seed would report. It tells "
+        "two trained policies apart, not two settings; another seed is another policy. In bold: "
+        f"p < {LEVEL}, unadjusted, {bold} of {plural(len(finding.pairs), 'pair')}."
+    )
+
+
+def measured(finding: Finding) -> str:
+    """Return the other measures at the last gate; empty where none was asked for."""
+    parts = [_measure(finding, metric) for metric in finding.metrics]
+    if not parts:
+        return ""
+    text = (
+        "Mean over the training steps since the gate before the last, then over seeds with its "
+        "95 % t interval; differences to the control are taken seed by seed. These are descriptions"
+        ": nothing here was tested or adjusted."
+    )
+    return "\n\n".join([*parts, text])
+
+
+def _measure(finding: Finding, metric: str) -> str:
+    last: dict[str, dict[int, float]] = {}
+    for row in finding.measures:  # in the order of the gates, so that the last one stays
+        if row.metric == metric:
+            last.setdefault(row.condition, {})[row.seed] = row.value
+    control = last.get(finding.control, {})
+    rows = []
+    for label in finding.conditions:
+        own = last.get(label, {})
+        mean = mean_over_seeds(list(own.values()))
+        mean = as_rate(mean) if is_rate_metric(metric) else mean
+        against = paired_difference(own, control)
+        is_shown = label != finding.control and against.n > 0
+        rows.append(
+            [
+                code(label),
+                str(mean.n),
+                _estimate(mean),
+                _estimate(against, is_signed=True) if is_shown else DASH,
+            ]
+        )
+    headers = ["condition", "seeds", code(metric), "difference to the control"]
+    return table(headers, rows, numeric=range(1, 4))
+
+
+def _estimate(one: Estimate, *, is_signed: bool = False) -> str:
+    if not one.n:
+        return DASH
+    mean = compact(one.mean, is_signed=is_signed)
+    return f"{mean}{compact_around(one.interval, is_signed=is_signed)}"
+
+
+def predicted(finding: Finding) -> str:
+    """Return each prediction of the sweep file beside what was measured."""
+    told = {
+        one.spec.condition: one.spec.expected_delta
+        for one in finding.recorded
+        if one.spec.expected_delta
+    }
+    if not told:
+        return "The sweep file predicts nothing."
+    rows = []
+    for one in verdicts_of(finding.trials):
+        if text := told.get(one.condition):
+            rows.append(_prediction(one, text))
+    headers = ["condition", "predicted", "measured", "sign", "inside the interval"]
+    text = (
+        "Predictions stand in the sweep file (`axis.expect`), which the run froze before its first "
+        "trial. The interval is that of the measured difference."
+    )
+    return f"{table(headers, rows, numeric=(2,))}\n\n{text}"
+
+
+def _prediction(one: Verdict, text: str) -> list[str]:
+    expected, difference = parse_delta(text), one.difference
+    sign = inside = DASH
+    if expected is not None and difference.n:
+        sign = _right(_has_sign(expected, difference.mean, difference.interval))
+    if expected is not None and difference.interval is not None:
+        inside = "yes" if difference.interval.low <= expected <= difference.interval.high else "no"
+    ends = difference.interval or (None, None)
+    measured_text = (
+        f"{signed(difference.mean)}{around(*ends, is_signed=True)}" if difference.n else DASH
+    )
+    return [code(one.condition), plain(text), measured_text, sign, inside]
+
+
+def _has_sign(expected: float, observed: float, interval: Interval | None) -> bool | None:
+    """Tell whether a sign was right; no change is right when the interval holds zero."""
+    if expected != 0.0:
+        return expected * observed > 0.0
+    return interval.low <= 0.0 <= interval.high if interval else None
+
+
+def _right(is_right: bool | None) -> str:
+    return DASH if is_right is None else "right" if is_right else "wrong"
