@@ -13,6 +13,7 @@ from pathlib import Path
 
 from command_tables import command_tables, sweep_table
 from config_tables import knob_table, profile_table, sweep_file_tables, trial_config_tables
+from findings import finding_table
 from formulas import with_mathml
 from layout_tables import contract_list, room_table
 from mkdocs.config.defaults import MkDocsConfig
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": command_tables,
     "config": trial_config_tables,
     "contracts": contract_list,
+    "findings": finding_table,
     "knobs": knob_table,
     "mutations": mutation_table,
     "profiles": profile_table,
@@ -50,7 +52,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return _beside(found["path"], page, config, files)
 
     text = _MARKER.sub(lambda found: _table(found[1], page), markdown)
-    return _OUTSIDE.sub(beside, text)
+    is_at_the_top = "/" not in page.file.src_uri  # elsewhere `../` leads to docs/ itself
+    return _OUTSIDE.sub(beside, text) if is_at_the_top else text
 
 
 def _table(name: str, page: Page) -> str:

@@ -80,6 +80,8 @@ def read_csv(path: Path, kind: type[R]) -> list[R]:
 
 
 def _row(kind: type[R], columns: dict[str, type], cells: list[str]) -> R:
+    if len(cells) != len(columns):
+        raise ValueError(f"it has {len(cells)} cells for {len(columns)} columns")
     pairs = zip(columns.items(), cells, strict=True)
     return kind(**{name: _value(column, cell) for (name, column), cell in pairs})
 

@@ -57,7 +57,7 @@ def redraw(folder: Path, note: Path | None, *, as_json: bool) -> None:
         StoreError: A table is not the one that the manifest lists.
 
     """
-    finding, outputs = read_finding(folder), read_manifest(folder)["outputs"]
+    outputs = read_manifest(folder)["outputs"]
     drawn = {name for name in outputs if name == PAGE or name.endswith(".svg")}
     changed = changed_files(folder, {n: d for n, d in outputs.items() if n not in drawn})
     if changed:
@@ -65,6 +65,7 @@ def redraw(folder: Path, note: Path | None, *, as_json: bool) -> None:
         raise StoreError(
             [Problem(str(folder / n), f"{why}.", action=action) for n, why in changed.items()]
         )
+    finding = read_finding(folder)
     if note is not None:
         finding = noted(finding, _read(note))
     _say(finding, folder, write_finding(finding, folder), as_json=as_json)

@@ -22,7 +22,7 @@ from rltune.gate import difference_interval
 from rltune.report.finding import verify as links
 from rltune.report.finding.records import Finding, Recorded
 from rltune.report.finding.verify import Check
-from rltune.report.render import indent, line, plural, short_path, verbatim
+from rltune.report.render import indent, line, plural, short_path
 from rltune.runner.machine import socket_folder
 from rltune.runner.process import set_environment
 from rltune.runner.provenance import source_digest_at
@@ -91,7 +91,7 @@ def _shown(one: Check) -> Group:
     head = Text.assemble((f"{mark[0]:<8}", mark[1]), " ", one.name)
     if one.unseen:
         head.append(f": {one.unseen}")
-    return Group(head, *(indent(verbatim(text), 9) for text in one.problems))
+    return Group(head, *(indent(line(text), 9) for text in one.problems))
 
 
 def _verdict(folder: Path, failed: Sequence[Check]) -> str:
@@ -155,6 +155,8 @@ def _compared(name: str, published: Published, again: Repeated, *, tasks: int) -
     if again.is_equal:
         return Check(f"{label}: bit-equal in every metric but clocks{_changed(again, 'since')}")
     numbers = f"{published.metric.name} {published.final} then, {again.final} now"
+    if files := [change.name for change in again.changes if change.is_input]:
+        return Check(label, (f"{numbers}; it read other files: {', '.join(files)}",))
     if not again.deciding:
         return Check(label, (f"{numbers}, on the same software and machine",))
     if why := _out_of_bounds(published, again, tasks):

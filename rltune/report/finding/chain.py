@@ -35,7 +35,7 @@ def sweep_to_trials(folder: Path, finding: Finding) -> tuple[list[str], str]:
             folder / "sweep.yaml",
             profile=str(asked["profile"]) or None,
             overrides=[str(text) for text in asked["overrides"]],
-            seeds=[int(seed) for seed in asked["seeds"]],
+            seeds=[int(seed) for seed in asked["seeds"]] or None,
         )
     except SpecError as error:
         return problems, f"the sweep file cannot be resolved here: {str(error).splitlines()[0]}"
