@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from rltune_envs.errors import SearchLimitError
 from rltune_envs.sokoban.deadlock import frozen_boxes, live_cells
@@ -121,6 +120,8 @@ class Guide:
             return _NEVER, []
         if frozen_boxes(level.walls, self.alive, level.width, boxes) & ~level.targets:
             return _NEVER, []
+        from scipy.optimize import linear_sum_assignment  # whoever only plays does without scipy
+
         cells = _cells(boxes)
         costs = self.home[cells]
         pushes = int(costs[linear_sum_assignment(costs)].sum())
