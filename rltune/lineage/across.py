@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rltune.lineage.query import ELIGIBLE, Chain
+from rltune.lineage.query import COMPARED, ELIGIBLE, Chain
 from rltune.lineage.row import LineageRow, is_foreign
 from rltune.lineage.share import shared_id
 from rltune.lineage.table import LineageStore
@@ -41,6 +41,28 @@ def chain_across(store: LineageStore, exp_id: str) -> Chain:
         around = (*walked[walked.index(chain.missing) :], chain.missing)
         return replace(chain, missing="", cycle=around) if len(walked) > 1 else chain
     return chain
+
+
+def parent_row(runs_dir: Path, parent: str, seed: int) -> str:
+    """Return the row that a sweep's `parent` means for a seed, as `RUN/EXP_ID`.
+
+    Args:
+        runs_dir: Folder of the run folders.
+        parent: `RUN/EXP_ID`, or `RUN/CONDITION`: the row of this seed, else the condition's first.
+        seed: Of the trial.
+
+    Returns:
+        `parent` itself where the row is not there (yet): the chain then names it as missing.
+
+    """
+    run, _, name = parent.partition("/")
+    table = runs_dir / run / "results.tsv"
+    rows = LineageStore.open(table).read().rows if table.is_file() else ()
+    if any(row.exp_id == name for row in rows):
+        return parent
+    kept = [row for row in rows if row.condition == name and row.status in COMPARED]
+    same = [row for row in kept if row.seed == seed]
+    return shared_id(run, (same or kept)[0].exp_id) if kept else parent
 
 
 def _chain_of(table: Path, name: str) -> Chain | None:

@@ -19,6 +19,15 @@ _RESULT_STATUS = {  # of results that are not compared with the best
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a sweep file says of itself for the lineage."""
+
+    hypothesis: str = ""  # what is expected and why
+    specialist: str = "rltune"  # who proposed it
+    parent: str = ""  # row that its control departs from, `RUN/EXP_ID` or `RUN/CONDITION`
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowContext:
     """What a row says beyond the trial and its outcome."""
@@ -31,10 +40,12 @@ class RowContext:
     job_name: str = ""  # the driver's launch
     snapshot_path: str = ""  # checkpoint that the gate chose
     disqualified: str = ""  # reason why a finished trial must not count; empty when it may
-    hypothesis: str = ""  # empty: the condition and the seed
+    hypothesis: str = ""  # of the sweep; behind the condition and the seed
+    specialist: str = "rltune"  # who proposed the sweep
     notes: str = ""  # more for people to read
     wandb_id: str = ""  # id of the W&B run
-    grown_from: str = ""  # row of another sweep, `RUN/EXP_ID`, whose model the trial starts from
+    # row of another sweep, `RUN/EXP_ID`: the sweep's parent, or whose model the trial starts from
+    grown_from: str = ""
 
 
 def exp_id_of(trial_id: str, attempt: int) -> str:
@@ -51,17 +62,18 @@ def row_for(
     """Return the row of an attempt that ended, given the rows recorded so far.
 
     Its parent is the finished control trial of the same sweep and seed when there is one, else the
-    trial of another sweep that its model comes from.
+    row of another sweep that it departs from.
     A finished control is a `baseline`; any other finished trial is kept or discarded
     against the best row so far, unless it is disqualified.
     """
     return LineageRow(
         exp_id=exp_id_of(spec.trial_id, context.attempt),
         timestamp=context.timestamp,
-        specialist="rltune",
+        specialist=context.specialist,
         parent_exp=("" if spec.is_control else _control_row(spec, rows)) or context.grown_from,
         domain=domain_of(spec),
-        hypothesis=context.hypothesis or f"{spec.condition}, seed {spec.seed}",
+        hypothesis=f"{spec.condition}, seed {spec.seed}"
+        + (f": {context.hypothesis}" if context.hypothesis else ""),
         expected_delta=spec.expected_delta,
         job_name=context.job_name,
         sweep=spec.sweep,

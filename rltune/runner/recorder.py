@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rltune.errors import StoreError
+from rltune.lineage.across import parent_row
 from rltune.lineage.noise import outcomes_of_run, with_noise
-from rltune.lineage.record import RowContext, exp_id_of, row_for
+from rltune.lineage.record import Proposal, RowContext, exp_id_of, row_for
 from rltune.lineage.share import require_rankable, share
 from rltune.lineage.table import LineageStore
 from rltune.runner.trial import LOCK_S, read_provenance, steps_done
@@ -58,6 +59,7 @@ class Recorder:
     disqualified: str  # why no finished trial of this launch may count; empty when they may
     # A table beyond this sweep that gets a copy of every row; None without one
     shared: LineageStore | None = None
+    proposal: Proposal = field(default_factory=Proposal)
     _recorded: set[str] = field(default_factory=set)
     _finished: set[str] = field(default_factory=set)  # trials with a result in the table
     _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
@@ -219,8 +221,10 @@ class Recorder:
             snapshot_path=snapshot_of(self.run, trial),
             disqualified=self.disqualified,
             wandb_id=wandb_id(spec),
-            grown_from=_grown_from(trial, spec),
             notes=known_usage(trial.service).text,
+            hypothesis=self.proposal.hypothesis,
+            specialist=self.proposal.specialist,
+            grown_from=self._parent(trial, spec),
         )
         outcomes_of = outcomes_of_run(self.run)
         self.lineage.record(
@@ -229,6 +233,12 @@ class Recorder:
         self._recorded.add(name)
         if isinstance(outcome, TrialResult):
             self._finished.add(spec.trial_id)
+
+    def _parent(self, trial: TrialDir, spec: TrialSpec) -> str:
+        """Return the row of another sweep that a trial departs from; empty without one."""
+        if spec.is_control and self.proposal.parent:
+            return parent_row(self.run.path.parent, self.proposal.parent, spec.seed)
+        return _grown_from(trial, spec)
 
     def _must_wait(self, spec: TrialSpec) -> bool:
         control = self._awaited.get(spec.seed)
@@ -278,6 +288,7 @@ def open_recorder(
     disqualified: str,
     shared: Path | None = None,
     domains: Iterable[str] = (),
+    proposal: Proposal | None = None,
 ) -> Recorder:
     """Return the recorder of a run folder for one launch.
 
@@ -289,6 +300,7 @@ def open_recorder(
         disqualified: Why no finished trial may count; empty when they may.
         shared: Table beyond this sweep that gets a copy of every row.
         domains: Kinds of env of the sweep; a shared table holds one.
+        proposal: What the sweep file says of itself.
 
     Raises:
         StoreError: The lineage table there, or the shared one, holds another metric; the shared
@@ -301,4 +313,4 @@ def open_recorder(
         table = LineageStore(shared, name, mode)
         require_rankable(table, domains)
     own = LineageStore(run.results, name, mode)
-    return Recorder(run, launch, own, commit, disqualified, table)
+    return Recorder(run, launch, own, commit, disqualified, table, proposal or Proposal())

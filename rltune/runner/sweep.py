@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, ResourceError
-from rltune.lineage.record import domain_of
+from rltune.lineage.record import Proposal, domain_of
 from rltune.runner.budget import Deadline, Declined, read_declined, startable
 from rltune.runner.environment import remove_ray_folders, require_startable
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
@@ -160,7 +160,8 @@ def _open(
     allowed: str | None,
     specs: Sequence[TrialSpec],
 ) -> Recorder:
-    metric = request.loaded.spec.metric
+    sweep = request.loaded.spec
+    metric = sweep.metric
     return open_recorder(
         run,
         launch=next_launch(run),
@@ -169,6 +170,7 @@ def _open(
         disqualified=f"confounded, run anyway: {allowed}" if allowed else "",
         shared=request.lineage.absolute() if request.lineage else None,
         domains=[domain_of(spec) for spec in specs],
+        proposal=Proposal(sweep.hypothesis, sweep.specialist, sweep.parent),
     )
 
 

@@ -11,7 +11,10 @@ LOSS_KEYS = (
     "kind, aggregation, sum_norm, entropy_coeff, use_kl_loss, kl_loss_coef, kl_type, kl_target, "
     "kl_horizon, clip_low, clip_high, dual_clip"
 )
-SWEEP_KEYS = "name, title, question, base, protocol, hold, axis, seeds, metric, profiles, accept"
+SWEEP_KEYS = (
+    "hypothesis, specialist, parent, name, title, question, base, protocol, hold, axis, seeds, "
+    "metric, profiles, accept"
+)
 VALUES = "values: [0.0, 0.01, 0.1]"
 FINITE = "Give a finite number, text or true/false; for a bundle of keys, name it."
 

@@ -18,6 +18,7 @@ from rltune.spec.keys import nested
 from rltune.spec.paths import KeyPath, below, dotted, key_path
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema.base import Section, tuple_from_list
+from rltune.spec.schema.proposal import Proposed
 from rltune.spec.shortforms import long_forms
 from rltune.types import Json
 
@@ -243,7 +244,7 @@ class Profiles(Section):
     ] = Field(description="Profiles that --profile may name.")
 
 
-class SweepSpec(Section):
+class SweepSpec(Proposed):
     """One sweep file."""
 
     name: Name = Field(description="Name of the sweep: lower case, digits, - and _; names folders.")
