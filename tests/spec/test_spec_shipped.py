@@ -113,6 +113,12 @@ def test_every_example_is_comparable_in_every_profile(name):
         assert (report.errors, report.warnings) == ((), ())
 
 
+def test_the_leak_is_warned_of_and_not_accepted():
+    report = check_sweep(load_sweep(ROOT / "examples/leaked_levels.yaml"))
+    assert report.errors == ()
+    assert [(one.code, one.accepted_reason or "") for one in report.warnings] == [("S8.tasks", "")]
+
+
 @pytest.mark.parametrize("profile", ["laptop", "gpu", "paper"])
 def test_figure3_is_one_protocol(profile):
     names = ("kl", "entropy", "rv_filter")
