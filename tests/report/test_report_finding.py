@@ -174,6 +174,18 @@ def test_an_honest_folder_holds_and_is_the_same_again(published, writer, tmp_pat
             ] == []  # fmt: skip
 
 
+def test_an_axis_that_moves_several_keys_reads_back_as_it_was(tmp_path):
+    at = SWEEP.index("axis:")
+    values = "none: {use_kl_loss: false, kl_loss_coef: 0.0}, tied: {use_kl_loss: true, "
+    values = f"{{{values}kl_loss_coef: 0.1}}}}"
+    axis = f"axis:\n  key: loss\n  values: {values}\n  control: none\n  why: one switch\n"
+    writer = FolderWriter(tmp_path, f"{SWEEP[:at]}{axis}{SWEEP[SWEEP.index('seeds:') :]}")
+    finding = finding_of(writer)
+    write_finding(finding, tmp_path / "kl")
+    assert problems_of(tmp_path / "kl") == []
+    assert "with it 2 keys: `loss.kl_loss_coef`, `loss.use_kl_loss`" in page(finding)
+
+
 def test_configs_come_back_as_they_were(published, writer):
     recorded = {one.spec.trial_id: one.spec for one in read_finding(published).recorded}
     assert recorded == {spec.trial_id: spec for spec in writer.specs}

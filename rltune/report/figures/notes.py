@@ -19,6 +19,7 @@ _LABELS = {
     SUCCESS: "held-out success",
     "heldout/em": "held-out exact match",
     "heldout/reward_mean": "held-out mean reward",
+    "heldout/start_kl": "KL to the start, nats a token",
     RETRIEVAL: "retrieval accuracy",
     "collapse/reasoning_entropy": "reasoning entropy, nats",
 }

@@ -126,7 +126,7 @@ def what_ran(finding: Finding) -> str:
 def _moving(finding: Finding) -> str:
     """Return in which config keys the trials differ, the seed apart."""
     configs = [flat(one.spec.config) for one in finding.recorded]
-    keys = dict.fromkeys(key for config in configs for key in config)
+    keys = sorted({key for config in configs for key in config})
     moving = [
         key
         for key in keys

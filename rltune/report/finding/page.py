@@ -106,7 +106,6 @@ def _figures(finding: Finding) -> str:
         COMPARISON: f"differences in {label} to the control, seed by seed",
     }
     return "\n\n".join(
-        f'<img src="{name}" alt="{alts[name][:1].upper()}{alts[name][1:]}" width="520">\n\n'
-        f"{plain(data.head.caption)}"
-        for name, data in figures.items()
+        f'<img src="{name}" alt="{alts[name][:1].upper()}{alts[name][1:]}" width="520">'
+        for name in figures
     )

@@ -154,7 +154,7 @@ def measured(finding: Finding) -> str:
     if not parts:
         return ""
     text = (
-        "Mean over the training steps since the gate before the last, then over seeds with its "
+        "Mean over the training steps since the last gate but one, then over seeds with its "
         "95 % t interval; differences to the control are taken seed by seed. These are descriptions"
         ": nothing here was tested or adjusted."
     )
