@@ -48,7 +48,12 @@ KINDS = {
         **KL,
     },
 }
-STEPS = {"budget__steps": 6, "checkpoint__every": 2, "gate__every": 3}
+STEPS = {
+    "budget__steps": 6,
+    "checkpoint__every": 2,
+    "gate__every": 3,
+    "rollout__max_response_tokens": 3,
+}
 
 
 @pytest.fixture(scope="module")
