@@ -12,6 +12,7 @@ import pickle
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -22,6 +23,7 @@ from rltune.runner.fork_server import MAIN, ForkJob
 from rltune.runner.provenance import source_digest, versions
 
 _LEASH = 0
+_PAUSE_S = 0.1
 
 Software = tuple[str, dict[str, str]]
 
@@ -30,7 +32,7 @@ class _Tasks:
     """The tasks that run, each with the connection to the worker that waits for it."""
 
     def __init__(self) -> None:
-        self._workers: dict[int, socket.socket] = {}  # process -> its worker
+        self._workers: dict[int, Connection] = {}  # process -> its worker
         self._orphans: set[int] = set()  # processes whose worker hung up
         self.bell, ring = os.pipe()  # rung when a process has ended
         os.set_blocking(ring, False)
@@ -38,11 +40,11 @@ class _Tasks:
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
 
     @property
-    def workers(self) -> list[socket.socket]:
+    def workers(self) -> list[Connection]:
         """Connections on which a worker may hang up."""
         return [own for process, own in self._workers.items() if process not in self._orphans]
 
-    def add(self, process: int, worker: socket.socket) -> None:
+    def add(self, process: int, worker: Connection) -> None:
         """Note a task."""
         self._workers[process] = worker
 
@@ -52,12 +54,9 @@ class _Tasks:
         for process in list(self._workers):
             if _has_ended(process):
                 self._orphans.discard(process)
-                worker = self._workers.pop(process)
-                with suppress(OSError):  # it hung up first
-                    worker.shutdown(socket.SHUT_RDWR)  # a fork that the task left may hold it, too
-                worker.close()
+                _hang_up(self._workers.pop(process))
 
-    def kill(self, worker: socket.socket) -> None:
+    def kill(self, worker: Connection) -> None:
         """Kill the task of a worker that hung up."""
         for process, own in self._workers.items():
             if own is worker:
@@ -94,9 +93,66 @@ def _has_ended(process: int, *, wait: bool = False) -> bool:
     return True
 
 
-def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
+def _hang_up(worker: Connection) -> None:
+    """End a connection, although a fork that the task left may hold it, too."""
+    shared = socket.socket(fileno=worker.fileno())
+    with suppress(OSError):  # it hung up first
+        shared.shutdown(socket.SHUT_RDWR)
+    shared.detach()
+    worker.close()
+
+
+class _Door:
+    """The socket on which workers ask, and a file in reserve: a refusal needs one, too."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self._reserve = socket.socket()  # any file will do
+
+    def accept(self) -> tuple[bytes, Connection] | None:
+        """Return a job and its worker; None when that is gone already, or had to be refused."""
+        try:
+            return _asked(self.listener)
+        except OSError as error:  # too many open files: that is one task's problem
+            self._refuse(error)
+            return None
+
+    def _refuse(self, error: OSError) -> None:
+        self._reserve.close()
+        try:
+            if asked := _asked(self.listener):
+                _tell(asked[1], error)
+        except OSError:  # the whole machine has no file left; the worker waits in line
+            time.sleep(_PAUSE_S)
+        finally:
+            with suppress(OSError):
+                self._reserve = socket.socket()
+
+    def close(self) -> None:
+        """Give up what belongs to the server: this is a fork of it."""
+        self.listener.close()
+        self._reserve.close()
+
+
+def _asked(listener: socket.socket) -> tuple[bytes, Connection] | None:
+    """Return the job of the next worker in line, which opens one file; None when it is gone.
+
+    Raises:
+        OSError: No file can be opened; the worker is still in line.
+
+    """
+    accepted, _ = listener.accept()
+    worker = Connection(accepted.detach())
+    try:
+        return worker.recv_bytes(), worker
+    except (EOFError, OSError):
+        worker.close()
+        return None
+
+
+def serve(listener: socket.socket) -> tuple[bytes, Connection] | None:
     """Fork for each job. Returns in each fork, with its job and worker; None when all is over."""
-    tasks, server = _Tasks(), os.getpid()
+    tasks, door, server = _Tasks(), _Door(listener), os.getpid()
     while True:
         for ready in wait([_LEASH, tasks.bell, listener, *tasks.workers]):
             if ready == _LEASH:
@@ -104,9 +160,9 @@ def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
                 return None
             if ready == tasks.bell:
                 tasks.reap()
-            elif isinstance(ready, socket.socket) and ready is not listener:
+            elif isinstance(ready, Connection):
                 tasks.kill(ready)
-            elif asked := _accept(listener):
+            elif asked := door.accept():
                 try:
                     process = os.fork()
                 except OSError as error:  # no process or memory is left: that is one task's problem
@@ -117,25 +173,14 @@ def serve(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
                     continue
                 ending_with(server)()
                 tasks.forget()
-                listener.close()
+                door.close()
                 return asked
 
 
-def _accept(listener: socket.socket) -> tuple[bytes, socket.socket] | None:
-    """Return a job and the connection to its worker; None when that is gone already."""
-    worker, _ = listener.accept()
-    try:
-        with Connection(os.dup(worker.fileno())) as connection:
-            return connection.recv_bytes(), worker
-    except (EOFError, OSError):
-        worker.close()
-        return None
-
-
-def _tell(worker: socket.socket, error: Exception | None) -> None:
+def _tell(worker: Connection, error: Exception | None) -> None:
     """Tell a worker how its task ended."""
-    with suppress(BrokenPipeError), Connection(worker.detach()) as connection:
-        connection.send(f"{type(error).__name__}: {error}" if error else "")
+    with suppress(BrokenPipeError), worker:
+        worker.send(f"{type(error).__name__}: {error}" if error else "")
 
 
 def software() -> Software:
@@ -143,7 +188,7 @@ def software() -> Software:
     return source_digest(), versions()
 
 
-def _run(request: bytes, worker: socket.socket) -> None:
+def _run(request: bytes, worker: Connection) -> None:
     """Run the task of a job, and tell its worker that it is done."""
     job: ForkJob = pickle.loads(request)
     faulthandler.enable(all_threads=False)  # as Ray does in its workers
@@ -155,7 +200,7 @@ def _run(request: bytes, worker: socket.socket) -> None:
     _tell(worker, problem)
 
 
-def _run_afresh(request: bytes, worker: socket.socket) -> None:
+def _run_afresh(request: bytes, worker: Connection) -> None:
     """Become a new interpreter that runs the job: what was imported is not on disk any more."""
     job = os.memfd_create("job")
     os.write(job, request)
@@ -168,20 +213,19 @@ def _run_afresh(request: bytes, worker: socket.socket) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serve, and in each fork run a task; or run the one that is given."""
     mode, descriptor, *rest = arguments
-    connection = socket.socket(fileno=int(descriptor))
-    connection.set_inheritable(False)
+    os.set_inheritable(int(descriptor), False)
     if mode == "run":
         with open(int(rest[0]), "rb") as job:
             job.seek(0)
             request = job.read()
-        _run(request, connection)
+        _run(request, Connection(int(descriptor)))
         return
     loaded = software()
     for name in rest:
         with suppress(Exception):  # each task meets it again, and says so
             import_module(name)
     gc.freeze()  # the collector leaves these pages alone, so that forks go on sharing them
-    if asked := serve(connection):
+    if asked := serve(socket.socket(fileno=int(descriptor))):
         _leave_server()
         run = _run if software() == loaded else _run_afresh
         run(*asked)

@@ -172,6 +172,28 @@ def test_a_task_that_gets_no_process_is_told_so_and_the_others_go_on(tmp_path, m
         worker.wait()
 
 
+def test_a_task_for_which_no_file_is_left_is_told_so_and_the_others_go_on(tmp_path, monkeypatch):
+    # Room for the bell (two files), the file in reserve, and one worker.
+    (tmp_path / "few_files.py").write_text(
+        "import os, resource\n"
+        "files = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (files[-1] + 1,) * 2)\n"
+        "for file in files:\n    os.close(file)\n"
+    )
+    (tmp_path / "f").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with ForkServer(tmp_path / "f", 1, ["few_files"]) as server:
+        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        task = pid_in(tmp_path / "pid")
+        for _ in range(2):  # the file in reserve is there again
+            with pytest.raises(TaskError, match=r"^OSError: \[Errno 24\] Too many open files$"):
+                run_forked(print, server.address)
+        assert not is_gone(task)
+        worker.kill()
+        worker.wait()
+        wait_until(lambda: is_gone(task))
+
+
 def test_a_thread_that_never_ends_does_not_hold_up_the_next_task(server, tmp_path, monkeypatch):
     from fork_tasks import leave_thread
 
