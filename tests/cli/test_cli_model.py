@@ -378,6 +378,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(rltune, trial, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_the_ten_lines_of_the_page_play_a_level(tmp_path):
     """As they stand there, in a process of its own, over the shipped policy in an export."""
     from rltune.policy.export import Sampling, write_model

@@ -1,16 +1,15 @@
-"""A scripted judge in a process of its own, and a client of it."""
+"""A scripted judge on a thread of this process, and a client of it."""
 
 import os
-import subprocess
-import sys
+from threading import Thread
 from types import SimpleNamespace
 
 import httpx
 import pytest
 from judge_requests import KEY, make_request
-from patience import HANG_S
 
 from rltune.judge.client import LlmJudge
+from rltune.judge.scripted_server import ScriptedServer, parse_faults
 
 
 @pytest.fixture
@@ -25,26 +24,28 @@ def key(monkeypatch):
 
 @pytest.fixture
 def serve(key):
-    """Start servers, each a process that speaks the protocol, and stop them."""
+    """Start servers that speak the protocol, and stop them."""
     started = []
 
     def start(faults="", *, delay_s=0.0):
-        command = [sys.executable, "-m", "rltune.judge.scripted_server", "--faults", faults]
-        command += ["--delay-s", str(delay_s), "--key-env", "JUDGE_KEY"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        url = process.stdout.readline().strip()
+        server = ScriptedServer(
+            faults=parse_faults(faults), delay_s=delay_s, key=os.environ["JUDGE_KEY"]
+        )
+        thread = Thread(target=server.serve_forever, args=(0.02,))
+        started.append((server, thread))
+        thread.start()
 
         def stats():
-            return httpx.get(f"{url.removesuffix('/v1')}/stats", trust_env=False).json()
+            return httpx.get(f"{server.url.removesuffix('/v1')}/stats", trust_env=False).json()
 
-        return SimpleNamespace(url=url, stats=stats, process=process)
+        return SimpleNamespace(url=server.url, stats=stats)
 
     yield start
-    for process in started:
-        process.terminate()
-        assert process.wait(timeout=HANG_S) == 0
-        process.stdout.close()
+    for server, thread in started:
+        server.stopping.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from judge_requests import KEY, make_request
+from patience import HANG_S
 
 from rltune.judge.prompt import first_messages
 from rltune.judge.scripted_server import FAULTS, parse_faults, verdicts_of
@@ -31,11 +33,16 @@ def test_a_completion_has_the_fields_of_the_protocol(serve):
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
 
 
-def test_faults_come_in_order_and_then_none(serve):
-    server = serve("500,429*2")
-    body = {"model": "m", "messages": first_messages(make_request(), max_chars=100)}
-    assert [post(server, body).status_code for _ in range(4)] == [500, 429, 429, 200]
-    assert server.stats()["requests"] == 4
+def test_faults_come_in_order_and_then_none(key):
+    """From the process that the command starts, until it is asked to end."""
+    command = [sys.executable, "-m", "rltune.judge.scripted_server", "--faults", "500,429*2"]
+    command += ["--key-env", "JUDGE_KEY"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        server = SimpleNamespace(url=process.stdout.readline().strip())
+        body = {"model": "m", "messages": first_messages(make_request(), max_chars=100)}
+        assert [post(server, body).status_code for _ in range(4)] == [500, 429, 429, 200]
+        process.terminate()
+        assert process.wait(timeout=HANG_S) == 0
 
 
 def test_what_is_no_trajectory_is_refused(serve):

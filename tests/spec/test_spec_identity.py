@@ -28,7 +28,7 @@ CONFIG = to_plain(TrialConfig(policy={"model": "tiny"}, env={"prompt": "compact"
 finite = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | st.integers() | finite | st.text()
 trees = st.recursive(
-    scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
 )
 
 
