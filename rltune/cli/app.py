@@ -32,6 +32,7 @@ class Entry:
 COMMANDS = (
     Entry("sweep", "sweep:sweep", "Run a sweep; repeat the command to resume after a stop."),
     Entry("next", "next:next_trial", "Run one trial of a sweep, the one that is due."),
+    Entry("study", "study:study", "Run a queue of sweeps that build on each other."),
     Entry("check", "check:check", "Prove before a run that only one knob changes."),
     Entry("plan", "plan:plan", "Show every trial of a sweep with its cost."),
     Entry("status", "inspect:status", "Show the state of every trial."),

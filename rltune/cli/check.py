@@ -1,5 +1,7 @@
 """`rltune check`: comparability before a run."""
 
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -7,13 +9,17 @@ from typing import Annotated
 import typer
 
 from rltune.cli.console import emit_json, show, warn
-from rltune.cli.options import Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
+from rltune.cli.options import RUNS, Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
+from rltune.cli.study import study_view
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, SpecError
 from rltune.report.render_check import check_json, proof_view, protocol_view, unprobed
 from rltune.runner.proof import prove, prove_by_keys
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.schema.sweep import sweep_json_schema
+from rltune.spec.trial_reference import RUNS_VARIABLE
+from rltune.study.load import is_study, load_study
+from rltune.study.state import standings, used
 from rltune.trainer.preflight.models import engine_problem
 from rltune.trainer.preflight.references import require_usable
 
@@ -22,7 +28,8 @@ def check(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FILE...", help="Sweep files; several are also checked against each other (S9)."
+            metavar="FILE...",
+            help="Sweep files; several are also checked against each other (S9). Or a study file.",
         ),
     ] = None,
     profile: Profile = None,
@@ -47,6 +54,7 @@ def check(
     Example:
       rltune check sweeps/kl.yaml
       rltune check sweeps/kl.yaml sweeps/entropy.yaml sweeps/rv_filter.yaml
+      rltune check studies/nights.yaml
       rltune check --schema > sweep.schema.json
 
     """
@@ -55,6 +63,9 @@ def check(
         return
     if not files:
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
+    if len(files) == 1 and is_study(files[0]):
+        _require_bare(profile, seeds, overrides)
+        raise typer.Exit(_check_study(files[0], deep=deep, no_custom_code=no_custom_code))
     sweeps = _load_all(
         files,
         profile=profile,
@@ -69,6 +80,28 @@ def check(
     else:
         _show_all(sweeps, reports, deep=deep)
     raise typer.Exit(0 if data["ok"] else 2)
+
+
+def _require_bare(profile: str | None, seeds: str | None, overrides: list[str] | None) -> None:
+    for option, value in {"--profile": profile, "--seeds": seeds, "--set": overrides}.items():
+        if value:
+            raise SpecError(Problem(option, "a study sets it.", action="Write it there."))
+
+
+def _check_study(path: Path, *, deep: bool, no_custom_code: bool) -> int:
+    """Show where a study stands, what is promoted, and the proof of each sweep as it would run."""
+    study = load_study(path)
+    runs_dir = Path(os.environ.get(RUNS_VARIABLE) or RUNS)
+    with tempfile.TemporaryDirectory() as work:  # a check leaves the runs dir as it is
+        found = standings(study, runs_dir, work=Path(work))
+        sweeps = [one.loaded for one in found]
+        for sweep in sweeps:
+            require_usable(sweep, Path.cwd(), no_custom_code=no_custom_code)
+        reports = [_prove(sweep, deep=deep) for sweep in sweeps]
+        show(study_view(study, found, used(found)))
+        show("")
+        _show_all(sweeps, reports, deep=deep, across=False)
+    return 0 if all(report.ok for report in reports) else 2
 
 
 def _load_all(
@@ -99,7 +132,11 @@ def _prove(sweep: LoadedSweep, *, deep: bool) -> ComparabilityReport:
 
 
 def _show_all(
-    sweeps: Sequence[LoadedSweep], reports: Sequence[ComparabilityReport], *, deep: bool
+    sweeps: Sequence[LoadedSweep],
+    reports: Sequence[ComparabilityReport],
+    *,
+    deep: bool,
+    across: bool = True,
 ) -> None:
     for i, (sweep, report) in enumerate(zip(sweeps, reports, strict=True)):
         if i:
@@ -109,6 +146,6 @@ def _show_all(
             show(hint)
         if missing := engine_problem(sweep):
             warn(f"{missing} A sweep would be refused here.")
-    if len(sweeps) > 1:
+    if across and len(sweeps) > 1:
         show("")
         show(protocol_view(sweeps))

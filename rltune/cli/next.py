@@ -18,6 +18,7 @@ from rltune.cli.options import (
     parse_seeds,
     require_runs_dir,
 )
+from rltune.cli.study import run_study
 from rltune.cli.sweep import run, show_proof
 from rltune.errors import InputError, Problem, StoreError
 from rltune.runner.sweep import SweepRequest
@@ -25,12 +26,15 @@ from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.files import read_json
 from rltune.store.run_folder import confounded_reason, find_run
+from rltune.study.load import is_study, load_study
 
 
 def next_trial(
     sweep: Annotated[
         Path,
-        typer.Argument(metavar="FILE|DIR", help="Sweep file or run folder.", show_default=False),
+        typer.Argument(
+            metavar="FILE|DIR", help="Sweep file, run folder or study file.", show_default=False
+        ),
     ],
     profile: Profile = None,
     seeds: Seeds = None,
@@ -40,13 +44,19 @@ def next_trial(
 ) -> None:
     """Run one trial of a sweep: an interrupted one first, then a new one, then a failed one.
 
-    A run folder is run with the profile, seeds and overrides of its last launch.
+    A run folder is run with the profile, seeds and overrides of its last launch. Of a study, the
+    trial is one of the sweep that is due.
 
     Example:
       rltune next sweeps/kl.yaml
       rltune next runs/kl-55b4c751
+      rltune next studies/nights.yaml
 
     """
+    if is_study(sweep):
+        _require_bare(profile, seeds, overrides or ())
+        study = load_study(sweep)
+        raise typer.Exit(run_study(study, runs_dir, max_trials=1, no_custom_code=no_custom_code))
     allowed = None
     if sweep.is_dir():
         _require_bare(profile, seeds, overrides or ())
@@ -76,7 +86,7 @@ def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[st
     given = {"--profile": profile, "--seeds": seeds, "--set": overrides}
     for option, value in given.items():
         if value:
-            what = "a run folder already sets it."
+            what = "a run folder or a study already sets it."
             raise InputError(Problem(option, what, action="Give the sweep file to change it."))
 
 

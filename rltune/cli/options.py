@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from rltune.errors import InputError, Problem, SpecError
+from rltune.runner.budget import seconds_of
 from rltune.runner.spend import SpendLimit
 from rltune.spec.trial_reference import RUNS_VARIABLE, looking_in_runs
 
@@ -152,10 +153,6 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_UNITS = (86400, 3600, 60, 1)  # seconds of d, h, m, s
-
-
 _MONEY = re.compile(r"(\d+(?:\.\d+)?) ?([A-Z]{3})")
 _REQUESTS = re.compile(r"(\d+) ?requests")
 
@@ -195,11 +192,9 @@ def parse_duration(text: str) -> float:
         InputError: It is not a duration, or zero.
 
     """
-    match = _DURATION.fullmatch(text.strip())
-    parts = match.groups(default="0") if match is not None else ()
-    seconds = sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False))
+    seconds = seconds_of(text)
     if seconds <= 0:
         what = f"{text!r} is not a duration, an amount of money or a number of requests."
         allowed = "Give one such as 8h, 1h30m, 45s, 20USD or 5000requests."
         raise InputError(Problem("--budget", what, allowed))
-    return float(seconds)
+    return seconds

@@ -1,5 +1,6 @@
 """Which trials a launch may start: at most `--max-trials`, and none that cannot finish in time."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,3 +140,14 @@ def read_declined(launch: Path) -> list[Declined]:
         except (InputError, KeyError, TypeError, ValueError):
             continue  # only the message is lost: the trial is not done, and runs later
     return declined
+
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = (86400, 3600, 60, 1)  # seconds of d, h, m, s
+
+
+def seconds_of(text: str) -> float:
+    """Return `8h`, `1h30m` or `45s` in seconds; 0 for what is not a duration."""
+    match = _DURATION.fullmatch(text.strip())
+    parts = match.groups(default="0") if match is not None else ()
+    return float(sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False)))

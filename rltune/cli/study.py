@@ -1,0 +1,234 @@
+"""`rltune study`: a queue of sweeps that build on each other."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+
+from rltune.cli.console import emit_json, make_console, show
+from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir, require_runs_dir
+from rltune.cli.sweep import deadline_of, run, show_proof
+from rltune.report.render import duration, grid, indent, line, plural, verbatim
+from rltune.runner.spend import SpendLimit, usage_of_run
+from rltune.runner.sweep import SweepRequest
+from rltune.spec.trial_reference import looking_in_runs
+from rltune.store.lock import take_driver_lock
+from rltune.store.service_usage import money
+from rltune.study.load import Study, load_study
+from rltune.study.queue import Used, beyond, due
+from rltune.study.state import Standing, standings, used
+from rltune.trainer.preflight.prices import require_countable
+
+
+def study(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Study file.", show_default=False)],
+    runs_dir: RunsDir = RUNS,
+    max_trials: Annotated[
+        int | None,
+        typer.Option("--max-trials", min=1, help="Most trials to start (default: all)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show where the study stands; start no trial.")
+    ] = False,
+    no_custom_code: NoCustomCode = False,
+    as_json: Json = False,
+) -> None:
+    """Run the sweeps of a study, one after the other; repeat the command to go on after a stop.
+
+    A sweep starts when those that it needs are finished. What a sweep shows to be better is held in
+    the sweeps that ask for it. With --json, print where the study stands and start no trial.
+
+    Example:
+      rltune study studies/nights.yaml
+      rltune study studies/nights.yaml --max-trials 1
+      rltune study studies/nights.yaml --dry-run
+
+    """
+    loaded = load_study(file)
+    if as_json or dry_run:
+        found = standings(loaded, runs_dir)
+        total = used(found)
+        if as_json:
+            emit_json(study_json(loaded, found, total))
+        else:
+            show(study_view(loaded, found, total))
+        return
+    raise typer.Exit(
+        run_study(loaded, runs_dir, max_trials=max_trials, no_custom_code=no_custom_code)
+    )
+
+
+def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom_code: bool) -> int:
+    """Run what is due until nothing is, a limit is reached, or a signal comes.
+
+    With a limit each launch starts one trial, and the limit is looked at again.
+
+    Returns:
+        The exit code.
+
+    """
+    require_runs_dir(runs_dir, study.folder(runs_dir).path.name)
+    console = make_console()
+    with looking_in_runs(runs_dir):
+        found = standings(study, runs_dir)
+        console.print(study_view(study, found, used(found)))
+        own = study.folder(runs_dir).create()
+        with take_driver_lock(own.lock, argv=tuple(sys.argv)):
+            return _drain(study, runs_dir, console, max_trials, no_custom_code=no_custom_code)
+
+
+def _drain(
+    study: Study, runs_dir: Path, console: Console, most: int | None, *, no_custom_code: bool
+) -> int:
+    left_alone: set[str] = set()
+    started = 0
+    while True:
+        found = standings(study, runs_dir)
+        by_name = {one.sweep.name: one for one in found}
+        finished = {name for name, one in by_name.items() if one.is_finished}
+        chosen = due(study.spec.sweeps, finished=finished, left_alone=left_alone)
+        why = _stop(study, found, most, started) if chosen is not None else ""
+        if chosen is None or why:
+            return _end(console, found, left_alone, why)
+        one = by_name[chosen.name]
+        code = _launch(
+            study, one, used(found), runs_dir, console, most, no_custom_code=no_custom_code
+        )
+        started += 1
+        if code == 3:
+            return code
+        after = next(x for x in standings(study, runs_dir) if x.sweep.name == chosen.name)
+        if not after.is_finished and after.statuses == one.statuses:
+            left_alone.add(chosen.name)  # its trials fail again, or none could start
+
+
+def _stop(study: Study, found: Sequence[Standing], most: int | None, started: int) -> str:
+    """Return why no trial may start any more; empty while one may."""
+    if most is not None and started >= most:
+        return f"--max-trials {most}"
+    return beyond(used(found), study.limits)
+
+
+def _launch(
+    study: Study,
+    one: Standing,
+    total: Used,
+    runs_dir: Path,
+    console: Console,
+    most: int | None,
+    *,
+    no_custom_code: bool,
+) -> int:
+    """Run the trials of a sweep that are missing, or one of them; return the exit code."""
+    limits = study.limits
+    console.print()
+    console.rule(f"{study.spec.name}: {one.sweep.name}", align="left")
+    console.print(Group(*_promoted(one)))
+    if limits.amount is not None:
+        require_countable(one.loaded, limits.currency, Path.cwd())
+    proof = show_proof(one.loaded, console, None, no_custom_code=no_custom_code)
+    request = SweepRequest(
+        loaded=one.loaded,
+        runs_dir=runs_dir,
+        max_concurrent=None,
+        ray_address=None,
+        allow_confounded=None,
+        argv=tuple(sys.argv),
+        lineage=study.folder(runs_dir).results,
+        proof=proof,
+    )
+    if most is not None or limits.is_any:
+        request = replace(request, max_trials=1, max_concurrent=1)
+    if limits.seconds is not None:
+        left = limits.seconds - total.seconds
+        request = replace(request, deadline=deadline_of(one.loaded, runs_dir, left))
+    if limits.amount is not None:
+        others = total.paid.get(limits.currency, 0.0) - _paid(one, limits.currency)
+        spend = SpendLimit(amount=limits.amount - others, currency=limits.currency)
+        request = replace(request, spend=spend)
+    return run(request, console)
+
+
+def _paid(one: Standing, currency: str) -> float:
+    """Return what the trials of a sweep cost so far: a sweep's limit counts from its beginning."""
+    return usage_of_run(one.run).paid.get(currency, 0.0)
+
+
+def _end(console: Console, found: Sequence[Standing], left_alone: set[str], why: str) -> int:
+    open_ = [one.sweep.name for one in found if not one.is_finished]
+    console.print()
+    if not open_:
+        console.print(f"The study is finished: {plural(len(found), 'sweep')}.")
+        return 0
+    if why:
+        console.print(f"No further trial starts: {why}. The same command goes on.")
+    if left_alone:
+        names = ", ".join(sorted(left_alone))
+        console.print(f"Left after trials that did not finish: {names}. The same command goes on.")
+    return 1 if left_alone else 0
+
+
+def study_view(study: Study, found: Sequence[Standing], total: Used) -> RenderableType:
+    """Return where a study stands: a row for each sweep, and what was promoted into it."""
+    table = grid(("sweep", "run folder", "needs", "trials", "finished"), right=(3, 4))
+    for one in found:
+        finished = sum(status.is_finished for status in one.statuses.values())
+        name = one.run.path.name if one.is_settled else f"waits for {one.sweep.source}"
+        needs = ", ".join(one.sweep.needs) or "-"
+        table.add_row(one.sweep.name, name, needs, str(len(one.statuses)), str(finished))
+    limits = study.limits
+    time_of = f" of {duration(limits.seconds)}" if limits.seconds is not None else ""
+    tokens_of = f" of {limits.tokens:,}" if limits.tokens is not None else ""
+    spent = f"Used: {duration(total.seconds)}{time_of}, {total.tokens:,}{tokens_of} tokens"
+    if total.paid or limits.amount is not None:
+        money_of = f" of {limits.amount:.2f} {limits.currency}" if limits.amount is not None else ""
+        spent += f", {money(total.paid) or 0}{money_of}"
+    promoted = [item for one in found for item in _promoted(one, with_name=True)]
+    return Group(
+        line(f"{study.spec.name}: {study.spec.question}", "bold"),
+        line(),
+        table,
+        line(),
+        *promoted,
+        line(spent),
+    )
+
+
+def _promoted(one: Standing, *, with_name: bool = False) -> list[RenderableType]:
+    """Return what was promoted into a sweep: the decision, then each key that differs."""
+    if one.promotion is None:
+        return []
+    head = f"{one.sweep.name}: " if with_name else ""
+    items: list[RenderableType] = [verbatim(f"{head}{one.promotion.sentence}")]
+    for key, (was, now) in one.diff.items():
+        items.append(indent(verbatim(f"{key}: {was!r} -> {now!r}")))
+    if not one.diff:
+        items.append(indent(line("nothing changes in this sweep's file")))
+    return items
+
+
+def study_json(study: Study, found: Sequence[Standing], total: Used) -> dict[str, Any]:
+    """Return where a study stands as data."""
+    return {
+        "study": study.spec.name,
+        "question": study.spec.question,
+        "used": total,
+        "limits": study.limits,
+        "sweeps": [
+            {
+                "name": one.sweep.name,
+                "file": str(study.originals[one.sweep.name].path),
+                "run": str(one.run.path) if one.is_settled else None,
+                "needs": list(one.sweep.needs),
+                "is_finished": one.is_finished,
+                "trials": dict(one.counts),
+                "promotion": one.promotion,
+                "diff": {key: list(pair) for key, pair in one.diff.items()},
+            }
+            for one in found
+        ],
+    }

@@ -1,0 +1,156 @@
+"""Where a study stands, read from the run folders of its sweeps: it keeps no queue of its own.
+
+A decision to promote is recorded once, in `study.json`, so that a sweep that has begun goes on
+under it even if its source gets more seeds later.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rltune.errors import Problem, SpecError
+from rltune.lineage.table import LineageStore
+from rltune.runner.spend import usage_of_run
+from rltune.spec.expand import expand
+from rltune.spec.identity import diff_configs
+from rltune.spec.load import LoadedSweep
+from rltune.spec.yamlfile import read_yaml
+from rltune.store.files import read_json, write_json_atomic, write_text_atomic
+from rltune.store.jsonl import read_metrics
+from rltune.store.rundir import RunDir, trial_status
+from rltune.store.service_usage import ServiceUsage
+from rltune.study.load import Study, load_as_asked
+from rltune.study.promotion import Promotion, promoted_data, promotion_of
+from rltune.study.queue import Used
+from rltune.study.schema import StudySweep
+from rltune.types import TrialStatus
+
+_DECISIONS = "study.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one sweep of a study stands."""
+
+    sweep: StudySweep  # its place in the study
+    loaded: LoadedSweep  # as it runs; as its own file has it while its source is not finished
+    run: RunDir  # its run folder, which may not exist yet
+    statuses: Mapping[str, TrialStatus]  # trial id -> where it is
+    promotion: Promotion | None  # what was promoted into it; None without, or before its time
+    diff: Mapping[str, tuple[Any, Any]]  # key -> value in its own file and as it runs
+    is_settled: bool  # whether what it holds is known: its source, if any, is finished
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every trial is finished."""
+        return self.is_settled and all(one.is_finished for one in self.statuses.values())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many trials are where."""
+        return Counter(str(status) for status in self.statuses.values())
+
+
+def standings(study: Study, runs_dir: Path, *, work: Path | None = None) -> list[Standing]:
+    """Return where each sweep stands, in the order of the study; decides what is due to be decided.
+
+    Args:
+        study: The study.
+        runs_dir: Folder of the run folders.
+        work: Where sweep files with what was promoted are written, and no decision is recorded;
+            None: the study's own folder, where both are kept.
+
+    Raises:
+        SpecError: A promotion does not fit the sweep that it is for.
+        StoreError: A record cannot be read.
+
+    """
+    found: dict[str, Standing] = {}
+    own = study.folder(runs_dir).path
+    for sweep in study.spec.sweeps:
+        source = found.get(sweep.source)
+        promotion = None
+        if source is not None and source.is_finished:
+            promotion = _decided(own / _DECISIONS, sweep, source, is_kept=work is None)
+        found[sweep.name] = _standing(study, runs_dir, work or own, sweep, promotion)
+    return list(found.values())
+
+
+def _standing(
+    study: Study, runs_dir: Path, place: Path, sweep: StudySweep, promotion: Promotion | None
+) -> Standing:
+    original = study.originals[sweep.name]
+    loaded = original
+    if promotion is not None:
+        loaded = _promoted(study, place / sweep.name, sweep, promotion)
+    run = RunDir((runs_dir / loaded.run_name).resolve())
+    return Standing(
+        sweep,
+        loaded,
+        run,
+        {spec.trial_id: trial_status(run.trial(spec.trial_id)) for spec in expand(loaded)},
+        promotion,
+        diff_configs(original.control.config, loaded.control.config),
+        is_settled=promotion is not None or not sweep.source,
+    )
+
+
+def _decided(path: Path, sweep: StudySweep, source: Standing, *, is_kept: bool) -> Promotion:
+    """Return what is promoted into a sweep, as a file of decisions has it, or decided now."""
+    known: dict[str, Any] = read_json(path) if path.exists() else {}
+    if sweep.name in known and known[sweep.name]["run"] == source.run.path.name:
+        return Promotion(**known[sweep.name])
+    inherited = source.promotion.keys if source.promotion is not None else {}
+    decision = promotion_of(source.run, source.loaded, inherited)
+    if is_kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(path, {**known, sweep.name: asdict(decision)})
+    return decision
+
+
+def _promoted(study: Study, place: Path, sweep: StudySweep, promotion: Promotion) -> LoadedSweep:
+    """Write a sweep file with what was promoted, beside links to its configs, and load it."""
+    original = study.originals[sweep.name]
+    file = read_yaml(original.path, kind="sweep file")
+    if isinstance(file, Problem):
+        raise SpecError(file)
+    data = promoted_data(file, original, promotion)
+    head = f"# {original.path} in the study {study.spec.name}. {promotion.sentence}\n"
+    text = head + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    path = place / "sweeps" / original.path.name
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text_atomic(path, text)
+    configs = original.path.parent.resolve().parent / "configs"
+    link = place / "configs"
+    if configs.is_dir() and not link.exists():
+        link.unlink(missing_ok=True)
+        os.symlink(configs, link)
+    return load_as_asked(path, sweep)
+
+
+def used(found: Sequence[Standing]) -> Used:
+    """Return what the trials of a study have used, by lineage, metrics and usage files."""
+    rows = [row for one in found for row in _rows(one.run)]
+    tokens = sum(_tokens(one.run) for one in found)
+    usage = sum((usage_of_run(one.run) for one in found), ServiceUsage())
+    return Used(sum(row.total_s or 0.0 for row in rows), tokens, usage.paid)
+
+
+def _rows(run: RunDir) -> Iterator[Any]:
+    if run.results.is_file():
+        yield from LineageStore.open(run.results).read().rows
+
+
+def _tokens(run: RunDir) -> int:
+    """Return the generated tokens of the trials that have a folder, by their last record."""
+    counts = []
+    for trial in run.trial_dirs():
+        rows = [r for r in read_metrics(trial.metrics).rows if "budget/generated_tokens" in r]
+        counts.append(int(rows[-1]["budget/generated_tokens"]) if rows else 0)
+    return sum(counts)
