@@ -54,12 +54,12 @@ def next_trial(
 
     """
     if is_study(sweep):
-        _require_bare(profile, seeds, overrides or ())
+        _require_bare(profile, seeds, overrides or (), "study")
         study = load_study(sweep)
         raise typer.Exit(run_study(study, runs_dir, max_trials=1, no_custom_code=no_custom_code))
     allowed = None
     if sweep.is_dir():
-        _require_bare(profile, seeds, overrides or ())
+        _require_bare(profile, seeds, overrides or (), "run folder")
         loaded, allowed = _loaded_again(sweep)
         runs_dir = sweep.resolve().parent
     else:
@@ -82,11 +82,13 @@ def next_trial(
         raise typer.Exit(run(request, console))
 
 
-def _require_bare(profile: str | None, seeds: str | None, overrides: Sequence[str]) -> None:
+def _require_bare(
+    profile: str | None, seeds: str | None, overrides: Sequence[str], owner: str
+) -> None:
     given = {"--profile": profile, "--seeds": seeds, "--set": overrides}
     for option, value in given.items():
         if value:
-            what = "a run folder or a study already sets it."
+            what = f"a {owner} already sets it."
             raise InputError(Problem(option, what, action="Give the sweep file to change it."))
 
 

@@ -76,7 +76,8 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
     with looking_in_runs(runs_dir):
         found = standings(study, runs_dir)
         console.print(study_view(study, found, used(found)))
-        own = study.folder(runs_dir).create()
+        own = study.folder(runs_dir)
+        own.path.mkdir(parents=True, exist_ok=True)
         with take_driver_lock(own.lock, argv=tuple(sys.argv)):
             return _drain(study, runs_dir, console, max_trials, no_custom_code=no_custom_code)
 

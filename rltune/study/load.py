@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import normpath
 from pathlib import Path
 
 from rltune.errors import Problem, SpecError
@@ -56,12 +57,15 @@ def load_study(path: Path) -> Study:
     file = read_yaml(path, kind="study file")
     if isinstance(file, Problem):
         raise SpecError(file)
+    if "sweeps" not in file.data and "axis" in file.data:
+        what = "is a sweep file; a study lists sweep files under sweeps."
+        raise SpecError(Problem(str(path), what, action=f"Run it: rltune sweep {path}."))
     problems: list[Problem] = []
     spec = validate(StudySpec, file.data, file.locate, problems)
     originals: dict[str, LoadedSweep] = {}
     for sweep in spec.sweeps if spec is not None else ():
         try:
-            originals[sweep.name] = load_as_asked(path.parent / sweep.file, sweep)
+            originals[sweep.name] = load_as_asked(Path(normpath(path.parent / sweep.file)), sweep)
         except SpecError as error:
             problems += error.problems
     if spec is not None:

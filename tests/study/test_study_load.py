@@ -1,5 +1,7 @@
 """Study files: what is wrong with one is said at once, with file and line."""
 
+from pathlib import Path
+
 import pytest
 
 from rltune.errors import SpecError
@@ -64,3 +66,18 @@ def test_sweeps_of_two_metrics_are_no_study(project):
     (found,) = problems(project)
     metrics = "heldout/reward_mean (max), heldout/success_rate (max)"
     assert f"its sweeps have more than one metric: {metrics}" in found
+
+
+def test_a_sweep_file_is_no_study(project):
+    path = project.root / "sweeps" / "kl.yaml"
+    with pytest.raises(SpecError) as caught:
+        load_study(path)
+    assert str(caught.value) == (
+        f"{path}: is a sweep file; a study lists sweep files under sweeps. "
+        f"Run it: rltune sweep {path}."
+    )
+
+
+def test_the_shipped_studies_are_valid():
+    paths = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
+    assert [load_study(path).spec.name for path in paths] == ["kl_then_entropy"]

@@ -1,0 +1,145 @@
+"""`rltune study`, `check` and `next` over a study whose first sweep was made by hand."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def rltune(project, monkeypatch, capsys):
+    """Run one command in the project's folder, 100 columns wide."""
+    from rltune.cli.entry import run
+
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("RLTUNE_RUNS_DIR", raising=False)
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """What the study would launch: the requests; each launch changes nothing, and fails."""
+    requests = []
+
+    def launch(request, console):
+        requests.append(request)
+        return 1
+
+    monkeypatch.setattr("rltune.cli.study.run", launch)
+    return requests
+
+
+DIFF = "loss.kl_loss_coef: 0.0 -> 0.1\n  loss.use_kl_loss: False -> True\n"
+
+
+def test_a_dry_run_shows_the_queue_and_what_is_promoted(project, rltune):
+    code, out, err = rltune("study", "studies/nights.yaml", "--dry-run")
+    assert (code, err) == (0, "")
+    assert "waits for kl" in out
+    project.finish()
+    _, out, _ = rltune("study", "studies/nights.yaml", "--dry-run")
+    assert f"entropy: kl_loss_coef=0.1 of {project.kl.run.path.name} is promoted: above" in out
+    assert DIFF in out
+    assert "Used: " in out
+    assert "24,000 tokens" in out
+
+
+def test_check_shows_the_diff_and_leaves_the_runs_as_they_are(project, rltune):
+    project.finish()
+    before = sorted(project.runs.rglob("*"))
+    code, out, err = rltune("check", "studies/nights.yaml")
+    assert (code, err) == (0, "")
+    assert DIFF in out
+    assert "Axis loss.entropy_coeff" in out
+    assert sorted(project.runs.rglob("*")) == before
+
+
+def test_data_of_a_study(project, rltune):
+    project.finish()
+    code, out, _ = rltune("study", "studies/nights.yaml", "--json")
+    said = json.loads(out)
+    assert code == 0
+    kl, entropy = said["sweeps"]
+    assert (kl["is_finished"], kl["trials"]) == (True, {"done": 6})
+    assert entropy["promotion"]["condition"] == "kl_loss_coef=0.1"
+    assert entropy["diff"] == {
+        "loss.kl_loss_coef": [0.0, 0.1],
+        "loss.use_kl_loss": [False, True],
+    }
+    assert said["used"]["tokens"] == 24000
+
+
+def test_a_finished_sweep_is_not_run_again_and_the_next_one_is(project, rltune, launched):
+    project.finish()
+    code, out, _ = rltune("study", "studies/nights.yaml")
+    (request,) = launched
+    assert request.loaded.spec.name == "entropy"
+    assert request.loaded.path.name == "entropy.yaml"
+    assert request.lineage == project.runs / "study-nights" / "results.tsv"
+    assert (request.max_trials, request.deadline, request.spend) == (None, None, None)
+    assert code == 1
+    assert "Left after trials that did not finish: entropy." in out
+
+
+def test_what_needs_a_sweep_that_failed_is_not_started(project, rltune, launched):
+    code, _, _ = rltune("study", "studies/nights.yaml")
+    assert [request.loaded.spec.name for request in launched] == ["kl"]
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("study", "studies/nights.yaml", "--max-trials", "1"), ("next", "studies/nights.yaml")],
+)
+def test_one_trial_at_a_time(project, rltune, launched, arguments):
+    rltune(*arguments)
+    (request,) = launched
+    assert (request.max_trials, request.max_concurrent) == (1, 1)
+
+
+def test_a_budget_that_is_used_up_starts_nothing(project, rltune, launched):
+    project.finish()
+    project.write(budget="{tokens: 24000}")
+    code, out, _ = rltune("study", "studies/nights.yaml")
+    assert (code, launched) == (0, [])
+    assert "No further trial starts: its trials generated 24,000 of 24,000 tokens." in out
+    project.write(budget="{tokens: 24001, time: 20h}")
+    rltune("study", "studies/nights.yaml")
+    (request,) = launched
+    assert request.max_trials == 1
+    assert request.deadline is not None
+
+
+def test_a_finished_study_says_so(project, rltune, launched):
+    project.write(
+        "  - name: entropy\n    file: ../sweeps/entropy.yaml\n    control: best kept of kl\n", ""
+    )
+    project.finish()
+    code, out, _ = rltune("study", "studies/nights.yaml")
+    assert (code, launched) == (0, [])
+    assert out.endswith("The study is finished: 1 sweep.\n")
+
+
+def test_a_study_runs_once_at_a_time(project, rltune, launched):
+    from rltune.store.lock import take_driver_lock
+    from rltune.store.rundir import RunDir
+
+    own = RunDir(project.runs / "study-nights").create()
+    with take_driver_lock(own.lock, argv=("other",)):
+        code, _, err = rltune("study", "studies/nights.yaml")
+    assert (code, launched) == (2, [])
+    assert "already driven by" in err
+
+
+@pytest.mark.parametrize("command", ["next", "check"])
+def test_options_that_a_study_sets_are_refused(project, rltune, command):
+    code, _, err = rltune(command, "studies/nights.yaml", "--seeds", "0")
+    assert code == 2
+    assert err.startswith("error: --seeds: a")
