@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rltune.remote.datum import datum, logprobs_in
 from rltune.remote.session import Session
 
 _TTL_S = 30 * 24 * 3600  # after which a service may delete a saved state
@@ -99,15 +100,13 @@ class RemoteModel(RemoteScorer):
 
     def forward_pass(self, rows: Sequence[tuple[list[int], list[int]]]) -> Tensor:
         """Return the logprobs (M,) of the sampled tokens."""
-        data = [_datum(ids, places, weights=np.zeros(len(places))) for ids, places in rows]
+        data = [datum(ids, places, weights=np.zeros(len(places))) for ids, places in rows]
         self.session.meter.count(forward_tokens=sum(len(ids) for ids, _ in rows))
         call = self._adapter().forward(data, "cross_entropy")
         outputs = self.session.wait(call, "make a forward pass").loss_fn_outputs
         return torch.cat(
             [
-                torch.from_numpy(np.array(one["logprobs"].to_numpy(), np.float32))[
-                    torch.tensor(places) - 1
-                ]
+                torch.from_numpy(logprobs_in(one, places))
                 for one, (_, places) in zip(outputs, rows, strict=True)
             ]
         )
@@ -118,7 +117,7 @@ class RemoteModel(RemoteScorer):
         sizes = [len(places) for _, places in rows]
         parts = zip(rows, logp_M.split(sizes), grad_M.split(sizes), strict=True)  # type: ignore[no-untyped-call]
         data = [
-            _datum(ids, places, logprobs=logp.numpy(), advantages=-grad.numpy())
+            datum(ids, places, logprobs=logp.numpy(), advantages=-grad.numpy())
             for (ids, places), logp, grad in parts
         ]
         self.session.meter.count(trained_tokens=sum(len(ids) for ids, _ in rows))
@@ -212,17 +211,3 @@ def rows_of(ids_BT: Tensor, action_mask_BT: Tensor) -> list[tuple[list[int], lis
         if places:
             rows.append((ids[: places[-1] + 1], places))
     return rows
-
-
-def _datum(ids: list[int], places: list[int], **inputs: np.ndarray) -> Any:
-    """Return a row of the SDK; inputs of sampled tokens stand where these are predicted."""
-    import tinker
-
-    arrays = {}
-    for name, values in inputs.items():
-        arrays[name] = np.zeros(len(ids) - 1, dtype=np.float32)
-        arrays[name][np.array(places) - 1] = values
-    return tinker.Datum(
-        model_input=tinker.ModelInput.from_ints(ids[:-1]),
-        loss_fn_inputs={"target_tokens": np.array(ids[1:], dtype=np.int64), **arrays},
-    )

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import os
+import threading
+from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
@@ -35,20 +37,26 @@ class Session:
 
     def new_adapter(self, *, rank: int, seed: int) -> Any:
         """Return a training client with a new adapter."""
-        call = self._opened().create_lora_training_client(
-            self.base, rank=rank, seed=seed, train_unembed=False
+        return self._client(
+            lambda service: service.create_lora_training_client(
+                self.base, rank=rank, seed=seed, train_unembed=False
+            ),
+            "create an adapter",
         )
-        return self.wait(call, "create an adapter")
 
     def saved_adapter(self, path: str) -> Any:
         """Return a training client with the weights and the optimiser of a saved state."""
-        call = self._opened().create_training_client_from_state_with_optimizer(path)
-        return self.wait(call, f"load the state {path}, which may have expired")
+        return self._client(
+            lambda service: service.create_training_client_from_state_with_optimizer(path),
+            f"load the state {path}, which may have expired",
+        )
 
     def base_sampler(self) -> Any:
         """Return a sampling client of the base model."""
-        call = self._opened().create_sampling_client(base_model=self.base)
-        return self.wait(call, "sample from the base model")
+        return self._client(
+            lambda service: service.create_sampling_client(base_model=self.base),
+            "sample from the base model",
+        )
 
     def wait(self, future: Any, what: str) -> Any:
         """Return an answer.
@@ -80,15 +88,29 @@ class Session:
             except Exception:  # the service forgets a session that is silent
                 self._service = None
 
+    def _client(self, make: Callable[[Any], Any], what: str) -> Any:
+        """Return a client of the service.
+
+        The SDK opens its session inside such a call, and tries for five minutes: in a thread, which
+        nobody waits for longer than for another answer.
+        """
+        opened: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def open_one() -> None:
+            try:
+                opened.set_result(make(self._opened()).result(self.timeout_s))
+            except BaseException as error:
+                opened.set_exception(error)
+
+        require_service("trainer.backend")
+        threading.Thread(target=open_one, daemon=True).start()
+        return self.wait(opened, what)
+
     def _opened(self) -> Any:
         if self._service is None:
-            require_service("trainer.backend")
             import tinker
 
-            try:
-                self._service = tinker.ServiceClient()
-            except Exception as error:
-                raise _remote_error(f"did not open a session: {masked(str(error))}") from error
+            self._service = tinker.ServiceClient()
         return self._service
 
 

@@ -9,7 +9,8 @@ from rltune.policy.adapter_folder import adapter_problem, require_adapter
 from rltune.policy.hub import require_hub
 from rltune.policy.model_folder import SHIPPED, FolderFault, folder_problems
 from rltune.policy.read_folder import Reading, require_readable
-from rltune.remote.session import require_base
+from rltune.remote.probe import require_faithful
+from rltune.remote.session import Session, require_base
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.load import LoadedSweep
 from rltune.spec.model_name import name_problem, service_model
@@ -23,19 +24,21 @@ def require_models(loaded: LoadedSweep, base: Path) -> None:
     """Refuse to start a sweep whose models cannot be had, are not whole, or do not fit an adapter.
 
     Not a part of `require_usable`: a sweep can be checked and planned where its model is not, and
-    the weights of folders are read here. Shipped policies are whole.
+    the weights of folders are read here. Shipped policies are whole. A training service is probed.
 
     Raises:
         InputError: A model is neither here nor given by the hub, or it or an adapter cannot be
-            used.
+            used; a training service does not do what training relies on.
 
     """
     where = loaded.where("policy.model")
     readings: dict[Reading, None] = {}
+    services: dict[tuple[str, int, float], None] = {}
     for condition in loaded.conditions:
         name, folder = _model(condition.config, base)
         if condition.config["trainer"]["backend"] == "tinker":
             _require_remote(condition.config, folder, where)
+            services[_probe_of(condition.config)] = None
             continue
         lora = _saved_adapter(condition.config, base)
         if folder is None:
@@ -44,6 +47,15 @@ def require_models(loaded: LoadedSweep, base: Path) -> None:
             text = lora.model_dump_json() if lora else ""
             readings[Reading(str(folder), name, where, text)] = None
     require_readable(list(readings))
+    for name, rank, timeout_s in services:
+        session = Session(name, timeout_s=timeout_s)
+        require_faithful(session, rank=rank, where=loaded.where("trainer.backend"))
+
+
+def _probe_of(config: Mapping[str, Any]) -> tuple[str, int, float]:
+    """Return what a probe of a condition's service depends on."""
+    name = service_model(config["policy"]["model"], config["env"]["kind"])
+    return name, config["policy"]["lora"]["rank"], config["trainer"]["timeout_s"]
 
 
 def _require_remote(config: Mapping[str, Any], folder: Path | None, where: str) -> None:
