@@ -1,15 +1,14 @@
 """A scripted judge on a thread of this process, and a client of it."""
 
 import os
-from threading import Thread
+from contextlib import ExitStack
 from types import SimpleNamespace
 
-import httpx
 import pytest
 from judge_requests import KEY, make_request
+from judge_server import judge_server
 
 from rltune.judge.client import LlmJudge
-from rltune.judge.scripted_server import ScriptedServer, parse_faults
 
 
 @pytest.fixture
@@ -25,27 +24,10 @@ def key(monkeypatch):
 @pytest.fixture
 def serve(key):
     """Start servers that speak the protocol, and stop them."""
-    started = []
-
-    def start(faults="", *, delay_s=0.0):
-        server = ScriptedServer(
-            faults=parse_faults(faults), delay_s=delay_s, key=os.environ["JUDGE_KEY"]
+    with ExitStack() as servers:
+        yield lambda *faults, **options: servers.enter_context(
+            judge_server(*faults, key=os.environ["JUDGE_KEY"], **options)
         )
-        thread = Thread(target=server.serve_forever, args=(0.02,))
-        started.append((server, thread))
-        thread.start()
-
-        def stats():
-            return httpx.get(f"{server.url.removesuffix('/v1')}/stats", trust_env=False).json()
-
-        return SimpleNamespace(url=server.url, stats=stats)
-
-    yield start
-    for server, thread in started:
-        server.stopping.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture

@@ -1,15 +1,13 @@
-"""The language-model judge of a trial, against a scripted server in a process of its own."""
+"""The language-model judge of a trial, against a scripted server."""
 
 import os
-import subprocess
-import sys
+from contextlib import ExitStack
 from types import SimpleNamespace
 
-import httpx
 import pytest
 from credit_cases import config_of, make_episode, make_trial, make_turn
+from judge_server import judge_server
 from killing import Killed
-from patience import HANG_S
 
 from rltune.errors import InputError, TrialError
 from rltune.spec.schema.attribution import JudgeConfig
@@ -28,26 +26,8 @@ def serve(monkeypatch):
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    started = []
-
-    def start(faults=""):
-        command = [sys.executable, "-m", "rltune.judge.scripted_server", "--faults", faults]
-        command += ["--key-env", "TRIAL_JUDGE_KEY"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        url = process.stdout.readline().strip()
-
-        def n_asked():
-            got = httpx.get(f"{url.removesuffix('/v1')}/stats", trust_env=False)
-            return got.json()["requests"]
-
-        return SimpleNamespace(url=url, n_asked=n_asked)
-
-    yield start
-    for process in started:
-        process.terminate()
-        assert process.wait(timeout=HANG_S) == 0
-        process.stdout.close()
+    with ExitStack() as servers:
+        yield lambda *faults: servers.enter_context(judge_server(*faults, key=KEY))
 
 
 def judge_of(server, folder, warn=lambda _: None, **settings):
@@ -116,9 +96,9 @@ def test_the_budget_is_of_the_trial_and_not_of_the_process(serve, folder):
     judged = again.ask(others, step=2)
     assert judged.flags == [(False,), None, None]
     assert judged.metrics["adca/judge_budget_rate"] == pytest.approx(2 / 3)
-    assert server.n_asked() == 4
+    assert server.stats()["requests"] == 4
     assert again.ask(others, step=3).flags == [None] * 3
-    assert (server.n_asked(), len(logged(folder))) == (4, 4)
+    assert (server.stats()["requests"], len(logged(folder))) == (4, 4)
 
 
 def test_the_budget_of_tokens_too(serve, folder):
@@ -127,7 +107,7 @@ def test_the_budget_of_tokens_too(serve, folder):
     spent = sum(record["tokens"] for record in logged(folder))
     judged = judge_of(server, folder, max_tokens=spent + 10).ask([walked("pit")], step=2)
     assert judged.flags == [None]
-    assert server.n_asked() == 3
+    assert server.stats()["requests"] == 3
 
 
 def test_a_torn_last_line_of_the_log_does_no_harm(serve, folder):
@@ -142,7 +122,7 @@ def test_a_torn_last_line_of_the_log_does_no_harm(serve, folder):
 def test_episodes_of_no_turns_are_judged_without_a_call(serve, folder):
     server = serve()
     assert judge_of(server, folder).ask([make_episode([])], step=1).flags == [()]
-    assert server.n_asked() == 0
+    assert server.stats()["requests"] == 0
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -182,11 +162,11 @@ def test_a_trial_with_a_judge_killed_and_resumed(serve, tmp_path):
     trial = make_trial(tmp_path / "t", "multihop_qa", **sections)
     with pytest.raises(Killed):
         trial.run(die_at=1)
-    before = server.n_asked()
+    before = server.stats()["requests"]
     assert len(logged(trial.folder)) == before > 0
     trial.run()
     records = logged(trial.folder)
-    assert len(records) == server.n_asked()
+    assert len(records) == server.stats()["requests"]
     assert {record["step"] for record in records} == {1, 2}
     assert [record["step"] for record in records[:before]] == [1] * before
     rows = trial.rows[1:]
@@ -219,10 +199,12 @@ def test_a_resumed_trial_is_bit_equal_and_asks_nothing_twice(serve, tmp_path):
     killed = trial_at("killed", server)
     with pytest.raises(Killed):
         killed.run(die_at=2)
-    asked = server.n_asked()
+    asked = server.stats()["requests"]
     killed.run()
-    assert server.n_asked() == len(logged(killed.folder)) == len(logged(whole.folder)) <= 20
-    assert asked < server.n_asked()
+    assert (
+        server.stats()["requests"] == len(logged(killed.folder)) == len(logged(whole.folder)) <= 20
+    )
+    assert asked < server.stats()["requests"]
     assert metrics_digest(killed.folder.metrics) == metrics_digest(whole.folder.metrics)
 
 
