@@ -1,6 +1,7 @@
 """A study that is killed three times ends with the lineage of one that was left alone."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,13 +9,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from patience import HANG_S, wait_while_it_runs
 from small_sweep import save_policy, small_sweep
 
 from rltune.lineage.across import chain_across
+from rltune.lineage.record import Proposal
 from rltune.lineage.table import LineageStore
-from rltune.runner.recorder import RESULTS
-from rltune.runner.trial import read_provenance
+from rltune.runner.folder import freeze_all, write_folder
+from rltune.runner.provenance import driver_provenance
+from rltune.runner.recorder import RESULTS, open_recorder
+from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.spec.expand import expand
+from rltune.store.rundir import RunDir
 from rltune.study.load import load_study
 from rltune.study.state import standings
 
@@ -24,42 +31,71 @@ question: Does it go on, whatever is killed?
 sweeps:
   - {name: kl, file: kl.yaml}
   - {name: entropy, file: entropy.yaml, control: best kept of kl}
-  - {name: clip, file: clip.yaml, control: best kept of entropy}
+  - {name: rate, file: rate.yaml, control: best kept of entropy}
 """
 AXES = {
     "kl": "",
     "entropy": "axis: {key: loss.entropy_coeff, values: [0.0, 0.01], control: 0.0}\n",
-    "clip": "axis: {key: loss.clip_high, values: [0.28, 0.3], control: 0.28}\n",
+    "rate": "axis: {key: optim.lr, values: [1.0e-3, 1.0e-2], control: 1.0e-3}\n",
 }
 HELD = "  loss.kl_loss_coef: 0.0\n  loss.use_kl_loss: false\n"
+SECOND = re.compile(r"\.a\d+$")  # of the id of a later attempt's row
 
 
 def write_study(folder: Path) -> Path:
     """Write three sweeps of two trials with two steps each."""
-    text = small_sweep(
-        policy=save_policy(folder / "policy"), checkpoint_every=1, values="[0.0, 0.01]"
-    )
+    policy = save_policy(folder / "policy")
+    text = small_sweep(policy=policy, checkpoint_every=1, values="[0.0, 0.01]")
     before, _, rest = text.partition("axis:\n")
     tail = rest[rest.index("seeds:") :]
     for name, axis in AXES.items():
-        made = text
-        if axis:
-            held = before + HELD
-            if name == "entropy":
-                held = held.replace("  loss.entropy_coeff: 0.0\n", "")
-            made = held + axis + tail
+        held = before + HELD
+        if name == "entropy":
+            held = held.replace("  loss.entropy_coeff: 0.0\n", "")
+        made = held + axis + tail if axis else text
         (folder / f"{name}.yaml").write_text(made.replace("name: small", f"name: {name}"))
     (folder / "study.yaml").write_text(STUDY)
     return folder / "study.yaml"
 
 
+def train_here(request, console) -> int:
+    """Stand in for the launch of a sweep: its trials one after the other in this process."""
+    loaded = request.loaded
+    specs = expand(loaded)
+    run = RunDir(request.runs_dir / loaded.run_name).create()
+    tasks = freeze_all(run, specs, base=Path.cwd())
+    write_folder(run, loaded, request.proof, specs, tasks, allowed=None)
+    for spec in specs:
+        run_trial(
+            TrialPayload(
+                spec=spec,
+                folder=run.trial(spec.trial_id).path,
+                manifest=tasks[spec.trial_id].path,
+                metric=loaded.spec.metric,
+                attempt=1,
+                driver=driver_provenance(["test"]),
+                stop_file=run.path / "stop",
+                base=Path.cwd(),
+            )
+        )
+    recorder = open_recorder(
+        run,
+        launch="launch-0001",
+        metric=(loaded.spec.metric.name, loaded.spec.metric.mode),
+        commit="c",
+        disqualified="",
+        shared=request.lineage,
+        proposal=Proposal(loaded.spec.hypothesis, loaded.spec.specialist, loaded.spec.parent),
+    )
+    recorder.reconcile_all(specs)
+    recorder.close(specs)
+    return 0
+
+
 def start(study: Path, runs: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "rltune", "study", str(study), "--runs-dir", str(runs)]
-    log = (study.parent / "log.txt").open("a")
-    environment = {**os.environ, "RLTUNE_RUNS_DIR": str(runs)}
-    return subprocess.Popen(
-        command, cwd=study.parent, env=environment, stdout=log, stderr=subprocess.STDOUT
-    )
+    with (study.parent / "log.txt").open("a") as log:
+        return subprocess.Popen(command, cwd=study.parent, stdout=log, stderr=log)
 
 
 def lineage(runs: Path) -> list[tuple]:
@@ -67,9 +103,9 @@ def lineage(runs: Path) -> list[tuple]:
     rows = LineageStore.open(runs / "study-three" / "results.tsv").read().rows
     return sorted(
         (
-            row.exp_id.partition(".a")[0] if ".a" in row.exp_id[-4:] else row.exp_id,
-            row.parent_exp.rpartition(".a")[0] if ".a" in row.parent_exp[-4:] else row.parent_exp,
-            row.status,
+            SECOND.sub("", row.exp_id),
+            SECOND.sub("", row.parent_exp),
+            row.status.value,
             row.core_metric,
             row.hypothesis,
         )
@@ -79,60 +115,55 @@ def lineage(runs: Path) -> list[tuple]:
 
 
 def running(study: Path, runs: Path, name: str):
-    """Return a trial of a sweep that has measured a step and has not ended; None without one."""
-    if not runs.is_dir():
-        return None
+    """Return a trial of a sweep that has measured something and not ended; None without one."""
     one = next(x for x in standings(load_study(study), runs) if x.sweep.name == name)
-    if not one.is_settled:
-        return None
-    for trial in one.run.trial_dirs():
+    for trial in one.run.trial_dirs() if one.is_settled and one.run.path.is_dir() else ():
         has_measured = trial.metrics.is_file() and trial.metrics.stat().st_size
         if has_measured and not trial.done.exists() and "pid" in read_provenance(trial):
             return trial
     return None
 
 
-def end(process: subprocess.Popen) -> None:
+def kill_all(process: subprocess.Popen) -> None:
     """Kill a process and all that it started, as a machine that goes down does."""
-    try:
+    family = []
+    if process.poll() is None:
         family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
     process.kill()
     for child in family:
-        try:
+        if child.is_running():
             child.kill()
-        except psutil.NoSuchProcess:
-            continue
     process.wait()
 
 
 @pytest.mark.slow
 def test_it_ends_with_the_lineage_of_one_that_was_left_alone(tmp_path, monkeypatch):
+    from rltune.cli.entry import run
+
     monkeypatch.chdir(tmp_path)
-    study = write_study(tmp_path)
-    alone = start(study, tmp_path / "alone")
-    assert alone.wait(HANG_S) == 0, (tmp_path / "log.txt").read_text()
+    study, threads = write_study(tmp_path), torch.get_num_threads()
+    with monkeypatch.context() as patched:
+        patched.setattr("rltune.cli.study.run", train_here)
+        assert run(["study", str(study), "--runs-dir", "alone"]) == 0
+    torch.set_num_threads(threads)
     runs = tmp_path / "killed"
     process = start(study, runs)
     try:
-        wait_while_it_runs(process, lambda: running(study, runs, "kl"))
+        trial = wait_while_it_runs(process, lambda: running(study, runs, "kl"))
+        os.kill(read_provenance(trial)["pid"], signal.SIGKILL)  # a trial
         process.kill()  # the driver alone
         process.wait()
         process = start(study, runs)
-        trial = wait_while_it_runs(process, lambda: running(study, runs, "entropy"))
-        os.kill(read_provenance(trial)["pid"], signal.SIGKILL)
-        wait_while_it_runs(process, lambda: running(study, runs, "clip"))
-        end(process)  # the machine
+        wait_while_it_runs(process, lambda: running(study, runs, "entropy"))
+        kill_all(process)  # the machine
         process = start(study, runs)
         assert process.wait(HANG_S) == 0, (tmp_path / "log.txt").read_text()
     finally:
-        end(process)
+        kill_all(process)
     assert len(lineage(runs)) == 6
     assert lineage(runs) == lineage(tmp_path / "alone")
     table = LineageStore.open(runs / "study-three" / "results.tsv")
-    (clip,) = [
-        row for row in table.read().rows if row.axis_value == "0.28" and row.status in RESULTS
-    ]
-    sweeps = [row.sweep for row in chain_across(table, clip.exp_id).rows]
-    assert list(dict.fromkeys(sweeps)) == ["kl", "entropy", "clip"]
+    rows = [row for row in table.read().rows if row.status in RESULTS]
+    (last,) = [row.exp_id for row in rows if row.condition == "lr=0.001"]
+    sweeps = [row.sweep for row in chain_across(table, last).rows]
+    assert sweeps == ["kl", "entropy", "rate"]
