@@ -132,7 +132,8 @@ def step_of(
             train_state, batch, temperature=1.0, parts=scoring.parts, pending=scoring.pending
         )
         data = MiniBatch(batch, signals, estimate(batch, signals, config.advantage))
-        update(train_state, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
+        coef = config.loss.kl_loss_coef
+        update(train_state, data, config, step=1, kl_coef=coef, plan=plan)
 
     return step
 

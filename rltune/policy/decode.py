@@ -1,6 +1,7 @@
 """Incremental decoding of a transformers causal LM, as `rollout.torch_engine` asks for it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -103,10 +104,10 @@ class TransformersDecoder(ModelDecoder):
         inputs = self._new_tokens(new, starts, nobodys=cache.shape[1] - 1, rows=len(new))
         cache.place(inputs.columns_BT, width=width)
         backbone = self._model.base_model
-        is_last_BT = (
-            torch.arange(inputs.ids_BT.shape[1], device=self.device) == inputs.last_B[:, None]
-        )
-        with computing(backbone), reading(backbone, is_last_BT):
+        longest = inputs.ids_BT.shape[1]
+        is_last_BT = torch.arange(longest, device=self.device) == inputs.last_B[:, None]
+        only_last = reading(backbone, is_last_BT) if longest > 1 else nullcontext()
+        with computing(backbone), only_last:
             hidden_BTD = backbone(
                 input_ids=inputs.ids_BT,
                 attention_mask=visible(inputs.positions_BT, width),
@@ -119,7 +120,8 @@ class TransformersDecoder(ModelDecoder):
         self, cache: RowCache, sources: Sequence[int], targets: Sequence[int], *, used: int
     ) -> None:
         """Copy the first `used` tokens of some rows onto other rows, all at once."""
-        cache.copy(torch.tensor(sources), torch.tensor(targets), used=used)
+        index = torch.tensor([sources, targets], device=self.device)
+        cache.copy(*index, used=used)
 
     def release(self) -> None:
         """Do nothing: nothing is held here."""

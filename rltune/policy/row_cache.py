@@ -74,8 +74,8 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
     def copy(self, sources: Tensor, targets: Tensor, used: int) -> None:
         """Copy rows onto rows, all at once: a target may be a source, too."""
         if self.is_initialized:
-            for tensor in (self.keys, self.values):
-                tensor[targets, :, :used] = tensor[sources, :, :used]
+            for tensor in (self.keys[:, :, :used], self.values[:, :, :used]):
+                tensor.index_copy_(0, targets, tensor.index_select(0, sources))
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the columns that a mask covers, and the first of them."""

@@ -57,19 +57,22 @@ def update(
     step: int,
     kl_coef: float,
     on_entropy: OnEntropy | None = None,
+    plan: tuple[MiniBatchPlan, ...] | None = None,
 ) -> Sums:
     """Train on one batch: `epochs` passes in shuffled mini-batches; return the step's metrics.
 
     A metric is the mean over the mini-batches that have it: one without anything to train on has a
-    gradient norm of 0 and no entropy. `on_entropy` looks on.
+    gradient norm of 0 and no entropy. `on_entropy` looks on. `plan` is what `plan_update` gives for
+    this batch and step, where it is known already.
 
     Raises:
         DivergedError: A loss or a gradient is not finite; the weights are those before the bad
             optimiser step.
 
     """
-    limit = limit_of(train_state.policy, config, train_state.pair_cost)
-    plan = plan_update(data.batch, config, step=step, limit=limit)
+    if plan is None:
+        limit = limit_of(train_state.policy, config, train_state.pair_cost)
+        plan = plan_update(data.batch, config, step=step, limit=limit)
     require_known(data.signals, plan)
     per_step: dict[str, list[float]] = defaultdict(list)
     for mini_batch in plan:

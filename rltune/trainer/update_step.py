@@ -103,7 +103,9 @@ def update_step(
     metrics = training_metrics(batch, signals, result.credit) | result.metrics
     with timed("update"):
         data = MiniBatch(batch, signals, result.credit)
-        metrics |= update(train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy)
+        metrics |= update(
+            train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy, plan=plan
+        )
     metrics |= rollout_diagnostics(
         signals.old_logp_NT,
         batch.rollout_logprobs_NT,
