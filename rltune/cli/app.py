@@ -41,7 +41,8 @@ COMMANDS = (
     Entry("audit", "inspect:audit", "Prove from the records that what ran is comparable."),
     Entry("export", "export:export", "Write the tables and figures of a sweep."),
     Entry("report", "report:report", "Write an HTML page about a sweep, or a finding to publish."),
-    Entry("verify", "publish.verify:verify", "Prove a finding from its tables, or by reruns."),
+    Entry("bundle", "publish.bundle:bundle", "Write a sweep's evidence as one zip to send."),
+    Entry("verify", "publish.verify:verify", "Prove a finding or a bundle, or rerun its trials."),
     Entry(
         "compare",
         "compare:compare",

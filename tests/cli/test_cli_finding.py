@@ -128,3 +128,17 @@ def test_a_trial_that_is_not_there_is_refused(rltune, published):
     result = rltune("verify", "findings/kl", "--trial", "0.3@0")
     assert result.code == 2
     assert "--trial: '0.3@0' is no trial of this finding." in result.err
+
+
+def test_a_bundle_is_written_and_holds_elsewhere(rltune, tmp_path):
+    writer = finished_sweep(tmp_path)
+    result = rltune("bundle", str(writer.run.path), "--out", "paper.zip")
+    assert (result.code, result.err) == (0, "")
+    assert "Prove it anywhere with `rltune verify paper.zip`." in result.out
+    result = rltune("verify", "paper.zip")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("paper.zip holds.\n")
+    assert "as listed in bundle.json" in result.out
+    result = rltune("bundle", str(writer.run.path), "--out", "paper")
+    assert result.code == 2
+    assert "--out paper: is not the name of a zip. Give NAME.zip." in result.err

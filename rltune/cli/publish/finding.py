@@ -41,9 +41,8 @@ def publish(
             be read.
 
     """
-    state = code_state()
-    code = Code(sys.argv[:1], versions(), state.label, state.source_sha256)
-    text = _read(note) if note is not None else _earlier_note(out)
+    code = this_code()
+    text = read_note(note) if note is not None else _earlier_note(out)
     name = out.resolve().name
     finding = noted(collect(read_folder(run), code, name=name, metrics=metrics), text)
     require_place(out, finding)
@@ -67,15 +66,27 @@ def redraw(folder: Path, note: Path | None, *, as_json: bool) -> None:
         )
     finding = read_finding(folder)
     if note is not None:
-        finding = noted(finding, _read(note))
+        finding = noted(finding, read_note(note))
     _say(finding, folder, write_finding(finding, folder), as_json=as_json)
+
+
+def this_code() -> Code:
+    """Return what makes a finding now."""
+    state = code_state()
+    return Code(sys.argv[:1], versions(), state.label, state.source_sha256)
 
 
 def _earlier_note(out: Path) -> str:
     return str(read_finding(out).manifest["note"]) if is_finding(out) else ""
 
 
-def _read(note: Path) -> str:
+def read_note(note: Path) -> str:
+    """Return the author's own words.
+
+    Raises:
+        InputError: The file cannot be read.
+
+    """
     try:
         return note.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -20,6 +20,7 @@ from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
 from rltune.errors import InputError, Problem
 from rltune.gate import difference_interval
 from rltune.report.finding import verify as links
+from rltune.report.finding.bundle import unpack, verify_bundle
 from rltune.report.finding.records import Finding, Recorded
 from rltune.report.finding.verify import Check
 from rltune.report.render import indent, line, plural, short_path
@@ -36,7 +37,9 @@ from rltune.types import TrialStatus
 
 _Folder = Annotated[
     Path,
-    typer.Argument(metavar="FOLDER", help="Folder of a finding.", show_default=False),
+    typer.Argument(
+        metavar="FINDING", help="Folder of a finding, or a bundle (.zip).", show_default=False
+    ),
 ]
 
 
@@ -58,6 +61,8 @@ def verify(
 ) -> None:
     """Recompute every number, verdict and figure of a finding from its tables, and compare.
 
+    Of a bundle, the audit and the tables are made again from the records first.
+
     With --rerun or --trial it also trains trials again and compares them bit for bit. On another
     machine or other software the bits may differ; then the result at the last gate has to agree
     within the luck of its held-out tasks, and what differs is named. Exit code 1 if anything does
@@ -67,9 +72,15 @@ def verify(
       rltune verify docs/findings/kl
       rltune verify docs/findings/kl --rerun 2
       rltune verify docs/findings/kl --trial 0.1@3
+      rltune verify paper.zip
 
     """
-    finding, checks = links.verify(folder, sources_at=source_digest_at)
+    if folder.is_file():
+        with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
+            root = unpack(folder, Path(place))
+            finding, checks = verify_bundle(root, sources_at=source_digest_at)
+    else:
+        finding, checks = links.verify(folder, sources_at=source_digest_at)
     if not as_json:
         show(Group(*map(_shown, checks)))
     if finding is not None and (count or trial is not None):

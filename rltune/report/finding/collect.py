@@ -27,7 +27,7 @@ _LEFT_OUT = ("command", "inputs", "format")  # of the manifest of an export
 
 
 def collect(
-    folder: SweepFolder, code: Code, *, name: str, metrics: Sequence[str] = (), note: str = ""
+    folder: SweepFolder, code: Code, *, name: str, metrics: Sequence[str] = (), place: str = ""
 ) -> Finding:
     """Return the finding of a run folder.
 
@@ -36,7 +36,7 @@ def collect(
         code: What makes the finding.
         name: Of the finding's folder.
         metrics: Measures of metrics.jsonl to show beside the sweep's metric.
-        note: The author's own words, as Markdown.
+        place: How commands name it; `docs/findings/NAME` without one.
 
     Raises:
         InputError: No trial measured one of the metrics.
@@ -59,7 +59,7 @@ def collect(
     gates = gate_rows(evals) or list(_recorded_gates(trials, read.records, folder.metric_name))
     text = folder.run.results.read_text("utf-8") if folder.run.results.is_file() else ""
     return Finding(
-        manifest=_manifest(folder, read, audit, code, name=name, metrics=metrics, note=note),
+        manifest=_manifest(folder, read, audit, code, name=name, metrics=metrics, place=place),
         sweep=folder.run.sweep.read_text(encoding="utf-8"),
         trials=tuple(trials),
         gates=tuple(gates),
@@ -102,7 +102,7 @@ def _manifest(
     *,
     name: str,
     metrics: Sequence[str],
-    note: str,
+    place: str,
 ) -> dict[str, Any]:
     """Return what the page says that no table holds."""
     inputs = digests(folder.run, input_files(folder))
@@ -123,7 +123,8 @@ def _manifest(
             "usual_seeds": asked["seeds"],
         },
         "metrics": list(metrics),
-        "note": note.strip(),
+        "place": place or f"docs/findings/{name}",
+        "note": "",
         "inputs": {"files": len(inputs), "sha256": sha256_hex(canonical_json(inputs))},
     }
 

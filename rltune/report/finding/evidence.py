@@ -175,13 +175,15 @@ def _inputs(finding: Finding) -> str:
 
 def reproduce(finding: Finding) -> str:
     """Return the commands: the sweep, this page, any one trial."""
-    place = f"docs/findings/{finding.name}"
+    place = str(finding.manifest.get("place") or f"docs/findings/{finding.name}")
     commits = sorted({row.code_rev for row in finding.trials if row.code_rev})
     trial = finding.trials[-1]
     name = f"{trial.condition.partition('=')[2] or trial.condition}@{trial.seed}"
+    again = (f"rltune report {place}", "page and figures again, from the tables")
+    redraw = [] if place.endswith(".zip") else [again]  # a bundle stays as it is
     lines = [
         (f"rltune verify {place}", "every number here, from the tables"),
-        (f"rltune report {place}", "page and figures again, from the tables"),
+        *redraw,
         (f"rltune verify {place} --rerun 1", "a trial drawn at random, again"),
         (f"rltune verify {place} --trial {shlex.quote(name)}", "this one trial, again"),
         (_sweep_command(finding), "the whole sweep, again"),

@@ -1,0 +1,251 @@
+"""A bundle: the same bytes for the same run, no secrets, and no doctored one passes."""
+
+import json
+import shutil
+import zipfile
+from dataclasses import replace
+
+import pytest
+from run_folders import CONTROL, CRASH, TREATED, FolderWriter
+from test_report_finding import CODE, add_rows, drawn_once, replace_in, sources_at
+
+from rltune.errors import InputError, StoreError
+from rltune.report.finding.bundle import build, unpack, verify_bundle, write_zip
+from rltune.store.digest import metrics_digest
+from rltune.store.files import read_json, sha256_file, write_json_atomic
+from rltune.store.run_folder import read_folder
+
+assert drawn_once  # used by all tests here, too
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory):
+    """All trials have ended, the condition's last seed in a crash; the gate chose step 10."""
+    writer = FolderWriter(tmp_path_factory.mktemp("run"))
+    for seed in (0, 1, 2):
+        writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 8, 20: 6 + seed % 2})
+        if seed < 2:
+            writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 5, 20: 3 - seed})
+    writer.fail(writer.spec(TREATED, 2), CRASH)
+    for trial in writer.run.trial_dirs():
+        if result := trial.read_done():
+            digest = metrics_digest(trial.metrics)
+            trial.write_done(replace(result, metrics_sha256=digest))
+            weights = trial.checkpoint(10) / "policy.safetensors"
+            weights.parent.mkdir(parents=True)
+            weights.write_bytes(trial.trial_id.encode())
+            card = {"checkpoint": {"file_sha256": sha256_file(weights)}}
+            write_json_atomic(trial.model_card, card)
+        provenance = read_json(trial.provenance)
+        write_json_atomic(trial.provenance, {**provenance, "host": "my-laptop", "base": "/home/me"})
+    add_rows(writer)
+    return writer
+
+
+@pytest.fixture(scope="module")
+def built(writer, tmp_path_factory):
+    root = tmp_path_factory.mktemp("built")
+    build(read_folder(writer.run), root, CODE, place="paper.zip", has_checkpoints=True)
+    return root
+
+
+@pytest.fixture
+def root(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "bundle")
+
+
+def problems_of(root):
+    _, checks = verify_bundle(root, sources_at=sources_at)
+    return [text for check in checks for text in check.problems]
+
+
+def test_an_honest_bundle_holds_and_names_no_machine(built, tmp_path):
+    write_zip(built, tmp_path / "paper.zip")
+    root = unpack(tmp_path / "paper.zip", tmp_path / "there")
+    assert problems_of(root) == []
+    texts = [path.read_text(errors="replace") for path in root.rglob("*") if path.is_file()]
+    assert not [text for text in texts if "my-laptop" in text or "/home/me" in text]
+    assert "rltune verify paper.zip --rerun 1" in (root / "finding" / "index.md").read_text()
+
+
+def test_the_same_run_gives_the_same_bytes(writer, built, tmp_path):
+    again = tmp_path / "again"
+    again.mkdir()
+    build(read_folder(writer.run), again, CODE, place="paper.zip", has_checkpoints=True)
+    for root, name in ((built, "one.zip"), (again, "two.zip")):
+        write_zip(root, tmp_path / name)
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def run_of(root):
+    (folder,) = (root / "run").iterdir()
+    return folder
+
+
+def trial_of(root, label, seed):
+    return next(run_of(root).glob(f"trials/{label}-s{seed}-*"))
+
+
+def edit(label, seed, name, old, new):
+    def doctor(root):
+        replace_in(name, old, new)(trial_of(root, label, seed))
+
+    return doctor
+
+
+def edit_json(name, change):
+    def doctor(root):
+        path = run_of(root) / name
+        content = read_json(path)
+        change(content)
+        write_json_atomic(path, content)
+
+    return doctor
+
+
+def without_failed_trial(root):
+    shutil.rmtree(trial_of(root, TREATED, 2))
+
+
+def without_row(root):
+    path = run_of(root) / "results.tsv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "crash" not in line))
+
+
+def other_checkpoint(root):
+    folder = trial_of(root, CONTROL, 0) / "checkpoints"
+    (folder / "step-000010").rename(folder / "step-000020")
+
+
+def other_weights(root):
+    (trial_of(root, CONTROL, 0) / "checkpoints/step-000010/policy.safetensors").write_bytes(b"x")
+
+
+def other_figure(root):
+    shutil.copy(root / "finding" / "figure.svg", root / "finding" / "comparison.svg")
+
+
+def predicted_afterwards(plan):
+    for trial in plan["trials"]:
+        trial["expected_delta"] = "-0.3 success"
+
+
+DOCTORED = [  # (what was done, what is found)
+    pytest.param(
+        edit(CONTROL, 0, "metrics.jsonl", "0.6", "0.7"), "audit is not what", id="a metric"
+    ),
+    pytest.param(
+        edit(TREATED, 0, "heldout.jsonl", "[1, 1, 1, 0,", "[1, 1, 1, 1,"),
+        "gates.csv",
+        id="an outcome of a task",
+    ),
+    pytest.param(
+        edit(TREATED, 0, "DONE", '"final_metric": 0.3', '"final_metric": 0.6'),
+        "final: 0.3, recomputed 0.6",
+        id="a result",
+    ),
+    pytest.param(
+        edit(CONTROL, 1, "provenance.json", "c0ffee", "decaf0"),
+        "code_rev: c0ffee, recomputed decaf0",
+        id="a commit",
+    ),
+    pytest.param(without_failed_trial, "status: failed, recomputed pending", id="a failed trial"),
+    pytest.param(
+        without_row,
+        "lineage_id: kl_loss_coef=0.1-s2-7cd920ad70, recomputed ",
+        id="a row of lineage",
+    ),
+    pytest.param(other_checkpoint, "step-000020, but the gate chose step 10", id="a checkpoint"),
+    pytest.param(other_weights, "is not the file of its card", id="weights"),
+    pytest.param(other_figure, "comparison.svg does not show these tables", id="a figure"),
+    pytest.param(
+        lambda root: replace_in("index.md", "no verdict", "below the control")(root / "finding"),
+        "index.md:",
+        id="a verdict",
+    ),
+    pytest.param(
+        lambda root: replace_in("summary.csv", "0.633", "0.733")(root / "finding"),
+        "recomputed 0.6",
+        id="an estimate",
+    ),
+    pytest.param(
+        edit_json("plan.json", predicted_afterwards), "trials.json is not what", id="a prediction"
+    ),
+    pytest.param(
+        lambda root: write_json_atomic(
+            run_of(root) / "comparability.json", {"ok": False, "allow_confounded": "why"}
+        ),
+        "mark is not what the records give",
+        id="the proof",
+    ),
+    pytest.param(
+        lambda root: (trial_of(root, CONTROL, 0) / "metrics.jsonl").unlink(),
+        "audit is not what",
+        id="no metrics",
+    ),
+]
+
+
+@pytest.mark.parametrize(("doctor", "found"), DOCTORED)
+def test_a_doctored_bundle_is_caught_even_with_digests_that_agree(root, doctor, found):
+    doctor(root)
+    manifest = read_json(root / "finding" / "manifest.json")
+    manifest["outputs"] = {name: sha256_file(root / "finding" / name) for name in
+                           manifest["outputs"]}  # fmt: skip
+    write_json_atomic(root / "finding" / "manifest.json", manifest)
+    listed = read_json(root / "bundle.json")
+    listed["outputs"] = {
+        path.relative_to(root).as_posix(): sha256_file(path)
+        for path in root.rglob("*")
+        if path.is_file() and path.name != "bundle.json"
+    }
+    write_json_atomic(root / "bundle.json", listed)
+    assert [text for text in problems_of(root) if found in text], problems_of(root)
+
+
+def test_files_that_are_changed_missing_or_not_listed_are_named(root):
+    (root / "more.txt").write_text("x")
+    (run_of(root) / "sweep.yaml").write_text("name: other\n")
+    (run_of(root) / "plan.json").unlink()
+    found = problems_of(root)
+    assert "more.txt is not listed in bundle.json" in found
+    assert f"run/{run_of(root).name}/sweep.yaml was changed" in found
+    assert f"run/{run_of(root).name}/plan.json is missing" in found
+
+
+@pytest.mark.parametrize("text", ["a value of the variable: hunter2-hunter2", "hf_" + "a1" * 17])
+def test_a_secret_is_refused_with_its_place(writer, tmp_path, monkeypatch, text):
+    monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
+    run = shutil.copytree(writer.run.path, tmp_path / "runs" / writer.run.path.name)
+    trial = next(run.glob("trials/*"))
+    (trial / "prompt.txt").write_text(f"fine\n{text}\n")
+    root = tmp_path / "root"
+    root.mkdir()
+    folder = read_folder(replace(writer.run, path=run))
+    with pytest.raises(InputError, match=r"prompt\.txt:2: holds a secret") as raised:
+        build(folder, root, CODE, place="paper.zip")
+    assert text not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a.txt"], "is not a bundle; it has no bundle.json"),
+        (["bundle.json", "../a.txt"], "names files outside of itself"),
+        (["bundle.json", "/a.txt"], "names files outside of itself"),
+    ],
+)
+def test_another_zip_is_refused_and_nothing_leaves_the_folder(tmp_path, names, message):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for name in names:
+            file.writestr(name, json.dumps({}))
+    with pytest.raises(StoreError, match=message):
+        unpack(tmp_path / "a.zip", tmp_path / "there")
+    assert not (tmp_path / "a.txt").exists()
+
+
+def test_what_is_no_zip_is_refused(tmp_path):
+    (tmp_path / "a.zip").write_text("text")
+    with pytest.raises(StoreError, match="cannot be unpacked"):
+        unpack(tmp_path / "a.zip", tmp_path / "there")
