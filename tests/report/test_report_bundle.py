@@ -6,7 +6,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from run_folders import CONTROL, CRASH, TREATED, FolderWriter
+from run_folders import CONTROL, CRASH, PROVENANCE, TREATED, FolderWriter
 from test_report_finding import CODE, add_rows, drawn_once, replace_in, sources_at
 
 from rltune.errors import InputError, StoreError
@@ -37,7 +37,9 @@ def writer(tmp_path_factory):
             card = {"checkpoint": {"file_sha256": sha256_file(weights)}}
             write_json_atomic(trial.model_card, card)
         provenance = read_json(trial.provenance)
-        write_json_atomic(trial.provenance, {**provenance, "host": "my-laptop", "base": "/home/me"})
+        machine = {"host": "my-laptop", "base": "/home/me"}
+        earlier = [{**PROVENANCE, **machine, "attempt": 1}]
+        write_json_atomic(trial.provenance, {**provenance, **machine, "earlier": earlier})
     add_rows(writer)
     return writer
 

@@ -152,6 +152,18 @@ def test_a_sweep_without_a_verdict_says_why(tmp_path):
     assert answer_in_short(finding_of(writer)).startswith("no verdict (2 of 3 seeds, 1 failed")
 
 
+@pytest.mark.parametrize(("seeds", "is_told"), [(7, True), (3, False)])
+def test_a_condition_below_random_play_is_told(tmp_path, seeds, is_told):
+    # all seeds end at 0; the interval ends at t * 0.1 / sqrt(n): 2.447 * 0.1 / 2.646 = 0.092 with
+    # seven, 4.303 * 0.1 / 1.732 = 0.248 with three; random play has 0.184
+    writer = FolderWriter(tmp_path, seeds=range(seeds))
+    for seed in range(seeds):
+        writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 5, 20: 6})
+        writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 2, 20: 0})
+    text = page(finding_of(writer))
+    assert ("- `kl_loss_coef=0.1` ends below random play" in text) is is_told
+
+
 def test_a_confounded_sweep_has_its_stamp_and_its_numbers(tmp_path):
     writer = finished_sweep(tmp_path)
     write_json_atomic(

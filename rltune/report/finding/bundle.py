@@ -15,9 +15,9 @@ from pathlib import Path
 import yaml
 
 from rltune.errors import InputError, Problem, StoreError
-from rltune.report.finding.collect import collect
+from rltune.report.finding.collect import collect, public
 from rltune.report.finding.files import MANIFEST, noted, write_finding
-from rltune.report.finding.records import PRIVATE, Finding
+from rltune.report.finding.records import Finding
 from rltune.report.finding.verify import Check, SourcesAt, row_differences, verify
 from rltune.report.manifest import Code
 from rltune.report.render import plural
@@ -77,7 +77,7 @@ def build(
     for source, target in _copied(folder, run, has_checkpoints=has_checkpoints):
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.name == "provenance.json":
-            write_json_atomic(target, _public(read_json(source)))
+            write_json_atomic(target, public(read_json(source)))
         else:
             shutil.copyfile(source, target)
     found = collect(read_folder(run), code, name=Path(place).stem, metrics=metrics, place=place)
@@ -114,10 +114,6 @@ def _chosen(trial: TrialDir, target: TrialDir) -> Iterator[tuple[Path, Path]]:
     for path in sorted(source.rglob("*")):
         if path.is_file():
             yield path, target.checkpoint(result.best_step) / path.relative_to(source)
-
-
-def _public(provenance: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in provenance.items() if key not in PRIVATE}
 
 
 def _require_no_secrets(root: Path) -> None:

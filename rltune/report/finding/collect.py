@@ -144,12 +144,15 @@ def _object(folder: SweepFolder, name: str) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def public(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a provenance, with its earlier attempts, without what names a machine."""
+    kept = {key: value for key, value in provenance.items() if key not in PRIVATE}
+    earlier = provenance.get("earlier", ())
+    return kept | {"earlier": [public(one) for one in earlier]} if earlier else kept
+
+
 def _recorded(record: TrialRecord) -> Recorded:
-    kept = {key: value for key, value in record.provenance.items() if key not in PRIVATE}
-    kept["earlier"] = [
-        {key: value for key, value in one.items() if key not in PRIVATE}
-        for one in kept.get("earlier", ())
-    ]
+    kept = public(record.provenance)
     digest = record.result.metrics_sha256 if record.result is not None else ""
     return Recorded(record.spec, kept, digest)
 

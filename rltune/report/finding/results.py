@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from rltune.analysis.rates import is_rate_metric
+from rltune.analysis.rates import SUCCESS, is_rate_metric
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import PairRow, SummaryRow, TrialRow
@@ -74,9 +74,25 @@ def levels(finding: Finding) -> str:
         lines.append(f"before training: {value(fmean(starts.values()))}")
     for floor in dict.fromkeys(filter(None, map(_floor, trials))):
         lines.append(f"random play (floor): {floor}")
+    lines += _below_floor(finding)
     for ceiling in dict.fromkeys(row.ceiling for row in trials if row.ceiling is not None):
         lines.append(f"perfect play (ceiling): {value(ceiling)}")
     return bullets(lines)
+
+
+def _below_floor(finding: Finding) -> list[str]:
+    """Return which conditions end below random play, all of their interval."""
+    floors = {row.floor for row in finding.trials if row.floor is not None}
+    if len(floors) != 1 or finding.metric != SUCCESS:
+        return []
+    (floor,) = floors
+    return [
+        f"{code(row.condition)} ends below random play"
+        for row in finding.summary
+        if (row.at, row.estimator, row.method) == ("final", "mean", "t")
+        and row.ci_hi is not None
+        and row.ci_hi < floor
+    ]
 
 
 def _floor(row: TrialRow) -> str:
