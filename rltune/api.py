@@ -28,7 +28,7 @@ from rltune.analysis.tables import (
     TrialRow,
     mark_of,
 )
-from rltune.analysis.verdict import Verdict
+from rltune.analysis.verdict_words import Verdict
 from rltune.errors import InputError, Problem, RltuneError, StoreError
 from rltune.report.compare_text import compare_and_say
 from rltune.report.export import lineage_ids, tables_of

@@ -81,6 +81,21 @@ class TrialSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedPlan:
+    """Seeds until decided: when a condition is looked at."""
+
+    start: int  # seeds at the first look
+    most: int  # seeds at the last look
+    block: int = 1  # seeds between two looks
+    effect: float = 0.0  # smallest difference of interest; 0 where none is stated
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Seeds at each look."""
+        return (*range(self.start, self.most, self.block), self.most)
+
+
+@dataclass(frozen=True, slots=True)
 class Distance:
     """Exact distance to go around one response; None where no solution is left."""
 

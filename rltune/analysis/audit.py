@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rltune.analysis.look_audit import look_findings
 from rltune.analysis.memory_use import MemoryUse, memory_uses
 from rltune.comparability.audit import AuditReport, audit_trials
 from rltune.comparability.records import TrialRecord
@@ -91,8 +92,11 @@ def audit_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
 def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
     """Judge the trials of a run folder."""
     is_driven = read_driver(folder.run.lock) is not None
+    looked = look_findings(folder, read.records)
     return Audit(
-        audit_trials(read.records, is_driven=is_driven, altered=_altered(read.records)),
+        audit_trials(
+            read.records, is_driven=is_driven, altered=_altered(read.records), looked=looked
+        ),
         trials=len(folder.specs),
         started=sum(record.has_started for record in read.records),
         finished=sum(record.result is not None for record in read.records),

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev, variance
 
 from rltune.analysis.compare_sides import Side, last_gate, require_comparable
-from rltune.analysis.ends import end_of, pairs_of
+from rltune.analysis.ends import NO_VERDICT, end_of, pairs_of
 from rltune.analysis.rates import is_rate_metric, recorded_resolution
 from rltune.analysis.stats import as_rate, mean_over_seeds
-from rltune.analysis.verdict import NO_VERDICT
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.comparability.records import TrialRecord
 from rltune.gate import wilson_interval
@@ -56,7 +55,9 @@ class Compared:
         p_above: Chance that a seed of A is above a seed of B; None over tasks.
         needed: As many of the unit see a difference of this size with 80 % power; None if unknown.
         hits: Tasks that A and B solved, of those that both played; None but for success over tasks.
-        verdict: `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`.
+        looks: Looks that the interval and `p_holm` are adjusted for; 0 for a list of seeds.
+        verdict: `above`, `below`, `practically equal`, `not separable`, `stopped early at 20`, or
+            `no verdict (why)`.
         sentence: The same in words.
         notes: What a reader must know, too.
 
@@ -77,6 +78,7 @@ class Compared:
     hits: tuple[int, int] | None = None
     p_holm: float | None = None
     comparisons: int = 1
+    looks: int = 0
     verdict: str = NO_VERDICT
     sentence: str = ""
     notes: tuple[str, ...] = ()

@@ -4,9 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.comparability.records import TrialRecord
 from rltune.store.failure import TrialFailure
-from rltune.types import RowStatus, TrialStatus
+from rltune.types import RowStatus, SeedPlan, TrialStatus
+
+NO_VERDICT = "no verdict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class End:
     step: int  # the last training step that it reached; 0 before the first
     planned: int  # the training steps that its config asks for
     value: float | None  # the sweep's metric at its last gate; None without a finite one
+    until: SeedPlan | None = None  # of its sweep: seeds until decided
+    look: int | None = None  # seeds planned at the first look that counted it, if any did
 
     @property
     def is_short(self) -> bool:
@@ -39,6 +44,8 @@ def end_of(record: TrialRecord) -> End:
         step=record.last_step if result is None else result.final_step,
         planned=record.planned_steps,
         value=value if value is not None and math.isfinite(value) else None,
+        until=record.until,
+        look=record.look,
     )
 
 
@@ -58,14 +65,14 @@ def obstacle(ours: Sequence[End], theirs: Sequence[End], *, rival: str) -> str:
     """
     for who, ends in (("", ours), (f"{rival} ", theirs)):
         if reason := _diverged(ends):
-            return f"no verdict ({who}{reason})"
+            return f"{NO_VERDICT} ({who}{reason})"
     steps = {end.step for end in (*ours, *theirs) if end.value is not None}
     if len(steps) < 2:
         return ""
     if reason := _stopped(ours):
         return reason
     reason = _stopped(theirs) or f"ends at step {_span(_steps(theirs))}"
-    return f"no verdict ({rival} {reason})"
+    return f"{NO_VERDICT} ({rival} {reason})"
 
 
 def _steps(ends: Sequence[End]) -> list[int]:
@@ -104,3 +111,44 @@ def pairs_of(ours: Sequence[End], theirs: Sequence[End]) -> dict[int, tuple[floa
             continue
         pairs[end.seed] = (end.value, other.value)
     return dict(sorted(pairs.items()))
+
+
+def beside(ours: Sequence[End], theirs: Sequence[End]) -> list[End]:
+    """Return the control's trials of the seeds that a condition has."""
+    seeds = {end.seed for end in ours}
+    return [end for end in theirs if end.seed in seeds]
+
+
+def objection(ours: Sequence[End], theirs: Sequence[End], *, n: int, rival: str) -> str:
+    """Return the words in place of a ranking of two sets of seeds; empty when the test decides.
+
+    The sides are every planned trial of a condition and of its rival; n seeds are tested.
+    """
+    if not theirs:
+        return f"{NO_VERDICT} (there is no control)"
+    if reason := obstacle(ours, theirs, rival=rival):
+        return reason
+    needed = f"at least {SEEDS_FOR_A_CLAIM} are needed"
+    planned = max(len(ours), len(theirs))
+    if planned < SEEDS_FOR_A_CLAIM:
+        return f"{NO_VERDICT} ({_seeds(planned)}; {needed})"
+    for who, ends in (("", ours), (f" of {rival}", theirs)):
+        waiting = sum(not end.status.has_ended for end in ends)
+        if waiting:
+            return f"{NO_VERDICT} ({len(ends) - waiting} of {_seeds(len(ends))}{who} ended)"
+    if n < SEEDS_FOR_A_CLAIM:
+        parts = [*_lost(ours, ""), *_lost(theirs, f" of {rival}")]
+        return f"{NO_VERDICT} ({', '.join([f'{n} of {_seeds(planned)}', *parts])}; {needed})"
+    return ""
+
+
+def _lost(ends: Sequence[End], who: str) -> list[str]:
+    """Return how many seeds have no result, and why."""
+    failed = sum(end.status is TrialStatus.FAILED for end in ends)
+    empty = sum(end.value is None for end in ends) - failed
+    counts = [(failed, f"{who} failed"), (empty, f"{who} without a number")]
+    return [f"{count}{text}" for count, text in counts if count]
+
+
+def _seeds(n: int) -> str:
+    return f"{n} seed{'' if n == 1 else 's'}"

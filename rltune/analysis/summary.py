@@ -15,7 +15,8 @@ from rltune.analysis.ends import end_of
 from rltune.analysis.rates import SUCCESS, is_rate_metric, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
-from rltune.analysis.verdict import Verdict, verdicts
+from rltune.analysis.verdict import verdicts
+from rltune.analysis.verdict_words import Verdict
 from rltune.comparability.judged import judged_by_condition, judged_in, judged_line
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import scored_line

@@ -9,7 +9,7 @@ from typing import Any
 
 from rltune.analysis.rates import counts_tasks
 from rltune.analysis.summary import bounds_of
-from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow
+from rltune.analysis.tables import EvalRow, GateRow, HistoryRow, TrialRow, until_text
 from rltune.analysis.usage import newest
 from rltune.comparability.audit import env_key
 from rltune.comparability.records import TrialRecord
@@ -69,6 +69,8 @@ def _trial_row(folder: SweepFolder, record: TrialRecord, mark: str, lineage_id: 
         lineage_id=lineage_id,
         same_run_as="",
         mark=mark,
+        seeds_until=until_text(record.until),
+        look=record.look,
         **_provenance(record),
         **_usage(record),
         **_scores(folder, record),

@@ -12,7 +12,8 @@ from rltune.analysis.ends import End, pairs_of
 from rltune.analysis.rates import is_rate_metric, resolution_of
 from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
-from rltune.analysis.verdict import Verdict, adjusted, verdicts
+from rltune.analysis.verdict import adjusted, verdicts
+from rltune.analysis.verdict_words import Verdict
 from rltune.maths.interval import Interval
 from rltune.maths.resample import (
     REPS,
@@ -259,7 +260,7 @@ def _with_verdicts(
             yield row
         elif row.method == "t":
             yield replace(
-                row,
+                _of_looks(row, verdict),
                 test="paired t" if verdict.p is not None else "",
                 p=verdict.p,
                 p_holm=verdict.p_holm,
@@ -270,3 +271,17 @@ def _with_verdicts(
             yield replace(row, p_holm=flips_holm.get(row.condition))
         else:
             yield row
+
+
+def _of_looks(row: SummaryRow, verdict: Verdict) -> SummaryRow:
+    """Return the row with the last look's difference, its interval adjusted for all looks."""
+    if not verdict.looks:
+        return row
+    interval = verdict.difference.interval
+    return replace(
+        row,
+        delta_vs_control=verdict.difference.mean,
+        delta_n=verdict.n,
+        delta_ci_lo=interval.low if interval else None,
+        delta_ci_hi=interval.high if interval else None,
+    )

@@ -5,11 +5,11 @@ number that is not known is None.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.analysis.ends import End
-from rltune.types import TrialStatus
+from rltune.types import SeedPlan, TrialStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class TrialRow:
     lineage_id: str
     same_run_as: str
     mark: str
+    seeds_until: str = ""
+    look: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +241,25 @@ def ends_of(trials: Sequence[TrialRow]) -> list[End]:
             step=row.final_step or 0,
             planned=row.planned_steps,
             value=row.final,
+            until=until_of(row.seeds_until),
+            look=row.look,
         )
         for row in trials
     ]
+
+
+def until_text(plan: SeedPlan | None) -> str:
+    """Return seeds until decided as one cell: `start=3 most=12 block=1 effect=0.05`."""
+    return "" if plan is None else " ".join(f"{k}={v!r}" for k, v in asdict(plan).items())
+
+
+def until_of(text: str) -> SeedPlan | None:
+    """Return what `until_text` wrote."""
+    if not text:
+        return None
+    cells = dict(part.split("=") for part in text.split())
+    start, most, block = (int(cells[name]) for name in ("start", "most", "block"))
+    return SeedPlan(start, most, block, float(cells["effect"]))
 
 
 def same_runs_of(trials: Sequence[TrialRow]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ from rltune.runner.sweep import SweepRequest
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.files import read_json
-from rltune.store.run_folder import confounded_reason, find_run
+from rltune.store.run_folder import confounded_reason, find_run, planned_looks
 from rltune.study.load import is_study, load_study
 
 
@@ -111,6 +112,7 @@ def _loaded_again(folder: Path) -> tuple[LoadedSweep, str | None]:
         action = "Run this where the sweep was started, or give the sweep file."
         raise StoreError(Problem(str(run.path), what, action=action))
     loaded = load_sweep(file, profile=profile, overrides=overrides, seeds=seeds)
+    loaded = replace(loaded, until=planned_looks(run))
     if loaded.run_name != folder.resolve().name:
         what = f"{file} now makes {loaded.run_name}: it, or a file that it names, was edited, or "
         what += "rltune's config keys are newer."

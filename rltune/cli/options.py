@@ -13,6 +13,9 @@ from typer.core import TyperCommand
 from rltune.errors import InputError, Problem, SpecError
 from rltune.runner.budget import seconds_of
 from rltune.runner.spend import SpendLimit
+from rltune.spec.expand import until_decided
+from rltune.spec.keys import did_you_mean
+from rltune.spec.load import LoadedSweep
 from rltune.spec.trial_reference import RUNS_VARIABLE, looking_in_runs
 
 _NEGATIVE = re.compile(r"-\.?[0-9]")
@@ -37,6 +40,28 @@ Seeds = Annotated[
     str | None,
     typer.Option(
         "--seeds", metavar="0,1,2", help="Seeds to run instead of those in the sweep file."
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="decided",
+        help="Add seeds until each condition is decided, by looks that together err at most 5 %.",
+    ),
+]
+MaxSeeds = Annotated[
+    int | None,
+    typer.Option(
+        "--max-seeds", metavar="N", help="With --until: most seeds of a condition (default: 12)."
+    ),
+]
+Effect = Annotated[
+    float | None,
+    typer.Option(
+        "--effect",
+        metavar="X",
+        help="With --until: smallest difference of interest, in the metric's unit.",
     ),
 ]
 Overrides = Annotated[
@@ -183,6 +208,28 @@ def parse_budget(text: str | None) -> Budget:
         else:
             seconds = parse_duration(word)
     return Budget(seconds, None if spend == SpendLimit() else spend)
+
+
+def with_looks(
+    loaded: LoadedSweep, until: str | None, max_seeds: int | None, effect: float | None
+) -> LoadedSweep:
+    """Return the sweep with the seeds that `--until`, `--max-seeds` and `--effect` ask for.
+
+    Raises:
+        SpecError: They do not fit together, or a number cannot be used.
+
+    """
+    if until is not None and until != "decided":
+        what, allowed = f"{until!r} does not end a condition.", "Choose one of decided."
+        raise SpecError(Problem("--until", what, allowed, did_you_mean(until, ["decided"])))
+    given = {"--max-seeds": max_seeds, "--effect": effect}
+    lone = [name for name, value in given.items() if value is not None]
+    if until is None and loaded.until is None and lone:
+        what = "the seeds are a list, which has no looks."
+        raise SpecError([Problem(name, what, action="Add --until decided.") for name in lone])
+    if until is None and not lone:
+        return loaded
+    return until_decided(loaded, most=max_seeds, effect=effect)
 
 
 def parse_duration(text: str) -> float:

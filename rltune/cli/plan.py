@@ -5,14 +5,18 @@ from pathlib import Path
 from rltune.cli.console import answer
 from rltune.cli.options import (
     RUNS,
+    Effect,
     Json,
+    MaxSeeds,
     NoCustomCode,
     Overrides,
     Profile,
     RunsDir,
     Seeds,
     SweepFile,
+    Until,
     parse_seeds,
+    with_looks,
 )
 from rltune.forecast.cost import measure
 from rltune.report.plan import cost_json, make_plan, plan_view
@@ -28,6 +32,9 @@ def plan(
     profile: Profile = None,
     overrides: Overrides = None,
     seeds: Seeds = None,
+    until: Until = None,
+    max_seeds: MaxSeeds = None,
+    effect: Effect = None,
     runs_dir: RunsDir = RUNS,
     no_custom_code: NoCustomCode = False,
     as_json: Json = False,
@@ -43,6 +50,7 @@ def plan(
 
     """
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    loaded = with_looks(loaded, until, max_seeds, effect)
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     specs = expand(loaded)
     measured = measure(runs_dir, loaded.run_name, loaded.spec.name)

@@ -15,15 +15,19 @@ from rltune.cli.console import is_live, make_console, warn
 from rltune.cli.inspect import clock
 from rltune.cli.options import (
     RUNS,
+    Effect,
+    MaxSeeds,
     NoCustomCode,
     Overrides,
     Profile,
     RunsDir,
     Seeds,
     SweepFile,
+    Until,
     parse_budget,
     parse_seeds,
     require_runs_dir,
+    with_looks,
 )
 from rltune.cli.sweep_end import report_end
 from rltune.cli.sync import warn_of_offline
@@ -53,6 +57,9 @@ def sweep(
     file: SweepFile,
     profile: Profile = None,
     seeds: Seeds = None,
+    until: Until = None,
+    max_seeds: MaxSeeds = None,
+    effect: Effect = None,
     overrides: Overrides = None,
     runs_dir: RunsDir = RUNS,
     max_concurrent: Annotated[
@@ -107,12 +114,14 @@ def sweep(
       rltune sweep sweeps/quickstart.yaml
       rltune sweep sweeps/kl.yaml --set budget.steps=20 --seeds 0
       rltune sweep sweeps/kl.yaml --budget 8h
+      rltune sweep sweeps/kl.yaml --until decided --max-seeds 12 --effect 0.05
 
     """
     if allow_confounded is not None and not allow_confounded.strip():
         raise InputError(Problem("--allow-confounded", "the reason is empty.", "Write a sentence."))
     most = parse_budget(budget)
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
+    loaded = with_looks(loaded, until, max_seeds, effect)
     require_runs_dir(runs_dir, loaded.run_name)
     if most.spend is not None:
         require_countable(loaded, most.spend.currency, Path.cwd())
@@ -260,11 +269,14 @@ class Watcher:
         self._reader: StatusReader | None = None
 
     def start(self, run: RunDir, specs: Sequence[TrialSpec]) -> None:
-        """Print what is going to run, once the run folder is written."""
-        self._reader = StatusReader(read_folder(run))
-        self._console.print()
-        self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
-        self._console.print(f"{len(specs)} trials: {counts(self._reader.read().trials)}")
+        """Print what is going to run, once the run folder is written: of each block of seeds."""
+        folder, is_first = read_folder(run), self._reader is None
+        self._reader = StatusReader(folder)
+        if is_first:
+            self._console.print()
+            self._console.print(f"Run folder {short_path(run.path)}", soft_wrap=True)
+        so_far = " so far" if folder.until is not None else ""
+        self._console.print(f"{len(specs)} trials{so_far}: {counts(self._reader.read().trials)}")
         self._say_budget(run, specs)
         self.tick()
 

@@ -66,6 +66,7 @@ def written(run: RunDir) -> dict[str, str]:
         "plan": run.plan,
         "proof": run.comparability,
         "audit": run.audit,
+        "looks": run.looks,
         "ledger": run.ledger,
     }
     return {name: str(path) for name, path in paths.items() if path.exists()}

@@ -30,7 +30,11 @@ class AuditReport:
 
 
 def audit_trials(
-    records: Sequence[TrialRecord], *, is_driven: bool, altered: Collection[str] = ()
+    records: Sequence[TrialRecord],
+    *,
+    is_driven: bool,
+    altered: Collection[str] = (),
+    looked: Sequence[Finding] = (),
 ) -> AuditReport:
     """Return what A1 to A5 find in the trials of one sweep.
 
@@ -41,6 +45,7 @@ def audit_trials(
         records: Its trials.
         is_driven: Whether a driver lives; without one, a trial that has no marker will get none.
         altered: Ids of the trials whose metrics are not those that their result was made from.
+        looked: What was found in the looks of seeds until decided.
 
     """
     started = [record for record in records if record.has_started]
@@ -55,6 +60,7 @@ def audit_trials(
         *same_length(records, is_driven=is_driven),
         *same_evaluation(started),
         *_altered_metrics(altered),
+        *looked,
     )
     errors, warnings = split(findings)
     return AuditReport(not errors, errors, warnings, spent)

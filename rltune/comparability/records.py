@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rltune.types import TrialResult, TrialSpec, TrialStatus
+from rltune.types import SeedPlan, TrialResult, TrialSpec, TrialStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,9 @@ class TrialRecord:
     heldout: tuple[Mapping[str, Any], ...] = ()  # lines of heldout.jsonl: one a gate
     result: TrialResult | None = None  # the DONE marker, if there is one
     failure: Mapping[str, Any] | None = None  # the FAILED marker, if there is one
+    until: SeedPlan | None = None  # of its sweep: seeds until decided
+    # seeds planned at the first look that counted it; None before one did, and for the control
+    look: int | None = None
 
     @property
     def has_started(self) -> bool:

@@ -8,19 +8,11 @@ from rich.console import Group
 
 from rltune.analysis.compare import Compared, Half, compare
 from rltune.analysis.compare_sides import RERUN, Side, differing_keys, last_gate
-from rltune.analysis.ends import End, end_of, obstacle
+from rltune.analysis.ends import NO_VERDICT, End, end_of, objection, obstacle
 from rltune.analysis.rates import resolution_of
 from rltune.analysis.tables import against, mark_of
-from rltune.analysis.verdict import (
-    NO_VERDICT,
-    SAME,
-    Verdict,
-    between,
-    early,
-    is_claim,
-    objection,
-    word_of,
-)
+from rltune.analysis.verdict import between
+from rltune.analysis.verdict_words import EQUAL, SAME, Verdict, early, is_claim, word_of
 from rltune.comparability.scored import scored_line
 from rltune.errors import InputError, Problem
 from rltune.maths.power import MOST
@@ -44,8 +36,13 @@ def compare_and_say(a: Side, b: Side) -> Compared:
         _require_results(verdict, a, b)
         result = compare(a, b)
         needed = result.needed if result.unit == "tasks" else verdict.needed
+        if verdict.looks:
+            interval, n = verdict.difference.interval, verdict.n
+            mean = verdict.difference.mean
+            result = replace(result, difference=mean, interval=interval, n=n, p=verdict.p)
         result = replace(
             result,
+            looks=len(verdict.looks),
             verdict=verdict.words,
             p_holm=verdict.p_holm,
             comparisons=verdict.comparisons,
@@ -127,10 +124,11 @@ def _sentence(result: Compared) -> str:
             f"{result.a.label} ends {word} {result.b.label}{at}{step} by "
             f"{abs(result.difference):.3g}{_over(result)}: {_evidence(result)}.{_same(result)}"
         )
-    if head.startswith(SAME):
+    if head.startswith((SAME, EQUAL)):
+        size = f" {_sample_size(result)}" if head.startswith(SAME) else ""
         return (
             f"{result.a.label} and {result.b.label} are {head}{_over(result)}: "
-            f"{_evidence(result)}.{_same(result)} {_sample_size(result)}"
+            f"{_evidence(result)}.{_same(result)}{size}"
         )
     words = f"{result.a.label} against {result.b.label}: {result.verdict}."
     if not math.isfinite(result.difference):
@@ -155,11 +153,15 @@ def _over(result: Compared) -> str:
 def _evidence(result: Compared) -> str:
     parts = [f"difference {result.difference:+.3g}"]
     if result.interval is not None:
-        parts.append(f"95 % interval {result.interval.low:+.3g} to {result.interval.high:+.3g}")
+        kind = "adjusted interval" if result.looks else "95 % interval"
+        parts.append(f"{kind} {result.interval.low:+.3g} to {result.interval.high:+.3g}")
     if result.p is not None:
         parts.append(f"{result.test} p = {result.p:.2g} unadjusted")
     if result.p_holm is not None:
         over = plural(result.comparisons, "comparison")
+        if result.looks:
+            parts.append(f"p = {result.p_holm:.2g} over {plural(result.looks, 'look')} and {over}")
+            return ", ".join(parts)
         parts.append(f"p = {result.p_holm:.2g} by Holm over {over} of the sweep")
     return ", ".join(parts)
 

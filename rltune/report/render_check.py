@@ -51,6 +51,7 @@ def _sweep_json(loaded: LoadedSweep, report: ComparabilityReport) -> dict[str, A
         "run": loaded.run_name,
         "profile": loaded.profile,
         "seeds": list(loaded.seeds),
+        "until": None if loaded.until is None else to_json(loaded.until),
         "axis": loaded.spec.axis.key,
         "why": loaded.spec.axis.why,
         "coupled": {item.key: item.rule for item in loaded.spec.axis.coupled},
@@ -107,9 +108,12 @@ def _head(loaded: LoadedSweep) -> Iterator[RenderableType]:
     conditions, seeds = len(loaded.conditions), len(loaded.seeds)
     yield line(f"{loaded.path}: {loaded.spec.title}", "bold")
     yield indent(line(loaded.spec.question))
+    span, most = ", ".join(map(str, loaded.seeds)), ""
+    if loaded.until is not None:
+        span, most = f"{loaded.until.start} first, then until decided", "at most "
     count = (
-        f"{plural(conditions, 'condition')} x {plural(seeds, 'seed')} "
-        f"({', '.join(map(str, loaded.seeds))}) = {plural(conditions * seeds, 'trial')}"
+        f"{plural(conditions, 'condition')} x {most}{plural(seeds, 'seed')} "
+        f"({span}) = {most}{plural(conditions * seeds, 'trial')}"
     )
     protocol = f", protocol {loaded.protocol.name}" if loaded.protocol is not None else ""
     yield indent(line(f"{count}, profile {loaded.profile}{protocol}"))

@@ -21,6 +21,7 @@ from rltune.report.render import (
     rate,
     rules_table,
     short_path,
+    signed,
     size,
     verbatim,
 )
@@ -117,6 +118,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         indent(table),
         *(indent(line(text)) for text in _bound_lines(closing.rows)),
         *map(indent, notes),
+        *_looks(closing.rows),
         *([indent(line(closing.judged))] if closing.judged else []),
         *([indent(line(closing.scored, "yellow"))] if closing.scored else []),
         *([indent(line(closing.service, "dim"))] if closing.service else []),
@@ -124,6 +126,26 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         *(line(text, "yellow") for text in closing.warnings),
         *(line(text, "bold") for text in closing.verdicts),
     )
+
+
+def _looks(rows: Sequence[ConditionRow]) -> Iterator[RenderableType]:
+    """Yield every look of seeds until decided, with its boundary; nothing for a list of seeds."""
+    looked = [row for row in rows if row.verdict is not None and row.verdict.looks]
+    if not looked:
+        return
+    yield line("Looks: intervals and p together err at most 5 %, over all looks and conditions")
+    table = grid(
+        ["condition", "seeds", "difference", "interval", "p", "boundary", "decision"],
+        right=(1, 2, 4, 5),
+    )
+    for row in looked:
+        for look in row.verdict.looks if row.verdict else ():
+            p, boundary = (f"{value:.2g}" for value in (look.p, look.boundary))
+            around = interval(look.interval, is_signed=True)
+            table.add_row(
+                row.condition, str(look.n), signed(look.mean), around, p, boundary, look.decision
+            )
+    yield indent(table)
 
 
 def _closing_cells(row: ConditionRow, joint: str) -> list[str]:
@@ -186,6 +208,8 @@ def _notes(rows: Sequence[ConditionRow]) -> Iterator[str]:
         "gain: final - start. against control: final - final of the control of the same seed, "
         "where both ended at the same step."
     )
+    if any(row.verdict is not None and row.verdict.looks for row in rows):
+        yield "The intervals against the control are those of the last looks."
     if any(row.final_of_one is not None for row in rows):
         yield "* one seed: Wilson interval over the held-out tasks, not over seeds."
 

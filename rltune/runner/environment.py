@@ -181,3 +181,10 @@ def fits(need: Mapping[str, float], node: Mapping[str, float]) -> bool:
 
 def _amounts(need: Mapping[str, float]) -> str:
     return " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items())
+
+
+def require_concurrency(max_concurrent: int | None) -> None:
+    """Refuse to run no trial at a time; raises ResourceError."""
+    if max_concurrent is not None and max_concurrent < 1:
+        what = f"{max_concurrent} trials at a time would run none."
+        raise ResourceError(Problem("--max-concurrent", what, "Give 1 or more."))

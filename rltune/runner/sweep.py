@@ -6,14 +6,18 @@ Ray is imported only when something is left to run.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
+from rltune.analysis.seed_blocks import Due, due_trials, require_same_looks, take_looks
 from rltune.comparability.findings import ComparabilityReport
-from rltune.errors import Problem, ResourceError
+from rltune.errors import ResourceError
 from rltune.lineage.record import Proposal, domain_of
 from rltune.runner.budget import Deadline, Declined, read_declined, startable
-from rltune.runner.environment import remove_ray_folders, require_startable
+from rltune.runner.environment import (
+    remove_ray_folders,
+    require_concurrency,
+    require_startable,
+)
 from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import LaunchSession, OnTick
@@ -38,7 +42,6 @@ _GOES_ON = "the same command goes on with it"
 
 OnStart = Callable[[RunDir, Sequence[TrialSpec]], None]
 Say = Callable[[str], None]
-MakePayloads = Callable[[Recorder, Sequence[TrialSpec]], list[TrialPayload]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,9 @@ class SweepOutcome:
     """State of a sweep after a command."""
 
     run: RunDir  # the sweep's folder
-    specs: tuple[TrialSpec, ...]  # every trial that was asked for
-    statuses: Mapping[str, TrialStatus]  # trial id -> where it is now
+    specs: tuple[TrialSpec, ...]  # every trial that is planned by now
+    # trial id -> where it is now; a failed one of a decided condition is not asked for any more
+    statuses: Mapping[str, TrialStatus]
     begun: frozenset[str]  # trials that this command started
     is_interrupted: bool  # whether it was stopped before its end; the same command goes on
     # trials that were not started, as they could not finish by the deadline
@@ -103,7 +107,7 @@ def run_sweep(
         KeyboardInterrupt: A second signal came before the running trials had stopped.
 
     """
-    _require_concurrency(request.max_concurrent)
+    require_concurrency(request.max_concurrent)
     base = Path.cwd()
     report = request.proof or require_proven(
         request.loaded, base, allow_confounded=request.allow_confounded
@@ -111,46 +115,76 @@ def run_sweep(
     require_comparable(request.loaded, report, request.allow_confounded)
     require_judge(request.loaded)
     require_engine(request.loaded)
-    specs = expand(request.loaded)
     run = RunDir((request.runs_dir / request.loaded.run_name).resolve())
-    if not all(_status(run, spec).is_finished for spec in specs):
+    require_same_looks(run, request.loaded)
+    if not all(_status(run, spec).is_finished for spec in due_trials(run, request.loaded).specs):
         require_startable(request.ray_address)
     run.create()
     with take_driver_lock(run.lock, argv=request.argv):
         require_same_inputs(run, base)
-        tasks = freeze_all(run, specs, base=base)
         allowed = None if report.ok else request.allow_confounded
-        write_folder(run, request.loaded, report, specs, tasks, allowed=allowed)
+        tasks = freeze_all(run, expand(request.loaded), base=base)
         driver = driver_provenance(request.argv)
-        recorder = _open(run, request, driver, allowed, specs)
-        recorder.reconcile_all(specs)
-        remove_ray_folders(run.tune)
-        recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
-        on_start(run, specs)
-        todo = [spec for spec in specs if not _status(run, spec).is_finished]
-        if todo:
-            make_references((one.config for one in request.loaded.conditions), base)
-        if todo and request.ray_address is None:  # a cluster's machines may hold other models
-            require_models(request.loaded, base)
-        if overspent(run, request.spend):
-            todo = []
-        todo, declined = startable(run, todo, request.deadline, request.max_trials)
-        make = partial(_payloads, request, driver, tasks, base)
-        ran = _Ran(declined=declined)
-        if todo:
-            _run_all(request, recorder, make, todo, ran, on_tick=on_tick, say=say, tick_s=tick_s)
-        statuses = {spec.trial_id: _status(run, spec) for spec in specs}
-    is_finished = all(status.is_finished for status in statuses.values())
-    is_interrupted = ran.was_stopped and not is_finished
+        command = _Command(
+            request, run, base, report, allowed, tasks, driver, on_start, on_tick, say, tick_s
+        )
+        ran = _Ran(declined=[])
+        due = _run_block(command, ran)
+        while not ran.was_stopped and take_looks(run, request.loaded, launch=ran.launch, say=say):
+            due = _run_block(command, ran)
+        statuses = {spec.trial_id: _status(run, spec) for spec in due.specs}
+    asked = {name: one for name, one in statuses.items() if one.is_finished or name in due.wanted}
+    is_interrupted = ran.was_stopped and not all(one.is_finished for one in asked.values())
     return SweepOutcome(
-        run, specs, statuses, frozenset(ran.begun), is_interrupted, tuple(ran.declined)
+        run, due.specs, asked, frozenset(ran.begun), is_interrupted, tuple(ran.declined)
     )
 
 
-def _require_concurrency(max_concurrent: int | None) -> None:
-    if max_concurrent is not None and max_concurrent < 1:
-        what = f"{max_concurrent} trials at a time would run none."
-        raise ResourceError(Problem("--max-concurrent", what, "Give 1 or more."))
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What all blocks of a command have in common."""
+
+    request: SweepRequest
+    run: RunDir
+    base: Path  # folder of relative paths in configs
+    report: ComparabilityReport  # the proof
+    allowed: str | None  # reason for running although the proof failed
+    tasks: Mapping[str, FrozenTasks]  # trial id -> its frozen tasks
+    driver: DriverProvenance
+    on_start: OnStart
+    on_tick: OnTick
+    say: Say
+    tick_s: float
+
+
+def _run_block(command: _Command, ran: "_Ran") -> Due:
+    """Plan what is due, run what is missing of it, and return it.
+
+    A list of seeds is one block. A trial that this command has begun is not begun again.
+    """
+    request, run, base = command.request, command.run, command.base
+    due = due_trials(run, request.loaded)
+    specs = due.specs
+    write_folder(run, request.loaded, command.report, specs, command.tasks, allowed=command.allowed)
+    recorder = _open(run, request, command.driver, command.allowed, specs)
+    recorder.reconcile_all(specs)
+    ran.launch = recorder.launch
+    remove_ray_folders(run.tune)
+    recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
+    todo = [spec for spec in specs if spec.trial_id in due.wanted - ran.begun]
+    todo = [spec for spec in todo if not _status(run, spec).is_finished]
+    if todo or not ran.begun:
+        command.on_start(run, specs)
+    if todo:
+        make_references((one.config for one in request.loaded.conditions), base)
+    if todo and request.ray_address is None:  # a cluster's machines may hold other models
+        require_models(request.loaded, base)
+    if overspent(run, request.spend):
+        todo = []
+    todo, ran.declined = startable(run, todo, request.deadline, ran.left(request.max_trials))
+    if todo:
+        _run_all(command, recorder, todo, ran)
+    return due
 
 
 def _open(
@@ -186,24 +220,24 @@ class _Ran:
     declined: list[Declined]
     begun: set[str] = field(default_factory=set)  # trials that were started
     was_stopped: bool = False  # whether a stop was asked for
+    launch: str = ""  # name of the last one
     losses: Counter[str] = field(default_factory=Counter)  # trial id -> how often its machine went
+
+    def left(self, most: int | None) -> int | None:
+        """Return how many trials the command may still start; None: any number."""
+        return None if most is None else max(0, most - len(self.begun))
 
 
 def _run_all(
-    request: SweepRequest,
+    command: _Command,
     recorder: Recorder,
-    make: MakePayloads,
     specs: Sequence[TrialSpec],
     ran: _Ran,
-    *,
-    on_tick: OnTick,
-    say: Say,
-    tick_s: float,
 ) -> None:
     """Launch the trials, and launch again those whose machines were lost, until none is left."""
-    todo = list(specs)
+    request, say, todo = command.request, command.say, list(specs)
     while todo:
-        payloads = make(recorder, todo)
+        payloads = _payloads(command, recorder, todo)
         recorder.expect((payload.spec, payload.attempt) for payload in payloads)
         session = LaunchSession(
             recorder,
@@ -214,7 +248,7 @@ def _run_all(
             say=say,
         )
         try:
-            ran.was_stopped = session.run(on_tick, tick_s=tick_s)
+            ran.was_stopped = session.run(command.on_tick, tick_s=command.tick_s)
         except ResourceError as error:
             ran.was_stopped = payloads[0].stop_file.exists()
             if not ran.losses:  # the first launch: what was asked for is refused
@@ -262,24 +296,20 @@ def _say_each(specs: Sequence[TrialSpec], what: str, say: Say) -> None:
 
 
 def _payloads(
-    request: SweepRequest,
-    driver: DriverProvenance,
-    tasks: Mapping[str, FrozenTasks],
-    base: Path,
-    recorder: Recorder,
-    todo: Sequence[TrialSpec],
+    command: _Command, recorder: Recorder, todo: Sequence[TrialSpec]
 ) -> list[TrialPayload]:
+    request = command.request
     state = recorder.ledger.read()
     return [
         TrialPayload(
             spec=spec,
             folder=recorder.run.trial(spec.trial_id).path,
-            manifest=tasks[spec.trial_id].path,
+            manifest=command.tasks[spec.trial_id].path,
             metric=request.loaded.spec.metric,
             attempt=state.attempts(spec.trial_id) + 1,
-            driver=driver,
+            driver=command.driver,
             stop_file=recorder.run.tune / recorder.launch / STOP_FILE,
-            base=base,
+            base=command.base,
             deadline=request.deadline,
             spend=request.spend,
         )

@@ -1,9 +1,14 @@
 """From conditions and seeds to the explicit list of trials."""
 
+import math
+from dataclasses import replace
+
+from rltune.errors import Problem, SpecError
 from rltune.spec.conditions import Condition
 from rltune.spec.identity import SLUG_LENGTH, config_hash, safe_slug, trial_id
 from rltune.spec.load import LoadedSweep
-from rltune.types import TrialSpec
+from rltune.spec.schema.seeds import DEFAULT_MOST, FEWEST, MOST_SEEDS
+from rltune.types import SeedPlan, TrialSpec
 
 
 def trial_slug(label: str, seed: int) -> str:
@@ -35,3 +40,39 @@ def _trial(loaded: LoadedSweep, condition: Condition, seed: int) -> TrialSpec:
         config_hash=config_hash(config),
         expected_delta=condition.expected_delta,
     )
+
+
+def until_decided(
+    loaded: LoadedSweep, *, most: int | None = None, effect: float | None = None
+) -> LoadedSweep:
+    """Return the sweep with seeds until decided, whatever its file says.
+
+    A list of seeds becomes the first block, three seeds at least; whole numbers after its largest
+    follow.
+
+    Args:
+        loaded: The sweep.
+        most: Most seeds; None: the file's, or 12, or those listed where they are more.
+        effect: Smallest difference of interest; None: the file's, or none.
+
+    Raises:
+        SpecError: A number cannot be used.
+
+    """
+    before = loaded.until
+    listed = loaded.seeds if before is None else loaded.seeds[: before.start]
+    start = max(FEWEST, len(listed))
+    wanted = most or (before.most if before else max(DEFAULT_MOST, start))
+    problems = []
+    if not start <= wanted <= MOST_SEEDS:
+        choices = f"Give {start} to {MOST_SEEDS}: the first block has {start}."
+        problems.append(Problem("--max-seeds", f"{wanted} cannot be the most seeds.", choices))
+    if effect is not None and not 0.0 < effect < math.inf:
+        what = f"{effect:g} is not a difference of interest."
+        problems.append(Problem("--effect", what, "Give one above 0, in the metric's unit."))
+    if problems:
+        raise SpecError(problems)
+    following = range(max(listed) + 1, max(listed) + 1 + wanted - len(listed))
+    block, stated = (before.block, before.effect) if before else (1, 0.0)
+    plan = SeedPlan(start, wanted, block, stated if effect is None else effect)
+    return replace(loaded, seeds=(*listed, *following), until=plan)

@@ -26,11 +26,13 @@ from rltune.spec.resolve import (
     resolve_config,
     split_profile,
 )
+from rltune.spec.schema.seeds import UntilDecided
 from rltune.spec.schema.sweep import LAPTOP, ProtocolSpec, SweepSpec
 from rltune.spec.shortforms import config_tree
 from rltune.spec.sources import find_source
 from rltune.spec.unread import without_unread
 from rltune.spec.yamlfile import YamlFile, read_yaml
+from rltune.types import SeedPlan
 
 HASH_IN_NAME = 8
 
@@ -44,12 +46,14 @@ class LoadedSweep:
     spec: SweepSpec  # the file as a typed tree
     profile: str  # name of the profile that was used
     overrides: tuple[str, ...]  # the `--set` texts
-    seeds: tuple[int, ...]  # seeds to run: the file's, or those asked for
+    # seeds to run: the file's, or those asked for; the most that may be, until decided
+    seeds: tuple[int, ...]
     protocol: ProtocolSpec | None  # the protocol file, if the sweep names one
     conditions: tuple[Condition, ...]  # in the order of the file; one of them is the control
     sweep_hash: str  # 64 hex digits over what runs, independent of the seeds
     # Where each key was written: base to `--set`, the conditions' own among them.
     layers: tuple[Layer, ...] = ()
+    until: SeedPlan | None = None  # seeds until decided; None for the seeds as they are
 
     def where(self, key: str) -> str:
         """Return `file:line: dotted.key` of where a dotted key was last written."""
@@ -131,6 +135,7 @@ def load_sweep(
         conditions=conditions,
         sweep_hash=_sweep_hash(spec, conditions),
         layers=(*shared, *_own_layers(file, spec), *last),
+        until=spec.seeds.plan if seeds is None and isinstance(spec.seeds, UntilDecided) else None,
     )
 
 
@@ -224,7 +229,7 @@ def _seeds(
     spec: SweepSpec | None, asked: Sequence[int] | None, problems: list[Problem]
 ) -> tuple[int, ...]:
     if asked is None:
-        return spec.seeds if spec is not None else ()
+        return _file_seeds(spec) if spec is not None else ()
     for seed in dict.fromkeys(asked):
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
             problems.append(
@@ -237,6 +242,10 @@ def _seeds(
             Problem("--seeds", "No seed is given.", "Give at least one, such as 0,1,2.")
         )
     return tuple(asked)
+
+
+def _file_seeds(spec: SweepSpec) -> tuple[int, ...]:
+    return tuple(range(spec.seeds.max)) if isinstance(spec.seeds, UntilDecided) else spec.seeds
 
 
 def _conditions(

@@ -31,6 +31,7 @@ def plan_json(
         "profile": loaded.profile,
         "overrides": list(loaded.overrides),
         "seeds": list(loaded.seeds),
+        "until": None if loaded.until is None else asdict(loaded.until),
         "metric": {"name": loaded.spec.metric.name, "mode": loaded.spec.metric.mode},
         "tasks": None if tasks is None else dict(tasks),
         "trials": [asdict(spec) for spec in specs],

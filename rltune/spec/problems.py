@@ -11,6 +11,7 @@ from rltune.spec.errors import VIOLATION, Violation
 from rltune.spec.identity import value_text
 from rltune.spec.keys import VARIANT_SECTIONS, did_you_mean, models_of, variants
 from rltune.spec.paths import OPEN_SECTIONS, KeyPath, dotted, key_path
+from rltune.spec.schema.seeds import FORMS
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.validators import cross_violations
 
@@ -86,6 +87,8 @@ def _resolve(
     models: tuple[type[BaseModel], ...] = (model,)
     owner: type[BaseModel] | None = model
     for part in loc:
+        if part in FORMS:
+            continue
         if len(models) > 1:
             models = tuple(m for m in models if m is variants(path[-1]).get(str(part)))
             continue

@@ -1,7 +1,7 @@
 """A run folder as the reports read it: what was asked, what was planned, what each trial left."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from rltune.errors import Problem, StoreError
 from rltune.spec.yamlfile import YamlFile, read_yaml
 from rltune.store.files import read_json, to_json
 from rltune.store.jsonl import JsonlRead, read_jsonl, read_metrics
+from rltune.store.looks import first_looks, read_looks
 from rltune.store.rundir import RunDir, TrialDir
-from rltune.types import TrialSpec
+from rltune.types import SeedPlan, TrialSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class SweepFolder:
     metric_mode: str  # `max` or `min`
     specs: tuple[TrialSpec, ...]  # every trial: those of plan.json, then others with a folder
     question: str = ""  # that the sweep asks
+    until: SeedPlan | None = None  # seeds until decided, as the last launch planned them
 
 
 def is_run_folder(path: Path) -> bool:
@@ -111,7 +113,26 @@ def read_folder(run: RunDir) -> SweepFolder:
         metric_mode=str(metric.get("mode", "max")),
         specs=tuple(_specs(run)),
         question=_text(file, "question", ""),
+        until=planned_looks(run),
     )
+
+
+def planned_looks(run: RunDir) -> SeedPlan | None:
+    """Return the plan of seeds until decided; None for a list of seeds, and without a plan.
+
+    Raises:
+        StoreError: It cannot be read.
+
+    """
+    plan = read_json(run.plan) if run.plan.is_file() else {}
+    until = plan.get("until") if isinstance(plan, dict) else None
+    if until is None:
+        return None
+    try:
+        return SeedPlan(**until)
+    except TypeError as error:
+        what = f"`until` is not a plan of seeds ({error})."
+        raise StoreError(Problem(str(run.plan), what, action="Restore the file.")) from error
 
 
 def _text(file: YamlFile, key: str, default: str) -> str:
@@ -208,6 +229,12 @@ def read_records(folder: SweepFolder) -> RecordsRead:
     records = [
         read_record(folder.run.trial(spec.trial_id), spec, problems) for spec in folder.specs
     ]
+    if folder.until is not None:
+        first = first_looks(read_looks(folder.run.looks))
+        records = [
+            replace(one, until=folder.until, look=first.get((one.spec.condition, one.spec.seed)))
+            for one in records
+        ]
     return RecordsRead(tuple(records), tuple(problems))
 
 

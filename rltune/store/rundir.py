@@ -131,6 +131,7 @@ class RunDir:
     comparability = File("comparability.json")  # what the check before the run found
     audit = File("audit.json")  # what the check of the finished trials found
     results = File("results.tsv")  # the lineage table
+    looks = File("looks.jsonl")  # with seeds until decided: what each look found
     ledger = File("ledger.jsonl")  # what the driver planned, started and saw end
     lock = File("driver.lock")  # held by the driver while it lives
     tune = File("tune")  # Ray Tune's own folders, one a launch; never the source of truth

@@ -13,7 +13,7 @@ from rltune.analysis.audit import judge_folder
 from rltune.analysis.table_rows import trial_rows
 from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import mark_of
-from rltune.analysis.verdict import ABOVE, BELOW, Verdict
+from rltune.analysis.verdict_words import ABOVE, BELOW, Verdict
 from rltune.errors import Problem, SpecError
 from rltune.report.export import lineage_ids
 from rltune.spec.conditions import axis_values, condition_layers

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rltune.analysis.ends import End
-from rltune.analysis.verdict import adjusted, between, is_claim, verdicts, word_of
+from rltune.analysis.verdict import adjusted, between, verdicts
+from rltune.analysis.verdict_words import is_claim, word_of
 from rltune.maths.significance import holm, paired_t_p
 from rltune.types import TrialStatus
 

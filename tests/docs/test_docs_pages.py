@@ -8,7 +8,7 @@ from literals import ROOT, literals
 from PIL import Image
 
 from rltune.analysis.stats import Estimate
-from rltune.analysis.verdict import CONTROL, SAME, Verdict
+from rltune.analysis.verdict_words import CONTROL, SAME, Verdict
 from rltune.comparability.check import check_sweep
 from rltune.comparability.findings import RULES
 from rltune.spec.expand import expand

@@ -1,8 +1,12 @@
+import pytest
+
+from rltune.errors import SpecError
 from rltune.spec.conditions import axis_values
-from rltune.spec.expand import expand, trial_slug
+from rltune.spec.expand import expand, trial_slug, until_decided
 from rltune.spec.identity import config_hash
 from rltune.spec.schema.sweep import Axis
 from rltune.spec.schema.trial import TrialConfig
+from rltune.types import SeedPlan
 
 
 def test_seed_major_with_the_control_first(load):
@@ -56,3 +60,36 @@ def test_a_long_label_is_cut_but_not_its_seed():
     assert len(slug) == 60
     assert slug.endswith("x-s12")
     assert trial_slug("model=Qwen/Qwen2.5-3B", 0) == "model=Qwen_Qwen2.5-3B-s0"
+
+
+LOOKS = ("seeds: [0, 1, 2]", "seeds: {start: 3, max: 6, until: decided, effect: 0.05, block: 2}")
+
+
+def test_seeds_until_decided_are_planned_to_their_most(load):
+    loaded, listed = load(LOOKS), load()
+    assert loaded.seeds == (0, 1, 2, 3, 4, 5)
+    assert loaded.until == SeedPlan(start=3, most=6, block=2, effect=0.05)
+    assert loaded.until.counts == (3, 5, 6)
+    assert expand(loaded)[: len(expand(listed))] == expand(listed)  # no identity moves
+    assert loaded.run_name == listed.run_name
+    assert load(LOOKS, seeds=[4, 5]).until is None
+
+
+def test_a_list_becomes_the_first_block(load):
+    loaded = until_decided(load(seeds=[7, 8, 9, 3]), effect=0.1)
+    assert loaded.until == SeedPlan(start=4, most=12, block=1, effect=0.1)
+    assert loaded.seeds == (7, 8, 9, 3, *range(10, 18))
+    assert until_decided(load(LOOKS), most=9).until == SeedPlan(3, 9, 2, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"most": 2}, "--max-seeds: 2 cannot be the most seeds. Give 3 to 100: "),
+        ({"effect": -1.0}, "--effect: -1 is not a difference of interest. Give one above 0, "),
+    ],
+)
+def test_looks_that_cannot_be_are_refused(load, options, line):
+    with pytest.raises(SpecError) as caught:
+        until_decided(load(), **options)
+    assert str(caught.value).startswith(line)

@@ -44,7 +44,8 @@ SWEEP_FILE_CASES = {
     "unknown key": (
         ("seeds:", "sedes:"),
         ["toy.yaml: seeds: 'seeds' is missing from this file. "
-         "Seeds, the same ones for every condition.",
+         "Seeds, the same ones for every condition; or `{start: 3, max: 12, until: decided, "
+         "effect: 0.05}`, which adds seeds until each condition is decided.",
          f"toy.yaml:24: sedes: 'sedes' is not a key of this file. Choose one of {SWEEP_KEYS}. "
          "Did you mean 'seeds'?"],
     ),
@@ -167,6 +168,18 @@ SWEEP_FILE_CASES = {
     "seed twice": (
         ("[0, 1, 2]", "[1, 1]"),
         ["toy.yaml:24: seeds: 1 is given twice. Remove the duplicate."],
+    ),
+    "seeds until when": (
+        ("[0, 1, 2]", "{start: 2, max: 200, until: decide, effect: 0.0}"),
+        ["toy.yaml:24: seeds.start: 2 is out of range. Give at least 3.",
+         "toy.yaml:24: seeds.max: 200 is out of range. Give at most 100.",
+         "toy.yaml:24: seeds.until: 'decide' is not an until. Choose one of decided. "
+         "Did you mean 'decided'?",
+         "toy.yaml:24: seeds.effect: 0.0 is out of range. Give more than 0.0."],
+    ),
+    "fewer seeds than the first block": (
+        ("[0, 1, 2]", "{start: 8, max: 4, until: decided}"),
+        ["toy.yaml:24: seeds.max: 4 is below start, 8. Give at least as many as start."],
     ),
     "no seeds": (("[0, 1, 2]", "[]"), ["toy.yaml:24: seeds: [] is empty. Give at least one."]),
     "accepting an error": (

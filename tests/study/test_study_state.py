@@ -7,7 +7,7 @@ import pytest
 from run_folders import FolderWriter
 
 from rltune.analysis.stats import mean_over_seeds
-from rltune.analysis.verdict import ABOVE, BELOW, SAME, Verdict
+from rltune.analysis.verdict_words import ABOVE, BELOW, SAME, Verdict
 from rltune.errors import SpecError
 from rltune.spec.identity import flatten
 from rltune.spec.yamlfile import read_yaml

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import SummaryRow, TrialRow
-from rltune.analysis.verdict import is_claim
+from rltune.analysis.verdict_words import Verdict, is_claim
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.report.figures.estimates import BOOTSTRAP_FROM, Estimation, estimation_for
 from rltune.report.figures.notes import (
@@ -29,15 +29,17 @@ def comparison_data(tables: Tables) -> Comparisons | LeftOut:
     if not control:
         return LeftOut(COMPARISON, "no seed of the control has finished")
     how = estimation_for(tables.trials, tables.about.estimator)
+    if tables.trials[0].seeds_until:
+        how = Estimation(MEAN, T, how.level)  # the interval of the looks is one of the mean
     finals = {
         (row.condition, row.estimator, row.method): row
         for row in tables.summary
         if row.at == "final"
     }
     others = dict.fromkeys(row.condition for row in tables.trials if not row.is_control)
-    sentences = {one.condition: one.sentence for one in verdicts_of(tables.trials)}
+    verdicts = {one.condition: one for one in verdicts_of(tables.trials)}
     rows = [
-        _row(label, _pairs(tables.trials, label, control), finals, how, sentences[label])
+        _row(label, _pairs(tables.trials, label, control), finals, how, verdicts[label])
         for label in others
     ]
     if not any(row.final is not None for row in tables.trials if not row.is_control):
@@ -67,7 +69,7 @@ def _row(
     pairs: tuple[Pair, ...],
     finals: Mapping[tuple[str, str, str], SummaryRow],
     how: Estimation,
-    sentence: str,
+    verdict: Verdict,
 ) -> Comparison:
     shown = finals[label, how.estimator, how.method]
     tested, flipped = finals[label, MEAN, T], finals[label, MEAN, BOOTSTRAP]
@@ -83,7 +85,8 @@ def _row(
         p_sign_flip=flipped.p_holm,
         seeds_for_80=tested.seeds_for_80,
         verdict=tested.verdict,
-        sentence=sentence,
+        sentence=verdict.sentence,
+        looks=verdict.looks,
     )
 
 
@@ -117,7 +120,12 @@ def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int])
         filled = ", filled where separable," if any(is_claim(r.verdict) for r in rows) else ""
         caption += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
         is_drawn = any(row.low is not None for row in rows)
-        caption += f", with its {interval_text(how.method, how.level)}." if is_drawn else "."
+        kind = interval_text(how.method, how.level)
+        if any(row.looks for row in rows):
+            kind = f"{how.level:.0%} interval, adjusted for all looks and conditions"
+        caption += f", with its {kind}." if is_drawn else "."
+    if any(row.looks for row in rows):
+        return f"{caption} p: paired t, adjusted likewise."
     if any(row.p_holm is not None for row in rows):
         caption += f" p: paired t, Holm-adjusted over {plural(len(rows), 'condition')}."
     return caption

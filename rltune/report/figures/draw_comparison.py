@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rltune.analysis.verdict import is_claim
+from rltune.analysis.verdict_words import is_claim
 from rltune.report.figures.records import Comparison, Comparisons
 from rltune.report.figures.sheet import Sheet
 from rltune.report.figures.style import TEXT, WIDTH, Look, looks_of

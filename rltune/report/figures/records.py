@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from rltune.maths.interval import Interval
+from rltune.maths.sequential import Look
 
 MEAN, IQM = "mean", "iqm"
 T, BOOTSTRAP = "t", "bootstrap"
@@ -137,6 +138,7 @@ class Comparison:
     seeds_for_80: int | None  # paired seeds that would see `delta` with 80 % power
     verdict: str  # `above`, `below`, `not separable`, `stopped early at 20`, `no verdict (why)`
     sentence: str  # the same for readers, with n and p
+    looks: tuple[Look, ...] = ()  # with seeds until decided, every look that was taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The page of a finding: a function of its tables and manifest alone, as Markdown."""
 
+from rltune.analysis.ends import NO_VERDICT
 from rltune.analysis.table_summary import verdicts_of
-from rltune.analysis.verdict import NO_VERDICT, Verdict
+from rltune.analysis.verdict_words import Verdict
 from rltune.report.figures.notes import bad_end_notes, label_of
 from rltune.report.finding.evidence import budget, evidence, files, reproduce, what_ran
 from rltune.report.finding.figures import COMPARISON, FIGURE, figures_of

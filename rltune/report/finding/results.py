@@ -7,7 +7,7 @@ from rltune.analysis.rates import SUCCESS, is_rate_metric
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import PairRow, SummaryRow, TrialRow
-from rltune.analysis.verdict import LEVEL, Verdict, p_text
+from rltune.analysis.verdict_words import LEVEL, Verdict, p_text
 from rltune.lineage.calibration import parse_delta
 from rltune.maths.interval import Interval
 from rltune.maths.significance import mcnemar_p

@@ -53,12 +53,19 @@ def _answers(tables: Tables, compared: Comparisons | LeftOut) -> dict[str, Any]:
     """Return what may be said of each condition, and the table behind it."""
     verdicts = verdicts_of(tables.trials)
     if isinstance(compared, LeftOut):
-        return {"reason": compared.reason, "notes": [], "answers": verdicts, "compared": None}
+        return {
+            "reason": compared.reason,
+            "notes": [],
+            "answers": verdicts,
+            "compared": None,
+            "looks": None,
+        }
     return {
         "reason": "",
         "notes": seed_notes([len(row.pairs) for row in compared.rows if row.pairs]),
         "answers": verdicts if len(compared.rows) <= MOST_ANSWERS else [],
         "compared": _compared(compared),
+        "looks": _looks(compared),
     }
 
 
@@ -76,13 +83,14 @@ def _legend(tables: Tables) -> list[dict[str, Any]]:
 
 
 def _compared(data: Comparisons) -> Table:
-    headers = ["condition", "seeds", "difference", "95 % interval", "p, unadjusted", "p, Holm"]
+    adjusted = "p, adjusted" if any(row.looks for row in data.rows) else "p, Holm"
+    headers = ["condition", "seeds", "difference", "95 % interval", "p, unadjusted", adjusted]
     rows: list[list[Cell]] = [
         [
             row.condition,
             len(row.pairs),
             signed(row.delta),
-            "–" if row.low is None else f"[{row.low:+.3f}, {row.high:+.3f}]",
+            "–" if row.low is None or row.high is None else _span(row.low, row.high),
             _p(row.p),
             _p(row.p_holm),
             row.verdict,
@@ -91,6 +99,34 @@ def _compared(data: Comparisons) -> Table:
     ]
     caption = f"{data.label} at the last gate, minus the control {data.control}"
     return Table(caption, [*headers, "verdict"], rows, numeric=(1, 2, 3, 4, 5))
+
+
+def _looks(data: Comparisons) -> Table | None:
+    """Return every look of seeds until decided; None for a list of seeds."""
+    rows: list[list[Cell]] = [
+        [
+            row.condition,
+            look.n,
+            signed(look.mean),
+            "–"
+            if look.interval is None
+            else f"[{look.interval.low:+.3f}, {look.interval.high:+.3f}]",
+            _p(look.p),
+            f"{look.boundary:.2g}",
+            look.decision.value,
+        ]
+        for row in data.rows
+        for look in row.looks
+    ]
+    if not rows:
+        return None
+    headers = ["condition", "seeds", "difference", "adjusted interval", "p", "boundary", "decision"]
+    caption = "Every look: all intervals together hold the truth with 95 %"
+    return Table(caption, headers, rows, numeric=(1, 2, 3, 4, 5))
+
+
+def _span(low: float, high: float) -> str:
+    return f"[{low:+.3f}, {high:+.3f}]"
 
 
 def _p(value: float | None) -> str:

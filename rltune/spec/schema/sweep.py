@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,11 +19,11 @@ from rltune.spec.paths import KeyPath, below, dotted, key_path
 from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema.base import Section, tuple_from_list
 from rltune.spec.schema.proposal import Proposed
+from rltune.spec.schema.seeds import Seeds, refuse_repeats
 from rltune.spec.shortforms import long_forms
 from rltune.types import Json
 
 LAPTOP = "laptop"  # the profile of a sweep file that names none
-T = TypeVar("T")
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 DottedKey = Annotated[
@@ -41,15 +41,6 @@ def _refuse_bad_rule(rule: str) -> str:
             action = "Use value, literals, comparison, and/or/not, + - * / // % and if/else."
             refuse([Violation("", f"{rule!r} cannot be a rule: {error}.", action)])
     return rule
-
-
-def _refuse_repeats(items: tuple[T, ...]) -> tuple[T, ...]:
-    """Refuse an empty or repetitive list. Not min_length: it also counts what is invalid."""
-    if not items:
-        refuse([Violation("", "[] is empty.", "Give at least one.")])
-    repeated = [item for item in dict.fromkeys(items) if items.count(item) > 1]
-    refuse([Violation("", f"{item} is given twice.", "Remove the duplicate.") for item in repeated])
-    return items
 
 
 def _refuse_blank(text: str) -> str:
@@ -240,7 +231,7 @@ class Profiles(Section):
 
     default: Name = Field(description="Profile used without --profile.")
     allowed: Annotated[
-        tuple[Name, ...], AfterValidator(_refuse_repeats), BeforeValidator(tuple_from_list)
+        tuple[Name, ...], AfterValidator(refuse_repeats), BeforeValidator(tuple_from_list)
     ] = Field(description="Profiles that --profile may name.")
 
 
@@ -258,11 +249,10 @@ class SweepSpec(Proposed):
         default_factory=dict, description="Keys with a fixed value in every condition."
     )
     axis: Axis = Field(description="The one knob that differs between the conditions.")
-    seeds: Annotated[
-        tuple[Annotated[int, Field(ge=0, lt=2**31)], ...],
-        AfterValidator(_refuse_repeats),
-        BeforeValidator(tuple_from_list),
-    ] = Field(description="Seeds, the same ones for every condition.")
+    seeds: Seeds = Field(
+        description="Seeds, the same ones for every condition; or `{start: 3, max: 12, until: "
+        "decided, effect: 0.05}`, which adds seeds until each condition is decided."
+    )
     metric: Metric = Field(default_factory=lambda: Metric(), description="What decides.")
     profiles: Profiles = Field(
         default_factory=lambda: Profiles(default=LAPTOP, allowed=(LAPTOP,)),
