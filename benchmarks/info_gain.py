@@ -40,8 +40,9 @@ from rltune.trainer.collect import collect, tasks_of_step
 from rltune.trainer.credit.attribution import gold_reader
 from rltune.trainer.credit.info_gain import information_gain
 from rltune.trainer.loop import train
+from rltune.trainer.ranks.scoring import score_actions
 from rltune.trainer.tasks import env_maker, freeze_tasks
-from rltune.trainer.train_state import make_train_state, score_actions, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 from rltune.types import Episode
 
 SWEEP = Path("sweeps/a2tgpo_modes.yaml")

@@ -105,7 +105,7 @@ def head(sender: Connection, tokens: int, in_chunks: bool) -> None:
 def policy(sender: Connection, model: str, rank: int, again: bool) -> None:
     from rltune.policy.load import load_policy
     from rltune.spec.schema.trial import LoraConfig
-    from rltune.trainer.train_state import score_actions
+    from rltune.trainer.ranks.scoring import score_actions
 
     loaded = load_policy(
         model,

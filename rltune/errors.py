@@ -10,6 +10,7 @@
     |   |-- DivergedError        a loss or a gradient is not finite
     |   |-- StaleEngineError     the engine does not serve the trainer's weights
     |   |-- EngineDiedError      the engine's process ended
+    |   |-- RankDiedError        a process that trains a part of the trial ended
     |   |-- RemoteError          the training service failed, or did not answer in time
     |   |-- CheckpointError      a checkpoint is missing, torn or of another trial
     |   |-- FaultsError          too many episodes of several steps in a row had a fault
@@ -98,6 +99,10 @@ class StaleEngineError(TrialError):
 
 class EngineDiedError(TrialError):
     """The process of the rollout engine ended; the last checkpoint is kept."""
+
+
+class RankDiedError(TrialError):
+    """A process that trains a part of the trial ended; the last checkpoint is kept."""
 
 
 class RemoteError(TrialError):

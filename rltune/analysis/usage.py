@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from rltune.spec.schema.run import reserved_gpus
+from rltune.spec.schema.run import reserved_cpus, reserved_gpus
 from rltune.store.jsonl import Row
 from rltune.store.service_usage import ServiceUsage
 from rltune.store.speed import step_seconds
@@ -59,7 +59,7 @@ def cost_of(
     resources = config["resources"]
     return Cost(
         wall_s=wall_s,
-        core_s=wall_s * float(resources["cpus"]),
+        core_s=wall_s * reserved_cpus(resources),
         gpu_s=wall_s * reserved_gpus(resources),
         rollouts=int(newest(rows, "budget/rollouts") or 0),
         tokens=int(newest(rows, "budget/generated_tokens") or 0),

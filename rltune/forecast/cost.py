@@ -11,9 +11,10 @@ from rltune.comparability.knobs import rollouts_per_step, updates_per_step, warm
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
 from rltune.forecast.gpus import Gpu, gpus_that_hold
-from rltune.forecast.memory import MemoryPlan, client_plan, memory_plan, sampled_tokens
+from rltune.forecast.memory import MemoryPlan, client_plan, sampled_tokens
 from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
+from rltune.forecast.ranks import rank_plan
 from rltune.forecast.service import priced, scaled, service_need, usage_of_steps
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested, typed
@@ -126,9 +127,9 @@ def _with_model(cost: TrialCost, config: TrialConfig, model: Mapping[str, Any]) 
     if parameters is None or trained is None:
         return replace(cost, parameters=parameters, trained=trained)
     shape = shape_of(model)
-    memory = memory_plan(config, shape, parameters=parameters, trained=trained)
+    memory = rank_plan(config, shape, parameters=parameters, trained=trained)
     cost = replace(cost, parameters=parameters, trained=trained, memory=memory)
-    share = config.resources.gpus
+    share = min(1.0, config.resources.gpus)  # each rank has a GPU of its own
     if not share:
         return cost
     if gpus := gpus_that_hold(memory.fullest, share=share):
@@ -144,7 +145,7 @@ def _savings(config: TrialConfig, model: Mapping[str, Any], peak: int) -> Iterat
         parameters, trained = _parameters(changed, model)
         if parameters is None or trained is None:
             continue
-        less = memory_plan(changed, shape_of(model), parameters=parameters, trained=trained).fullest
+        less = rank_plan(changed, shape_of(model), parameters=parameters, trained=trained).fullest
         if less < peak * (1 - _LEAST_SAVING):
             yield f"{key}={str(value).lower()}", less
 

@@ -25,7 +25,7 @@ def set_gradient_checkpointing(model: PreTrainedModel, is_on: bool) -> None:
         InputError: The model has no blocks that support it.
 
     """
-    if is_on and not _blocks(model.base_model):
+    if is_on and not blocks_of(model.base_model):
         raise InputError(
             Problem(
                 "optim.gradient_checkpointing",
@@ -48,7 +48,7 @@ def checkpointing(backbone: torch.nn.Module) -> Iterator[None]:
     Nothing changes where it is off for the backbone, or without gradients.
     """
     is_on = is_checkpointed(backbone) and torch.is_grad_enabled()
-    blocks = _blocks(backbone) if is_on else []
+    blocks = blocks_of(backbone) if is_on else []
     for block in blocks:
         block.training = block.gradient_checkpointing = True  # its children stay in eval mode
         block._gradient_checkpointing_func = partial(  # an adapter drops the same inputs again
@@ -61,5 +61,6 @@ def checkpointing(backbone: torch.nn.Module) -> Iterator[None]:
             block.training = block.gradient_checkpointing = False
 
 
-def _blocks(backbone: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+def blocks_of(backbone: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+    """Return the blocks of a backbone, in their order."""
     return [m for m in backbone.modules() if isinstance(m, GradientCheckpointingLayer)]

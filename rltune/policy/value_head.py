@@ -57,7 +57,8 @@ class ValueModel(nn.Module):
             hidden_MD = policy_hidden_MD.detach()
         else:
             raise ValueError("a critic on the policy's backbone needs the policy's hidden states")
-        values_M: Tensor = self.head(at_least_float32(hidden_MD))[:, 0]
+        # No view: hooks on the result fetch weights that are in shards for the backward pass.
+        values_M: Tensor = self.head(at_least_float32(hidden_MD))[:, 0].clone()
         return values_M
 
 

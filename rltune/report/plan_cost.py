@@ -14,7 +14,7 @@ from rltune.report.plan_service import service_rows
 from rltune.report.render import duration, grid, quantity, size
 from rltune.spec.keys import typed
 from rltune.spec.model_name import service_model
-from rltune.spec.schema.run import reserved_gpus
+from rltune.spec.schema.run import ranks_of, reserved_cpus, reserved_gpus
 from rltune.store.prices import Price
 from rltune.types import TrialSpec
 
@@ -91,7 +91,7 @@ def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
     if config["trainer"]["backend"] == "tinker":
         name = service_model(model, config["env"]["kind"])
         what = f"{name}, trained and sampled by a training service"
-    yield "cores", f"{wanted['cpus']:g}", f"a trial: {what}"
+    yield "cores", f"{reserved_cpus(wanted):g}", f"a trial: {what}"
     gpus = reserved_gpus(wanted)
     if gpus > wanted["gpus"]:
         yield "GPUs", f"{gpus:g}", "a trial: one of them is reserved for its engine"
@@ -112,7 +112,9 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
     count = f"{quantity(first.parameters or 0)} parameters"
     if first.trained != first.parameters:
         count += f" + {quantity(first.trained or 0)} trained in adapters"
-    yield "memory", size(largest.memory.fullest), f"a trial: {count}"
+    ranks = ranks_of(typed(config).resources)
+    whose = "a trial" if ranks == 1 else f"the first of {ranks} ranks"
+    yield "memory", size(largest.memory.fullest), f"{whose}: {count}"
     on_gpu = bool(config["resources"]["gpus"])
     turns = _turns(largest.memory)
     for name, amount in largest.memory.parts.items():
@@ -121,7 +123,7 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
             note = "what CUDA holds for a process"
         yield f"  {name.replace('_', ' ')}", size(amount), note
     if on_gpu:
-        yield from _gpu_rows(largest)
+        yield from _gpu_rows(largest, ranks)
 
 
 def _turns(memory: MemoryPlan) -> str:
@@ -134,10 +136,10 @@ def _turns(memory: MemoryPlan) -> str:
     return f"takes turns with the next {_COUNTS[count]}"
 
 
-def _gpu_rows(cost: TrialCost) -> Iterator[Row]:
+def _gpu_rows(cost: TrialCost, ranks: int) -> Iterator[Row]:
     """Yield the GPUs that hold a trial, or the settings that make it smaller."""
     if cost.gpus:
-        yield "  fits", "", names(cost.gpus)
+        yield "  fits", "" if ranks == 1 else f"{ranks} x", names(cost.gpus)
         others = [gpu for gpu in GPUS if gpu not in cost.gpus]
         if others:
             largest = max(others, key=lambda gpu: gpu.memory)

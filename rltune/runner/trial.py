@@ -230,6 +230,7 @@ def _running(
     """Yield the job with its engine and tracker open; both are closed however it ends."""
     from rltune.trainer.engines import make_engine
     from rltune.trainer.job import Job
+    from rltune.trainer.ranks.launch import ranks_for
     from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
     engine = make_engine(config, policy)  # may refuse; no tracker is open then
@@ -246,21 +247,23 @@ def _running(
         if tracker.shows_media:
             tracker.use(tasks_artifact(manifest, payload.manifest))
             tracker.use(start_artifact(trial, policy, model=config.policy.model))
-        yield Job(
-            config=config,
-            config_hash=payload.spec.config_hash,
-            trial=trial,
-            manifest=manifest,
-            make_env=env_maker(config.env, config.reward, payload.base),
-            policy=policy,
-            engine=engine,
-            tracker=tracker,
-            metric=payload.metric,
-            should_stop=partial(_should_stop, payload, trial),
-            warn=log.warning,
-            say=log.info,
-            overspent=partial(overspent, RunDir(payload.folder.parents[1]), payload.spend),
-        )
+        with ranks_for(config, trial=trial.path, base=payload.base) as group:
+            yield Job(
+                config=config,
+                config_hash=payload.spec.config_hash,
+                trial=trial,
+                manifest=manifest,
+                make_env=env_maker(config.env, config.reward, payload.base),
+                policy=policy,
+                engine=engine,
+                tracker=tracker,
+                metric=payload.metric,
+                should_stop=partial(_should_stop, payload, trial),
+                warn=log.warning,
+                say=log.info,
+                overspent=partial(overspent, RunDir(payload.folder.parents[1]), payload.spend),
+                group=group,
+            )
         status = trial_status(trial)
     except InterruptedRun:
         status = TrialStatus.INTERRUPTED

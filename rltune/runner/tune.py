@@ -27,7 +27,7 @@ from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.runner.waiting import Waiting
 from rltune.runner.watch import Watch, WorkerFailure
-from rltune.spec.schema.run import reserved_gpus
+from rltune.spec.schema.run import reserved_cpus, reserved_gpus
 from rltune.store.files import write_text_atomic
 
 
@@ -201,7 +201,7 @@ def trial_needs(payload: TrialPayload) -> dict[str, float]:
     """Return what a trial reserves, in Ray's words."""
     resources = payload.spec.config["resources"]
     gpus = reserved_gpus(resources)
-    return {"CPU": float(resources["cpus"])} | ({"GPU": gpus} if gpus else {})
+    return {"CPU": reserved_cpus(resources)} | ({"GPU": gpus} if gpus else {})
 
 
 def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:

@@ -32,7 +32,11 @@ EXCLUDED = {
 }
 """Keys (or whole sections) outside the identity, each with the reason."""
 
-ADDED: Mapping[str, Any] = {"trainer.backend": "torch", "gate.start_kl": False}
+ADDED: Mapping[str, Any] = {
+    "trainer.backend": "torch",
+    "gate.start_kl": False,
+    "resources.ranks": 1,
+}
 """Keys that came later -> the value that all trials before had. With it a key is outside the
 identity, so that those trials are still found."""
 

@@ -14,14 +14,16 @@ from rltune.spec.errors import Violation, refuse
 from rltune.spec.estimators import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of
 from rltune.spec.remote_checks import remote_violations
+from rltune.spec.schema.run import ranks_of
 from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 if TYPE_CHECKING:
     from rltune.spec.schema.advantage import Advantage
+    from rltune.spec.schema.attribution import Attribution
     from rltune.spec.schema.env import Env
     from rltune.spec.schema.loss import LossTerms
     from rltune.spec.schema.rollout import RolloutConfig, RolloutFilter
-    from rltune.spec.schema.run import CollapseConfig, ResourcesConfig
+    from rltune.spec.schema.run import CollapseConfig, ResourcesConfig, TrainerConfig
     from rltune.spec.schema.trial import OptimConfig, PolicyConfig
 
 
@@ -217,6 +219,36 @@ def engine_violations(rollout: "RolloutConfig", resources: "ResourcesConfig") ->
     return [Violation("resources.gpus", what, "Give 1, or set resources.engine to shared.")]
 
 
+def rank_violations(
+    resources: "ResourcesConfig",
+    trainer: "TrainerConfig",
+    optim: "OptimConfig",
+    loss: "LossTerms",
+    attribution: "Attribution",
+) -> list[Violation]:
+    """Return what several ranks cannot do, or cannot share."""
+    ranks, found = ranks_of(resources), []
+    if resources.ranks > 1 and resources.gpus not in (0, resources.ranks):
+        what = f"{resources.ranks} ranks cannot have {resources.gpus:g} GPUs: each has one."
+        found.append(Violation("resources.ranks", what, "Leave it at 1; GPUs say how many."))
+    if ranks == 1:
+        return found
+    where, of = "resources.gpus" if resources.gpus else "resources.ranks", f"with {ranks} ranks"
+    if trainer.backend == "tinker":
+        what = f"{ranks} would train nothing: the service trains."
+        found.append(Violation(where, what, "Set it to 1, or trainer.backend to torch."))
+    if optim.mini_batch_size < ranks:
+        what = f"{ranks} cannot share the {optim.mini_batch_size} rows of an optimiser step."
+        found.append(Violation(where, what, f"Set optim.mini_batch_size to at least {ranks}."))
+    if loss.kl_type in ("full", "full+"):
+        what = f"{loss.kl_type!r} reads all weights of the head, which are in shards {of}."
+        found.append(Violation("loss.kl_type", what, "Choose k2 or k3+."))
+    if attribution.kind == "info_gain":
+        what = f"'info_gain' reads the policy's caches of all rows, which no rank has {of}."
+        found.append(Violation("attribution.kind", what, "Choose none, or adca."))
+    return found
+
+
 CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     filter_value_violations,
     group_violations,
@@ -231,6 +263,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     collapse_violations,
     engine_violations,
     remote_violations,
+    rank_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

@@ -14,22 +14,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from rltune.errors import CheckpointError
 from rltune.gate import GateResult
 from rltune.policy.load import FROZEN, Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
-from rltune.remote.model import RemoteAdamW, RemoteModel
+from rltune.remote.model import RemoteAdamW
 from rltune.remote.state import restore_state, save_state
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.controllers import Controllers
+from rltune.trainer.ranks.tensors import (
+    module_tensors,
+    modules_of,
+    optimizer_tensors,
+    optimizers_of,
+    restore,
+    restore_module,
+)
 from rltune.trainer.train_state import TrainState, updates_made
 
 
@@ -84,14 +91,16 @@ def save_checkpoint(
     if isinstance(train_state.actor_optimizer, RemoteAdamW):
         adamw = train_state.actor_optimizer
         save_state(train_state.policy.model, adamw, part, folder.name)
-    for name, module in _modules(train_state).items():
-        frozen = frozen_digest(module)
+    everywhere = train_state.group.everywhere
+    for name, module in modules_of(train_state).items():
+        is_here = train_state.sharded is None or name == "policy"
+        frozen = frozen_digest(module) if is_here else train_state.critic_frozen
         metadata = {FROZEN: frozen} if frozen else None
-        trained = trained_parameters(module)  # a tied weight once, under its first name
-        tensors = {key: p.detach().cpu().contiguous() for key, p in trained.items()}
+        tensors = everywhere("a checkpoint", module_tensors, train_state, name)
         save_file(tensors, part / f"{name}.safetensors", metadata=metadata)
-    for name, optimizer in _optimizers(train_state).items():
-        save_file(_optimizer_tensors(optimizer), part / f"{name}.safetensors")
+    for name in optimizers_of(train_state):
+        tensors = everywhere("a checkpoint", optimizer_tensors, train_state, name)
+        save_file(tensors, part / f"{name}.safetensors")
     state = {
         "trial_id": trial.trial_id,
         "config_hash": config_hash,
@@ -122,10 +131,7 @@ def load_checkpoint(folder: Path, train_state: TrainState, *, config_hash: str) 
     progress = _require_whole(folder, train_state, config_hash=config_hash)
     if isinstance(train_state.actor_optimizer, RemoteAdamW):
         restore_state(train_state.policy.model, train_state.actor_optimizer, folder)
-    for name, module in _modules(train_state).items():
-        restore_module(module, folder / f"{name}.safetensors")
-    for name, optimizer in _optimizers(train_state).items():
-        _restore_optimizer(optimizer, folder / f"{name}.safetensors")
+    train_state.group.everywhere("a checkpoint's return", restore, train_state, folder)
     return with_updates(progress, train_state)
 
 
@@ -202,22 +208,6 @@ def prune_checkpoints(trial: TrialDir, *, keep_last: int, keep_steps: Iterable[i
             shutil.rmtree(folder)
 
 
-def _modules(train_state: TrainState) -> dict[str, torch.nn.Module]:
-    """Return the modules whose weights are here."""
-    if isinstance(train_state.policy.model, RemoteModel):
-        return {}
-    critic = {} if train_state.critic is None else {"critic": train_state.critic}
-    return {"policy": train_state.policy.model, **critic}
-
-
-def _optimizers(train_state: TrainState) -> dict[str, torch.optim.Optimizer]:
-    if isinstance(train_state.actor_optimizer, RemoteAdamW):
-        return {}
-    optimizer = train_state.critic_optimizer
-    critic = {} if optimizer is None else {"critic_optimizer": optimizer}
-    return {"actor_optimizer": train_state.actor_optimizer, **critic}
-
-
 def _require_whole(folder: Path, train_state: TrainState, *, config_hash: str) -> Progress:
     """Return the progress of a checkpoint of this config whose files are whole.
 
@@ -230,9 +220,9 @@ def _require_whole(folder: Path, train_state: TrainState, *, config_hash: str) -
         _require_config(folder, state["config_hash"], config_hash)
         _require_start(folder, state.get("start", {}), train_state.policy)
         _require_bytes(folder, state["sha256"])
-        for name, module in _modules(train_state).items():
+        for name, module in modules_of(train_state).items():
             require_same_parameters(folder / f"{name}.safetensors", module)
-        for name in _optimizers(train_state):
+        for name in optimizers_of(train_state):
             with safe_open(folder / f"{name}.safetensors", framework="pt"):
                 pass
     return progress
@@ -289,29 +279,3 @@ def require_same_parameters(path: Path, module: torch.nn.Module) -> None:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     if saved != {name: tuple(p.shape) for name, p in trained_parameters(module).items()}:
         raise ValueError(f"{path.name} does not hold the parameters of {type(module).__name__}")
-
-
-@torch.no_grad()
-def restore_module(module: torch.nn.Module, path: Path) -> None:
-    """Copy the parameters of a file into those that a module trains."""
-    saved = load_file(path)
-    for name, parameter in trained_parameters(module).items():
-        parameter.copy_(saved[name])
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return AdamW's state as `<parameter index>.<name>`; empty before the first step."""
-    state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
-    return {
-        f"{index}.{name}": torch.as_tensor(value).detach().cpu().contiguous()
-        for index, entry in state.items()
-        for name, value in entry.items()
-    }
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in load_file(path).items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = tensor
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

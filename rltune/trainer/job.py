@@ -9,6 +9,7 @@ from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.rundir import TrialDir
 from rltune.track.base import Tracker
+from rltune.trainer.ranks.group import ALONE, Group
 from rltune_envs.base import TextEnv
 from rltune_envs.splits import Manifest
 
@@ -31,3 +32,4 @@ class Job:
     say: Callable[[str], None]  # gets one line at the start and one a gate
     # asked between steps; a sentence that says which limit of the sweep is reached ends the attempt
     overspent: Callable[[], str] = str
+    group: Group = ALONE  # the ranks that train it; this process is the first

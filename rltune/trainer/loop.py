@@ -3,6 +3,8 @@
 import time
 from dataclasses import replace
 
+from torch import Tensor
+
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.remote.model import RemoteModel
@@ -35,7 +37,7 @@ from rltune.trainer.records.outcomes import fault_line, is_measured, valid
 from rltune.trainer.step import Trained, TrainingStep, warn_of_faults
 from rltune.trainer.stopwatch import Stopwatch
 from rltune.trainer.sync_check import check_sync, probe_prompt
-from rltune.trainer.train_state import TrainState, make_train_state
+from rltune.trainer.train_state import TrainState, actor_logprobs, make_train_state
 from rltune.trainer.trial_warnings import cut_warnings
 from rltune.types import TrialResult
 from rltune_envs.faults import retry
@@ -82,7 +84,7 @@ class _Run:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.config = job.config
-        self.train_state: TrainState = make_train_state(job.policy, job.config)
+        self.train_state: TrainState = make_train_state(job.policy, job.config, job.group)
         self.progress = Progress()
         self.watch = Stopwatch()
         self.training = TrainingStep(job, self.train_state, make_judge(job), self.watch)
@@ -283,7 +285,12 @@ class _Run:
     def _sync(self) -> None:
         with self.watch.timed("sync"):
             self.job.engine.sync()
-            check_sync(self.job.engine, self.job.policy, self._probe)
+            check_sync(self.job.engine, self.job.policy, self._probe, score=self._score)
+
+    def _score(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the logprobs of sampled tokens by the weights that are trained."""
+        what, state = "a check of the engine", self.train_state
+        return state.group.everywhere(what, actor_logprobs, state, ids, mask)
 
     def _make_probe(self) -> list[int]:
         return probe_prompt(self.job.policy, self.job.manifest.heldout[0], self.job.make_env())

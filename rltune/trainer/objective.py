@@ -20,12 +20,17 @@ from rltune.policy.row_tree import RowTree
 from rltune.remote.model import RemoteAdamW
 from rltune.rollout.tokens import TokenBatch, take_rows
 from rltune.spec.schema.trial import TrialConfig
+from rltune.trainer.batches.dealing import Share
 from rltune.trainer.batches.micro_batches import limit_of
 from rltune.trainer.batches.mini_batches import MiniBatchPlan, plan_update
-from rltune.trainer.batches.pending import known, record, require_known
+from rltune.trainer.batches.pending import exchange, known, record, require_known
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.policy_loss import policy_loss
-from rltune.trainer.train_state import ActionScores, Signals, TrainState, score_actions
+from rltune.trainer.ranks.group import Group
+from rltune.trainer.ranks.keep_step import keep_step
+from rltune.trainer.ranks.scoring import ActionScores, score_actions
+from rltune.trainer.ranks.shard import whole_model
+from rltune.trainer.train_state import Signals, TrainState
 
 Sums = dict[str, float]
 OnEntropy = Callable[[Tensor], None]
@@ -72,7 +77,8 @@ def update(
     """
     if plan is None:
         limit = limit_of(train_state.policy, config, train_state.pair_cost)
-        plan = plan_update(data.batch, config, step=step, limit=limit)
+        share = Share(train_state.group.rank, train_state.group.size)
+        plan = plan_update(data.batch, config, step=step, limit=limit, share=share)
     require_known(data.signals, plan)
     per_step: dict[str, list[float]] = defaultdict(list)
     for mini_batch in plan:
@@ -107,7 +113,7 @@ def _optimizer_step(
     that conditions differ in what they learn from and not in how many steps they make. (AdamW's
     momentum and weight decay go on in such a step, as in any other.)
     """
-    actor, critic = train_state.policy.model, train_state.critic
+    actor, critic, group = train_state.actor, train_state.critic, train_state.group
     trained = [actor] if critic is None else [actor, critic]
     is_warmup = critic is not None and step <= config.critic.warmup_steps
     for module in trained:
@@ -116,18 +122,23 @@ def _optimizer_step(
     sums: Sums = defaultdict(float)
     place = (step, mini_batch.epoch, mini_batch.nth)
     for nth, own in enumerate(mini_batch.parts):
-        seed = stream_seed(config.seed, "lora-dropout", *place, nth)
+        seed = stream_seed(config.seed, "lora-dropout", *place, group.size * nth + group.rank)
         with dropping(*trained, seed=seed):
+            if own.is_idle:
+                keep_step(train_state, data.batch.rows(own.rows), config)
+                continue
             part = data.rows(own.rows)
             logp_BT = _backward(
                 train_state, part, own.tree, config, counts, kl_coef, sums, on_entropy
             )
         record(data.signals, own.rows, logp_BT)
+    exchange(data.signals, mini_batch, group)
+    sums = group.added(sums)
     if isinstance(train_state.actor_optimizer, RemoteAdamW):
         return {**sums, **_remote_step(train_state.actor_optimizer, sums, step)}
-    norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip)}
+    norms = {"actor/grad_norm": _clip(actor, config.optim.grad_clip, group)}
     if critic is not None:
-        norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip)
+        norms["critic/grad_norm"] = _clip(critic, config.optim.grad_clip, group)
     _require_finite({**sums, **norms}, step)
     if not is_warmup:
         train_state.actor_optimizer.step()
@@ -158,7 +169,7 @@ def _backward(
     """
     ids, mask, loss = data.batch.ids_NT, data.batch.action_mask_NT, config.loss
     scores = score_actions(
-        train_state.policy.model,
+        train_state.actor,
         ids,
         mask,
         temperature=config.rollout.temperature,
@@ -237,11 +248,10 @@ def _kl(
     if train_state.reference is None:
         raise ValueError("a KL term needs the reference policy")
     with torch.no_grad():
-        ref_hidden_MD = action_hidden(
-            train_state.reference.base_model, batch.ids_NT, mask, tree=tree
-        )
-        ref_logits_MV = ref_hidden_MD @ head_weight(train_state.reference).T
-    logits_MV = scores.hidden_MD @ head_weight(train_state.policy.model).T
+        start = whole_model(train_state.reference)
+        ref_hidden_MD = action_hidden(start.base_model, batch.ids_NT, mask, tree=tree)
+        ref_logits_MV = ref_hidden_MD @ head_weight(start).T
+    logits_MV = scores.hidden_MD @ head_weight(whole_model(train_state.actor)).T
     temperature = config.rollout.temperature
     exact_M = full_kl(logits_MV / temperature, ref_logits_MV / temperature)
     exact_BT = exact_M.new_zeros(mask.shape).masked_scatter(mask, exact_M)
@@ -296,8 +306,8 @@ def _remote_step(optimizer: RemoteAdamW, sums: Sums, step: int) -> Sums:
     return {} if math.isnan(norm) else {"actor/grad_norm": norm}
 
 
-def _clip(module: torch.nn.Module, limit: float) -> float:
-    return float(torch.nn.utils.clip_grad_norm_(module.parameters(), limit))
+def _clip(module: torch.nn.Module, limit: float, group: Group) -> float:
+    return float(group.whole(torch.nn.utils.clip_grad_norm_(module.parameters(), limit)))
 
 
 def _require_finite(numbers: Sums, step: int) -> None:

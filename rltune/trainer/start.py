@@ -21,7 +21,8 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.origin import read_origin
 from rltune.store.prices import price_of
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import require_same_parameters, restore_module
+from rltune.trainer.checkpoint import require_same_parameters
+from rltune.trainer.ranks.tensors import restore_module
 
 
 def policy_at_start(trial: TrialDir, config: TrialConfig, base: Path, *, device: str) -> Policy:

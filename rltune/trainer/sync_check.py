@@ -6,13 +6,15 @@ It does not find one that is a step late: at a learning rate of 1e-6 a step move
 than two kernels differ in rounding.
 """
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from rltune.errors import DivergedError, StaleEngineError
 from rltune.policy.load import Policy
 from rltune.policy.precision import TOLERANCE, compute_dtype
 from rltune.rollout.engine import Engine, Request, SamplingParams
-from rltune.trainer.train_state import score_actions
 from rltune_envs.base import Task, TextEnv
 
 _PROBE_TOKENS = 4
@@ -25,8 +27,16 @@ def probe_prompt(policy: Policy, task: Task, env: TextEnv) -> list[int]:
 
 
 @torch.no_grad()
-def check_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
+def check_sync(
+    engine: Engine, policy: Policy, prompt: list[int], *, score: Callable[[Tensor, Tensor], Tensor]
+) -> float:
     """Sample a few tokens after a prompt; return their logprobs' largest gap to the trainer's.
+
+    Args:
+        engine: Has been synced.
+        policy: Where its weights are, and how its numbers are rounded.
+        prompt: Ids of a conversation so far.
+        score: Returns the trainer's logprobs (M,) of the masked tokens of ids, both (1, T).
 
     What passes can still be slightly stale: see the module.
 
@@ -41,7 +51,7 @@ def check_sync(engine: Engine, policy: Policy, prompt: list[int]) -> float:
     ids = torch.tensor([[*prompt, *completion.token_ids]], device=device)
     mask = torch.zeros_like(ids, dtype=torch.bool)
     mask[0, len(prompt) :] = True
-    ours = score_actions(policy.model, ids, mask, temperature=1.0).tokens.logprobs_M
+    ours = score(ids, mask)
     if not ours.isfinite().all():
         raise DivergedError(
             "the policy's logprobs are not finite after an update. "

@@ -8,22 +8,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rltune.losses.entropy import EntropyUse, TokenScores, chunked_logprobs_entropy
+from rltune.losses.entropy import EntropyUse
 from rltune.maths.streams import stream_seed
 from rltune.policy.gold import GoldCopy
 from rltune.policy.gold_scores import gold_logprobs, hidden_with_gold
-from rltune.policy.kv_cache import KVCache, new_kv_cache
+from rltune.policy.kv_cache import new_kv_cache
 from rltune.policy.load import CausalLM, Policy
-from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
+from rltune.policy.logprobs import head_chunk
 from rltune.policy.lora import trained_parameters
 from rltune.policy.model_check import why_rows
 from rltune.policy.row_tree import RowTree, attention_cost
-from rltune.policy.value_head import ValueModel, frozen_copy
-from rltune.remote.model import RemoteAdamW, RemoteModel, RemoteScorer, RemoteStart
+from rltune.policy.value_head import ValueModel, copy_of_trained, frozen_copy
+from rltune.remote.model import RemoteAdamW, RemoteModel, RemoteStart
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import MicroBatch
+from rltune.trainer.ranks.group import ALONE, Group
+from rltune.trainer.ranks.scoring import ActionScores, score_actions, score_hidden
+from rltune.trainer.ranks.shard import ShardedModel, shard_critic, shard_model, whole_model
 
 
 @dataclass
@@ -31,7 +34,8 @@ class TrainState:
     """The mutable part of a trial.
 
     Attributes:
-        policy: What is trained.
+        policy: What is trained. On several ranks the first has it whole, for all that samples and
+            records, as of the last update; the others in shards.
         reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
             when no KL term is on.
         critic: None when the advantage needs no values.
@@ -39,16 +43,27 @@ class TrainState:
         critic_optimizer: AdamW over the critic.
         start: The same copy for the gates' KL to the start; None where none is measured.
         why_rows: Why rows that share a prefix are run as they are; None where they are not.
+        group: The ranks that train it.
+        sharded: On several ranks, the policy that is trained: this rank's shards of it.
+        critic_frozen: Digest of a sharded critic's frozen weights; empty where none are.
 
     """
 
     policy: Policy
-    reference: CausalLM | None
+    reference: CausalLM | ShardedModel | None
     critic: ValueModel | None
     actor_optimizer: torch.optim.Optimizer | RemoteAdamW
     critic_optimizer: torch.optim.Optimizer | None
     why_rows: str | None = "nothing was asked of this policy"
     start: CausalLM | None = None
+    group: Group = ALONE
+    sharded: ShardedModel | None = None
+    critic_frozen: str = ""
+
+    @property
+    def actor(self) -> CausalLM | ShardedModel:
+        """The policy's weights that are trained."""
+        return self.policy.model if self.sharded is None else self.sharded
 
     @property
     def pair_cost(self) -> float | None:
@@ -56,14 +71,23 @@ class TrainState:
         return None if self.why_rows else attention_cost(self.policy.model)
 
 
-def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
-    """Make the state around a freshly loaded policy."""
+def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) -> TrainState:
+    """Make the state around a freshly loaded policy, or this rank's part of it."""
     if isinstance(policy.model, RemoteModel):
         return _remote_state(policy, config)
-    critic = None
+    critic, critic_frozen = None, ""
     if config.advantage.kind in CRITIC_KINDS:
         torch.manual_seed(stream_seed(config.seed, "critic"))
         critic = ValueModel(policy.model, backbone=config.critic.backbone)
+        critic_frozen = shard_critic(critic, group)  # one model after the other: less memory
+    has_reference, is_measured = config.loss.use_kl_loss, config.gate.start_kl
+    start = frozen_copy(policy.model) if has_reference or is_measured else None
+    reference = start if has_reference else None
+    if reference is not None and group.size > 1:  # the gates read theirs whole
+        reference = shard_model(frozen_copy(policy.model) if is_measured else reference, group)
+    why = why_rows(policy.model, max_context=config.rollout.max_context)
+    is_kept = group.size > 1 and group.rank == 0  # the first rank has the policy whole as well
+    actor = shard_model(copy_of_trained(policy.model) if is_kept else policy.model, group)
     optim = config.optim
 
     def adamw(module: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
@@ -75,16 +99,17 @@ def make_train_state(policy: Policy, config: TrialConfig) -> TrainState:
             fused=True,  # one pass over the memory of a parameter, and no copies of it
         )
 
-    has_reference, is_measured = config.loss.use_kl_loss, config.gate.start_kl
-    start = frozen_copy(policy.model) if has_reference or is_measured else None
     return TrainState(
         policy=policy,
-        reference=start if has_reference else None,
+        reference=reference,
         critic=critic,
-        actor_optimizer=adamw(policy.model, optim.lr),
+        actor_optimizer=adamw(actor, optim.lr),
         critic_optimizer=adamw(critic, config.critic.lr) if critic is not None else None,
-        why_rows=why_rows(policy.model, max_context=config.rollout.max_context),
-        start=start if is_measured else None,
+        why_rows=why,
+        group=group,
+        sharded=actor if isinstance(actor, ShardedModel) else None,
+        critic_frozen=critic_frozen,
+        start=start if is_measured and group.rank == 0 else None,
     )
 
 
@@ -113,60 +138,11 @@ def updates_made(optimizer: torch.optim.Optimizer | RemoteAdamW | None) -> int:
     return max((int(entry["step"]) for entry in optimizer.state.values()), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class ActionScores:
-    """A forward pass over sampled tokens, row-major."""
-
-    hidden_MD: Tensor  # last hidden state of the policy before each token
-    tokens: TokenScores  # logprob of each token, and entropy where it was asked for
-
-
-def score_actions(
-    model: CausalLM,
-    ids_BT: Tensor,
-    action_mask_BT: Tensor,
-    *,
-    temperature: float,
-    entropy: EntropyUse = "none",
-    cache: KVCache | None = None,
-    tree: RowTree | None = None,
-) -> ActionScores:
-    """Run the policy over rows and score their sampled tokens.
-
-    `cache` keeps keys and values. `tree` is the rows as prefix trees: the same numbers up to
-    rounding, without a cache. A service gives logprobs alone, at temperature 1.
-    """
-    if isinstance(model, RemoteScorer):
-        logp_M = model.logprobs(ids_BT, action_mask_BT)
-        return ActionScores(logp_M.new_empty(len(logp_M), 0), TokenScores(logp_M, None))
-    hidden_MD = action_hidden(model.base_model, ids_BT, action_mask_BT, cache=cache, tree=tree)
-    ids_M = ids_BT[action_mask_BT]
-    return _score_hidden(
-        model, hidden_MD, ids_M, temperature=temperature, entropy=entropy, tree=tree
-    )
-
-
-def _score_hidden(
-    model: CausalLM,
-    hidden_MD: Tensor,
-    ids_M: Tensor,
-    *,
-    temperature: float,
-    entropy: EntropyUse,
-    tree: RowTree | None,
-) -> ActionScores:
-    """Score sampled tokens by the hidden states before them; equal predictions are made once."""
-    tokens = chunked_logprobs_entropy(
-        hidden_MD if tree is None else hidden_MD[tree.first_U],
-        head_weight(model),
-        ids_M if tree is None else ids_M[tree.first_U],
-        temperature=temperature,
-        chunk=head_chunk(model),
-        entropy=entropy,
-    )
-    if tree is not None:
-        tokens = tokens.take(tree.prediction_M)
-    return ActionScores(hidden_MD, tokens)
+@torch.no_grad()
+def actor_logprobs(train_state: TrainState, ids_BT: Tensor, action_mask_BT: Tensor) -> Tensor:
+    """Return the logprobs (M,) of sampled tokens, at temperature 1, by what is trained."""
+    scores = score_actions(train_state.actor, ids_BT, action_mask_BT, temperature=1.0)
+    return scores.tokens.logprobs_M
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +186,7 @@ def score_batch(
         train_state: Scores; it is not changed.
         batch: The rows.
         temperature: That the tokens were sampled with.
-        parts: The micro-batches; rows in none of them keep zeros.
+        parts: The micro-batches of this rank; rows in none of any rank's keep zeros.
         pending: Further ones, which go through the reference and a critic of its own backbone
             alone: the update will know their old logprobs.
         with_entropy: Whether the entropy over the vocabulary is asked for.
@@ -224,44 +200,43 @@ def score_batch(
     dtype = torch.promote_types(train_state.policy.model.dtype, torch.float32)
     out = {name: torch.zeros_like(batch.ids_NT, dtype=dtype) for name in names}
 
-    def keep(index: Tensor, mask: Tensor, columns: Mapping[str, Tensor]) -> None:
+    def keep(own: MicroBatch, mask: Tensor, columns: Mapping[str, Tensor]) -> None:
+        if own.is_idle:
+            return
         for name, values_M in columns.items():
             scattered = values_M.new_zeros(mask.shape).masked_scatter(mask, values_M)
-            out[name][index, : mask.shape[1]] = scattered
+            out[name][own.rows, : mask.shape[1]] = scattered
 
     for own in parts:
-        index, part = own.rows, batch.rows(own.rows)
+        part = batch.rows(own.rows)
         mask = part.action_mask_NT
         scores = _policy_scores(
-            train_state.policy.model,
+            train_state.actor,
             own,
             part,
             gold,
             temperature=temperature,
             entropy="value" if with_entropy else "none",
         )
-        keep(index, mask, {"old_logp": scores.tokens.logprobs_M})
+        keep(own, mask, {"old_logp": scores.tokens.logprobs_M})
         if scores.tokens.entropy_M is not None:
-            keep(index, mask, {"entropy": scores.tokens.entropy_M})
-        keep(
-            index, mask, _beside_policy(train_state, part, own.tree, scores.hidden_MD, temperature)
-        )
+            keep(own, mask, {"entropy": scores.tokens.entropy_M})
+        keep(own, mask, _beside_policy(train_state, part, own.tree, scores.hidden_MD, temperature))
     for own in pending:
-        index, part = own.rows, batch.rows(own.rows)
+        part = batch.rows(own.rows)
         mask = part.action_mask_NT
         unknown_M = out["old_logp"].new_full((int(mask.sum()),), torch.nan)
-        keep(index, mask, {"old_logp": unknown_M})
-        keep(index, mask, _beside_policy(train_state, part, own.tree, None, temperature))
+        keep(own, mask, {"old_logp": unknown_M})
+        keep(own, mask, _beside_policy(train_state, part, own.tree, None, temperature))
+    out = {name: train_state.group.sum(own) for name, own in out.items()}
     signals = Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
     if not pending:
         return signals
-    is_pending_N = torch.zeros_like(batch.is_valid_N)
-    is_pending_N[torch.cat([own.rows for own in pending])] = True
-    return replace(signals, is_pending_N=is_pending_N)
+    return replace(signals, is_pending_N=signals.old_logp_NT.isnan().any(dim=1))
 
 
 def _policy_scores(
-    model: CausalLM,
+    model: CausalLM | ShardedModel,
     own: MicroBatch,
     part: TokenBatch,
     gold: GoldAnswers | None,
@@ -274,6 +249,7 @@ def _policy_scores(
     score = partial(score_actions, model, ids, mask, temperature=temperature, entropy=entropy)
     if gold is None:
         return score(tree=own.tree)
+    model = whole_model(model)
     copies, chunk = gold.copies(own.rows), head_chunk(model)
     if own.tree is None:
         cache = new_kv_cache(model)
@@ -281,7 +257,7 @@ def _policy_scores(
         gold_BJ = gold_logprobs(model, ids, copies, prefix=cache, chunk=chunk)
     else:
         hidden_MD, gold_BJ = hidden_with_gold(model, ids, mask, copies, chunk=chunk)
-        scores = _score_hidden(
+        scores = score_hidden(
             model, hidden_MD, ids[mask], temperature=temperature, entropy=entropy, tree=own.tree
         )
     gold.keep(own.rows, gold_BJ)

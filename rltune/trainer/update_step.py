@@ -11,8 +11,9 @@ from rltune.losses.correction import rollout_diagnostics
 from rltune.remote.model import RemoteScorer
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.schema.trial import TrialConfig
-from rltune.trainer.batches.micro_batches import limit_of, padding_share
-from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
+from rltune.trainer.batches.dealing import Share
+from rltune.trainer.batches.micro_batches import MicroBatch, limit_of, padding_share
+from rltune.trainer.batches.mini_batches import MiniBatchPlan, plan_scoring, plan_update
 from rltune.trainer.controllers import (
     Controllers,
     Spread,
@@ -27,8 +28,14 @@ from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.credit.shaping import needs_entropy
 from rltune.trainer.credit.stages import CreditResult, assign_credit
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.ranks.tensors import take_over
 from rltune.trainer.records.measures import Metrics, training_metrics
-from rltune.trainer.train_state import TrainState, score_batch
+from rltune.trainer.train_state import (
+    GoldAnswers,
+    Signals,
+    TrainState,
+    score_batch,
+)
 from rltune.types import Episode
 
 
@@ -71,20 +78,12 @@ def update_step(
         on_entropy: Called with the entropy of each micro-batch's tokens, in nats.
 
     """
-    limit = limit_of(train_state.policy, config, train_state.pair_cost)
-    plan = plan_update(batch, config, step=step, limit=limit)
-    scoring = plan_scoring(batch, plan, config, limit)
-    shaping, coef = config.advantage.shaping, kl_coef(controllers, config.loss)
+    shaping, everywhere = config.advantage.shaping, train_state.group.everywhere
+    coef = kl_coef(controllers, config.loss)
     with timed("score"):
         reader = gold_reader(train_state.policy, batch, episodes, config.attribution)
-        signals = score_batch(
-            train_state,
-            batch,
-            temperature=config.rollout.temperature,
-            parts=scoring.parts,
-            pending=scoring.pending,
-            with_entropy=needs_entropy(shaping),
-            gold=reader,
+        signals, scored, plan = everywhere(
+            f"scoring of step {step}", _score, train_state, batch, config, step=step, gold=reader
         )
     strength = sepa_strength(controllers.sepa, shaping.sepa)
     with timed("credit"):
@@ -103,9 +102,21 @@ def update_step(
     metrics = training_metrics(batch, signals, result.credit) | result.metrics
     with timed("update"):
         data = MiniBatch(batch, signals, result.credit)
-        metrics |= update(
-            train_state, data, config, step=step, kl_coef=coef, on_entropy=on_entropy, plan=plan
+        made, entropies = everywhere(
+            f"update of step {step}",
+            _update,
+            train_state,
+            data,
+            config,
+            step=step,
+            kl_coef=coef,
+            is_shown=on_entropy is not None,
+            plan=plan if train_state.group.size == 1 else None,  # each rank makes its own
         )
+    metrics |= made
+    if on_entropy is not None:
+        for entropy_M in entropies:
+            on_entropy(entropy_M)
     metrics |= rollout_diagnostics(
         signals.old_logp_NT,
         batch.rollout_logprobs_NT,
@@ -113,7 +124,7 @@ def update_step(
         result.credit.weights_NT,
     )
     if not isinstance(train_state.policy.model, RemoteScorer):  # a service pads as it likes
-        computed = (*scoring.parts, *(part for mini_batch in plan for part in mini_batch.parts))
+        computed = (*scored, *(part for mini_batch in plan for part in mini_batch.parts))
         metrics["perf/padding_share"] = padding_share(batch, computed)
     metrics |= {"actor/lr": config.optim.lr}
     if config.loss.use_kl_loss:
@@ -122,6 +133,56 @@ def update_step(
         metrics |= {"sepa/lambda": strength}
     controllers = _adapt(controllers, seen | metrics, result, config)
     return StepResult(metrics, controllers, result.credit)
+
+
+def _score(
+    train_state: TrainState,
+    batch: TokenBatch,
+    config: TrialConfig,
+    *,
+    step: int,
+    gold: GoldAnswers | None,
+) -> tuple[Signals, Sequence[MicroBatch], tuple[MiniBatchPlan, ...]]:
+    """Return the scores of a batch, and the passes of this rank in scoring and in the update."""
+    share = Share(train_state.group.rank, train_state.group.size)
+    limit = limit_of(train_state.policy, config, train_state.pair_cost)
+    plan = plan_update(batch, config, step=step, limit=limit, share=share)
+    scoring = plan_scoring(batch, plan, config, limit, share)
+    signals = score_batch(
+        train_state,
+        batch,
+        temperature=config.rollout.temperature,
+        parts=scoring.parts,
+        pending=scoring.pending,
+        with_entropy=needs_entropy(config.advantage.shaping),
+        gold=gold,
+    )
+    return signals, scoring.parts, plan
+
+
+def _update(
+    train_state: TrainState,
+    data: MiniBatch,
+    config: TrialConfig,
+    *,
+    step: int,
+    kl_coef: float,
+    is_shown: bool,
+    plan: tuple[MiniBatchPlan, ...] | None,
+) -> tuple[Metrics, list[Tensor]]:
+    """Train on one batch; return the metrics and, to be shown, the entropies of all passes."""
+    entropies: list[Tensor] = []
+    metrics = update(
+        train_state,
+        data,
+        config,
+        step=step,
+        kl_coef=kl_coef,
+        on_entropy=entropies.append if is_shown else None,
+        plan=plan,
+    )
+    take_over(train_state)
+    return metrics, train_state.group.joined(entropies)
 
 
 def _adapt(

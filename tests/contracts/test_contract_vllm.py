@@ -17,7 +17,7 @@ from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.schema.trial import LoraConfig
-from rltune.trainer.train_state import score_actions
+from rltune.trainer.ranks.scoring import score_actions
 from rltune.types import StopReason
 
 pytestmark = pytest.mark.vllm

@@ -13,7 +13,7 @@ from rltune.policy.logprobs import action_hidden
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.serve import ServedPolicy
 from rltune.spec.schema.trial import LoraConfig
-from rltune.trainer.train_state import score_actions
+from rltune.trainer.ranks.scoring import score_actions
 
 IDS = torch.tensor([[4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4]])
 MASK = torch.tensor([[False, False, True, True, True, True]] * 2)

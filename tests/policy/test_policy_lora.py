@@ -14,7 +14,8 @@ from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.value_head import ValueModel, frozen_copy
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.trainer.checkpoint import Progress, load_checkpoint, save_checkpoint
-from rltune.trainer.train_state import make_train_state, score_actions
+from rltune.trainer.ranks.scoring import score_actions
+from rltune.trainer.train_state import make_train_state
 
 IDS = torch.tensor([[4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4]])
 MASK = torch.tensor([[False, False, True, True, True, True]] * 2)

@@ -16,7 +16,7 @@ from rltune.policy.precision import set_compute_dtype
 from rltune.policy.row_tree import attention_cost, row_tree, rows_work, tree_work
 from rltune.policy.value_head import ValueModel
 from rltune.spec.schema.trial import LoraConfig
-from rltune.trainer.train_state import score_actions
+from rltune.trainer.ranks.scoring import score_actions
 
 KINDS = ["llama", "mistral", "qwen3", "gemma3", "mixtral", "opt", "gpt2"]
 IN_FLOAT64 = ["llama", "qwen3", "opt", "gpt2"]

@@ -20,9 +20,10 @@ from rltune.trainer.collect import collect
 from rltune.trainer.credit.estimate import estimate
 from rltune.trainer.engines import make_engine
 from rltune.trainer.objective import MiniBatch, update
+from rltune.trainer.ranks.scoring import score_actions
 from rltune.trainer.start import policy_at_start
 from rltune.trainer.tasks import env_maker
-from rltune.trainer.train_state import make_train_state, score_actions, score_batch
+from rltune.trainer.train_state import make_train_state, score_batch
 
 TOLERANCE = 1e-4  # of a logprob after a step that moves some by more than 0.01
 KL = {"use_kl_loss": True, "kl_loss_coef": 0.3}

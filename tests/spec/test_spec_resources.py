@@ -1,6 +1,9 @@
 import pytest
+from pydantic import ValidationError
 
-from rltune.spec.schema.run import ResourcesConfig, reserved_gpus
+from rltune.spec.identity import config_hash
+from rltune.spec.schema.run import ResourcesConfig, ranks_of, reserved_cpus, reserved_gpus
+from rltune.spec.schema.trial import TrialConfig
 
 
 @pytest.mark.parametrize("gpus", [0.0, 0.25, 1.0])
@@ -8,14 +11,79 @@ def test_a_share_of_one_gpu_or_one(gpus):
     assert ResourcesConfig(gpus=gpus).gpus == gpus
 
 
-@pytest.mark.parametrize("gpus", ["1.5", "2", "8.0"])
-def test_more_gpus_than_a_trial_can_use_are_refused(problems, gpus):
-    assert problems(overrides=[f"resources.gpus={gpus}"]) == [
-        f"--set resources.gpus={gpus}: resources.gpus: {float(gpus):g} GPUs would leave all but "
-        "one idle: a trial trains on one device. Give 1, or a share such as 0.5. More GPUs run "
-        "more trials side by side; with resources.engine own, the rollout engine reserves a second "
-        "one."
+def test_a_part_of_several_gpus_is_refused(problems):
+    assert problems(overrides=["resources.gpus=1.5"]) == [
+        "--set resources.gpus=1.5: resources.gpus: 1.5 GPUs cannot be used: a trial takes a share "
+        "of one, or whole ones. Give a share such as 0.5, or a whole number, each of which trains "
+        "as one rank."
     ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "ranks", "cpus"),
+    [
+        ({}, 1, 1.0),
+        ({"gpus": 0.5, "cpus": 0.5}, 1, 0.5),
+        ({"ranks": 3, "cpus": 2}, 3, 3.0),
+        ({"gpus": 4, "cpus": 8}, 4, 8.0),
+    ],
+)
+def test_each_gpu_is_a_rank_and_each_rank_has_a_core(resources, ranks, cpus):
+    config = ResourcesConfig(**resources)
+    assert ranks_of(config) == ranks
+    assert reserved_cpus(config.model_dump()) == cpus
+
+
+def test_a_record_from_before_ranks_has_one():
+    assert reserved_cpus({"cpus": 2.0, "gpus": 0.0}) == 2.0
+
+
+QA = {"kind": "multihop_qa", "prompt": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"resources": {"ranks": 2, "gpus": 3}},
+            "2 ranks cannot have 3 GPUs: each has one. Leave it at 1; GPUs say how many.",
+        ),
+        (
+            {"resources": {"ranks": 9}, "optim": {"mini_batch_size": 8}},
+            "9 cannot share the 8 rows of an optimiser step. Set optim.mini_batch_size to at least "
+            "9.",
+        ),
+        (
+            {"resources": {"ranks": 2}, "loss": {"kl_type": "full"}},
+            "'full' reads all weights of the head, which are in shards with 2 ranks. Choose k2 or "
+            "k3+.",
+        ),
+        (
+            {"resources": {"gpus": 2}, "attribution": {"kind": "info_gain"}, "env": QA},
+            "'info_gain' reads the policy's caches of all rows, which no rank has with 2 ranks. "
+            "Choose none, or adca.",
+        ),
+        (
+            {"resources": {"ranks": 2}, "trainer": {"backend": "tinker"}},
+            "2 would train nothing: the service trains. Set it to 1, or trainer.backend to torch.",
+        ),
+    ],
+)
+def test_what_ranks_cannot_do_is_refused_with_what_would(changes, expected):
+    base = {
+        "env": {"prompt": "compact"},
+        "policy": {"model": "tiny"},
+        "advantage": {"kind": "grpo"},
+    }
+    with pytest.raises(ValidationError) as refused:
+        TrialConfig.model_validate({**base, **changes})
+    assert expected in str(refused.value)
+
+
+def test_ranks_change_the_identity_and_one_does_not():
+    one = config_hash({"resources": {"gpus": 0.0}})
+    assert config_hash({"resources": {"gpus": 0.0, "ranks": 1}}) == one
+    assert config_hash({"resources": {"gpus": 0.0, "ranks": 2}}) != one
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rltune.policy.logprobs import chunk_of
-from rltune.trainer.train_state import make_train_state, score_actions
+from rltune.trainer.ranks.scoring import score_actions
+from rltune.trainer.train_state import make_train_state
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_chunks_give_what_the_whole_gives(learner_and_batch, monkeypatch, entrop
     ids, mask = batch.ids_NT, batch.action_mask_NT
     found = []
     for chunk in (4096, 7):
-        monkeypatch.setattr("rltune.trainer.train_state.head_chunk", lambda _, n=chunk: n)
+        monkeypatch.setattr("rltune.trainer.ranks.scoring.head_chunk", lambda _, n=chunk: n)
         model.zero_grad()
         tokens = score_actions(model, ids, mask, temperature=0.7, entropy=entropy).tokens
         torch.autograd.backward((tokens.logprobs_M + 0.1 * tokens.entropy_M).sum())

@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from rltune.rollout.torch_engine import TorchEngine
 from rltune.store.jsonl import read_jsonl
 from rltune.trainer.collect import tasks_of_step
 from rltune.trainer.sync_check import check_sync, probe_prompt
+from rltune.trainer.train_state import TrainState, actor_logprobs
 from rltune.types import TrialStatus
 
 STATS = ("mean", "max", "min")
@@ -351,11 +353,18 @@ class Remembering:
         pass
 
 
+def by(policy):
+    return partial(actor_logprobs, TrainState(policy, None, None, None, None))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_an_honest_engine_is_proven(small_policy, up_env, dtype):
     policy = small_policy(dtype=dtype)
     gap = check_sync(
-        TorchEngine(policy.decoder()), policy, probe_prompt(policy, up_env().task(0), up_env())
+        TorchEngine(policy.decoder()),
+        policy,
+        probe_prompt(policy, up_env().task(0), up_env()),
+        score=by(policy),
     )
     assert gap < (1e-4 if dtype == "float32" else 0.3)
 
@@ -367,7 +376,9 @@ def test_weights_that_are_not_finite_are_divergence_not_staleness(small_policy, 
         next(policy.model.parameters()).fill_(torch.nan)
     engine.sync()
     with pytest.raises(DivergedError, match="logprobs are not finite"):
-        check_sync(engine, policy, probe_prompt(policy, up_env().task(0), up_env()))
+        check_sync(
+            engine, policy, probe_prompt(policy, up_env().task(0), up_env()), score=by(policy)
+        )
 
 
 def test_what_is_drawn_from_no_distribution_is_divergence(small_policy, make_config, sample_batch):

@@ -12,7 +12,8 @@ from rltune.losses.reduce import AGGREGATIONS, CONSTANT
 from rltune.policy.load import weights_digest
 from rltune.trainer.credit.estimate import Credit, estimate
 from rltune.trainer.objective import MiniBatch, update
-from rltune.trainer.train_state import make_train_state, score_actions, score_batch
+from rltune.trainer.ranks.scoring import score_actions
+from rltune.trainer.train_state import make_train_state, score_batch
 
 KL_TYPES = ("k1", "k2", "k3", "abs", "full", "k1+", "k3+", "abs+", "full+")
 ONE_STEP = {"optim__mini_batch_size": 8, "optim__micro_batch_size": 4, "optim__grad_clip": 1e9}

@@ -9,14 +9,11 @@ from rltune.spec.errors import Violation, refuse
 from rltune.spec.schema.base import NonNegativeFloat, PositiveFloat, PositiveInt, Section
 
 
-def one_or_share(gpus: float) -> float:
-    """Return a number of GPUs when a trial can use all of it: at most one device."""
-    if gpus > 1:
-        what = f"{gpus:g} GPUs would leave all but one idle: a trial trains on one device."
-        action = (
-            "Give 1, or a share such as 0.5. More GPUs run more trials side by side; with "
-            "resources.engine own, the rollout engine reserves a second one."
-        )
+def whole_or_share(gpus: float) -> float:
+    """Return a number of GPUs when a trial can use all of it: a share of one, or whole ones."""
+    if gpus > 1 and not float(gpus).is_integer():
+        what = f"{gpus:g} GPUs cannot be used: a trial takes a share of one, or whole ones."
+        action = "Give a share such as 0.5, or a whole number, each of which trains as one rank."
         refuse([Violation("", what, action)])
     return gpus
 
@@ -106,10 +103,15 @@ class ResourcesConfig(Section):
     """What a trial may use of a machine."""
 
     cpus: PositiveFloat = Field(1.0, description="CPU cores reserved for a trial, in cores.")
-    gpus: Annotated[NonNegativeFloat, AfterValidator(one_or_share)] = Field(
+    gpus: Annotated[NonNegativeFloat, AfterValidator(whole_or_share)] = Field(
         0.0,
-        description="GPUs reserved for a trial, in devices, at most 1; 0.25 is a quarter of one "
-        "and of its memory.",
+        description="GPUs reserved for a trial, in devices; 0.25 is a quarter of one and of its "
+        "memory. Several train as one rank each.",
+    )
+    ranks: PositiveInt = Field(
+        1,
+        description="Processes that train a trial together on a CPU, each with a part of weights, "
+        "gradients and optimiser states; on GPUs there is one for each.",
     )
     engine: Literal["shared", "own"] = Field(
         "shared",
@@ -148,6 +150,17 @@ class TrainerConfig(Section):
         description="Most that a trial may cost, in the currency of `prices`, over all attempts; "
         "null is no limit. Looked at between steps.",
     )
+
+
+def ranks_of(resources: ResourcesConfig) -> int:
+    """Return how many processes train a trial together."""
+    return max(resources.ranks, int(resources.gpus))
+
+
+def reserved_cpus(resources: Mapping[str, Any]) -> float:
+    """Return the cores that a trial takes: at least one for each rank."""
+    ranks = max(int(resources.get("ranks", 1)), int(resources["gpus"]))
+    return max(float(resources["cpus"]), float(ranks) if ranks > 1 else 0.0)
 
 
 def reserved_gpus(resources: Mapping[str, Any]) -> float:

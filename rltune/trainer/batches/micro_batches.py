@@ -43,6 +43,8 @@ class MicroBatch:
 
     rows: Tensor  # indices in the batch
     tree: RowTree | None = None  # the same rows as prefix trees; None: they are run as they are
+    # whether another rank has these rows, and this one runs them to keep step: it counts nothing
+    is_idle: bool = False
 
 
 def limit_of(policy: Policy, config: TrialConfig, pair_cost: float | None = None) -> Limit:
@@ -189,6 +191,8 @@ def padding_share(batch: TokenBatch, parts: Sequence[MicroBatch]) -> float:
     """
     lengths_N, n_real, n_computed = batch.lengths_N, 0, 0
     for part in parts:
+        if part.is_idle:
+            continue
         if part.tree is None:
             n_real += int(lengths_N[part.rows].sum())
             n_computed += len(part.rows) * int(lengths_N[part.rows].max())

@@ -10,7 +10,8 @@ from rltune.maths.streams import permutation, stream_seed
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
-from rltune.trainer.batches.micro_batches import Limit, MicroBatch, micro_batches
+from rltune.trainer.batches.dealing import WHOLE, Share, own_micro_batches
+from rltune.trainer.batches.micro_batches import Limit, MicroBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,11 @@ class MiniBatchPlan:
     epoch: int  # pass over the batch, from 0
     nth: int  # number within the epoch, from 0
     rows: Tensor  # indices of its rows in the batch, also of those without a token to train on
-    parts: tuple[MicroBatch, ...]  # its forward passes
+    parts: tuple[MicroBatch, ...]  # its forward passes on this rank
 
 
 def plan_update(
-    batch: TokenBatch, config: TrialConfig, *, step: int, limit: Limit
+    batch: TokenBatch, config: TrialConfig, *, step: int, limit: Limit, share: Share = WHOLE
 ) -> tuple[MiniBatchPlan, ...]:
     """Return the optimiser steps on a batch, in their order; it follows from the arguments alone.
 
@@ -33,13 +34,15 @@ def plan_update(
         config: Of the trial.
         step: Training step, from 1.
         limit: Of a micro-batch.
+        share: Of the rows of each optimiser step that this rank computes.
 
     """
     plans = []
     for epoch in range(config.optim.epochs):
         seed = stream_seed(config.seed, "minibatch", step, epoch)
         for nth, rows in enumerate(draw(batch, config, seed=seed)):
-            plans.append(MiniBatchPlan(epoch, nth, rows, micro_batches(batch, rows, limit)))
+            parts = own_micro_batches(batch, rows, limit, share)
+            plans.append(MiniBatchPlan(epoch, nth, rows, parts))
     return tuple(plans)
 
 
@@ -72,7 +75,11 @@ class ScoringPlan:
 
 
 def plan_scoring(
-    batch: TokenBatch, plan: tuple[MiniBatchPlan, ...], config: TrialConfig, limit: Limit
+    batch: TokenBatch,
+    plan: tuple[MiniBatchPlan, ...],
+    config: TrialConfig,
+    limit: Limit,
+    share: Share = WHOLE,
 ) -> ScoringPlan:
     """Return how a batch is scored.
 
@@ -82,7 +89,7 @@ def plan_scoring(
     """
     first, device = plan[0], batch.ids_NT.device
     rows = torch.arange(len(batch), device=device)
-    others = micro_batches(batch, rows[~torch.isin(rows, first.rows)], limit)
+    others = own_micro_batches(batch, rows[~torch.isin(rows, first.rows)], limit, share)
     if needs_old_logprobs(config):
         return ScoringPlan(first.parts + others)
     return ScoringPlan(others, pending=first.parts)

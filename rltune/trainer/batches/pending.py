@@ -6,6 +6,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from rltune.trainer.batches.mini_batches import MiniBatchPlan
+from rltune.trainer.ranks.group import Group
 from rltune.trainer.train_state import Signals
 
 
@@ -50,4 +51,23 @@ def record(signals: Signals, rows: Tensor, logp_BT: Tensor) -> None:
         return
     index = signals.is_pending_N[rows].nonzero()[:, 0]
     signals.old_logp_NT[rows[index], : logp_BT.shape[1]] = logp_BT[index]
+    signals.is_pending_N[rows] = False
+
+
+def exchange(signals: Signals, mini_batch: MiniBatchPlan, group: Group) -> None:
+    """Fill in, in place, the old logprobs that the other ranks recorded in the first step.
+
+    Args:
+        signals: Of the whole batch.
+        mini_batch: The optimiser step that was made.
+        group: The ranks.
+
+    """
+    is_first = (mini_batch.epoch, mini_batch.nth) == (0, 0)
+    if group.size == 1 or signals.is_pending_N is None or not is_first:
+        return
+    rows = mini_batch.rows
+    known_RT = signals.old_logp_NT[rows]
+    known_RT[signals.is_pending_N[rows]] = 0.0  # another rank has them
+    signals.old_logp_NT[rows] = group.sum(known_RT)
     signals.is_pending_N[rows] = False

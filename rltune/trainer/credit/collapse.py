@@ -6,7 +6,7 @@ import torch
 
 from rltune.policy.load import Policy
 from rltune.signals.collapse import collapse_signals
-from rltune.trainer.train_state import score_actions
+from rltune.trainer.ranks.scoring import score_actions
 from rltune.types import Episode
 
 

@@ -14,10 +14,11 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import restore_module, restore_policy
+from rltune.trainer.checkpoint import restore_policy
 from rltune.trainer.models.base import BaseModel, base_model
 from rltune.trainer.models.card import card_markdown
 from rltune.trainer.models.facts import card_facts
+from rltune.trainer.ranks.tensors import restore_module
 from rltune.trainer.start import policy_at_start
 
 FACTS, SUMS = "rltune.json", "SHA256SUMS"

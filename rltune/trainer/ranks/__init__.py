@@ -1,0 +1,1 @@
+"""One trial on several ranks: processes that share its weights, gradients and optimiser states."""

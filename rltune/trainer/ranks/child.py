@@ -1,0 +1,70 @@
+"""A rank other than the first: it has its part of the trained state, and makes the first's calls.
+
+An empty message is the end. An error is told, and ends this process: the trial ends with it.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from io import BytesIO
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from rltune.store.rundir import TrialDir
+from rltune.trainer.ranks.group import Ranks
+from rltune.trainer.ranks.join import RankSetup, join
+from rltune.trainer.start import policy_at_start
+from rltune.trainer.train_state import make_train_state
+
+
+def main() -> None:
+    """Serve a trial. Argument: a file descriptor; stdin: a pipe of the trial's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trial decides when its ranks end
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    setup: RankSetup = connection.recv()
+    threading.Thread(target=_die_with_trial, args=[setup.folder], daemon=True).start()
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.set_num_interop_threads(1)
+    try:
+        _serve(setup, connection)
+    except (EOFError, ConnectionError):
+        pass  # the trial is gone
+    except Exception as error:
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        told.add_note("".join(traceback.format_exception(error)))
+        connection.send(told)
+        sys.exit(1)
+
+
+def _serve(setup: RankSetup, connection: "Connection[Any, Any]") -> None:
+    policy = policy_at_start(
+        TrialDir(setup.trial), setup.config, setup.base, device=str(setup.device)
+    )
+    connection.send("loaded")
+    device = join(setup)
+    state = make_train_state(policy, setup.config, Ranks(device))
+    while message := connection.recv_bytes():
+        # Only the trial, which started this process, writes to this connection.
+        function, args, named = torch.load(
+            BytesIO(message), map_location=device, weights_only=False
+        )
+        function(state, *args, **named)
+    torch.distributed.destroy_process_group()
+
+
+def _die_with_trial(folder: Path) -> NoReturn:
+    """Wait until the trial's end of the pipe is gone, however it went, and leave nothing."""
+    while os.read(0, 4096):  # not sys.stdin: its lock would be held at the interpreter's end
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

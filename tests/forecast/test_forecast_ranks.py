@@ -1,0 +1,53 @@
+"""The memory of the first of several ranks, by hand."""
+
+from dataclasses import replace
+
+import pytest
+from run_folders import write_sweep
+
+from rltune.forecast.memory import memory_plan
+from rltune.forecast.model_shapes import Shape
+from rltune.forecast.ranks import rank_plan
+from rltune.spec.keys import typed
+from rltune.spec.load import load_sweep
+
+# Layers 2, D 8, I 16, Q 8, K 4, V 10
+SMALL = Shape(layers=2, hidden=8, inner=16, queries=8, keys=4, vocabulary=10)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Return a config of GAE with a critic of its own and a KL term: three models, two learners."""
+    return load_sweep(write_sweep(tmp_path)).conditions[1].config
+
+
+def planned(config, trained=1000, **sections):
+    changed = config | {name: config[name] | changes for name, changes in sections.items()}
+    made = typed(changed)
+    counts = {"parameters": 1000, "trained": trained}
+    return rank_plan(made, SMALL, **counts), memory_plan(made, SMALL, **counts)
+
+
+def test_the_policy_is_whole_and_all_else_that_lasts_is_shared(config):
+    plan, alone = planned(config, resources={"ranks": 4})
+    assert plan.weights == 4 * 1000 + 4 * 3 * 1000 // 4
+    assert plan.gradients == 4 * 2 * 1000 // 4
+    assert plan.optimizer == 2 * 4 * 2 * 1000 // 4
+    lasting = {"weights": 0, "gradients": 0, "optimizer": 0}
+    assert replace(plan, **lasting) == replace(alone, **lasting)
+
+
+def test_gpus_are_ranks_and_the_start_that_gates_measure_is_whole_too(config):
+    plan, _ = planned(config, resources={"gpus": 2.0}, gate={"start_kl": True})
+    assert plan.weights == 2 * 4 * 1000 + 4 * 3 * 1000 // 2
+
+
+def test_with_adapters_the_frozen_base_is_whole_once_and_shared_once(config):
+    lora = config["policy"]["lora"] | {"rank": 4}
+    plan, alone = planned(config, trained=10, resources={"ranks": 2}, policy={"lora": lora})
+    assert plan.weights == 4 * 1000 + 4 * 10 + alone.weights // 2
+
+
+def test_one_rank_is_the_trial(config):
+    plan, alone = planned(config)
+    assert plan == alone

@@ -1,0 +1,75 @@
+"""A rank that ends ends its trial, by name; ranks end with their trial and leave nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rank_cases import fall
+from small_config import config_of
+
+from rltune.errors import RankDiedError
+from rltune.policy.load import policy_of
+from rltune.trainer.ranks.launch import ranks_for
+from rltune.trainer.train_state import make_train_state
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("killed", r"rank 1 of 3 \(process \d+\) ended by signal 9 in update of step 7\. If"),
+        ("raises", r"rank 2 of 3 .* with exit code 1 in update of step 7: ValueError: a bad day\."),
+    ],
+)
+def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text):
+    config, rank = config_of(resources__ranks=3), 1 if how == "killed" else 2
+    with ranks_for(config, trial=tmp_path, base=Path.cwd()) as group:
+        state = make_train_state(policy_of(config, Path.cwd(), device="cpu"), config, group)
+        began = time.monotonic()
+        with pytest.raises(RankDiedError, match=text):
+            group.everywhere("update of step 7", fall, state, rank, how)
+    assert time.monotonic() - began < 60  # and not the ten minutes of an exchange
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+from small_config import config_of
+from rltune.trainer.ranks.launch import ranks_for
+with ranks_for(config_of(resources__ranks=2), trial=Path("trial"), base=Path.cwd()) as group:
+    others = group._others.ranks
+    print(others[0].process.pid, others[0].errors.parent, flush=True)
+    time.sleep(600)
+"""
+
+
+def runs(pid):
+    """Tell whether a process is more than an entry that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_ranks_end_with_their_trial_and_leave_nothing(tmp_path):
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    trial = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pid, folder = trial.stdout.readline().split()
+    os.kill(trial.pid, signal.SIGKILL)
+    trial.wait()
+    trial.stdout.close()
+    until = time.monotonic() + 30
+    while Path(folder).exists() or runs(pid):
+        assert time.monotonic() < until, (pid, folder)
+        time.sleep(0.05)
