@@ -66,9 +66,9 @@ class TrialRow:
     wandb_id: str
     lineage_id: str
     same_run_as: str
+    seeds_until: str
+    look: int | None
     mark: str
-    seeds_until: str = ""
-    look: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
