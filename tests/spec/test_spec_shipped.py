@@ -58,7 +58,7 @@ ACCEPTED = {
     "rv_filter_mode": {"S8.softmax_scale"},
     "smollm2": {"S8.term_weights"},
 }
-SEEDS = {"quickstart": 2, "kl_estimator": 5, "qa_kl": 5}  # others: 3
+SEEDS = {"quickstart": 2, "kl_estimator": 5, "qa_kl": 5, "math_ladder": 5}  # others: 3
 KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
 OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
 PROFILE_COUNT = {
