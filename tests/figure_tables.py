@@ -23,7 +23,7 @@ def trial(condition, seed, **changes):
         "selected": 0.5, "best_step": 20, "selected_tasks": TASKS, "final": 0.5,
         "final_tasks": TASKS, "floor": 0.184, "floor_kind": "exact",
         "floor_low": None, "floor_high": None, "ceiling": 0.95,
-        "wandb_id": "", "lineage_id": "", "same_run_as": "",
+        "wandb_id": "", "lineage_id": "", "same_run_as": "", "seeds_until": "", "look": None,
         "mark": "ok",
     }  # fmt: skip
     return TrialRow(**{**columns, **changes})
