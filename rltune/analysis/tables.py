@@ -5,11 +5,17 @@ number that is not known is None.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from rltune.analysis.audit import Audit, AuditVerdict
 from rltune.analysis.ends import End
 from rltune.types import SeedPlan, TrialStatus
+
+LATER = {"later": True}
+"""Metadata of a column that tables published before it do not have: they read as its default.
+
+A new column needs it, and a default that says what was true of every run before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,8 @@ class TrialRow:
     wandb_id: str
     lineage_id: str
     same_run_as: str
-    seeds_until: str
-    look: int | None
+    seeds_until: str = field(default="", metadata=LATER, kw_only=True)
+    look: int | None = field(default=None, metadata=LATER, kw_only=True)
     mark: str
 
 

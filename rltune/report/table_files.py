@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import islice
 from operator import attrgetter
@@ -32,12 +32,14 @@ def _plain(hint: Any) -> type:
     return kinds[0]  # type: ignore[no-any-return]
 
 
-def write_csv(path: Path, kind: type[R], rows: Iterable[R]) -> int:
-    """Write a table as UTF-8 CSV and return its number of rows.
+def write_csv(
+    path: Path, kind: type[R], rows: Iterable[R], columns: Sequence[str] | None = None
+) -> int:
+    """Write a table as UTF-8 CSV and return its number of rows; all columns, or those named.
 
     Empty is None, `true` and `false` are booleans, floats read back as the same bits.
     """
-    columns, count = columns_of(kind), 0
+    columns, count = columns or list(columns_of(kind)), 0
     cells_of = attrgetter(*columns)
     with replacing(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
@@ -58,25 +60,50 @@ def _cell(value: object) -> object:
 
 
 def read_csv(path: Path, kind: type[R]) -> list[R]:
-    """Read a table that `write_csv` wrote.
+    """Read a table that `write_csv` wrote, now or before columns were added.
 
     Raises:
         StoreError: It has other columns, or a cell is not of its column's type.
 
     """
-    columns = columns_of(kind)
+    known = columns_of(kind)
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         header = next(reader, [])
-        if header != list(columns):
-            what = f"has the columns {header}."
-            allowed = f"A {kind.__name__} table has {list(columns)}."
-            raise StoreError(Problem(str(path), what, allowed, "Export it again."))
+        _require_columns(path, kind, header)
+        columns = {name: known[name] for name in header}
         try:
             return [_row(kind, columns, cells) for cells in reader]
         except ValueError as error:
             what = f"line {reader.line_num}: {error}."
             raise StoreError(Problem(str(path), what, action="Export it again.")) from error
+
+
+def csv_columns(path: Path) -> tuple[str, ...]:
+    """Return the columns that a CSV table names."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return tuple(next(csv.reader(file), ()))
+
+
+def _require_columns(path: Path, kind: type[Any], names: Sequence[str]) -> None:
+    """Refuse a table that lacks a column which every version wrote, or has an unknown one.
+
+    Raises:
+        StoreError: It does.
+
+    """
+    known = columns_of(kind)
+    needed = {field.name for field in fields(kind) if not field.metadata.get("later")}
+    if len(set(names)) < len(names) or not needed <= set(names):
+        what = f"has the columns {list(names)}."
+        allowed = f"A {kind.__name__} table has {list(known)}."
+        raise StoreError(Problem(str(path), what, allowed, "Export it again."))
+    if unknown := [name for name in names if name not in known]:
+        columns = "column" if len(unknown) == 1 else "columns"
+        what = f"has the {columns} {', '.join(map(repr, unknown))}, unknown to this rltune."
+        allowed = "docs/export.md lists those that it knows."
+        action = "Use the rltune that wrote it (manifest.json names its commit), or a later one."
+        raise StoreError(Problem(str(path), what, allowed, action))
 
 
 def _row(kind: type[R], columns: dict[str, type], cells: list[str]) -> R:
@@ -133,8 +160,14 @@ def _schema(kind: type[R]) -> "pyarrow.Schema":
 
 
 def read_parquet(path: Path, kind: type[R]) -> Iterator[R]:
-    """Yield the rows of a table that `write_parquet` wrote; needs pyarrow."""
+    """Yield the rows of a table that `write_parquet` wrote; needs pyarrow.
+
+    Raises:
+        StoreError: It has other columns.
+
+    """
     import pyarrow.parquet as pq
 
+    _require_columns(path, kind, pq.read_schema(path).names)
     for row in pq.read_table(path).to_pylist():
         yield kind(**row)

@@ -234,12 +234,17 @@ def _made_again(root: Path, finding: Finding) -> Iterator[str]:
     code = Code([], {}, known["rltune"]["commit"], known["rltune"]["source_sha256"])
     again = collect(folder, code, name=finding.name, metrics=finding.metrics, place=known["place"])
     for key, value in again.manifest.items():
-        if key not in ("note", "versions") and known.get(key) != json.loads(json.dumps(value)):
+        is_compared = key in known and key not in ("note", "versions")
+        if is_compared and not _agrees(known[key], json.loads(json.dumps(value))):
             yield f"{FINDING}/{MANIFEST}: {key} is not what the records give"
     for name in _TABLES:
         keys = [one for one in _KEY_COLUMNS if _has(finding, name, one)]
         yield from row_differences(
-            f"{FINDING}/{name}.csv", getattr(finding, name), getattr(again, name), keys
+            f"{FINDING}/{name}.csv",
+            getattr(finding, name),
+            getattr(again, name),
+            keys,
+            finding.columns.get(name),
         )
     if again.recorded != finding.recorded:
         yield f"{FINDING}/trials.json is not what the records give"
@@ -248,6 +253,15 @@ def _made_again(root: Path, finding: Finding) -> Iterator[str]:
         yield from _checkpoint(trial)
         if trial.config.is_file() and config_hash(_yaml(trial.config)) != spec.config_hash:
             yield f"{RUN}: {spec.trial_id}: config.yaml is not the config of the trial"
+
+
+def _agrees(known: object, again: object) -> bool:
+    """Tell whether a JSON value says what comes out again, keys that came later apart."""
+    if isinstance(known, dict) and isinstance(again, dict):
+        return all(key in again and _agrees(known[key], again[key]) for key in known)
+    if isinstance(known, list) and isinstance(again, list):
+        return len(known) == len(again) and all(map(_agrees, known, again))
+    return bool(known == again)
 
 
 def _yaml(path: Path) -> dict[str, object]:

@@ -232,6 +232,9 @@ def manifest_to_trials(finding: Finding) -> Iterator[str]:
     for where, old_mark in marks.items():
         if old_mark != mark:
             yield f"{where}: {old_mark!r}, the audit gives {mark!r}"
+    until = str(manifest["asked"].get("until", ""))
+    for plan in {row.seeds_until for row in trials} - {until}:
+        yield f"trials.csv: seeds_until: {plan!r}, manifest.json has {until!r}"
     names = {row.sweep for row in trials}
     if names != {manifest["sweep"]}:
         yield f"manifest.json: sweep: {manifest['sweep']}, trials.csv has {', '.join(names)}"

@@ -8,7 +8,15 @@ from rltune.analysis.audit import Audit, judge_folder
 from rltune.analysis.rates import counts_tasks
 from rltune.analysis.table_rows import eval_rows, gate_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
-from rltune.analysis.tables import EvalRow, GateRow, MeasureRow, PairRow, TrialRow, mark_of
+from rltune.analysis.tables import (
+    EvalRow,
+    GateRow,
+    MeasureRow,
+    PairRow,
+    TrialRow,
+    mark_of,
+    until_text,
+)
 from rltune.comparability.records import TrialRecord
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.read import read_body
@@ -121,6 +129,7 @@ def _manifest(
             "overrides": plan.get("overrides", []),
             "seeds": plan.get("seeds", []),
             "usual_seeds": asked["seeds"],
+            "until": until_text(folder.until),
         },
         "metrics": list(metrics),
         "place": place or f"docs/findings/{name}",

@@ -14,7 +14,7 @@ from rltune.report.figures.draw import has_matplotlib
 from rltune.report.finding.figures import drawn
 from rltune.report.finding.page import page
 from rltune.report.finding.records import FORMAT, Finding, packed, unpacked
-from rltune.report.table_files import read_csv, write_csv
+from rltune.report.table_files import csv_columns, read_csv, write_csv
 from rltune.store.files import (
     read_json,
     replacing,
@@ -33,6 +33,13 @@ TABLES: dict[str, type[Row]] = {
     "summary": SummaryRow,
 }
 """Name of a table -> its row. One without rows has no file, but for `trials`."""
+
+_KEYS = (
+    *("name", "sweep", "title", "run", "question", "asked", "metrics", "note", "inputs"),
+    *("rltune", "mark", "audit", "open_warnings", "trials", "not_in_summary", "unreadable"),
+    *("statistics",),
+)
+"""What the manifest of every version has. Later keys are read with a default."""
 
 R = TypeVar("R", bound=Row)
 
@@ -120,7 +127,7 @@ def _write_data(finding: Finding, out: Path) -> list[Path]:
         path, rows = out / f"{name}.csv", getattr(finding, name)
         path.unlink(missing_ok=True)
         if rows or name == "trials":
-            write_csv(path, kind, rows)
+            write_csv(path, kind, rows, finding.columns.get(name))
             files.append(path)
     for name, text in ((SWEEP, finding.sweep), (LINEAGE, finding.lineage_text)):
         (out / name).unlink(missing_ok=True)
@@ -159,6 +166,9 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     if content["format"] != FORMAT or not isinstance(content.get("outputs"), dict):
         what = f"is of the format {content['format']!r}; this rltune reads {FORMAT!r}."
         raise StoreError(Problem(str(path), what, action=_AGAIN))
+    if missing := [key for key in _KEYS if key not in content]:
+        what = f"lacks {', '.join(missing)}."
+        raise StoreError(Problem(str(path), what, action=_AGAIN))
     return dict(content)
 
 
@@ -189,6 +199,7 @@ def read_finding(folder: Path) -> Finding:
         recorded=recorded,
         lineage=read_body(lineage.encode(), folder / LINEAGE, None).rows if lineage else (),
         lineage_text=lineage,
+        columns={name: csv_columns(path) for name, path in _tables(folder, outputs).items()},
     )
     if not finding.trials:
         what = "has no trial."
@@ -204,9 +215,15 @@ def _text(folder: Path, name: str) -> str:
         raise StoreError(Problem(str(folder / name), what, action=_AGAIN)) from error
 
 
+def _tables(folder: Path, outputs: Mapping[str, str]) -> dict[str, Path]:
+    """Return name -> file of the tables that a finding has."""
+    names = [name for name in TABLES if f"{name}.csv" in outputs or name == "trials"]
+    return {name: folder / f"{name}.csv" for name in names}
+
+
 def _rows(folder: Path, name: str, kind: type[R], outputs: Mapping[str, str]) -> tuple[R, ...]:
-    path = folder / f"{name}.csv"
-    if path.name not in outputs and name != "trials":
+    path = _tables(folder, outputs).get(name)
+    if path is None:
         return ()
     if not path.is_file():
         raise StoreError(Problem(str(path), "is missing.", action=_AGAIN))

@@ -1,7 +1,7 @@
 """A finding in memory: everything that its page is made from, as its folder holds it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rltune.analysis.tables import GateRow, HistoryRow, MeasureRow, PairRow, SummaryRow, TrialRow
@@ -46,6 +46,8 @@ class Finding:
     recorded: tuple[Recorded, ...]  # one a planned trial
     lineage: tuple[LineageRow, ...]  # rows of the run's table
     lineage_text: str  # that table as it was; empty where `--lineage` keeps it elsewhere
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Name of a table that was read -> its columns: tables of an earlier rltune have fewer."""
 
     @property
     def name(self) -> str:

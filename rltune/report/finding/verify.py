@@ -126,22 +126,31 @@ def sources_check(finding: Finding, sources_at: SourcesAt) -> Check:
 
 def _summary(finding: Finding) -> Iterator[str]:
     again = summary_rows(finding.trials, ())
-    yield from row_differences("summary.csv", finding.summary, again, ("condition", "at", "method"))
+    key = ("condition", "at", "method")
+    columns = finding.columns.get("summary")
+    yield from row_differences("summary.csv", finding.summary, again, key, columns)
 
 
 def row_differences(
-    name: str, listed: Sequence[Row], again: Sequence[Row], key: Sequence[str]
+    name: str,
+    listed: Sequence[Row],
+    again: Sequence[Row],
+    key: Sequence[str],
+    columns: Sequence[str] | None = None,
 ) -> Iterator[str]:
-    """Yield every cell of a table that is not what comes out again, by the key of its row."""
+    """Yield every cell of a table that is not what comes out again, by the key of its row.
+
+    `columns` are those that the table has; a later one proves nothing about it.
+    """
     if len(listed) != len(again):
         yield f"{name}: {plural(len(listed), 'row')}, recomputed {len(again)}"
         return
     for old, new in zip(listed, again, strict=True):
         where = ", ".join(str(getattr(new, column)) for column in key)
-        for one in fields(new):
-            cells: tuple[Any, Any] = getattr(old, one.name), getattr(new, one.name)
+        for column in columns or [one.name for one in fields(new)]:
+            cells: tuple[Any, Any] = getattr(old, column), getattr(new, column)
             if cells[0] != cells[1]:
-                yield f"{name}: {where}, {one.name}: {cells[0]}, recomputed {cells[1]}"
+                yield f"{name}: {where}, {column}: {cells[0]}, recomputed {cells[1]}"
 
 
 def _page(folder: Path, finding: Finding) -> Iterator[str]:
