@@ -30,11 +30,13 @@ class Due:
         specs: The trials that are planned, in the order to run.
         wanted: Ids of those that may still be run: one that failed is not run again once its
             condition is decided.
+        looks_follow: Whether a look is still to be taken, once its trials have ended.
 
     """
 
     specs: tuple[TrialSpec, ...]
     wanted: frozenset[str]
+    looks_follow: bool
 
 
 def require_same_looks(run: RunDir, loaded: LoadedSweep) -> None:
@@ -62,7 +64,7 @@ def due_trials(run: RunDir, loaded: LoadedSweep) -> Due:
     """Return the trials that are planned by now: all of them where the seeds are listed."""
     specs = expand(loaded)
     if loaded.until is None:
-        return Due(specs, frozenset(spec.trial_id for spec in specs))
+        return Due(specs, frozenset(spec.trial_id for spec in specs), looks_follow=False)
     need = _next(run, loaded, loaded.until, _groups(run, loaded, specs))
     rank = {seed: i for i, seed in enumerate(loaded.seeds)}
     due = [
@@ -71,7 +73,8 @@ def due_trials(run: RunDir, loaded: LoadedSweep) -> Due:
         if rank[spec.seed] < need.seeds[spec.condition] or run.trial(spec.trial_id).spec.is_file()
     ]
     looking = need.is_open | ({loaded.control.label} if need.is_open else set())
-    return Due(tuple(due), frozenset(spec.trial_id for spec in due if spec.condition in looking))
+    wanted = frozenset(spec.trial_id for spec in due if spec.condition in looking)
+    return Due(tuple(due), wanted, looks_follow=bool(need.is_open))
 
 
 def take_looks(

@@ -55,7 +55,7 @@ def promotion_of(run: RunDir, loaded: LoadedSweep, inherited: Mapping[str, Any])
     """Return what a finished sweep hands on: its best condition that beats the control, if any.
 
     Args:
-        run: Its run folder; every trial is finished.
+        run: Its run folder; nothing of it is left to run.
         loaded: The sweep as it ran.
         inherited: What was promoted into it: that is handed on, too.
 

@@ -37,7 +37,7 @@ def due(
 
     Args:
         sweeps: Those of a study, in its order; each stands below what it needs.
-        finished: Names of those of which every trial is finished.
+        finished: Names of those of which nothing is left to run.
         left_alone: Names of those that are not run again now: a trial of theirs failed.
 
     """

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
+from rltune.analysis.seed_blocks import Due, due_trials
 from rltune.errors import Problem, SpecError
 from rltune.lineage.table import LineageStore
 from rltune.runner.spend import usage_of_run
-from rltune.spec.expand import expand
 from rltune.spec.identity import diff_configs
 from rltune.spec.load import LoadedSweep
 from rltune.spec.yamlfile import read_yaml
@@ -40,6 +40,7 @@ class Standing:
     sweep: StudySweep  # its place in the study
     loaded: LoadedSweep  # as it runs; as its own file has it while its source is not finished
     run: RunDir  # its run folder, which may not exist yet
+    due: Due  # its trials as planned by now, and which of them may still be run
     statuses: Mapping[str, TrialStatus]  # trial id -> where it is
     promotion: Promotion | None  # what was promoted into it; None without, or before its time
     diff: Mapping[str, tuple[Any, Any]]  # key -> value in its own file and as it runs
@@ -47,8 +48,10 @@ class Standing:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every trial is finished."""
-        return self.is_settled and all(one.is_finished for one in self.statuses.values())
+        """Whether nothing is left to run: no trial, and no look at seeds until decided."""
+        if not self.is_settled or self.due.looks_follow:
+            return False
+        return all(self.statuses[trial_id].is_finished for trial_id in self.due.wanted)
 
     @property
     def counts(self) -> Counter[str]:
@@ -89,11 +92,13 @@ def _standing(
     if promotion is not None:
         loaded = _promoted(study, place / sweep.name, sweep, promotion)
     run = RunDir((runs_dir / loaded.run_name).resolve())
+    due = due_trials(run, loaded)
     return Standing(
         sweep,
         loaded,
         run,
-        {spec.trial_id: trial_status(run.trial(spec.trial_id)) for spec in expand(loaded)},
+        due,
+        {spec.trial_id: trial_status(run.trial(spec.trial_id)) for spec in due.specs},
         promotion,
         diff_configs(original.control.config, loaded.control.config),
         is_settled=promotion is not None or not sweep.source,

@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from conftest import GATES
 from run_folders import FolderWriter
 
+from rltune.analysis.seed_blocks import take_looks
 from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.verdict_words import ABOVE, BELOW, SAME, Verdict
 from rltune.errors import SpecError
@@ -97,6 +99,38 @@ def test_no_condition_is_promoted_on_a_single_seed(tmp_path, project):
     kl, entropy = standing(project)
     assert kl.is_finished
     assert entropy.promotion.is_control
+
+
+def until_decided_kl(project):
+    """Let the seeds of kl go on until decided, and return a writer of its run folder."""
+    path = project.root / "sweeps" / "kl.yaml"
+    seeds = "seeds: {start: 3, max: 4, until: decided}"
+    path.write_text(path.read_text().replace("seeds: [0, 1, 2]", seeds))
+    return replace_loaded(project, load_study(project.study).originals["kl"])
+
+
+def test_a_sweep_until_decided_is_finished_when_no_look_follows(project):
+    """Not before its looks are taken, and without the seeds that no condition needs any more."""
+    writer = until_decided_kl(project)
+    for spec in writer.specs[:6]:
+        writer.finish(spec, {0: 3, 10: 3, 20: GATES[spec.condition][spec.seed]})
+    kl, entropy = standing(project)
+    assert len(kl.statuses) == 6
+    assert all(one.is_finished for one in kl.statuses.values())
+    assert (kl.is_finished, entropy.promotion) == (False, None)
+    take_looks(writer.run, writer.loaded, launch="1", say=print)
+    kl, entropy = standing(project)
+    assert (len(kl.statuses), kl.is_finished) == (6, True)
+    assert entropy.promotion.condition == "kl_loss_coef=0.1"
+
+
+def test_a_sweep_until_decided_that_goes_on_is_not_finished(project):
+    writer = until_decided_kl(project)
+    for spec in writer.specs[:6]:
+        writer.finish(spec, {0: 3, 10: 3, 20: 3 + spec.seed * (not spec.is_control)})
+    take_looks(writer.run, writer.loaded, launch="1", say=print)
+    kl, entropy = standing(project)
+    assert (len(kl.statuses), kl.is_finished, entropy.promotion) == (8, False, None)
 
 
 def test_a_decision_is_made_once(project):
