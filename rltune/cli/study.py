@@ -1,7 +1,7 @@
 """`rltune study`: a queue of sweeps that build on each other."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,7 +85,7 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
 def _drain(
     study: Study, runs_dir: Path, console: Console, most: int | None, *, no_custom_code: bool
 ) -> int:
-    left_alone: set[str] = set()
+    left_alone: dict[str, bool] = {}  # sweep -> whether a limit kept its trials from starting
     started = 0
     while True:
         found = standings(study, runs_dir)
@@ -104,7 +104,7 @@ def _drain(
             return code
         after = next(x for x in standings(study, runs_dir) if x.sweep.name == chosen.name)
         if not after.is_finished and after.statuses == one.statuses:
-            left_alone.add(chosen.name)  # its trials fail again, or none could start
+            left_alone[chosen.name] = code == 0  # else its trials fail again
 
 
 def _stop(study: Study, found: Sequence[Standing], most: int | None, started: int) -> str:
@@ -159,7 +159,9 @@ def _paid(one: Standing, currency: str) -> float:
     return usage_of_run(one.run).paid.get(currency, 0.0)
 
 
-def _end(console: Console, found: Sequence[Standing], left_alone: set[str], why: str) -> int:
+def _end(
+    console: Console, found: Sequence[Standing], left_alone: Mapping[str, bool], why: str
+) -> int:
     open_ = [one.sweep.name for one in found if not one.is_finished]
     console.print()
     if not open_:
@@ -167,10 +169,14 @@ def _end(console: Console, found: Sequence[Standing], left_alone: set[str], why:
         return 0
     if why:
         console.print(f"No further trial starts: {why}. The same command goes on.")
-    if left_alone:
-        names = ", ".join(sorted(left_alone))
+    kept = sorted(name for name, is_kept in left_alone.items() if is_kept)
+    failed = sorted(left_alone.keys() - kept)
+    if kept:
+        console.print(f"No trial fits into what is left of the budget: {', '.join(kept)}.")
+    if failed:
+        names = ", ".join(failed)
         console.print(f"Left after trials that did not finish: {names}. The same command goes on.")
-    return 1 if left_alone else 0
+    return 1 if failed else 0
 
 
 def study_view(study: Study, found: Sequence[Standing], total: Used) -> RenderableType:

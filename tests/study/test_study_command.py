@@ -117,6 +117,16 @@ def test_a_budget_that_is_used_up_starts_nothing(project, rltune, launched):
     assert request.deadline is not None
 
 
+def test_trials_that_do_not_fit_the_budget_are_no_failures(project, rltune, monkeypatch):
+    """A launch that starts nothing because of its limits ends with 0."""
+    monkeypatch.setattr("rltune.cli.study.run", lambda request, console: 0)
+    project.write(budget="{time: 1s}")
+    code, out, _ = rltune("study", "studies/nights.yaml")
+    assert code == 0
+    assert out.endswith("No trial fits into what is left of the budget: kl.\n")
+    assert "did not finish" not in out
+
+
 def test_a_finished_study_says_so(project, rltune, launched):
     project.write(
         "  - name: entropy\n    file: ../sweeps/entropy.yaml\n    control: best kept of kl\n", ""
