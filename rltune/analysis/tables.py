@@ -201,7 +201,10 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasureRow:
-    """One measure of training of one trial: its mean over the steps since the gate before."""
+    """One measure of training of one trial: its mean over the steps since the gate before.
+
+    A measure that gates take has one value a gate; then `n_steps` is 1.
+    """
 
     condition: str
     seed: int

@@ -1,5 +1,7 @@
 """The data of the figures: from the exported tables alone, by hand numbers."""
 
+from dataclasses import replace
+
 import pytest
 from figure_tables import SUCCESS, about, tables, trial
 from run_folders import finished_sweep
@@ -20,7 +22,13 @@ from rltune.report.figures.data_curves import (
 from rltune.report.figures.data_heatmap import heatmap_data
 from rltune.report.figures.estimates import estimation_for
 from rltune.report.figures.make import FIGURES, figure_data
-from rltune.report.figures.notes import bad_end_notes, seed_notes, verdict_notes, warning_notes
+from rltune.report.figures.notes import (
+    bad_end_notes,
+    in_short,
+    seed_notes,
+    verdict_notes,
+    warning_notes,
+)
 from rltune.report.figures.records import LeftOut, Reference
 from rltune.report.figures.source import Tables, about_folder, about_of, read_tables
 from rltune.store.run_folder import read_folder, read_records
@@ -339,6 +347,25 @@ def test_what_stands_against_a_sweep_is_said_on_every_figure():
 def test_many_warnings_are_counted(n, last):
     notes = warning_notes(about((), warnings=[f"A4 warning: t{i} stopped." for i in range(n)]))
     assert (len(notes), notes[-1]) == (min(n, 4), last)
+
+
+def test_a_warning_names_conditions_and_twelve_digits():
+    rows = [replace(trial(label, s), trial_id=f"{label}-s{s}-abc") for label in (CONTROL, OTHER)
+            for s in range(5)]  # fmt: skip
+    ours, theirs = (
+        f"{', '.join(row.trial_id for row in rows[at : at + 3])} and 2 more" for at in (0, 5)
+    )
+    assert in_short(f"A1: x: '{'0a' * 32}' in {ours}; '{'1b' * 32}' in {theirs}.", rows) == (
+        f"A1: x: 0a0a0a0a0a0a in {CONTROL}; 1b1b1b1b1b1b in {OTHER}."
+    )
+    some = f"{rows[0].trial_id}, {rows[6].trial_id}"
+    assert in_short(f"A4: {some} and 1 more.", rows) == f"A4: {CONTROL}@0, {OTHER}@1 and 1 more."
+    assert in_short(f"A4: {rows[6].trial_id} stopped.", rows) == f"A4: {OTHER}@1 stopped."
+
+
+def test_a_long_warning_is_cut_at_a_word():
+    text = in_short("A1 warning: " + "word " * 30, ())
+    assert text == "A1 warning: " + "word " * 17 + "..."  # 12 + 85 + 3; one word more is 105
 
 
 def test_trials_that_ended_badly_are_named_and_many_are_counted():

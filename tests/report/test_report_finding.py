@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -130,15 +131,43 @@ def test_other_measures_are_means_from_gate_to_gate(published):
     rows = [row for row in read_finding(published).measures if row.seed == 0]
     assert [(row.step, row.n_steps) for row in rows[:2]] == [(10, 10), (20, 10)]
     assert [row.value for row in rows[:2]] == [44.0, 124.0]  # 8 * mean of 1..10, of 11..20
-    assert "| `kl_loss_coef=0.1` | 3 | 124 | +0 |" in (published / "index.md").read_text()
+    text = (published / "index.md").read_text()
+    assert "| `kl_loss_coef=0.1` | 3 | 124 | +0 |" in text
+    assert "Of a seed: the mean over the training steps since the last gate but one. Of" in text
 
 
-def test_a_prediction_stands_beside_its_outcome(tmp_path):
-    writer = FolderWriter(tmp_path, PREDICTED)
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        (["heldout/reward_mean"], "Of a seed: the value at the last gate. Of"),
+        (
+            ["budget/rollouts", "heldout/reward_mean"],
+            "since the last gate but one (`heldout/` measures: the value at the last gate). Of",
+        ),
+    ],
+)
+def test_a_held_out_measure_is_that_of_the_last_gate(published, metrics, words):
+    finding = read_finding(published)
+    one = replace(finding.measures[0], metric="heldout/reward_mean", n_steps=1)
+    manifest = {**finding.manifest, "metrics": metrics}
+    measures = (*finding.measures, one)
+    assert words in page(replace(finding, manifest=manifest, measures=measures))
+
+
+@pytest.mark.parametrize(
+    ("told", "cells"),
+    [
+        ("-0.2 success", "right | yes"),
+        ("+0.1 success", "wrong | no"),
+        ("0.00 success", "no effect predicted | no"),  # the interval does not hold zero
+    ],
+)
+def test_a_prediction_stands_beside_its_outcome(tmp_path, told, cells):
+    writer = FolderWriter(tmp_path, PREDICTED.replace("-0.2 success", told))
     for seed, last in enumerate((6, 7, 8)):
         writer.finish(writer.spec(CONTROL, seed), {0: 4, 10: 5, 20: last})
         writer.finish(writer.spec(TREATED, seed), {0: 4, 10: 5, 20: 3})
-    row = "| `kl_loss_coef=0.1` | -0.2 success | −0.400 [−0.648, −0.152] | right | yes |"
+    row = f"| `kl_loss_coef=0.1` | {told} | −0.400 [−0.648, −0.152] | {cells} |"
     assert row in page(finding_of(writer))
 
 

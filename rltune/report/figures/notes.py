@@ -1,6 +1,7 @@
 """The sentences on a figure: what stands against its sweep, how many seeds there are."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from rltune.analysis.rates import RETRIEVAL, SUCCESS
 from rltune.analysis.tables import TrialRow
@@ -12,6 +13,9 @@ from rltune.report.render import plural
 from rltune.types import TrialStatus
 
 MOST = 3  # of the audit's warnings, and of the trials that ended badly, on one figure
+LONGEST = 104
+"""Characters of a warning of the audit on a figure, about two lines; pages have all of it."""
+
 BAD_ENDS = (TrialStatus.FAILED, TrialStatus.DIVERGED)
 """How a trial ends that has no result of its own fault."""
 
@@ -60,7 +64,8 @@ def head_of(
     """
     first = tables.trials[0]
     about = tables.about
-    own = (*verdict_notes(about), *bad_end_notes(tables.trials), *notes, *warning_notes(about))
+    warnings = warning_notes(about, tables.trials)
+    own = (*verdict_notes(about), *bad_end_notes(tables.trials), *notes, *warnings)
     return Head(
         figure,
         first.sweep,
@@ -99,14 +104,42 @@ def bad_end_notes(trials: Sequence[TrialRow]) -> list[str]:
     return notes
 
 
-def warning_notes(about: About) -> list[str]:
-    """Return the audit's warnings, of many the first ones; then hidden second axes, all."""
+def warning_notes(about: About, trials: Sequence[TrialRow] = ()) -> list[str]:
+    """Return the audit's warnings in short, of many the first ones; then hidden axes, all."""
     rest = len(about.warnings) - MOST
-    notes = list(about.warnings)
+    notes = [in_short(text, trials) for text in about.warnings]
     if rest > 0:
         more = f"{plural(rest, 'more warning')} of the audit: see manifest.json."
         notes = [*notes[:MOST], more]
     return [*notes, *about.open_warnings]
+
+
+_DIGEST = re.compile(r"'?\b([0-9a-f]{12})[0-9a-f]{28,52}\b'?")
+
+
+def in_short(warning: str, trials: Sequence[TrialRow]) -> str:
+    """Return a warning with twelve digits of a digest, conditions for all their trials, cut."""
+    text = _DIGEST.sub(r"\1", warning)
+    if trials:
+        rows = {row.trial_id: row for row in trials}
+        name = "|".join(re.escape(one) for one in sorted(rows, key=len, reverse=True))
+        several = rf"(?P<ids>(?:{name})(?:, (?:{name}))*)(?: and (?P<more>\d+) more)?"
+        text = re.sub(several, lambda found: _named(found["ids"], found["more"], rows), text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3].rpartition(' ')[0]} ..."
+
+
+def _named(ids: str, more: str | None, rows: Mapping[str, TrialRow]) -> str:
+    """Return a list of trials as their conditions where it is all of these, else as `label@seed`.
+
+    `more` is how many trials of the list are not in `ids`.
+    """
+    listed = [rows[one] for one in ids.split(", ")]
+    labels = dict.fromkeys(row.condition for row in listed)
+    count = len(listed) + int(more or 0)
+    if count == sum(row.condition in labels for row in rows.values()):
+        return ", ".join(labels)
+    names = ", ".join(f"{row.condition}@{row.seed}" for row in listed)
+    return f"{names} and {more} more" if more else names
 
 
 def seed_notes(counts: Sequence[int]) -> list[str]:

@@ -9,7 +9,6 @@ from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import PairRow, SummaryRow, TrialRow
 from rltune.analysis.verdict_words import LEVEL, Verdict, p_text
 from rltune.lineage.calibration import parse_delta
-from rltune.maths.interval import Interval
 from rltune.maths.significance import mcnemar_p
 from rltune.report.figures.notes import label_of
 from rltune.report.finding.records import Finding
@@ -27,6 +26,9 @@ from rltune.report.finding.words import (
     value,
 )
 from rltune.report.render import plural
+
+HELDOUT = "heldout/"
+"""Begins the name of a measure that is taken at gates alone."""
 
 
 def compared(finding: Finding) -> str:
@@ -170,11 +172,20 @@ def measured(finding: Finding) -> str:
     if not parts:
         return ""
     text = (
-        "Mean over the training steps since the last gate but one, then over seeds with its "
+        f"Of a seed: {_over_steps(finding.metrics)}. Of a condition: the mean over seeds with its "
         "95 % t interval; differences to the control are taken seed by seed. These are descriptions"
         ": nothing here was tested or adjusted."
     )
     return "\n\n".join([*parts, text])
+
+
+def _over_steps(metrics: Sequence[str]) -> str:
+    """Return what one seed's value is: a gate measures once, training at every step."""
+    at_gates = [metric for metric in metrics if metric.startswith(HELDOUT)]
+    if len(at_gates) == len(metrics):
+        return "the value at the last gate"
+    text = "the mean over the training steps since the last gate but one"
+    return f"{text} (`{HELDOUT}` measures: the value at the last gate)" if at_gates else text
 
 
 def _measure(finding: Finding, metric: str) -> str:
@@ -234,7 +245,7 @@ def _prediction(one: Verdict, text: str) -> list[str]:
     expected, difference = parse_delta(text), one.difference
     sign = inside = DASH
     if expected is not None and difference.n:
-        sign = _right(_has_sign(expected, difference.mean, difference.interval))
+        sign = _sign(expected, difference.mean)
     if expected is not None and difference.interval is not None:
         inside = "yes" if difference.interval.low <= expected <= difference.interval.high else "no"
     ends = difference.interval or (None, None)
@@ -244,12 +255,8 @@ def _prediction(one: Verdict, text: str) -> list[str]:
     return [code(one.condition), plain(text), measured_text, sign, inside]
 
 
-def _has_sign(expected: float, observed: float, interval: Interval | None) -> bool | None:
-    """Tell whether a sign was right; no change is right when the interval holds zero."""
-    if expected != 0.0:
-        return expected * observed > 0.0
-    return interval.low <= 0.0 <= interval.high if interval else None
-
-
-def _right(is_right: bool | None) -> str:
-    return DASH if is_right is None else "right" if is_right else "wrong"
+def _sign(expected: float, observed: float) -> str:
+    """Return whether the sign was right; zero has none, its interval alone tells."""
+    if expected == 0.0:
+        return "no effect predicted"
+    return "right" if expected * observed > 0.0 else "wrong"
