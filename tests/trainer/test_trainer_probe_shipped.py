@@ -15,14 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = sorted((ROOT / "sweeps").rglob("*.yaml"))
 PROBED = {
     "a2tgpo_alpha", "a2tgpo_modes", "adca_alpha", "adca_scheme", "advantage_estimators",
-    "frozenlake_rv_filter_high_noise", "frozenlake_rv_filter_low_noise", "kl_estimator",
+    "filter_on_drop", "frozenlake_rv_filter_high_noise", "frozenlake_rv_filter_low_noise",
+    "kl_estimator",
     "math_ladder", "rv_filter", "rv_filter_mode", "sepa_schedule", "smollm2", "textpolicy_pipeline",
 }  # fmt: skip
 """Sweeps whose keys do not tell all conditions apart."""
 
 
 def test_the_shipped_sweeps_are_all_here():
-    assert len(SWEEPS) == 23
+    assert len(SWEEPS) == 24
     names = {path.stem for path in SWEEPS}
     assert names >= PROBED
 
