@@ -1,6 +1,8 @@
 """A trial's connection to a training service: clients, waiting with a limit, counts. No torch."""
 
+import atexit
 import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -80,13 +82,16 @@ class Session:
             raise _remote_error(f"did not {what}: {why[:400].rstrip('.')}") from error
 
     def close(self) -> None:
-        """End the session; a service that does not answer ends it by itself."""
+        """End the session; a service that does not answer ends it by itself.
+
+        In a thread: the SDK waits with this, too, for an opening that it is trying.
+        """
         self.meter.save()
-        if self._service is not None:
-            try:
-                self._service.close("success").result(_ASK_S)
-            except Exception:  # the service forgets a session that is silent
-                self._service = None
+        service, self._service = self._service, None
+        if service is not None:
+            ending = threading.Thread(target=_end, args=(service,), daemon=True)
+            ending.start()
+            ending.join(2 * _ASK_S)
 
     def _client(self, make: Callable[[Any], Any], what: str) -> Any:
         """Return a client of the service.
@@ -112,6 +117,15 @@ class Session:
 
             self._service = tinker.ServiceClient()
         return self._service
+
+
+def _end(service: Any) -> None:
+    """End a session, and close its client while the SDK's loop runs: at exit it is too late."""
+    ended = service.close("success")
+    try:
+        ended.result(_ASK_S)
+    except Exception:  # the service forgets a session that is silent
+        ended.future().cancel()  # the SDK closes its client then
 
 
 def require_service(where: str) -> None:
@@ -141,7 +155,9 @@ def require_base(base: str, where: str) -> None:
     import tinker
 
     try:
-        listed = tinker.RestClient().get_server_capabilities().result(_ASK_S * 3)
+        client = tinker.RestClient()
+        atexit.register(_close_shared, client.holder)
+        listed = client.get_server_capabilities().result(_ASK_S * 3)
     except Exception as error:
         why = " ".join(masked(str(error)).split()) or type(error).__name__
         what = f"the training service at {address()} does not say what it offers: {why[:400]}"
@@ -153,6 +169,12 @@ def require_base(base: str, where: str) -> None:
         allowed = f"It offers {', '.join(map(str, names))}."
         what = f"{base!r} is no base model of the training service at {address()}."
         raise InputError(Problem(where, what, allowed))
+
+
+def _close_shared(holder: Any) -> None:
+    """Close connections that the SDK keeps for the process, and frees when its loop is gone."""
+    with contextlib.suppress(Exception):  # nothing depends on it
+        holder.run_coroutine_threadsafe(holder.aclose()).result(_ASK_S)
 
 
 def _require_there() -> None:

@@ -48,15 +48,20 @@ def config_of(backend, **sections):
 
 @pytest.fixture
 def state_of(tmp_path, connected):
-    """Return a maker of (train state, config) of a backend."""
+    """Return a maker of (train state, config) of a backend; sessions end with the test."""
+    models = []
 
     def make(backend, **sections):
         config = config_of(backend, **sections)
         trial = TrialDir(tmp_path / backend).create()
         policy = policy_at_start(trial, config, Path(), device="cpu")
+        if backend == "tinker":
+            models.append(policy.model)
         return make_train_state(policy, config), config
 
-    return make
+    yield make
+    for model in models:
+        model.session.close()
 
 
 @pytest.fixture(scope="session")

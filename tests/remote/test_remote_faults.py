@@ -1,10 +1,13 @@
 """A training service that loses answers, dies, or deviates; and what must never happen twice."""
 
+import time
+
 import pytest
 import tinker
 import torch
 
 from rltune.errors import InputError, RemoteError
+from rltune.remote import session as session_module
 from rltune.remote.engine import RemoteEngine
 from rltune.remote.model import RemoteModel, rows_of
 from rltune.remote.server.adapter import Adapter
@@ -40,8 +43,19 @@ class LosesAnswers(Service):
         self.calls["optim_step"] = lose
 
 
-def new_model(*, timeout_s=60.0, rank=4):
-    return RemoteModel(Session(BASE, timeout_s=timeout_s), rank=rank, seed=1)
+@pytest.fixture
+def new_model(connected, monkeypatch):
+    """Return a maker of models; their sessions end with the test."""
+    sessions = []
+
+    def make(*, timeout_s=60.0, rank=4):
+        sessions.append(Session(BASE, timeout_s=timeout_s))
+        return RemoteModel(sessions[-1], rank=rank, seed=1)
+
+    yield make
+    monkeypatch.setattr(session_module, "_ASK_S", 0.5)  # of some the server is gone
+    for session in sessions:
+        session.close()
 
 
 def train(model):
@@ -56,7 +70,7 @@ def scores(model):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_step_whose_answer_is_lost_is_made_once(connected, tmp_path, monkeypatch, capfd):
+def test_a_step_whose_answer_is_lost_is_made_once(new_model, tmp_path, monkeypatch, capfd):
     want = new_model()
     train(want)
     service = LosesAnswers(tmp_path)
@@ -65,13 +79,12 @@ def test_a_step_whose_answer_is_lost_is_made_once(connected, tmp_path, monkeypat
         model = new_model()
         train(model)
         got = scores(model)
-        model.session.close()
     assert service.asked == 2  # the SDK asked again
     assert torch.equal(got, scores(want))
     assert "the answer is lost" in capfd.readouterr().err
 
 
-def test_a_service_that_is_gone_is_named_within_the_limit(connected, tmp_path, monkeypatch):
+def test_a_service_that_is_gone_is_named_within_the_limit(new_model, tmp_path, monkeypatch):
     server = TinkerServer(Service(tmp_path, Bases()))
     with server:
         monkeypatch.setenv("TINKER_BASE_URL", server.url)
@@ -85,9 +98,16 @@ def test_a_service_that_is_gone_is_named_within_the_limit(connected, tmp_path, m
         "(trainer.timeout_s). The last checkpoint is kept; see that the service is there, and the "
         "same command goes on."
     )
+    client = model.session._service._session_holder
+    monkeypatch.setattr(session_module, "_ASK_S", 0.5)
+    model.session.close()  # nobody answers, and the SDK's client is closed all the same
+    until = time.monotonic() + 30.0
+    while not client._closed and time.monotonic() < until:
+        time.sleep(0.01)
+    assert client._closed
 
 
-def test_a_state_outlives_its_server_and_nothing_else_does(connected, tmp_path, monkeypatch):
+def test_a_state_outlives_its_server_and_nothing_else_does(new_model, tmp_path, monkeypatch):
     first = TinkerServer(Service(tmp_path, Bases()))
     with first:
         monkeypatch.setenv("TINKER_BASE_URL", first.url)
@@ -101,16 +121,15 @@ def test_a_state_outlives_its_server_and_nothing_else_does(connected, tmp_path, 
         again = new_model()
         again.restore(path)
         assert torch.equal(scores(again), want)
-        again.session.close()
 
 
-def test_a_state_that_is_gone_is_named(connected):
+def test_a_state_that_is_gone_is_named(new_model):
     path = "tinker://nobody:train:0/weights/step-000001"
     with pytest.raises(RemoteError, match=f"did not load the state {path}, which may have expired"):
         new_model().restore(path)
 
 
-def test_only_sampled_tokens_get_a_gradient(connected):
+def test_only_sampled_tokens_get_a_gradient(new_model):
     assert rows_of(IDS, MASK) == [([5, 6, 7, 3, 9, 2], [3, 5]), ([5, 6, 4, 4], [2, 3])]
     model = new_model()
     before = scores(model)
@@ -119,7 +138,7 @@ def test_only_sampled_tokens_get_a_gradient(connected):
     assert scores(model).sum() > before.sum() + 0.1
 
 
-def test_what_was_asked_for_is_counted_once(connected):
+def test_what_was_asked_for_is_counted_once(new_model):
     model = new_model()
     train(model)
     counts = model.session.meter.take_row()
@@ -133,7 +152,7 @@ def test_what_was_asked_for_is_counted_once(connected):
     assert set(model.session.meter.take_row().values()) == {0.0}
 
 
-def test_turns_of_a_conversation_have_seeds_of_their_own(connected):
+def test_turns_of_a_conversation_have_seeds_of_their_own(new_model):
     engine = RemoteEngine(new_model(), (2,))
     params = SamplingParams(3.0, 6, 100)
     prompt = (5, 6, 7)
@@ -153,7 +172,7 @@ def test_turns_of_a_conversation_have_seeds_of_their_own(connected):
     assert full.token_ids == ()
 
 
-def test_an_end_token_ends_a_response_and_a_limit_cuts_it(connected):
+def test_an_end_token_ends_a_response_and_a_limit_cuts_it(new_model):
     params = SamplingParams(3.0, 6, 8)
     (cut,) = RemoteEngine(new_model(), ()).generate([Request(0, (5, 6), seed=7)], params)
     assert (len(cut.token_ids), cut.stop_reason) == (6, StopReason.LENGTH)
@@ -218,7 +237,7 @@ def test_a_key_that_is_refused_is_named_and_not_shown(connected, monkeypatch):
     )
 
 
-def test_a_fault_of_the_server_is_named_by_its_last_line(connected, tmp_path, monkeypatch, capfd):
+def test_a_fault_of_the_server_is_named_by_its_last_line(new_model, tmp_path, monkeypatch, capfd):
     """The line at the end of a long traceback is what the client must read."""
 
     def full(self, path):
