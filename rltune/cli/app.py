@@ -40,7 +40,7 @@ COMMANDS = (
     Entry("sync", "sync:sync", "Upload the offline W&B runs of a sweep."),
     Entry("audit", "inspect:audit", "Prove from the records that what ran is comparable."),
     Entry("export", "export:export", "Write the tables and figures of a sweep."),
-    Entry("report", "report:report", "Write an HTML page about a sweep, or a finding to publish."),
+    Entry("report", "report:report", "Write a sweep's HTML page, or a finding to publish."),
     Entry("bundle", "publish.bundle:bundle", "Write a sweep's evidence as one zip to send."),
     Entry("verify", "publish.verify:verify", "Prove a finding or a bundle, or rerun its trials."),
     Entry(
