@@ -100,7 +100,7 @@ def test_the_first_difference_is_named_with_both_values(rltune, run, trial):
     row = rows(run)[-1]
     assert row.status is RowStatus.DISQUALIFIED
     assert said in row.notes
-    assert rltune("rerun", "0.01@0", "--steps", "2").code == 0  # only --verify judges
+    assert rltune("rerun", "0.01@0", "--steps", "1").code == 0  # only --verify judges
 
 
 def test_other_software_is_said_before_and_in_the_verdict(rltune, trial):
@@ -154,6 +154,7 @@ def test_continue_starts_from_the_gates_choice(rltune, run, trial):
     assert child.trial_id in (run.path / "KNOWLEDGE.md").read_text()
 
 
+@pytest.mark.slow
 def test_children_of_children_and_of_other_parents_are_other_trials(rltune, run, trial):
     one = ("--set", "budget.steps=2")  # in the first, the critic alone learns
     for step in ("2", "3"):
@@ -230,6 +231,7 @@ def test_other_weights_to_start_from_are_refused(rltune, run, trial):
     assert "holds other weights" in result.out
 
 
+@pytest.mark.slow
 def test_an_interrupted_child_goes_on(rltune, run, trial, monkeypatch):
     from rltune.runner import single
 
