@@ -225,6 +225,7 @@ def rank_violations(
     optim: "OptimConfig",
     loss: "LossTerms",
     attribution: "Attribution",
+    rollout: "RolloutConfig",
 ) -> list[Violation]:
     """Return what several ranks cannot do, or cannot share."""
     ranks, found = ranks_of(resources), []
@@ -237,6 +238,12 @@ def rank_violations(
     if trainer.backend == "tinker":
         what = f"{ranks} would train nothing: the service trains."
         found.append(Violation(where, what, "Set it to 1, or trainer.backend to torch."))
+    if rollout.engine == "vllm" and resources.engine == "shared":
+        what = (
+            "'shared' has vLLM in the process of the first rank, where torch's group of processes "
+            f"is then vLLM's and not that of {ranks} ranks."
+        )
+        found.append(Violation("resources.engine", what, "Set it to own."))
     if optim.mini_batch_size < ranks:
         what = f"{ranks} cannot share the {optim.mini_batch_size} rows of an optimiser step."
         found.append(Violation(where, what, f"Set optim.mini_batch_size to at least {ranks}."))

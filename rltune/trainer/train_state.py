@@ -232,7 +232,10 @@ def score_batch(
     signals = Signals(out["old_logp"], out.get("ref_logp"), out.get("values"), out.get("entropy"))
     if not pending:
         return signals
-    return replace(signals, is_pending_N=signals.old_logp_NT.isnan().any(dim=1))
+    is_pending_N = torch.zeros_like(batch.is_valid_N)
+    for own in pending:
+        is_pending_N[own.rows] = True  # also of a rank that is idle: they are another one's
+    return replace(signals, is_pending_N=train_state.group.sum(is_pending_N.int()) > 0)
 
 
 def _policy_scores(

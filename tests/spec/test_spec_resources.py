@@ -64,6 +64,11 @@ QA = {"kind": "multihop_qa", "prompt": "compact"}
             "Choose none, or adca.",
         ),
         (
+            {"resources": {"ranks": 2}, "rollout": {"engine": "vllm"}},
+            "'shared' has vLLM in the process of the first rank, where torch's group of processes "
+            "is then vLLM's and not that of 2 ranks. Set it to own.",
+        ),
+        (
             {"resources": {"ranks": 2}, "trainer": {"backend": "tinker"}},
             "2 would train nothing: the service trains. Set it to 1, or trainer.backend to torch.",
         ),

@@ -115,3 +115,16 @@ def test_a_row_of_a_later_step_must_be_scored(scored):
     data = MiniBatch(batch, signals, estimate(batch, signals_of(batch), config.advantage))
     with pytest.raises(ValueError, match=r"^1 rows of later optimiser steps are not scored$"):
         update(train_state, data, config, step=1, kl_coef=0)
+
+
+def test_a_row_whose_scores_are_not_finite_is_no_row_without_any(scored):
+    train_state, batch, config, plan, _ = scored
+    scoring = plan_scoring(batch, plan, config, limit_of(train_state.policy, config))
+    torch.nn.init.constant_(next(train_state.policy.model.parameters()), torch.nan)
+    signals = score_batch(
+        train_state, batch, temperature=1.0, parts=scoring.parts, pending=scoring.pending
+    )
+    first = torch.zeros(len(batch), dtype=torch.bool)
+    first[torch.cat([own.rows for own in scoring.pending])] = True
+    assert signals.old_logp_NT[~first].isnan().any()
+    assert torch.equal(signals.is_pending_N, first)

@@ -1,6 +1,7 @@
 """A rank that ends ends its trial, by name; ranks end with their trial and leave nothing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,30 @@ def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text):
         with pytest.raises(RankDiedError, match=text):
             group.everywhere("update of step 7", fall, state, rank, how)
     assert time.monotonic() - began < 60  # and not the ten minutes of an exchange
+
+
+def test_a_rank_that_cannot_start_says_why(tmp_path):
+    config = config_of(resources__ranks=3, policy__model=str(tmp_path / "gone"))
+    began = time.monotonic()
+    with (
+        pytest.raises(RankDiedError, match=r"rank \d of 3 .* in the start: InputError: .*gone"),
+        ranks_for(config, trial=tmp_path, base=Path.cwd()),
+    ):
+        pass
+    assert time.monotonic() - began < 60  # and not the ten minutes of an exchange
+
+
+def test_a_rank_looks_for_the_run_of_a_reference_where_its_trial_does(tmp_path):
+    trial = tmp_path / "elsewhere" / "run" / "trials" / "one"
+    trial.mkdir(parents=True)
+    (trial.parents[1] / "plan.json").write_text("{}")
+    config = config_of(resources__ranks=2, policy__model="trial:gone/one")
+    place = re.escape(f"'gone', which is neither in {tmp_path}/elsewhere nor")
+    with (
+        pytest.raises(RankDiedError, match=place),
+        ranks_for(config, trial=trial, base=Path.cwd()),
+    ):
+        pass
 
 
 SCRIPT = """

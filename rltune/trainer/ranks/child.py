@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from rltune.spec.trial_reference import looking_in
 from rltune.store.rundir import TrialDir
 from rltune.trainer.ranks.group import Ranks
 from rltune.trainer.ranks.join import RankSetup, join
@@ -43,9 +44,10 @@ def main() -> None:
 
 
 def _serve(setup: RankSetup, connection: "Connection[Any, Any]") -> None:
-    policy = policy_at_start(
-        TrialDir(setup.trial), setup.config, setup.base, device=str(setup.device)
-    )
+    with looking_in(setup.trial):  # as the trial's process, for a model that is another trial's
+        policy = policy_at_start(
+            TrialDir(setup.trial), setup.config, setup.base, device=str(setup.device)
+        )
     connection.send("loaded")
     device = join(setup)
     state = make_train_state(policy, setup.config, Ranks(device))

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -62,7 +62,7 @@ def ranks_for(config: TrialConfig, *, trial: Path, base: Path) -> Iterator[Group
                 other.connection.send(setup)
         for other in others.ranks:  # each has loaded its weights
             with others.watched("the start"):
-                other.connection.recv()
+                _hear(other)
         with others.watched("the start"):
             device = join(setups[0])
         yield FirstRank(device, others)
@@ -82,6 +82,7 @@ class _Rank:
     process: "subprocess.Popen[bytes]"
     connection: "Connection[Any, Any]"
     errors: Path  # what it writes to stderr
+    told: list[Exception] = field(default_factory=list)  # why it ends, by itself
 
 
 def _start(rank: int, folder: Path) -> _Rank:
@@ -162,14 +163,20 @@ class _Others:
             rank.process.stdin.close()
 
 
+def _hear(rank: _Rank) -> None:
+    """Wait for a rank to say that it goes on; raise what it says that it ends by."""
+    message = rank.connection.recv()
+    if isinstance(message, Exception):
+        rank.told.append(message)
+        raise message
+
+
 def _last_message(rank: _Rank) -> Exception | None:
     """Return the error that a rank told before it ended; None when it told none."""
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError, RuntimeError):
         while rank.connection.poll(0):
-            message = rank.connection.recv()
-            if isinstance(message, Exception):
-                return message
-    return None
+            _hear(rank)
+    return rank.told[0] if rank.told else None
 
 
 def is_consequence(error: Exception | None) -> bool:
