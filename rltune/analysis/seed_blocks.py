@@ -40,17 +40,29 @@ class Due:
 
 
 def require_same_looks(run: RunDir, loaded: LoadedSweep) -> None:
-    """Refuse other looks than those that a run folder has begun with.
+    """Refuse other looks, or other seeds, than those that a run folder has begun with.
 
     The error is spent over the looks as they were planned. Raises StoreError.
     """
-    if not read_looks(run.looks) or planned_looks(run) == loaded.until:
+    taken = read_looks(run.looks)
+    if not taken:
         return
-    before = planned_looks(run)
-    what = f"its looks are planned as {_words(before)}, and {_words(loaded.until)} was asked for."
     why = "Looks that were taken have spent their error, so the plan cannot change."
     action = "Give the same, or start over in another --runs-dir."
-    raise StoreError(Problem(str(run.path), what, why, action))
+    before = planned_looks(run)
+    if before != loaded.until:
+        what = f"its looks are planned as {_words(before)}, and {_words(loaded.until)} was asked"
+        raise StoreError(Problem(str(run.path), f"{what} for.", why, action))
+    for look in taken:
+        asked = loaded.seeds[: look.planned]
+        if not set(look.seeds) <= set(asked):
+            what = f"a look at {look.planned} seeds counted {_seeds(look.seeds)}, and "
+            what += f"{_seeds(asked)} were asked for."
+            raise StoreError(Problem(str(run.path), what, why, action))
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seeds {', '.join(map(str, seeds))}"
 
 
 def _words(plan: SeedPlan | None) -> str:

@@ -7,7 +7,7 @@ from rltune.errors import Problem, SpecError
 from rltune.spec.conditions import Condition
 from rltune.spec.identity import SLUG_LENGTH, config_hash, safe_slug, trial_id
 from rltune.spec.load import LoadedSweep
-from rltune.spec.schema.seeds import DEFAULT_MOST, FEWEST, MOST_SEEDS
+from rltune.spec.schema.seeds import DEFAULT_MOST, FEWEST, MOST_SEEDS, UntilDecided
 from rltune.types import SeedPlan, TrialSpec
 
 
@@ -59,10 +59,12 @@ def until_decided(
         SpecError: A number cannot be used.
 
     """
-    before = loaded.until
-    listed = loaded.seeds if before is None else loaded.seeds[: before.start]
+    in_file = loaded.spec.seeds
+    stated = in_file.plan if isinstance(in_file, UntilDecided) else None
+    before = loaded.until or stated  # of the file, though other seeds were asked for
+    listed = loaded.seeds if loaded.until is None else loaded.seeds[: loaded.until.start]
     start = max(FEWEST, len(listed))
-    wanted = most or (before.most if before else max(DEFAULT_MOST, start))
+    wanted = max(before.most if before else DEFAULT_MOST, start) if most is None else most
     problems = []
     if not start <= wanted <= MOST_SEEDS:
         choices = f"Give {start} to {MOST_SEEDS}: the first block has {start}."
@@ -73,6 +75,6 @@ def until_decided(
     if problems:
         raise SpecError(problems)
     following = range(max(listed) + 1, max(listed) + 1 + wanted - len(listed))
-    block, stated = (before.block, before.effect) if before else (1, 0.0)
-    plan = SeedPlan(start, wanted, block, stated if effect is None else effect)
+    block, known = (before.block, before.effect) if before else (1, 0.0)
+    plan = SeedPlan(start, wanted, block, known if effect is None else effect)
     return replace(loaded, seeds=(*listed, *following), until=plan)

@@ -194,6 +194,14 @@ def test_looks_that_have_begun_cannot_be_planned_otherwise(drive, small):
             drive(other)
 
 
+def test_looks_that_have_begun_count_no_other_seeds(drive, small):
+    drive(max_trials=12)
+    other = until_decided(replace(small, seeds=(7, 8, 9)), most=6, effect=0.05)
+    assert other.until == drive.loaded.until
+    with pytest.raises(StoreError, match="counted seeds 0, 1, 2, and seeds 7, 8, 9 "):
+        drive(other)
+
+
 def test_a_list_of_seeds_has_no_looks(small, drive):
     drive(small)
     assert not drive.run.looks.exists()

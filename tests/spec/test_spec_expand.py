@@ -82,9 +82,17 @@ def test_a_list_becomes_the_first_block(load):
     assert until_decided(load(LOOKS), most=9).until == SeedPlan(3, 9, 2, 0.05)
 
 
+def test_other_seeds_keep_the_looks_of_the_file(load):
+    loaded = until_decided(load(LOOKS, seeds=[7, 8, 9]))
+    assert loaded.until == SeedPlan(start=3, most=6, block=2, effect=0.05)
+    assert loaded.seeds == (7, 8, 9, 10, 11, 12)
+    assert until_decided(load(LOOKS, seeds=range(8))).until == SeedPlan(8, 8, 2, 0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
+        ({"most": 0}, "--max-seeds: 0 cannot be the most seeds. Give 3 to 100: "),
         ({"most": 2}, "--max-seeds: 2 cannot be the most seeds. Give 3 to 100: "),
         ({"effect": -1.0}, "--effect: -1 is not a difference of interest. Give one above 0, "),
     ],
