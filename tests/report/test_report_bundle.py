@@ -34,7 +34,7 @@ def writer(tmp_path_factory):
             weights = trial.checkpoint(10) / "policy.safetensors"
             weights.parent.mkdir(parents=True)
             weights.write_bytes(trial.trial_id.encode())
-            card = {"checkpoint": {"file_sha256": sha256_file(weights)}}
+            card = {"trial_id": trial.trial_id, "checkpoint": {"file_sha256": sha256_file(weights)}}
             write_json_atomic(trial.model_card, card)
         provenance = read_json(trial.provenance)
         machine = {"host": "my-laptop", "base": "/home/me"}
@@ -124,6 +124,18 @@ def other_weights(root):
     (trial_of(root, CONTROL, 0) / "checkpoints/step-000010/policy.safetensors").write_bytes(b"x")
 
 
+def other_weights_without_card(root):
+    other_weights(root)
+    (trial_of(root, CONTROL, 0) / "card.json").unlink()
+
+
+def other_trial_s_weights(root):
+    """With the card that belongs to them."""
+    ours, theirs = trial_of(root, CONTROL, 0), trial_of(root, CONTROL, 1)
+    for name in ("card.json", "checkpoints/step-000010/policy.safetensors"):
+        shutil.copy(theirs / name, ours / name)
+
+
 def other_figure(root):
     shutil.copy(root / "finding" / "figure.svg", root / "finding" / "comparison.svg")
 
@@ -160,6 +172,28 @@ DOCTORED = [  # (what was done, what is found)
     ),
     pytest.param(other_checkpoint, "step-000020, but the gate chose step 10", id="a checkpoint"),
     pytest.param(other_weights, "is not the file of its card", id="weights"),
+    pytest.param(other_weights_without_card, "is missing or another", id="weights, no card"),
+    pytest.param(other_trial_s_weights, "or another trial's", id="another trial's weights"),
+    pytest.param(
+        lambda root: (trial_of(root, CONTROL, 0) / "notes.md").write_text("We win."),
+        "notes.md is no file of a bundle",
+        id="one more file of a trial",
+    ),
+    pytest.param(
+        lambda root: (root / "finding" / "more.csv").write_text("a,b"),
+        "finding/more.csv is no file of a bundle",
+        id="one more table",
+    ),
+    pytest.param(
+        lambda root: replace_in("sweep.yaml", "[0, 1, 2]", "[0, 1]")(root / "finding"),
+        "finding/sweep.yaml is not the sweep file of the run",
+        id="what was asked",
+    ),
+    pytest.param(
+        lambda root: (root / "finding" / "index.md").write_bytes(b"\xff"),
+        "a record cannot be read: UnicodeDecodeError",
+        id="a page that is no text",
+    ),
     pytest.param(other_figure, "comparison.svg does not show these tables", id="a figure"),
     pytest.param(
         lambda root: replace_in("index.md", "no verdict", "below the control")(root / "finding"),
@@ -245,6 +279,28 @@ def test_another_zip_is_refused_and_nothing_leaves_the_folder(tmp_path, names, m
     with pytest.raises(StoreError, match=message):
         unpack(tmp_path / "a.zip", tmp_path / "there")
     assert not (tmp_path / "a.txt").exists()
+
+
+def test_a_damaged_or_locked_zip_is_refused(built, tmp_path):
+    """A bit that turned in the compressed bytes, and an entry that needs a password."""
+    write_zip(built, tmp_path / "a.zip")
+    whole = (tmp_path / "a.zip").read_bytes()
+    for at in range(200, 1200, 100):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x41
+        (tmp_path / "b.zip").write_bytes(damaged)
+        with pytest.raises(StoreError, match="cannot be unpacked"):
+            unpack(tmp_path / "b.zip", tmp_path / f"there-{at}")
+    locked = bytearray(whole)
+    locked[whole.rindex(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "b.zip").write_bytes(locked)
+    with pytest.raises(StoreError, match="password required"):
+        unpack(tmp_path / "b.zip", tmp_path / "there")
+
+
+def test_a_list_without_files_is_no_list(root):
+    write_json_atomic(root / "bundle.json", {"format": "rltune-bundle-1"})
+    assert f"run/{run_of(root).name}/sweep.yaml is not listed in bundle.json" in problems_of(root)
 
 
 def test_what_is_no_zip_is_refused(tmp_path):

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -16,9 +17,19 @@ import yaml
 
 from rltune.errors import InputError, Problem, StoreError
 from rltune.report.finding.collect import collect, public
-from rltune.report.finding.files import MANIFEST, noted, write_finding
+from rltune.report.finding.figures import figures_of
+from rltune.report.finding.files import (
+    LINEAGE,
+    MANIFEST,
+    PAGE,
+    SWEEP,
+    TABLES,
+    TRIALS,
+    noted,
+    write_finding,
+)
 from rltune.report.finding.records import Finding
-from rltune.report.finding.verify import Check, SourcesAt, row_differences, verify
+from rltune.report.finding.verify import UNREADABLE, Check, SourcesAt, row_differences, verify
 from rltune.report.manifest import Code
 from rltune.report.render import plural
 from rltune.spec.identity import config_hash
@@ -35,10 +46,8 @@ MOST_BYTES = 20_000_000_000
 MOST = 20
 """Differences that are named."""
 
-_UNREADABLE = (
-    *(InputError, yaml.YAMLError, OSError),
-    *(KeyError, TypeError, ValueError, AttributeError),
-)
+# RuntimeError: encrypted, or compressed in a way that Python does not read
+_NO_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
 _OF_RUN = ("sweep.yaml", "plan.json", "comparability.json", "results.tsv", "inputs.json")
 _OF_TRIAL = ("spec.json", "config.yaml", "provenance.json", "metrics.jsonl", "heldout.jsonl")
 _ENDS = ("DONE", "FAILED", "card.json", "origin.json", "prompt.txt")
@@ -180,7 +189,7 @@ def unpack(bundle: Path, root: Path) -> Path:
             if sum(info.file_size for info in file.infolist()) > MOST_BYTES:
                 raise StoreError(Problem(str(bundle), "unpacks to more than 20 GB."))
             file.extractall(root)
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
+    except _NO_ZIP as error:
         what = f"cannot be unpacked: {error}."
         raise StoreError(Problem(str(bundle), what, action="Ask for it again.")) from error
     return root
@@ -200,7 +209,7 @@ def verify_bundle(root: Path, *, sources_at: SourcesAt) -> tuple[Finding | None,
         return None, [files, *checks]
     try:
         again = tuple(_made_again(root, finding))
-    except _UNREADABLE as error:
+    except (*UNREADABLE, yaml.YAMLError) as error:
         again = (f"{RUN}: the records cannot be read: {error}",)
     made = Check("tables and audit, made again from the records", again[:MOST])
     return finding, [files, made, *checks]
@@ -210,7 +219,8 @@ def _listed(root: Path) -> Check:
     outputs: dict[str, str] = {}
     content = read_json(root / LIST)
     if isinstance(content, dict) and content.get("format") == FORMAT:
-        outputs = dict(content["outputs"])
+        listed = content.get("outputs")
+        outputs = listed if isinstance(listed, dict) else {}
     there = {p.relative_to(root).as_posix(): p for p in root.rglob("*") if p.is_file()}
     there.pop(LIST, None)
     problems = [f"{name} is missing" for name in outputs if name not in there]
@@ -237,6 +247,10 @@ def _made_again(root: Path, finding: Finding) -> Iterator[str]:
         is_compared = key in known and key not in ("note", "versions")
         if is_compared and not _agrees(known[key], json.loads(json.dumps(value))):
             yield f"{FINDING}/{MANIFEST}: {key} is not what the records give"
+    if again.sweep != finding.sweep:
+        yield f"{FINDING}/{SWEEP} is not the sweep file of the run"
+    if again.lineage_text != finding.lineage_text:
+        yield f"{FINDING}/{LINEAGE} is not the lineage of the run"
     for name in _TABLES:
         keys = [one for one in _KEY_COLUMNS if _has(finding, name, one)]
         yield from row_differences(
@@ -251,8 +265,21 @@ def _made_again(root: Path, finding: Finding) -> Iterator[str]:
     for spec in folder.specs:
         trial = folder.run.trial(spec.trial_id)
         yield from _checkpoint(trial)
-        if trial.config.is_file() and config_hash(_yaml(trial.config)) != spec.config_hash:
+        config = yaml.safe_load(trial.config.read_bytes()) if trial.config.is_file() else None
+        if config is not None and config_hash(config) != spec.config_hash:
             yield f"{RUN}: {spec.trial_id}: config.yaml is not the config of the trial"
+    yield from _strangers(root, folder, finding)
+
+
+def _strangers(root: Path, folder: SweepFolder, finding: Finding) -> Iterator[str]:
+    """Yield the files that no bundle of the run holds: nothing here vouches for them."""
+    own = {source for source, _ in _copied(folder, folder.run, has_checkpoints=True)}
+    tables = (f"{name}.csv" for name in TABLES)
+    names = (MANIFEST, PAGE, SWEEP, LINEAGE, TRIALS, *tables, *figures_of(finding))
+    own |= {root / LIST, *(root / FINDING / name for name in names)}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path not in own:
+            yield f"{path.relative_to(root).as_posix()} is no file of a bundle"
 
 
 def _agrees(known: object, again: object) -> bool:
@@ -262,10 +289,6 @@ def _agrees(known: object, again: object) -> bool:
     if isinstance(known, list) and isinstance(again, list):
         return len(known) == len(again) and all(map(_agrees, known, again))
     return bool(known == again)
-
-
-def _yaml(path: Path) -> dict[str, object]:
-    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def _has(finding: Finding, table: str, column: str) -> bool:
@@ -280,12 +303,17 @@ def _checkpoint(trial: TrialDir) -> Iterator[str]:
     if not folders or result is None:
         return
     where = f"{RUN}: {trial.trial_id}"
-    card = read_json(trial.model_card) if trial.model_card.is_file() else {}
     if [path.name for path in folders] != [trial.checkpoint(result.best_step).name]:
         names = ", ".join(path.name for path in folders)
         yield f"{where}: {names}, but the gate chose step {result.best_step}"
         return
-    known = card.get("checkpoint", {}).get("file_sha256")
+    card = read_json(trial.model_card) if trial.model_card.is_file() else {}
+    if card.get("trial_id") != trial.trial_id:
+        yield f"{where}: card.json, which names its weights, is missing or another trial's"
+        return
+    known = (card["checkpoint"] or {}).get("file_sha256")
     weights = folders[0] / "policy.safetensors"
-    if known and (not weights.is_file() or sha256_file(weights) != known):
+    if weights.is_file() and not known:
+        yield f"{where}: {folders[0].name}/policy.safetensors is no file of its card"
+    elif known and (not weights.is_file() or sha256_file(weights) != known):
         yield f"{where}: {folders[0].name}/policy.safetensors is not the file of its card"

@@ -34,6 +34,9 @@ from rltune.report.render import plural
 MOST = 5
 """Differences of one check that are named."""
 
+UNREADABLE = (InputError, OSError, KeyError, TypeError, ValueError, AttributeError)
+"""What is raised over records that somebody wrote by hand."""
+
 SourcesAt = Callable[[str], str | None]
 """Commit -> digest of rltune's Python files there; None where this checkout does not know it."""
 
@@ -67,9 +70,16 @@ def verify(folder: Path, *, sources_at: SourcesAt) -> tuple[Finding | None, list
     )
     try:
         finding = read_finding(folder)
-    except InputError as error:
+    except UNREADABLE as error:
         return None, [files, Check("tables", tuple(str(error).splitlines()))]
-    return finding, [files, *_checks(folder, finding, sources_at)]
+    checks = [files]
+    try:
+        for check in _checks(folder, finding, sources_at):
+            checks.append(check)
+    except UNREADABLE as error:
+        what = f"a record cannot be read: {type(error).__name__}: {error}"
+        checks.append(Check("what follows", (what,)))
+    return finding, checks
 
 
 def _checks(folder: Path, finding: Finding, sources_at: SourcesAt) -> Iterator[Check]:
