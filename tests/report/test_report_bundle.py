@@ -250,7 +250,9 @@ def test_files_that_are_changed_missing_or_not_listed_are_named(root):
     assert f"run/{run_of(root).name}/plan.json is missing" in found
 
 
-@pytest.mark.parametrize("text", ["a value of the variable: hunter2-hunter2", "hf_" + "a1" * 17])
+@pytest.mark.parametrize(
+    "text", ["a value of the variable: hunter2-hunter2", "hf_" + "a1" * 17, "tml-" + "a1" * 17]
+)
 def test_a_secret_is_refused_with_its_place(writer, tmp_path, monkeypatch, text):
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     run = shutil.copytree(writer.run.path, tmp_path / "runs" / writer.run.path.name)

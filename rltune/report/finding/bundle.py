@@ -51,7 +51,9 @@ _NO_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, Runtim
 _OF_RUN = ("sweep.yaml", "plan.json", "comparability.json", "results.tsv", "inputs.json")
 _OF_TRIAL = ("spec.json", "config.yaml", "provenance.json", "metrics.jsonl", "heldout.jsonl")
 _ENDS = ("DONE", "FAILED", "card.json", "origin.json", "prompt.txt")
-_KEYS = re.compile(r"\b(?:hf_\w{30,}|sk-[\w-]{20,}|gh[pousr]_\w{36,}|AKIA[0-9A-Z]{16})\b")
+_KEYS = re.compile(
+    r"\b(?:hf_\w{30,}|sk-[\w-]{20,}|gh[pousr]_\w{36,}|tml-[\w-]{20,}|wandb_v1_\w{20,}|AKIA[0-9A-Z]{16})\b"
+)
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can name
 _KEY_COLUMNS = ("trial_id", "condition", "seed", "step")
 _TABLES = ("trials", "gates", "pairs", "measures", "summary")
