@@ -78,7 +78,7 @@ class StudySpec(Section):
         default_factory=lambda: StudyBudget(), description="What its trials may use."
     )
     sweeps: Annotated[tuple[StudySweep, ...], BeforeValidator(tuple_from_list)] = Field(
-        min_length=1, description="The sweeps; of those that are ready the first is run."
+        description="The sweeps; of those that are ready the first is run."
     )
 
     @model_validator(mode="after")
@@ -89,6 +89,8 @@ class StudySpec(Section):
             for name in dict.fromkeys(names)
             if names.count(name) > 1
         ]
+        if not names:  # min_length would also count entries that are invalid
+            found.append(Violation("sweeps", "[] is empty.", "Give at least one."))
         known: list[str] = []
         for i, sweep in enumerate(self.sweeps):
             for need in sweep.needs:

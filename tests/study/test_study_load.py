@@ -60,6 +60,15 @@ def test_a_budget_that_is_no_duration_is_refused(project):
     assert "budget.time" in problems(project, budget="{time: 8 hours}")[0]
 
 
+def test_a_sweep_that_is_wrong_does_not_make_the_list_empty(project):
+    (only,) = problems(project, "best kept of kl", "the best of kl")
+    assert "has the wrong form" in only
+    project.write()
+    whole = project.study.read_text().split("sweeps:\n")[1]
+    (empty,) = problems(project, whole, "  []\n")
+    assert "sweeps: [] is empty. Give at least one." in empty
+
+
 def test_sweeps_of_two_metrics_are_no_study(project):
     path = project.root / "sweeps" / "entropy.yaml"
     path.write_text(path.read_text() + "metric: {name: heldout/reward_mean, mode: max}\n")

@@ -40,11 +40,8 @@ from rltune.store.secret import masked, secrets_in
 
 FORMAT, LIST = "rltune-bundle-1", "bundle.json"
 RUN, FINDING = "run", "finding"  # its two folders
-MOST_BYTES = 20_000_000_000
-"""Size of what a bundle may unpack to: a zip can claim any."""
-
-MOST = 20
-"""Differences that are named."""
+MOST_BYTES = 20_000_000_000  # that a bundle may unpack to: a zip can claim any
+MOST = 20  # differences that are named
 
 # RuntimeError: encrypted, or compressed in a way that Python does not read
 _NO_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
@@ -52,7 +49,8 @@ _OF_RUN = ("sweep.yaml", "plan.json", "comparability.json", "results.tsv", "inpu
 _OF_TRIAL = ("spec.json", "config.yaml", "provenance.json", "metrics.jsonl", "heldout.jsonl")
 _ENDS = ("DONE", "FAILED", "card.json", "origin.json", "prompt.txt")
 _KEYS = re.compile(
-    r"\b(?:hf_\w{30,}|sk-[\w-]{20,}|gh[pousr]_\w{36,}|tml-[\w-]{20,}|wandb_v1_\w{20,}|AKIA[0-9A-Z]{16})\b"
+    r"\b(?:hf_\w{30,}|sk-[\w-]{20,}|gh[pousr]_\w{36,}|AKIA[0-9A-Z]{16}"
+    r"|tml-[\w-]{20,}|wandb_v1_\w{20,})\b"
 )
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can name
 _KEY_COLUMNS = ("trial_id", "condition", "seed", "step")
