@@ -74,19 +74,23 @@ def whole(drawn):
 
 
 CASES = {
-    "plain": {},
     "nine": {"labels": NINE, "steps": tuple(range(0, 210, 10))},
     "long": {"labels": LONG},
     "one seed": {"seeds": 1},
     "one condition": {"labels": ["k=0.0"]},
     "one gate": {"steps": (0,)},
-    "marked": {"mark": "audit failed; confounded; incomplete", "failed_rules": ("A1",),
-               "confounded": "x", "open_warnings": (STAMP,)},
-    "failed": {"trials": {("k=0.1", 1): {"status": "failed", "final": None, "wall_s": None}}},
+    "marked, and a trial failed": {
+        "mark": "audit failed; confounded; incomplete", "failed_rules": ("A1",),
+        "confounded": "x", "open_warnings": (STAMP,),
+        "trials": {("k=0.1", 1): {"status": "failed", "final": None, "wall_s": None}},
+    },
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+SLOW = {"nine": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("case", [pytest.param(name, marks=SLOW.get(name, ())) for name in CASES])
 def test_every_figure_fits_its_page(case):
     for data in sweep(**CASES[case]).values():
         if isinstance(data, LeftOut):
@@ -252,9 +256,7 @@ def test_a_metric_that_no_seed_differs_in_is_drawn():
     still = {(label, seed): {0: 0.5, 10: 0.5} for label in ("k=0.0", "k=0.1") for seed in range(3)}
     for name, data in figure_data(tables(still)).items():
         if name != "dynamics":
-            files = draw_kinds(data, ("svg", "png"))
-            assert SUCCESS not in whole(files["svg"].decode())
-            assert files["png"].startswith(b"\x89PNG")
+            assert SUCCESS not in whole(svg(data))
 
 
 @pytest.mark.parametrize(
