@@ -151,7 +151,10 @@ def _by_looks(
     one = replace(one, planned=plan.most, looks=looks, effect=plan.effect)
     word = one.word or obstacle(ours, theirs, rival=one.rival)
     if not word and one.rival != CONTROL:
-        word = f"{NO_VERDICT} (seeds until decided: each condition is tested against the control)"
+        how = "each condition is tested against the control"
+        if ours[0].is_control:
+            how = f"give {one.rival} first, the control second"
+        word = f"{NO_VERDICT} (seeds until decided: {how})"
     if not looks:
         word = word or objection(ours, theirs, n=one.n, rival=one.rival)
         return replace(one, word=word or f"{NO_VERDICT} (no look yet)")

@@ -8,7 +8,7 @@ from test_runner_sweep import nothing, request_of
 from rltune.analysis.audit import judge_folder
 from rltune.analysis.ends import end_of
 from rltune.analysis.seed_blocks import due_trials, take_looks
-from rltune.analysis.verdict import verdicts
+from rltune.analysis.verdict import between, verdicts
 from rltune.comparability.check import check_sweep
 from rltune.errors import StoreError
 from rltune.runner.launch_session import LaunchSession
@@ -109,6 +109,16 @@ def test_decided_conditions_get_no_more_seeds_and_the_control_goes_on(drive):
     assert planned["until"] == {"start": 3, "most": 6, "block": 1, "effect": 0.05}
     assert len(planned["trials"]) == len(drive.started) == len(outcome.specs)
     assert any(f"{FAR}: look at 3 of at most 6 seeds" in text for text in drive.said)
+
+
+def test_a_comparison_that_begins_with_the_control_says_the_order(drive):
+    drive()
+    ends = [end_of(record) for record in read_records(read_folder(drive.run)).records]
+    word = between(CONTROL, FAR, ends, resolution=0.0).word
+    assert word == f"no verdict (seeds until decided: give {FAR} first, the control second)"
+    word = between(NOISY, FAR, ends, resolution=0.0).word
+    assert word.endswith("each condition is tested against the control)")
+    assert between(FAR, CONTROL, ends, resolution=0.0).word == "above"
 
 
 def test_nothing_is_left_once_all_is_decided(drive):
