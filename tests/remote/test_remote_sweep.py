@@ -17,7 +17,7 @@ RLTUNE = [sys.executable, "-c", "from rltune.cli import main; main()"]
 SMALL = (
     *("budget.steps=6", "gate.every=3", "gate.tasks=8", "gate.test_tasks=4"),
     *("checkpoint.every=1", "rollout.groups=2", "rollout.group_size=4"),
-    *("optim.mini_batch_size=8", "env.train_tasks=16", "trainer.timeout_s=8"),
+    *("optim.mini_batch_size=8", "env.train_tasks=16", "trainer.timeout_s=40"),
     "tracking.wandb=disabled",
 )
 
