@@ -101,6 +101,7 @@ def test_a_checkpoint_that_is_not_there_is_refused(rltune, trial):
     assert "checkpoint '9' is missing" in result.err
 
 
+@pytest.mark.slow
 def test_play_takes_a_reference_and_plays_the_exported_folder(rltune, run, trial):
     name = f"trial:{run.path.name}/{trial.trial_id}@2"
     result = rltune("play", "sokoban", "--policy", name, "--tasks", "2", "--temperature", "0")

@@ -96,7 +96,9 @@ def test_a_failure_is_shown_at_once_and_ctrl_c_ends_quietly(tmp_path):
     assert "driven by process" in shown.text  # the last state stays on the screen
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
 def test_other_signals_give_the_terminal_back_too(tmp_path, number):
     writer = mixed_sweep(tmp_path)
     with (
@@ -126,6 +128,7 @@ def test_a_watch_ends_with_its_terminal(tmp_path):
     assert list(tmp_path.rglob("rltune-bug-*")) == []
 
 
+@pytest.mark.slow
 def test_no_color_takes_the_colours_and_leaves_the_screen(tmp_path):
     writer = mixed_sweep(tmp_path)
     with (
@@ -141,6 +144,7 @@ def test_no_color_takes_the_colours_and_leaves_the_screen(tmp_path):
     assert "\x1b[?25l" in shown.text  # a screen that is redrawn: the cursor was hidden
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_plain_lines(tmp_path):
     writer = mixed_sweep(tmp_path)
     with (
@@ -154,7 +158,10 @@ def test_a_dumb_terminal_gets_plain_lines(tmp_path):
     assert "\x1b[1A" not in shown.text
 
 
-@pytest.mark.parametrize("environment", [{"FORCE_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}])
+@pytest.mark.parametrize(
+    "environment",
+    [{"FORCE_COLOR": "1"}, pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.slow)],
+)
 def test_a_pipe_gets_plain_lines_and_its_end_ends_the_watch(tmp_path, environment):
     """Nothing is redrawn in a file, whatever FORCE_COLOR says; `| head` ends a watch."""
     writer = mixed_sweep(tmp_path)

@@ -109,7 +109,7 @@ FAULTS = [
     ("drop", "connection"),
     ("garbage", "no_completion"),
     ("hang", "timeout"),
-    ("drip", "timeout"),
+    pytest.param("drip", "timeout", marks=pytest.mark.slow),
 ]
 
 
@@ -240,6 +240,7 @@ def test_concurrency_is_bounded_and_used(ask):
     assert asked.server.stats()["max_in_flight"] == 3
 
 
+@pytest.mark.slow
 def test_a_wait_holds_no_slot(ask):
     """With one slot, the others are served while the first waits for its second try."""
     requests = [make_request(name) for name in "abc"]

@@ -96,23 +96,32 @@ def scores(state, batch):
         ).tokens.logprobs_M
 
 
+SLOW = pytest.mark.slow  # one step of torch and one of the service are seconds
 CASES = [
     pytest.param({"loss": {"kind": "ppo", "clip_low": 0.01, "clip_high": 0.02}}, id="ppo"),
-    pytest.param({"loss": {"kind": "ppo", "dual_clip": 1.01}}, id="dual-clip"),
-    pytest.param({"loss": {"kind": "cispo", "clip_high": 0.01}}, id="cispo"),
-    pytest.param({"loss": {"kind": "gspo", "clip_low": 3e-3, "clip_high": 4e-3}}, id="gspo"),
-    pytest.param({"loss": {"kind": "turn"}}, id="turn"),
-    pytest.param({"loss": {"kind": "reinforce"}}, id="reinforce"),
-    pytest.param({"loss": {**KL, "kl_type": "k2"}}, id="k2"),
-    pytest.param({"loss": {**KL, "kl_type": "k3+"}}, id="k3+"),
-    pytest.param({"loss": {**KL, "kl_type": "k1+"}}, id="k1+"),
-    pytest.param({"loss": {"aggregation": "seq-mean-token-mean"}}, id="seq-mean-token-mean"),
+    pytest.param({"loss": {"kind": "ppo", "dual_clip": 1.01}}, id="dual-clip", marks=SLOW),
+    pytest.param({"loss": {"kind": "cispo", "clip_high": 0.01}}, id="cispo", marks=SLOW),
     pytest.param(
-        {"loss": {"aggregation": "seq-mean-token-sum-norm", "sum_norm": 20.0}}, id="sum-norm"
+        {"loss": {"kind": "gspo", "clip_low": 3e-3, "clip_high": 4e-3}}, id="gspo", marks=SLOW
+    ),
+    pytest.param({"loss": {"kind": "turn"}}, id="turn", marks=SLOW),
+    pytest.param({"loss": {"kind": "reinforce"}}, id="reinforce", marks=SLOW),
+    pytest.param({"loss": {**KL, "kl_type": "k2"}}, id="k2"),
+    pytest.param({"loss": {**KL, "kl_type": "k3+"}}, id="k3+", marks=SLOW),
+    pytest.param({"loss": {**KL, "kl_type": "k1+"}}, id="k1+", marks=SLOW),
+    pytest.param(
+        {"loss": {"aggregation": "seq-mean-token-mean"}}, id="seq-mean-token-mean", marks=SLOW
+    ),
+    pytest.param(
+        {"loss": {"aggregation": "seq-mean-token-sum-norm", "sum_norm": 20.0}},
+        id="sum-norm",
+        marks=SLOW,
     ),
     pytest.param({"optim": {"micro_batch_size": 3}}, id="micro-batches"),
-    pytest.param({"optim": {"grad_clip": 0.01, "weight_decay": 0.1}}, id="clip-and-decay"),
-    pytest.param({"advantage": {"kind": "reinforce_pp"}}, id="reinforce_pp"),
+    pytest.param(
+        {"optim": {"grad_clip": 0.01, "weight_decay": 0.1}}, id="clip-and-decay", marks=SLOW
+    ),
+    pytest.param({"advantage": {"kind": "reinforce_pp"}}, id="reinforce_pp", marks=SLOW),
 ]
 
 

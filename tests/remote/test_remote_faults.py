@@ -84,6 +84,7 @@ def test_a_step_whose_answer_is_lost_is_made_once(new_model, tmp_path, monkeypat
     assert "the answer is lost" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_service_that_is_gone_is_named_within_the_limit(new_model, tmp_path, monkeypatch):
     server = TinkerServer(Service(tmp_path, Bases()))
     with server:

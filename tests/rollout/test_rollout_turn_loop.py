@@ -38,7 +38,7 @@ def test_episodes_are_those_of_turns_in_lockstep(batching, workers, max_context)
     assert any(episode.is_out_of_context for episode in want) == (max_context < 1000)
 
 
-@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("batching", Batching)
 def test_what_hangs_ends_the_same_calls_however_far_the_others_are(batching, workers):
     """14 episodes, three hang in turn 2: the others' third turns are over long before that."""

@@ -249,6 +249,7 @@ def test_a_trial_that_had_ended_when_its_machine_went_has_ended(play):
     assert set(outcome.statuses.values()) == {TrialStatus.DONE}
 
 
+@pytest.mark.slow
 def test_a_private_cluster_never_loses_its_machine(play, monkeypatch):
     # Its daemon may die. That is no reason to start another one, and another.
     monkeypatch.setattr("rltune.runner.sweep.require_models", nothing)

@@ -139,7 +139,11 @@ def score(attempt):
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
-    ("code", "what"), [({"env": ENV}, "env MyEnv.step()"), ({"reward": SCORE}, "score score()")]
+    ("code", "what"),
+    [
+        ({"env": ENV}, "env MyEnv.step()"),
+        pytest.param({"reward": SCORE}, "score score()", marks=pytest.mark.slow),
+    ],
 )
 def test_a_trial_whose_code_hangs_ends_at_a_stop(
     settle, tmp_path, monkeypatch, make_payload, code, what

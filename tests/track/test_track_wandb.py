@@ -139,6 +139,7 @@ def test_what_a_person_sets_on_purpose_stays():
     assert environ == mine
 
 
+@pytest.mark.slow
 def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
     warnings, rows = [], []
     tracker = make_trackers(
@@ -270,6 +271,7 @@ def test_a_resumed_session_holds_every_step_of_the_metrics_file(tmp_path, no_cre
     ]
 
 
+@pytest.mark.slow
 def test_tables_histograms_and_artifacts_lie_in_the_run(tmp_path, no_credentials):
     weights = tmp_path / "policy.safetensors"
     weights.write_bytes(b"w" * 64)

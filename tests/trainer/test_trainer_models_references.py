@@ -47,7 +47,7 @@ def text_of(policy, *, adapted=False, init=""):
     return text.replace("  rollout.groups: 2", held) if adapted else text
 
 
-@pytest.fixture(scope="module", params=["full", "lora"])
+@pytest.fixture(scope="module", params=["full", pytest.param("lora", marks=pytest.mark.slow)])
 def source(request, tmp_path_factory):
     """A runs dir that holds one run, `before-0`, with one finished trial; and its trial."""
     folder = tmp_path_factory.mktemp("source")
@@ -68,9 +68,31 @@ def _record(run, specs):
 @pytest.fixture
 def runs(source, tmp_path):
     """A copy of that runs dir, its trial, and whether it has an adapter."""
+    return _copied(source, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def with_export(source, tmp_path_factory):
+    """The same with its second checkpoint exported, by a process of seconds: once for all."""
+    copy = _copied(source, tmp_path_factory.mktemp("with_export"))
+    base = copy[0].path.parent
+    state = torch.get_rng_state()
+    with looking_in_runs(base):
+        made_model(f"trial:before-0/{copy[1].trial_id}@2", base)
+    assert torch.equal(torch.get_rng_state(), state)
+    return copy
+
+
+@pytest.fixture
+def exported(with_export, tmp_path):
+    """A copy of that one."""
+    return _copied(with_export, tmp_path)
+
+
+def _copied(source, folder):
     run, trial, is_adapted = source
-    shutil.copytree(run.path.parent, tmp_path / "runs", symlinks=True)
-    copy = RunDir(tmp_path / "runs" / run.path.name)
+    shutil.copytree(run.path.parent, folder / "runs", symlinks=True)
+    copy = RunDir(folder / "runs" / run.path.name)
     return copy, copy.trial(trial.trial_id), is_adapted
 
 
@@ -89,9 +111,9 @@ def weights_at_start(run, spec):
     return json.loads(run.trial(spec.trial_id).provenance.read_text())["weights_sha256"]
 
 
-def test_a_trial_starts_with_the_weights_of_the_checkpoint(runs):
-    before, trial, is_adapted = runs
-    run, spec = grown(runs, f"trial:before-0/{trial.trial_id}@2")
+def test_a_trial_starts_with_the_weights_of_the_checkpoint(exported):
+    before, trial, is_adapted = exported
+    run, spec = grown(exported, f"trial:before-0/{trial.trial_id}@2")
     started = weights_at_start(run, spec)
     exported = json.loads((before.path / "models" / f"{trial.trial_id}@2/rltune.json").read_text())
     assert started == exported["weights_sha256"]
@@ -99,9 +121,9 @@ def test_a_trial_starts_with_the_weights_of_the_checkpoint(runs):
         assert started == checkpoint_digest(trial.checkpoint(2))
 
 
-def test_its_inputs_name_the_folder_and_a_changed_one_is_refused(runs):
-    _before, trial, _ = runs
-    run, spec = grown(runs, f"trial:before-0/{trial.trial_id}@2")
+def test_its_inputs_name_the_folder_and_a_changed_one_is_refused(exported):
+    _before, trial, _ = exported
+    run, spec = grown(exported, f"trial:before-0/{trial.trial_id}@2")
     origin = json.loads(run.trial(spec.trial_id).provenance.read_text())
     folder = f"before-0/models/{trial.trial_id}@2"
     names = {Path(name).name for name in origin["inputs"]}
@@ -118,9 +140,9 @@ def test_its_inputs_name_the_folder_and_a_changed_one_is_refused(runs):
         require_same_inputs(run, base)
 
 
-def test_its_row_names_the_row_of_the_trial_that_it_grew_from(runs):
-    _before, trial, _ = runs
-    run, spec = grown(runs, f"trial:before-0/{trial.trial_id}@2")
+def test_its_row_names_the_row_of_the_trial_that_it_grew_from(exported):
+    _before, trial, _ = exported
+    run, spec = grown(exported, f"trial:before-0/{trial.trial_id}@2")
     (row,) = _record(run, [spec])
     assert row.parent_exp == f"before-0/{trial.trial_id}"
 
@@ -137,43 +159,44 @@ def test_an_adapter_goes_on_with_the_bits_of_the_checkpoint(runs):
     assert row.parent_exp == f"before-0/{trial.trial_id}"
 
 
-def test_it_is_exported_once(runs):
-    before, trial, _ = runs
-    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+def test_it_is_exported_once(exported):
+    before, trial, _ = exported
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@2"
+    folder = before.path / "models" / f"{trial.trial_id}@2"
+    before_ns = (folder / "config.json").stat().st_mtime_ns
     with looking_in_runs(base):
-        folder = made_model(name, base)
-        before_ns = (folder / "config.json").stat().st_mtime_ns
         assert made_model(name, base) == folder
     assert (folder / "config.json").stat().st_mtime_ns == before_ns
     assert not list(folder.glob("adapter*"))  # merged, where it trained an adapter
 
 
-def test_an_export_in_a_run_that_cannot_be_written_is_read(runs):
+def test_an_export_in_a_run_that_cannot_be_written_is_read(exported):
     """A folder in place of the lock stands for a read-only disk: root may write anywhere."""
-    before, trial, _ = runs
-    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+    before, trial, _ = exported
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@2"
     with looking_in_runs(base):
         folder = made_model(name, base)
         (folder.parent / ".lock").unlink()
         (folder.parent / ".lock").mkdir()
         assert made_model(name, base) == folder
-        other = f"trial:before-0/{trial.trial_id}@2"
+        other = f"trial:before-0/{trial.trial_id}@1"
         with pytest.raises(InputError) as caught:
             made_model(other, base)
-    start = f"policy.model: '{other}' cannot be exported to {folder.parent}/{trial.trial_id}@2 ("
+    start = f"policy.model: '{other}' cannot be exported to {folder.parent}/{trial.trial_id}@1 ("
     assert str(caught.value).startswith(start)
     assert str(caught.value).endswith("rltune model --out DIR, and set policy.model to DIR.")
 
 
-def test_an_export_outlives_the_checkpoint_that_was_cleaned_up(runs):
-    before, trial, _ = runs
-    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
+def test_an_export_outlives_the_checkpoint_that_was_cleaned_up(exported):
+    before, trial, _ = exported
+    base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@2"
     with looking_in_runs(base):
         folder = made_model(name, base)
-        shutil.rmtree(trial.checkpoint(1))
+        shutil.rmtree(trial.checkpoint(2))
         assert made_model(name, base) == folder
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_exported_is_named(runs):
     before, trial, _ = runs
     base, name = before.path.parent, f"trial:before-0/{trial.trial_id}@1"
@@ -210,14 +233,6 @@ def test_a_check_accepts_one_that_is_not_exported_yet(runs):
     with looking_in_runs(base):
         assert list(model_problems(load_sweep(base / "small.yaml"), base)) == []
     assert not (before.path / "models").exists()
-
-
-def test_nothing_moves_the_global_random_state(runs):
-    before, trial, _ = runs
-    state = torch.get_rng_state()
-    with looking_in_runs(before.path.parent):
-        made_model(f"trial:before-0/{trial.trial_id}@1", before.path.parent)
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 DRIVE = """

@@ -20,6 +20,7 @@ PROBED = {
     "math_ladder", "rv_filter", "rv_filter_mode", "sepa_schedule", "smollm2", "textpolicy_pipeline",
 }  # fmt: skip
 """Sweeps whose keys do not tell all conditions apart."""
+WARNED = {("filter_on_drop", "paper"): ["S6.same_groups"]}  # one update takes its whole batch
 
 
 def test_the_shipped_sweeps_are_all_here():
@@ -45,4 +46,5 @@ def test_no_two_conditions_are_one_run(path):
         assert failed == {}
         assert len(found) == len(pairs)
         findings = accept(likeness_findings(found), loaded.spec.accept)
-        assert [str(item) for item in findings if not item.accepted_reason] == []
+        said = [str(item) for item in findings if not item.accepted_reason]
+        assert [text.split()[0] for text in said] == WARNED.get((path.stem, profile), []), said
