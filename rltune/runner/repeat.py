@@ -7,10 +7,9 @@ from typing import Any
 from rltune.errors import Problem, StoreError
 from rltune.lineage.record import finite
 from rltune.runner.folder import freeze_all
-from rltune.runner.single import Source, run_single
+from rltune.runner.single import Source, run_single, spec_to_repeat
 from rltune.runner.software import Change, changes_since, software_now
 from rltune.runner.trial import read_provenance
-from rltune.spec.derive import derive_config
 from rltune.spec.schema.sweep import Metric
 from rltune.store.rundir import RunDir
 from rltune.types import TrialSpec, TrialStatus
@@ -68,7 +67,8 @@ def repeat(published: Published, run: RunDir, *, argv: tuple[str, ...], base: Pa
     trial = run.new_rerun(spec.trial_id)
     source = Source(run, trial, spec, spec.config, before, published.metric)
     changes = changes_since(before, software_now(before, base))
-    status = run_single(source, trial, _without_mirror(spec), argv=argv, base=base)
+    again = spec_to_repeat(spec, spec.config, source=spec.trial_id)
+    status = run_single(source, trial, again, argv=argv, base=base)
     if status.is_finished:
         changes = changes_since(before, read_provenance(trial))
     result = trial.read_done()
@@ -82,11 +82,3 @@ def repeat(published: Published, run: RunDir, *, argv: tuple[str, ...], base: Pa
 
 def _short(before: dict[str, Any]) -> str:
     return str(before.get("manifest_sha256", ""))[:12] or "known"
-
-
-def _without_mirror(spec: TrialSpec) -> TrialSpec:
-    """Return the trial without a second run at W&B."""
-    overrides = ["tracking.wandb=disabled"]
-    config = derive_config(spec.config, source=spec.trial_id, overrides=overrides, seed=None)
-    known = {name: getattr(spec, name) for name in TrialSpec.__slots__}
-    return TrialSpec(**{**known, "config": config})

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rltune.errors import Problem, StoreError
-from rltune.runner.single import Source, record_single, run_single
+from rltune.runner.single import Source, record_single, run_single, spec_to_repeat
 from rltune.runner.software import Change, changes_since, software_now
 from rltune.runner.trial import read_provenance, steps_done
-from rltune.spec.derive import derive_config
 from rltune.store.compare import Comparison, compare_trials
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
@@ -73,7 +72,7 @@ def rerun_trial(
         raise StoreError(Problem(str(source.trial.path), what, action="Run it first."))
     last = done if steps is None else min(steps, done)
     whole = source.trial.read_done() is not None
-    spec = _spec(source)
+    spec = spec_to_repeat(source.spec, source.recorded, source=str(source.trial.config))
     trial = source.run.new_rerun(source.trial.trial_id)
     changes = changes_since(source.provenance, software_now(source.provenance, base))
     _prepare(source, trial, changes)
@@ -90,23 +89,6 @@ def rerun_trial(
     write_json_atomic(trial.verdict, verdict_json(source, again))
     _record(source, spec, again)
     return again
-
-
-def _spec(source: Source) -> TrialSpec:
-    """Return the original's spec, its config read from config.yaml; no second mirror at W&B.
-
-    A newer rltune may know more keys; they then have their defaults, and the digest says so.
-    """
-    config = derive_config(
-        source.recorded,
-        source=str(source.trial.config),
-        overrides=["tracking.wandb=disabled"],
-        seed=None,
-    )
-    spec = source.spec
-    return TrialSpec(
-        **{name: getattr(spec, name) for name in TrialSpec.__slots__} | {"config": config}
-    )
 
 
 def _prepare(source: Source, trial: TrialDir, changes: tuple[Change, ...]) -> None:

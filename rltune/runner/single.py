@@ -24,6 +24,7 @@ from rltune.runner.machine import short_temporary_folder
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.recorder import commit_of, snapshot_of
 from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.spec.derive import derive_config
 from rltune.spec.identity import config_hash
 from rltune.spec.schema.sweep import Metric
 from rltune.spec.trial_reference import looking_in
@@ -79,6 +80,22 @@ def open_source(
         action = "Restore the file; `--set` changes a key for a new trial."
         raise StoreError(Problem(str(trial.config), what, action=action))
     return Source(run, trial, spec, recorded, read_provenance(trial), metric, disqualified)
+
+
+def spec_to_repeat(spec: TrialSpec, recorded: Mapping[str, Any], *, source: str) -> TrialSpec:
+    """Return a trial with its config as recorded, to run again: no second mirror at W&B.
+
+    A newer rltune may know more keys; they then have their defaults, and the digest says so.
+
+    Args:
+        spec: The trial.
+        recorded: Its recorded config.
+        source: Where that stands, for messages.
+
+    """
+    overrides = ["tracking.wandb=disabled"]
+    config = derive_config(recorded, source=source, overrides=overrides, seed=None)
+    return replace(spec, config=config)
 
 
 def run_single(

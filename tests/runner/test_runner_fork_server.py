@@ -151,6 +151,21 @@ def test_what_a_task_raises_is_told(server):
         run_forked(partial(fail, "x"), server.address)
 
 
+def refuses_one(folder, module, match, *, times=1):
+    """Assert that a server with this module refuses tasks beside one that runs, which goes on."""
+    (folder / "f").mkdir()
+    with ForkServer(folder / "f", 1, [module]) as server:
+        worker = start_worker(server.address, "sleep", folder / "pid")
+        task = pid_in(folder / "pid")
+        for _ in range(times):
+            with pytest.raises(TaskError, match=match):
+                run_forked(print, server.address)
+        assert not is_gone(task)
+        worker.kill()
+        worker.wait()
+        wait_until(lambda: is_gone(task))
+
+
 def test_a_task_that_gets_no_process_is_told_so_and_the_others_go_on(tmp_path, monkeypatch):
     # The server's second fork fails, as at a limit on processes.
     (tmp_path / "few_forks.py").write_text(
@@ -160,16 +175,8 @@ def test_a_task_that_gets_no_process_is_told_so_and_the_others_go_on(tmp_path, m
         "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
         "os.fork = fork\n"
     )
-    (tmp_path / "f").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    with ForkServer(tmp_path / "f", 1, ["few_forks"]) as server:
-        worker = start_worker(server.address, "sleep", tmp_path / "pid")
-        task = pid_in(tmp_path / "pid")
-        with pytest.raises(TaskError, match=r"^BlockingIOError: .* temporarily unavailable$"):
-            run_forked(print, server.address)
-        assert not is_gone(task)
-        worker.kill()
-        worker.wait()
+    refuses_one(tmp_path, "few_forks", r"^BlockingIOError: .* temporarily unavailable$")
 
 
 def test_a_task_for_which_no_file_is_left_is_told_so_and_the_others_go_on(tmp_path, monkeypatch):
@@ -180,18 +187,9 @@ def test_a_task_for_which_no_file_is_left_is_told_so_and_the_others_go_on(tmp_pa
         "resource.setrlimit(resource.RLIMIT_NOFILE, (files[-1] + 1,) * 2)\n"
         "for file in files:\n    os.close(file)\n"
     )
-    (tmp_path / "f").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    with ForkServer(tmp_path / "f", 1, ["few_files"]) as server:
-        worker = start_worker(server.address, "sleep", tmp_path / "pid")
-        task = pid_in(tmp_path / "pid")
-        for _ in range(2):  # the file in reserve is there again
-            with pytest.raises(TaskError, match=r"^OSError: \[Errno 24\] Too many open files$"):
-                run_forked(print, server.address)
-        assert not is_gone(task)
-        worker.kill()
-        worker.wait()
-        wait_until(lambda: is_gone(task))
+    # Twice: the file in reserve is there again.
+    refuses_one(tmp_path, "few_files", r"^OSError: \[Errno 24\] Too many open files$", times=2)
 
 
 def test_a_thread_that_never_ends_does_not_hold_up_the_next_task(server, tmp_path, monkeypatch):
