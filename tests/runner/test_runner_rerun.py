@@ -1,6 +1,7 @@
 """A rerun of a trial of each kind of env is bit-equal: Sokoban, FrozenLake, multi-hop QA."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from rltune.runner.child import run_child
 from rltune.runner.folder import freeze_all
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.rerun import RerunVerdict, rerun_trial
-from rltune.runner.single import open_source
+from rltune.runner.single import open_source, spec_to_repeat
 from rltune.runner.trial import TrialPayload, _record_edits, run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import load_sweep
@@ -54,6 +55,15 @@ def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: st
 
 def again(source, tmp_path, *, steps=None):
     return rerun_trial(source, steps=steps, argv=("test",), base=tmp_path, on_start=lambda *_: None)
+
+
+def test_what_is_run_again_differs_in_its_mirror_alone(tmp_path):
+    (tmp_path / "small.yaml").write_text(small_sweep(policy="tiny"), encoding="utf-8")
+    spec = expand(load_sweep(tmp_path / "small.yaml"))[0]
+    online = spec.config | {"tracking": spec.config["tracking"] | {"wandb": "online"}}
+    again = spec_to_repeat(spec, online, source="config.yaml")
+    mirrorless = online | {"tracking": online["tracking"] | {"wandb": "disabled"}}
+    assert again == replace(spec, config=mirrorless)
 
 
 @pytest.mark.parametrize("base", ["sokoban", "frozen_lake", "multihop_qa"])
