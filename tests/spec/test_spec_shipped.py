@@ -59,7 +59,14 @@ ACCEPTED = {
     "rv_filter_mode": {"S8.softmax_scale"},
     "smollm2": {"S8.term_weights"},
 }
-FIVE_SEEDS = ("filter_on_drop", "kl_estimator", "math_ladder", "qa_kl")
+FIVE_SEEDS = (
+    "filter_on_drop",
+    "frozenlake_slip",
+    "kl_estimator",
+    "math_ladder",
+    "qa_kl",
+    "rv_filter_mode",
+)
 SEEDS = {"quickstart": 2} | dict.fromkeys(FIVE_SEEDS, 5)  # others: 3
 KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
 OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
