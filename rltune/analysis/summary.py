@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
+from rltune.analysis.pilot import block_of
+from rltune.analysis.power import Design, undecided
 from rltune.analysis.rates import SUCCESS, is_rate_metric, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import verdicts
-from rltune.analysis.verdict_words import Verdict
+from rltune.analysis.verdict_words import SAME, Verdict
 from rltune.comparability.judged import judged_by_condition, judged_in, judged_line
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import scored_line
 from rltune.gate import wilson_interval
 from rltune.lineage.noise import scores_of
 from rltune.maths.interval import Interval
+from rltune.maths.spread import paired_spread
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
 from rltune.store.service_usage import ServiceUsage, known_usage, money
 
@@ -71,6 +74,7 @@ class Closing:
     scored: str = ""  # which last gates lost tasks to faults; empty when none did
     service: str = ""  # what all trials asked of a training service, and its cost; empty for none
     warnings: tuple[str, ...] = ()  # of the results of single trials, with the trials
+    power: str = ""  # what the seeds could show, where a condition is not separable
 
 
 def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audit) -> Closing:
@@ -95,7 +99,20 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
         scored=scored_line(records),
         service=_service(folder),
         warnings=_trial_warnings(records),
+        power=_power(folder, records, list(of_condition.values())),
     )
+
+
+def _power(folder: SweepFolder, records: Sequence[TrialRecord], found: Sequence[Verdict]) -> str:
+    """Return what the seeds could show, where a condition is not separable from the control."""
+    open_ones = [one for one in found if one.word == SAME]
+    if not open_ones:
+        return ""
+    block = block_of([end_of(record) for record in records])
+    resolution = recorded_resolution(folder.metric_name, records[0])
+    seeds = min(one.n for one in open_ones)
+    design = Design(seeds, open_ones[0].comparisons, folder.until)
+    return undecided(design, paired_spread([block], resolution=resolution))
 
 
 def _service(folder: SweepFolder) -> str:

@@ -85,6 +85,27 @@ def t_power(n: int, size: float, *, level: float = 0.05, freedom: float = 1.0) -
     return min(1.0, float(weights @ (density * seen)) * (high - low) / 2.0)
 
 
+def size_for_power(n: int, *, power: float = 0.8, level: float = 0.05) -> float:
+    """Return the smallest size that a two-sided paired t test of n pairs sees with this power.
+
+    The root of `t_power` in the size: mean difference over the standard deviation of differences.
+
+    Args:
+        n: Pairs, 2 or more.
+        power: Chance to see it.
+        level: Of the test, below power.
+
+    """
+    low, high = 0.0, 1.0
+    while t_power(n, high, level=level) < power:
+        low, high = high, 2.0 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2.0
+        sees = t_power(n, middle, level=level) >= power
+        low, high = (low, middle) if sees else (middle, high)
+    return high
+
+
 def tasks_for_z_power(
     effect: float, spread: float, *, power: float = 0.8, level: float = 0.05
 ) -> int | None:

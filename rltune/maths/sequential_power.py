@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rltune.maths.sequential import nominal_levels
@@ -52,21 +53,39 @@ def stops(
     from scipy.special import stdtrit  # slow to import
 
     d = differences_ST
-    sign, is_equal = np.zeros(len(d), dtype=int), np.zeros(len(d), dtype=int)
-    seeds = np.full(len(d), counts[-1])
-    is_open = np.ones(len(d), dtype=bool)
-    for n, boundary in zip(counts, boundaries, strict=True):
-        mean = d[:, :n].mean(axis=1)
+    mean, half = np.empty((len(d), len(counts))), np.empty((len(d), len(counts)))
+    for k, (n, boundary) in enumerate(zip(counts, boundaries, strict=True)):
+        mean[:, k] = d[:, :n].mean(axis=1)
         spread = np.maximum(d[:, :n].std(axis=1, ddof=1), resolution)
-        half = -stdtrit(n - 1, boundary / 2.0) * spread / np.sqrt(n)
-        is_known = is_open & (spread > 0.0)
-        differs = is_known & (np.abs(mean) > half)
-        same = is_known & ~differs & (np.abs(mean) + half < effect)
-        sign[differs] = np.sign(mean[differs]).astype(int)
-        is_equal[same] = 1
-        seeds[differs | same] = n
-        is_open &= ~(differs | same)
-    return Stops(sign, is_equal, seeds)
+        half[:, k] = -stdtrit(n - 1, boundary / 2.0) * spread / np.sqrt(n)
+    return _first_stops(mean, half, counts, effect)
+
+
+def _first_stops(
+    mean_SK: "NDArray[float64]",
+    half_SK: "NDArray[float64]",
+    counts: Sequence[int],
+    effect: float,
+) -> Stops:
+    """Return what the first look decides that decides anything; no spread, no decision.
+
+    Args:
+        mean_SK: Mean differences, one row a condition, one column a look.
+        half_SK: Half the width of their intervals.
+        counts: Pairs at each look.
+        effect: As in `stops`.
+
+    """
+    import numpy as np
+
+    is_known = half_SK > 0.0
+    differs = is_known & (np.abs(mean_SK) > half_SK)
+    same = is_known & ~differs & (np.abs(mean_SK) + half_SK < effect)
+    stop = differs | same
+    rows, at = np.arange(len(stop)), stop.argmax(axis=1)
+    sign = np.where(differs[rows, at], np.sign(mean_SK[rows, at]), 0.0).astype(int)
+    seeds = np.where(stop[rows, at], np.asarray(counts)[at], counts[-1])
+    return Stops(sign, same[rows, at].astype(int), seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +110,31 @@ def expected(
         margin: Smallest difference of interest over the same standard deviation.
 
     """
-    import numpy as np
-
-    boundaries = nominal_levels(counts, most=most, level=level)
-    d = np.random.default_rng(0).normal(0.0, 1.0, (STUDIES, counts[-1])) + abs(size)
-    found = stops(d, counts=counts, boundaries=boundaries, effect=margin)
+    mean, half = _looks(tuple(counts), nominal_levels(counts, most=most, level=level))
+    found = _first_stops(mean + abs(size), half, counts, margin)
     return Expected(
         different=float((found.sign > 0).mean()),
         equal=float(found.is_equal.mean()),
         seeds=float(found.seeds.mean()),
     )
+
+
+@lru_cache(maxsize=4)
+def _looks(
+    counts: tuple[int, ...], boundaries: tuple[float, ...]
+) -> "tuple[NDArray[float64], NDArray[float64]]":
+    """Return mean differences without an effect, and half the width of their intervals.
+
+    Of the same draws each time; one row a condition, one column a look.
+    """
+    import numpy as np
+    from scipy.special import stdtrit  # slow to import
+
+    d = np.random.default_rng(0).normal(0.0, 1.0, (STUDIES, counts[-1]))
+    n = np.array(counts)
+    mean = d.cumsum(axis=1)[:, n - 1] / n
+    spread = np.sqrt(((d * d).cumsum(axis=1)[:, n - 1] - n * mean * mean) / (n - 1))
+    return mean, -stdtrit(n - 1, np.array(boundaries) / 2.0) * spread / np.sqrt(n)
 
 
 def detectable(
@@ -121,5 +155,33 @@ def detectable(
             return None
     while high - low > 1e-3 * high:
         middle = (low + high) / 2.0
+        low, high = (low, middle) if sees(middle) else (middle, high)
+    return high
+
+
+def seeds_for_looks(
+    size: float, *, start: int, block: int, level: float, power: float = 0.8, most: int = 100
+) -> int | None:
+    """Return the most seeds to plan, so that looks find a size with this power.
+
+    Args:
+        size: True mean difference over the standard deviation of the differences, not 0.
+        start: Pairs at the first look, 2 or more.
+        block: Pairs between two looks.
+        level: Two-sided error of all looks together.
+        power: Chance to find it.
+        most: Beyond this many the answer is None.
+
+    """
+
+    def sees(last: int) -> bool:
+        counts = (*range(start, last, block), last)
+        return expected(size, counts=counts, most=last, level=level).different >= power
+
+    if not sees(most):
+        return None
+    low, high = start - 1, most
+    while high - low > 1:
+        middle = (low + high) // 2
         low, high = (low, middle) if sees(middle) else (middle, high)
     return high

@@ -6,9 +6,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from rltune.analysis.power import design_of
 from rltune.forecast.cost import Measured, TrialCost, trial_cost
 from rltune.forecast.filter_simulation import SIMULATED_STEPS, same_selection
 from rltune.report.plan_cost import cost_data, cost_table
+from rltune.report.plan_power import looks_view
 from rltune.report.plan_service import plan_money
 from rltune.report.render import (
     duration,
@@ -84,6 +86,7 @@ def plan_view(plan: Plan) -> RenderableType:
         line("Cost of all trials, at most", "bold"),
         indent(cost_table(plan.specs, plan.costs, plan.measured, plan.prices)),
         line(),
+        looks_view(design_of(loaded)),
         *_filter_warnings(plan.loaded),
         line("Config of every trial, except the keys above", "bold"),
         *(indent(line(text)) for text in _shared(plan.specs)),

@@ -125,6 +125,7 @@ def closing_view(closing: Closing, *, width: int) -> RenderableType:
         *(line(text, "yellow") for text in closing.stamps),
         *(line(text, "yellow") for text in closing.warnings),
         *(line(text, "bold") for text in closing.verdicts),
+        *([line(closing.power)] if closing.power else []),
     )
 
 

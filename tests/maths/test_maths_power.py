@@ -6,6 +6,7 @@ from rltune.maths.power import (
     MOST,
     mcnemar_power,
     seeds_for_power,
+    size_for_power,
     t_power,
     tasks_for_power,
     tasks_for_z_power,
@@ -48,6 +49,43 @@ def test_power_is_that_of_the_noncentral_t(n, size):
     critical, centre = t.isf(0.025, n - 1), math.sqrt(n) * size
     exact = nct.sf(critical, n - 1, centre) + nct.cdf(-critical, n - 1, centre)
     assert t_power(n, size) == pytest.approx(exact, abs=1e-10)
+
+
+# power.t.test of R. The first is in P. Dalgaard, Introductory Statistics with R (2nd ed.),
+# section 8.3: delta=10, sd=10*sqrt(2), power=0.85, type="paired" -> n = 19.96892; the
+# second n=10, delta=0.5, sd=0.3088401 -> power = 0.9947832. R leaves out the other tail (strict).
+@pytest.mark.parametrize(
+    ("n", "size", "power"),
+    [(19.96892, 10.0 / (10.0 * math.sqrt(2.0)), 0.85), (10, 0.5 / 0.3088401, 0.9947832)],
+)
+def test_power_is_that_of_r(n, size, power):
+    assert t_power(n, size) == pytest.approx(power, abs=1e-6)
+
+
+def test_seeds_are_those_of_r():
+    assert seeds_for_power(10.0, 10.0 * math.sqrt(2.0), power=0.85) == 20
+
+
+def test_power_of_two_groups_is_that_of_r():
+    """power.t.test(n = 20, delta = 1): 0.8689528, with 38 degrees of freedom."""
+    assert t_power(20, 1.0 / math.sqrt(2.0), freedom=2.0) == pytest.approx(0.8689528, abs=1e-6)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.05 / 7])
+@pytest.mark.parametrize("n", [2, 3, 5, 12, 100])
+def test_the_smallest_size_has_just_this_power(n, level):
+    size = size_for_power(n, level=level)
+    assert t_power(n, size, level=level) == pytest.approx(0.8, abs=1e-6)
+    assert seeds_for_power(1.0001 * size, 1.0, level=level) == n
+
+
+def test_the_smallest_size_of_three_pairs_is_that_of_the_noncentral_t():
+    """t(2, 0.975) = 4.302653."""
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+
+    root = brentq(lambda size: nct.sf(4.302653, 2, math.sqrt(3.0) * size) - 0.8, 1.0, 9.0)
+    assert size_for_power(3) == pytest.approx(root, rel=1e-6)
 
 
 def test_power_of_an_overwhelming_effect_is_one():

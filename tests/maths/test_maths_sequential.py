@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rltune.maths.sequential import Decision, adjusted_p, decide, look_at, nominal_levels
-from rltune.maths.sequential_power import detectable, expected, stops
+from rltune.maths.sequential_power import detectable, expected, seeds_for_looks, stops
 
 COUNTS = list(range(3, 13))
 
@@ -114,3 +114,27 @@ def test_no_difference_ends_equal_where_the_margin_is_wide():
     assert found.equal > 0.9
     assert found.different < 0.025
     assert found.seeds < 9
+
+
+def test_expected_is_what_stops_counts():
+    """The sums that `expected` runs on give the same stops as the values themselves."""
+    levels = nominal_levels(COUNTS, most=12, level=0.05)
+    d = np.random.default_rng(0).normal(0.0, 1.0, (20_000, 12)) + 0.9
+    found = stops(d, counts=COUNTS, boundaries=levels, effect=1.4)
+    ends = expected(0.9, counts=COUNTS, most=12, level=0.05, margin=1.4)
+    assert ends.different == pytest.approx((found.sign > 0).mean(), abs=1e-12)
+    assert ends.equal == pytest.approx(found.is_equal.mean(), abs=1e-12)
+    assert ends.seeds == pytest.approx(found.seeds.mean(), abs=1e-12)
+
+
+def test_the_most_seeds_keep_the_promise_and_one_less_does_not():
+    most = seeds_for_looks(0.96, start=3, block=1, level=0.05)
+    assert most == pytest.approx(12, abs=1)
+    for last, is_enough in ((most, True), (most - 1, False)):
+        ends = expected(0.96, counts=range(3, last + 1), most=last, level=0.05)
+        assert (ends.different >= 0.8) is is_enough
+
+
+def test_a_glaring_effect_needs_the_first_block_and_a_tiny_one_more_than_a_sweep_has():
+    assert seeds_for_looks(60.0, start=3, block=2, level=0.05) == 3
+    assert seeds_for_looks(0.01, start=3, block=5, level=0.05) is None
