@@ -60,12 +60,17 @@ ACCEPTED = {
     "smollm2": {"S8.term_weights"},
 }
 FIVE_SEEDS = (
+    "a2tgpo_alpha",
+    "a2tgpo_modes",
     "filter_on_drop",
     "frozenlake_slip",
     "kl_estimator",
     "math_ladder",
     "qa_kl",
     "rv_filter_mode",
+    "sepa_schedule",
+    "textpolicy_pipeline",
+    "turn_clip_beta",
 )
 SEEDS = {"quickstart": 2} | dict.fromkeys(FIVE_SEEDS, 5)  # others: 3
 KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
