@@ -30,8 +30,8 @@ from gpu_sheets import sheet_of
 from gpu_summary import Times, print_report, summary, synchronize
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rltune.forecast.memory import DTYPE_BYTES
 from rltune.forecast.model_shapes import SHAPES, shape_of
+from rltune.forecast.pass_memory import DTYPE_BYTES
 from rltune.policy.decode import TransformersDecoder
 from rltune.policy.load import Policy, assemble
 from rltune.policy.lora import add_adapter

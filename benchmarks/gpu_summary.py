@@ -15,8 +15,8 @@ from time import perf_counter
 
 import torch
 
-from rltune.forecast.memory import DTYPE_BYTES, FLOAT32
 from rltune.forecast.model_shapes import Shape, shape_of
+from rltune.forecast.pass_memory import DTYPE_BYTES, FLOAT32
 from rltune.policy.load import Policy
 from rltune.trainer.memory import memory_used
 

@@ -11,9 +11,10 @@ from rltune.comparability.knobs import rollouts_per_step, updates_per_step, warm
 from rltune.comparability.records import TrialRecord
 from rltune.errors import StoreError
 from rltune.forecast.gpus import Gpu, gpus_that_hold
-from rltune.forecast.memory import MemoryPlan, client_plan, sampled_tokens
+from rltune.forecast.memory import MemoryPlan, client_plan
 from rltune.forecast.model_shapes import shape_of
 from rltune.forecast.parameters import adapter_parameters, model_shape, parameter_count
+from rltune.forecast.pass_memory import sampled_tokens
 from rltune.forecast.ranks import rank_plan
 from rltune.forecast.service import priced, scaled, service_need, usage_of_steps
 from rltune.spec.identity import flatten

@@ -1,28 +1,30 @@
 """The memory that a trial takes, part by part, from its config and the shape of its model.
 
-The sizes of weights, gradients, optimiser and cache follow from the shape. Those of activations and
-logits are what torch keeps for the backward pass of a Qwen2 layer and of the vocabulary head.
+The sizes of weights, gradients, optimiser and cache follow from the shape. That of logits is what
+torch keeps for the backward pass of the vocabulary head; for activations see `pass_memory`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rltune.forecast.model_shapes import Shape
+from rltune.forecast.pass_memory import (
+    DTYPE_BYTES,
+    FLOAT32,
+    pass_tokens,
+    token_bytes,
+    tree_bytes,
+)
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.schema.trial import TrialConfig
 
-FLOAT32 = 4
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 MOST_TOKENS, MOST_LOGITS = 4096, 2**26  # held at once: policy.logprobs.chunk_of
 LOGITS_COPIES = 4  # logits, log-softmax, their gradients
 VLLM_ROWS, VLLM_TOKENS = 256, 16_384  # at a time: rollout.vllm_start, and vLLM's own choice
 PROGRAM_BYTES = 630 * 10**6  # a worker's interpreter and libraries, by measurement: docs/cluster.md
 VLLM_BYTES = 340 * 10**6  # vLLM's libraries and what it works with on a CPU, by measurement
 DEVICE_BYTES = 600 * 2**20  # a CUDA context with the libraries' workspaces
-PASS_BYTES = 64 * 2**20  # of a micro-batch's activations on a CPU: a layer's fit its cache
-DEVICE_PASS_BYTES = 3 * 2**29  # the same on a GPU
 GATE_ROWS = 256  # tasks of a gate at a time on a CPU
-UNKNOWN_TOKENS = 4096  # of a micro-batch of a model whose shape is not known
 PART_NOTES = {
     "weights": "policy, critic and reference",
     "gradients": "of what is trained",
@@ -83,13 +85,6 @@ def body_of(shape: Shape, parameters: int) -> int:
     return parameters - shape.vocabulary * shape.hidden * (1 if shape.is_tied else 2)
 
 
-def sampled_tokens(config: TrialConfig) -> int:
-    """Return the most tokens that a policy samples in one conversation."""
-    rollout, turns = config.rollout, getattr(config.env, "max_turns", None)
-    context = rollout.max_context  # a custom env does not say more
-    return min(turns * rollout.max_response_tokens, context) if turns else context
-
-
 def has_own_critic(config: TrialConfig) -> bool:
     """Return whether a critic trains a copy of the policy's backbone."""
     return config.advantage.kind in CRITIC_KINDS and config.critic.backbone == "own"
@@ -119,9 +114,9 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     rounded = width * (trained if is_lora else body) if width < FLOAT32 else 0
     learned = trained + _critic_parameters(config, shape, trained)
     references = trained if config.loss.use_kl_loss or config.gate.start_kl else 0
-    batch, sampled = _pass_tokens(config, shape)
+    batch, sampled = pass_tokens(config, shape)
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
-    kept_bytes, freed_bytes = _token_bytes(config, shape)
+    kept_bytes, freed_bytes = token_bytes(config, shape)
     on_device, is_vllm = config.resources.gpus > 0, rollout.engine == "vllm"
     is_own = config.resources.engine == "own"
     adapters = trained if is_lora else 0
@@ -134,7 +129,7 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
         engine=_vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
         if is_vllm
         else _graph_bytes(config, shape),
-        activations=batch * kept_bytes,
+        activations=batch * kept_bytes + tree_bytes(config, shape),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + is_own),
         rounded=rounded,
@@ -147,56 +142,6 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
 def client_plan() -> MemoryPlan:
     """Return the memory of a trial whose model a service holds: that of its program."""
     return MemoryPlan(0, 0, 0, 0, 0, 0, program=PROGRAM_BYTES)
-
-
-def token_budget(config: TrialConfig, shape: Shape | None) -> int:
-    """Return the tokens of a micro-batch under `optim.tokens_per_micro_batch: auto`.
-
-    As many as a fixed amount of memory holds, and at least one full conversation. It depends on
-    the config and the model alone, not on the memory of the machine: a trial that is repeated
-    elsewhere must be cut in the same way.
-
-    Args:
-        config: Resolved config.
-        shape: Of the model; None where it is not known.
-
-    """
-    if shape is None:
-        return max(UNKNOWN_TOKENS, config.rollout.max_context)
-    most = DEVICE_PASS_BYTES if config.resources.gpus > 0 else PASS_BYTES
-    return max(most // sum(_token_bytes(config, shape)), config.rollout.max_context)
-
-
-def cell_share(config: TrialConfig, shape: Shape) -> float:
-    """Return the memory of a cell that attention reads in a prefix tree, in tokens of a pass.
-
-    It keeps keys and values of every cell of a row, for all heads: 2 Q in each layer, however few
-    of the row's places are its own.
-    """
-    layers = 1 if config.optim.gradient_checkpointing else shape.layers
-    cell = 2 * shape.queries * DTYPE_BYTES[config.policy.dtype] * layers
-    return cell / sum(_token_bytes(config, shape))
-
-
-def _token_bytes(config: TrialConfig, shape: Shape) -> tuple[int, int]:
-    """Return what a token of a forward pass keeps for the backward pass, and frees but holds."""
-    width, lora = DTYPE_BYTES[config.policy.dtype], config.policy.lora
-    again = config.optim.gradient_checkpointing
-    kept = activation_bytes(shape, width=width, is_recomputed=again)
-    if lora.rank and lora.dropout:
-        kept += dropped_bytes(shape, lora.targets, width=width, is_recomputed=again)
-    if config.resources.gpus > 0:
-        return kept, 0
-    return kept, heap_bytes(shape, is_lora=bool(lora.rank), is_recomputed=again)
-
-
-def _pass_tokens(config: TrialConfig, shape: Shape) -> tuple[int, int]:
-    """Return the most tokens of a micro-batch, and how many of them may be sampled ones."""
-    optim, context = config.optim, config.rollout.max_context
-    budget = optim.tokens_per_micro_batch
-    tokens = token_budget(config, shape) if budget == "auto" else max(budget, context)
-    rows = min(optim.mini_batch_size, optim.micro_batch_size or optim.mini_batch_size)
-    return min(tokens, rows * context), min(tokens, rows * sampled_tokens(config))
 
 
 def _critic_parameters(config: TrialConfig, shape: Shape, trained: int) -> int:
@@ -253,66 +198,3 @@ def _vllm_bytes(
         return held + VLLM_BYTES
     work = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary + 3 * shape.inner * width * VLLM_TOKENS
     return held + work
-
-
-def activation_bytes(shape: Shape, *, width: int, is_recomputed: bool) -> int:
-    """Return the bytes that one token's forward pass keeps for its backward pass.
-
-    A layer: two norms keep their input and its normalised form, 4 D in float32; attention keeps
-    queries, output, keys and values, 2 Q + 2 K; the gated MLP gate, its activation, up and their
-    product, 4 I; the linear maps their input, 2 D, and 5 D under bfloat16, where each of them casts
-    it for itself. The last norm keeps 2 D. Rows of attention's probabilities are not kept.
-
-    Args:
-        shape: Of the model.
-        width: Bytes of a number of the computation.
-        is_recomputed: Whether only the layers' inputs are kept, and one layer at a time is rebuilt.
-
-    """
-    inputs = 2 if width == FLOAT32 else 5
-    parts = inputs * shape.hidden + 2 * shape.queries + 2 * shape.keys + 4 * shape.inner
-    layer = 4 * shape.hidden * FLOAT32 + parts * width
-    last = 2 * shape.hidden * FLOAT32
-    if is_recomputed:
-        return shape.layers * shape.hidden * FLOAT32 + layer + last
-    return shape.layers * layer + last
-
-
-def dropped_bytes(
-    shape: Shape, targets: Collection[str], *, width: int, is_recomputed: bool
-) -> int:
-    """Return the bytes that dropout of adapters adds to `activation_bytes`.
-
-    Each adapter keeps a copy of its input, with what was dropped, and a byte for each place of the
-    mask; without dropout it shares the input of its layer.
-
-    Args:
-        shape: Of the model.
-        targets: Last names of the layers with an adapter; unknown ones do not count.
-        width: Bytes of a number of the computation.
-        is_recomputed: As in `activation_bytes`.
-
-    """
-    inputs = {name: inputs for name, (inputs, _) in shape.linear_layers.items()}
-    layer = (width + 1) * sum(inputs.get(name, 0) for name in set(targets))
-    return layer if is_recomputed else shape.layers * layer
-
-
-def heap_bytes(shape: Shape, *, is_lora: bool, is_recomputed: bool) -> int:
-    """Return the bytes of one token's forward pass that are freed at once and yet stay.
-
-    On Linux torch asks for aligned blocks, and glibc before 2.38 cannot give a freed one to a
-    request of its own size, so a pass takes fresh memory for all that it does not keep. A layer:
-    squares of two norms and the outputs of attention and MLP, 4 D; queries and keys before their
-    rotation and its three products, 4 (Q + K). With adapters the linear layers' own outputs, too.
-
-    Args:
-        shape: Of the model.
-        is_lora: Whether the linear layers have adapters.
-        is_recomputed: Whether one layer at a time is there.
-
-    """
-    layer = 4 * shape.hidden + 4 * (shape.queries + shape.keys)
-    if is_lora:
-        layer += sum(outputs for _, outputs in shape.linear_layers.values())
-    return FLOAT32 * layer * (1 if is_recomputed else shape.layers)

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from rltune.forecast.memory import DTYPE_BYTES, FLOAT32, MemoryPlan, body_of, memory_plan
+from rltune.forecast.memory import MemoryPlan, body_of, memory_plan
 from rltune.forecast.model_shapes import Shape
+from rltune.forecast.pass_memory import DTYPE_BYTES, FLOAT32
 from rltune.spec.schema.run import ranks_of
 from rltune.spec.schema.trial import TrialConfig
 

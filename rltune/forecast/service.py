@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rltune.comparability.knobs import rollouts_per_step
-from rltune.forecast.memory import sampled_tokens
+from rltune.forecast.pass_memory import sampled_tokens
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.prices import Price
 from rltune.store.service_usage import ServiceUsage

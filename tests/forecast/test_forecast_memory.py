@@ -1,23 +1,16 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from run_folders import write_sweep
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rltune.analysis.memory_use import memory_uses
 from rltune.comparability.records import TrialRecord
-from rltune.forecast import memory
-from rltune.forecast.memory import (
-    MemoryPlan,
-    activation_bytes,
-    dropped_bytes,
-    heap_bytes,
-)
+from rltune.forecast import memory, pass_memory
+from rltune.forecast.memory import MemoryPlan
 from rltune.forecast.model_shapes import Shape, shape_of
 from rltune.forecast.parameters import model_shape, parameter_count
-from rltune.policy.dropout import dropping
-from rltune.policy.logprobs import action_hidden, chunk_of
+from rltune.forecast.pass_memory import activation_bytes, heap_bytes
+from rltune.policy.logprobs import chunk_of
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.spec.expand import expand
@@ -41,7 +34,7 @@ def memory_plan(config, shape, **counts):
 
 
 def token_budget(config, shape):
-    return memory.token_budget(typed(config), shape)
+    return pass_memory.token_budget(typed(config), shape)
 
 
 def with_keys(config, **sections):
@@ -101,7 +94,9 @@ def test_the_tokens_of_a_micro_batch_by_hand(configs):
     # A token holds what it keeps and, on a CPU, the 640 bytes that it frees
     most = 64 * 2**20 // (kept + 640)
     assert token_budget(config, SMALL) == most
-    assert memory_plan(config, SMALL, **COUNTS).activations == 8 * 10 * kept  # 8 rows are fewer
+    # 8 rows are fewer; as trees they keep keys and values of 8 numbers in 2 layers for each cell
+    cell = 2 * 8 * 4 * 2
+    assert memory_plan(config, SMALL, **COUNTS).activations == 8 * 10 * (kept + cell)
     on_gpu = with_keys(config, resources={"gpus": 0.5})
     assert token_budget(on_gpu, SMALL) == 3 * 2**29 // kept
     long = with_keys(config, rollout={"max_context": 2 * most})
@@ -110,9 +105,26 @@ def test_the_tokens_of_a_micro_batch_by_hand(configs):
     assert token_budget(config, None) == 4096
     few = with_keys(config, optim=auto | {"tokens_per_micro_batch": 25})
     plan = memory_plan(few, SMALL, **COUNTS)
-    assert (plan.activations, plan.heap) == (25 * kept, 25 * 640)
-    one = with_keys(config, optim=auto | {"tokens_per_micro_batch": 3})
+    assert (plan.activations, plan.heap) == (25 * kept + 8 * 10 * cell, 25 * 640)
+    one = with_keys(config, optim=auto | {"tokens_per_micro_batch": 3, "micro_batch_size": 1})
     assert memory_plan(one, SMALL, **COUNTS).activations == 10 * kept  # a row is not cut
+
+
+def test_cells_of_trees_take_no_more_than_the_tokens(configs):
+    optim = {"tokens_per_micro_batch": 25, "micro_batch_size": None, "mini_batch_size": 128}
+    rollout = {"max_context": 10, "groups": 8, "group_size": 16}
+    config = with_keys(configs[0], rollout=rollout, optim=optim)
+    kept, limit = activation_bytes(SMALL, width=4, is_recomputed=False), 25 * (1152 + 640)
+    assert (kept, limit < 1280 * 2 * 8 * 4 * 2) == (1152, True)  # all cells would be more
+    plan = memory_plan(config, SMALL, **COUNTS)
+    assert plan.activations == 25 * kept + limit
+    again = with_keys(config, optim=optim | {"gradient_checkpointing": True, "mini_batch_size": 4})
+    kept = activation_bytes(SMALL, width=4, is_recomputed=True)
+    assert memory_plan(again, SMALL, **COUNTS).activations == 25 * kept + 40 * 2 * 8 * 4  # a layer
+    lora = config["policy"]["lora"] | {"rank": 4, "dropout": 0.1}
+    dropping = with_keys(config, policy={"lora": lora})  # each row drops other inputs: no trees
+    kept, _ = pass_memory.token_bytes(typed(dropping), SMALL)
+    assert memory_plan(dropping, SMALL, **COUNTS).activations == 25 * kept
 
 
 def test_a_critic_on_the_policy_is_a_small_network(configs):
@@ -232,66 +244,6 @@ def test_generating_and_training_take_turns():
     assert MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32).peak == 39 + 24
     more = MemoryPlan(1, 2, 4, 10, activations=8, logits=16, program=32, rounded=64, heap=128)
     assert more.peak == 39 + 24 + 64 + 128
-
-
-QWEN = {
-    "vocab_size": 100,
-    "hidden_size": 128,
-    "intermediate_size": 512,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-}
-
-
-def kept_per_token(model):
-    """Return the bytes that a forward pass over 4 x 256 = 1024 tokens keeps, for each of them."""
-    ids = torch.randint(100, (4, 257))
-    mask = torch.ones_like(ids, dtype=torch.bool)
-    mask[:, 0] = False
-    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept = {}
-
-    def note(tensor):
-        is_cast_weight = (
-            tensor.ndim == 2 and tensor.dtype == torch.bfloat16 and 1024 not in tensor.shape
-        )
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights and not is_cast_weight:
-            kept[storage.data_ptr()] = (
-                storage.nbytes(),
-                tensor,
-            )  # alive, so no address comes twice
-        return tensor
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
-    with hooks, dropping(model, seed=0):
-        action_hidden(model.base_model, ids, mask)
-    return sum(size for size, _ in kept.values()) / 1024
-
-
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
-def test_activations_are_what_torch_keeps(dtype, width):
-    config = Qwen2Config(**QWEN)
-    model = Qwen2ForCausalLM(config).eval()
-    set_compute_dtype(model, dtype)
-    planned = activation_bytes(shape_of(config.to_dict()), width=width, is_recomputed=False)
-    assert planned == pytest.approx(kept_per_token(model), rel=0.03)
-
-
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
-def test_dropped_inputs_are_what_torch_keeps_more(dtype, width):
-    kept = []
-    for dropout in (0.0, 0.1):
-        model = Qwen2ForCausalLM(Qwen2Config(**QWEN)).eval()
-        add_adapter(model, LoraConfig(rank=4, dropout=dropout), seed=0)
-        set_compute_dtype(model, dtype)
-        kept.append(kept_per_token(model))
-    targets, shape = LoraConfig().targets, shape_of(QWEN)
-    planned = dropped_bytes(shape, targets, width=width, is_recomputed=False)
-    # 3 layers: q k v gate up of 128, o of 128, down of 512
-    assert planned == 3 * (width + 1) * (6 * 128 + 512)
-    assert planned == pytest.approx(kept[1] - kept[0], rel=0.2)
 
 
 def test_dropout_of_adapters_is_planned(configs):

@@ -8,8 +8,8 @@ from credit_cases import ANY, batch_of, make_episode, make_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltune.forecast.memory import cell_share, token_budget
 from rltune.forecast.model_shapes import shape_of
+from rltune.forecast.pass_memory import cell_share, token_budget
 from rltune.trainer.batches.micro_batches import (
     Limit,
     MicroBatch,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rltune.forecast.memory import cell_share, token_budget
 from rltune.forecast.model_shapes import Shape, shape_of
+from rltune.forecast.pass_memory import cell_share, token_budget
 from rltune.maths.prefix_tree import added_tokens, tree_order
 from rltune.policy.load import Policy
 from rltune.policy.row_tree import RowTree, row_tree, rows_work, tree_work
@@ -33,7 +33,7 @@ class Limit:
     rows: int | None = None  # most rows; None: as many as the tokens allow
     # `attention_cost` of the model where rows may share prefixes; None: they do not
     pair_cost: float | None = None
-    # memory of a cell that attention reads in a tree, in tokens: `forecast.memory.cell_share`
+    # memory of a cell that attention reads in a tree, in tokens: `pass_memory.cell_share`
     cell_share: float = 0.0
 
 
