@@ -5,13 +5,21 @@ that a table of a hundred thousand rows answers in a fraction of a second.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rltune.errors import Problem, StoreError
 from rltune.lineage.query import ELIGIBLE, Best, best
-from rltune.lineage.row import COLUMNS, HEADER, LineageRow, decode_row, escape
+from rltune.lineage.row import (
+    COLUMNS,
+    HEADER,
+    LineageRow,
+    columns_of,
+    decode_row,
+    encode_row,
+    escape,
+)
 from rltune.store.files import read_json
 
 _PARENT = COLUMNS.index("parent_exp")
@@ -99,12 +107,42 @@ class LazyTable(Mapping[str, LineageRow]):
         return best([self[exp_id] for exp_id, value in reached.items() if value == top], mode)
 
 
+def read_table(path: Path) -> bytes:
+    """Return the content of a table with the columns of today; see `with_all_columns`."""
+    return with_all_columns(path.read_bytes())
+
+
+def with_all_columns(body: bytes) -> bytes:
+    """Return a table with the columns that came after it was begun, which say nothing in its rows.
+
+    All else stays as it is: a table of today, a file that is no table, and lines that are not rows.
+    """
+    header, newline, rest = body.partition(b"\n")
+    columns = None if header == _HEADER_LINE else columns_of(header.decode(errors="replace"))
+    if columns is None or not newline:
+        return body
+    lines = [_with_all_columns(line, columns) for line in rest.split(b"\n")]
+    return b"\n".join([_HEADER_LINE, *lines])
+
+
+def _with_all_columns(line: bytes, columns: Sequence[str]) -> bytes:
+    try:
+        return encode_row(decode_row(line.decode(), columns)).encode()
+    except ValueError:
+        return line
+
+
 def header_problem(body: bytes, path: Path) -> Problem | None:
     """Return why the first line is not the header of a lineage table; None when it is."""
     line = body.split(b"\n", 1)[0].decode(errors="replace")
     if line == HEADER:
         return None
     given = line.split("\t")
+    if later := given[len(COLUMNS) :] if line.startswith(f"{HEADER}\t") else []:
+        columns = "column" if len(later) == 1 else "columns"
+        what = f"has the {columns} {', '.join(map(repr, later))}, unknown to this rltune."
+        action = "Use the rltune that wrote it, or a later one."
+        return Problem(f"{path}:1", what, action=action)
     pairs = zip(given, COLUMNS, strict=False)
     where = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(given), len(COLUMNS)))
     shown = repr(given[where]) if where < len(given) else "missing"
@@ -118,7 +156,8 @@ def header_problem(body: bytes, path: Path) -> Problem | None:
 
 
 def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
-    """Read the rows of a table; None takes rows of any metric."""
+    """Read the rows of a table, of today or an earlier day; None takes rows of any metric."""
+    body = with_all_columns(body)
     if not body:
         return ReadResult((), ())
     if b"\n" in body and (problem := header_problem(body, path)):
@@ -224,7 +263,7 @@ def read_metric(path: Path) -> Metric:
             raise StoreError(
                 Problem(str(meta), f"is not a lineage sidecar ({error!r}).")
             ) from error
-    body = path.read_bytes()
+    body = read_table(path)
     if problem := header_problem(body, path):
         raise StoreError(problem)
     metrics = sorted(metrics_of(body))

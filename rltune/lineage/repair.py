@@ -12,6 +12,7 @@ from rltune.lineage.read import (
     metrics_of,
     parse,
     read_metric,
+    with_all_columns,
 )
 from rltune.lineage.row import HEADER, decode_row
 from rltune.lineage.table import FORMAT, LineageStore
@@ -85,6 +86,7 @@ def _plan(path: Path) -> _Plan:
     if not path.is_file():
         raise StoreError(Problem(str(path), "there is no such lineage table."))
     body, notes = _unix(path.read_bytes())
+    body = with_all_columns(body)
     problem = header_problem(body, path)
     has_header = problem is None
     if problem is not None:

@@ -8,7 +8,7 @@ breaks awk, cut and wc. Here tab, newline, carriage return and backslash are wri
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,6 +18,12 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]")
 _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 _UNESCAPES = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
+
+LATER = {"later": True}
+"""Metadata of a column that tables begun before it do not have: they read as its default.
+
+A new column needs it, and stands last.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,7 @@ class LineageRow:
 
 COLUMNS = tuple(field.name for field in fields(LineageRow))
 HEADER = "\t".join(COLUMNS)
+_LATER = frozenset(field.name for field in fields(LineageRow) if field.metadata.get("later"))
 _FLOATS = frozenset(field.name for field in fields(LineageRow) if field.type == float | None)
 _INTS = frozenset(field.name for field in fields(LineageRow) if field.type == int | None)
 _NUMBERS = tuple(
@@ -176,21 +183,36 @@ def _encode(name: str, value: object) -> str:
     return escape(str(value))
 
 
-def decode_row(line: str) -> LineageRow:
+def columns_of(header: str) -> tuple[str, ...] | None:
+    """Return the columns that a header names; None if no rltune wrote a table with it.
+
+    A table that was begun earlier may lack some of the columns that came later.
+    """
+    names = tuple(header.split("\t"))
+    is_known = names == tuple(name for name in COLUMNS if name in names)
+    return names if is_known and set(COLUMNS) - set(names) <= _LATER else None
+
+
+def decode_row(line: str, columns: Sequence[str] = COLUMNS) -> LineageRow:
     """Parse one record without its newline.
+
+    Args:
+        line: The record.
+        columns: Those of its table, as `columns_of` gives them.
 
     Raises:
         ValueError: The number of columns, a status, a number or an escape is wrong.
 
     """
     cells = line.split("\t")
-    if len(cells) != len(COLUMNS):
-        raise ValueError(f"{len(cells)} columns instead of {len(COLUMNS)}")
-    values: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
+    if len(cells) != len(columns):
+        raise ValueError(f"{len(cells)} columns instead of {len(columns)}")
+    values: dict[str, Any] = dict(zip(columns, cells, strict=True))
     if "\\" in line:  # most lines hold none: a hundred thousand are read in a moment
-        values |= {name: _text(name, values[name]) for name in _TEXTS}
+        values |= {name: _text(name, values[name]) for name in _TEXTS if name in values}
     for name, kind in _NUMBERS:
-        values[name] = _number(name, kind, values[name]) if values[name] else None
+        if name in values:
+            values[name] = _number(name, kind, values[name]) if values[name] else None
     values["status"] = parse_status(values["status"])
     if "\0" in line:
         raise ValueError("it contains a NUL")

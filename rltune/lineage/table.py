@@ -2,8 +2,9 @@
 
 Every write holds a separate lock file from before the header check until the record is on
 disk, so that any number of processes may append. What a killed writer left without its
-newline goes to `results.tsv.torn` before the next record is written. The metric and its
-direction live in `results.meta.json` and in every row: a table can never be read upside down.
+newline goes to `results.tsv.torn` before the next record is written. A table that lacks columns
+of today gets them first. The metric and its direction live in `results.meta.json` and in every
+row: a table can never be read upside down.
 """
 
 import os
@@ -26,6 +27,8 @@ from rltune.lineage.read import (
     parents,
     read_body,
     read_metric,
+    read_table,
+    with_all_columns,
 )
 from rltune.lineage.row import (
     HEADER,
@@ -39,6 +42,7 @@ from rltune.store.files import (
     fsync_dir,
     quarantine_tail,
     read_json,
+    replacing,
     torn_tail,
     write_json_atomic,
     write_line,
@@ -146,7 +150,7 @@ class LineageStore:
             # Perhaps a writer is in the middle of a record: look again when none can be.
             with self.lock():
                 body = self.path.read_bytes()
-        return body
+        return with_all_columns(body)
 
     def append(self, row: LineageRow) -> LineageRow:
         """Validate a row and append it; return it as written (aliases in its parents resolved).
@@ -195,6 +199,7 @@ class LineageStore:
             self._require_same_metric()
             if not meta_path(self.path).exists():
                 self._begin()
+            _add_columns(self.path)
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 yield fd, _mended(fd, self.path)
@@ -203,7 +208,7 @@ class LineageStore:
 
     def _begin(self) -> None:
         """Write the sidecar; without one, the rows that are there must hold this metric."""
-        body = self.path.read_bytes() if self.path.exists() else b""
+        body = read_table(self.path) if self.path.exists() else b""
         if others := metrics_of(body) - {self.metric}:
             held = " and ".join(f"{other.name!r} ({other.mode})" for other in sorted(others))
             mine = f"{self.metric_name!r} ({self.metric_mode})"
@@ -273,6 +278,18 @@ class LineageStore:
         if theirs != mine:
             what = f"this table was created with {theirs}, not with {mine}."
             raise StoreError(Problem(str(path), what, action=_ANOTHER))
+
+
+def _add_columns(path: Path) -> None:
+    """Rewrite a table that lacks columns of today, so that all its rows have the same ones.
+
+    Call it under the lock: what reads meanwhile has the table before or after.
+    """
+    body = path.read_bytes() if path.exists() else b""
+    whole = with_all_columns(body)
+    if whole != body:
+        with replacing(path) as file:
+            file.write(whole)
 
 
 def _mended(fd: int, path: Path) -> bytes:
