@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from rltune.errors import Problem, ResourceError
 from rltune.runner.cluster_auth import MODE, choose_auth_mode
-from rltune.runner.machine import RAY_PREFIX, socket_folder
+from rltune.runner.machine import RAY_PREFIX, socket_folder, usable_cores
 from rltune.store.files import write_text_atomic
 
 RAY_ENVIRONMENT = {
@@ -134,6 +136,28 @@ def remove_ray_folders(tune: Path) -> None:
         if folder.name.startswith(RAY_PREFIX):  # whatever else the note says is not ours to delete
             shutil.rmtree(folder, ignore_errors=True)
         note.unlink()
+
+
+def not_started(error: Exception, address: str | None) -> ResourceError:
+    """Return that a cluster cannot be reached, or that a private one did not start, and what to do.
+
+    Args:
+        error: What `ray.init` raised.
+        address: The cluster; None for a private one on this machine.
+
+    """
+    why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    if address is not None:
+        action = "Check the address with `ray status`, or leave it out to run on this machine."
+        return ResourceError(
+            Problem("--ray-address", f"{address!r} cannot be used: {why}.", action=action)
+        )
+    free = psutil.virtual_memory().available / 10**9
+    what = f"Ray did not start on this machine: {why}."
+    state = f"Its load is {os.getloadavg()[0]:.1f} on {usable_cores()} cores, and {free:.1f} GB of "
+    state += "memory are free."
+    action = "Run the same command again: Ray does not wait long where both are short."
+    return ResourceError(Problem("ray.init", what, state, action))
 
 
 def require_resources(

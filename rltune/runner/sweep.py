@@ -165,14 +165,16 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     request, run, base = command.request, command.run, command.base
     due = due_trials(run, request.loaded)
     specs = due.specs
+    todo = [spec for spec in specs if spec.trial_id in due.wanted - ran.begun]
+    todo = [spec for spec in todo if not _status(run, spec).is_finished]
+    if todo:  # of a later block, too: all trials before it may have been finished
+        require_startable(request.ray_address)
     write_folder(run, request.loaded, command.report, specs, command.tasks, allowed=command.allowed)
     recorder = _open(run, request, command.driver, command.allowed, specs)
     recorder.reconcile_all(specs)
     ran.launch = recorder.launch
     remove_ray_folders(run.tune)
     recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
-    todo = [spec for spec in specs if spec.trial_id in due.wanted - ran.begun]
-    todo = [spec for spec in todo if not _status(run, spec).is_finished]
     if todo or not ran.begun:
         command.on_start(run, specs)
     if todo:

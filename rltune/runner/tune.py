@@ -18,7 +18,7 @@ from ray.tune.experiment import Trial
 from ray.tune.progress_reporter import TrialProgressCallback
 
 from rltune.errors import Problem, ResourceError
-from rltune.runner.environment import require_resources
+from rltune.runner.environment import not_started, require_resources
 from rltune.runner.fork_server import run_forked
 from rltune.runner.machine import usable_cores
 from rltune.runner.nodes import is_gone, living_nodes, this_node
@@ -153,11 +153,8 @@ class TuneLaunch:
             self._cleanup = OrphanCleanup(folder)
         try:
             ray.init(**options)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            where = "--ray-address" if self._address else "ray.init"
-            what = f"{self._address or 'a private cluster'!r} cannot be used: {error}"
-            action = "Check the address with `ray status`, or leave it out to run on this machine."
-            raise ResourceError(Problem(where, what, action=action)) from error
+        except Exception as error:  # a start that takes too long is a bare Exception
+            raise not_started(error, self._address) from error
         self._owns_ray = True
         # Each failure is told by the trial's own marker; Tune would print it a second time.
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)

@@ -10,7 +10,7 @@ from rltune.analysis.ends import end_of
 from rltune.analysis.seed_blocks import due_trials, take_looks
 from rltune.analysis.verdict import between, verdicts
 from rltune.comparability.check import check_sweep
-from rltune.errors import StoreError
+from rltune.errors import ResourceError, StoreError
 from rltune.runner.launch_session import LaunchSession
 from rltune.runner.sweep import run_sweep
 from rltune.spec.expand import until_decided
@@ -154,6 +154,22 @@ def test_a_driver_killed_before_its_look_takes_it_later(drive, monkeypatch):
     assert looks_of(drive.run) == []
     assert set(words_of(drive.run).values()) == {"no verdict (no look yet)"}
     monkeypatch.setattr("rltune.runner.sweep.take_looks", take_looks)
+    drive()
+    assert words_of(drive.run)[FAR] == "above"
+
+
+def test_where_ray_cannot_start_a_later_block_is_refused_before_anything_is_written(
+    drive, monkeypatch
+):
+    monkeypatch.setattr("rltune.runner.sweep.take_looks", lambda *_, **__: ())
+    drive()
+    monkeypatch.setattr("rltune.runner.sweep.take_looks", take_looks)
+    monkeypatch.setenv("TUNE_RESULT_DIR", "/tmp/x")
+    plan, started = drive.run.plan.read_bytes(), len(drive.started)
+    with pytest.raises(ResourceError, match=r"^environment: TUNE_RESULT_DIR: "):
+        drive()
+    assert (drive.run.plan.read_bytes(), len(drive.started)) == (plan, started)
+    monkeypatch.delenv("TUNE_RESULT_DIR")
     drive()
     assert words_of(drive.run)[FAR] == "above"
 

@@ -53,6 +53,46 @@ def test_a_ray_that_somebody_else_started_is_refused(tmp_path, monkeypatch, smal
         launch.start()
 
 
+LATE = "The current node timed out during startup. This could happen because"
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        pytest.param(
+            None,
+            Exception(LATE),  # bare, as Ray raises it
+            rf"^ray\.init: Ray did not start on this machine: {LATE}\. Its load is \d+\.\d on "
+            r"\d+ cores, and \d+\.\d GB of memory are free\. Run the same command again: ",
+            id="late",
+        ),
+        pytest.param(None, TimeoutError(), r": TimeoutError\. Its load is ", id="no-words"),
+        pytest.param(
+            "10.0.0.1:6379",
+            ConnectionError("nobody\nis there."),
+            r"^--ray-address: '10\.0\.0\.1:6379' cannot be used: nobody is there\. Check the ",
+            id="address",
+        ),
+    ],
+)
+def test_a_ray_that_does_not_start_is_no_bug_of_ours(
+    tmp_path, monkeypatch, small, make_payload, address, error, message
+):
+    import ray
+
+    from rltune.runner.tune import TuneLaunch
+
+    def init(**_):
+        raise error
+
+    monkeypatch.setattr(ray, "init", init)
+    launch = TuneLaunch("l", tmp_path, [make_payload(small)], max_concurrent=1, address=address)
+    launch.start()
+    assert not launch.is_running(wait_s=60.0)
+    with pytest.raises(ResourceError, match=message):
+        launch.raise_error()
+
+
 def test_a_launch_ends_when_nothing_runs_and_no_machine_is_left_for_what_waits(monkeypatch):
     from rltune.runner.tune import _Drained
     from rltune.runner.waiting import Waiting
