@@ -194,19 +194,26 @@ def parse_budget(text: str | None) -> Budget:
     """Return `8h`, `20USD`, `5000requests`, or several of them with commas between.
 
     Raises:
-        InputError: A part is none of these, or zero.
+        InputError: A part is none of these, or zero, or there are two of a kind.
 
     """
     seconds: float | None = None
     spend = SpendLimit()
+    kinds: list[str] = []
     for part in [] if text is None else text.split(","):
         word = part.strip()
         if (match := _MONEY.fullmatch(word)) and float(match[1]) > 0:
+            kinds.append("amounts of money")
             spend = replace(spend, amount=float(match[1]), currency=match[2])
         elif (match := _REQUESTS.fullmatch(word)) and int(match[1]) > 0:
+            kinds.append("numbers of requests")
             spend = replace(spend, requests=int(match[1]))
         else:
+            kinds.append("durations")
             seconds = parse_duration(word)
+    if twice := next((kind for kind in kinds if kinds.count(kind) > 1), ""):
+        what = f"{text!r} has {kinds.count(twice)} {twice}."
+        raise InputError(Problem("--budget", what, "Give each kind of limit once."))
     return Budget(seconds, None if spend == SpendLimit() else spend)
 
 

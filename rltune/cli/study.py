@@ -1,6 +1,7 @@
 """`rltune study`: a queue of sweeps that build on each other."""
 
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,16 +51,22 @@ def study(
     """
     loaded = load_study(file)
     if as_json or dry_run:
-        found = standings(loaded, runs_dir)
-        total = used(found)
-        if as_json:
-            emit_json(study_json(loaded, found, total))
-        else:
-            show(study_view(loaded, found, total))
+        _show_standing(loaded, runs_dir, as_json=as_json)
         return
     raise typer.Exit(
         run_study(loaded, runs_dir, max_trials=max_trials, no_custom_code=no_custom_code)
     )
+
+
+def _show_standing(study: Study, runs_dir: Path, *, as_json: bool) -> None:
+    """Print where a study stands; nothing is written to the runs dir, no decision either."""
+    with tempfile.TemporaryDirectory() as work:
+        found = standings(study, runs_dir, work=Path(work))
+        total = used(found)
+        if as_json:
+            emit_json(study_json(study, found, total))
+        else:
+            show(study_view(study, found, total))
 
 
 def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom_code: bool) -> int:
@@ -192,7 +199,8 @@ def study_view(study: Study, found: Sequence[Standing], total: Used) -> Renderab
     tokens_of = f" of {limits.tokens:,}" if limits.tokens is not None else ""
     spent = f"Used: {duration(total.seconds)}{time_of}, {total.tokens:,}{tokens_of} tokens"
     if total.paid or limits.amount is not None:
-        money_of = f" of {limits.amount:.2f} {limits.currency}" if limits.amount is not None else ""
+        most = limits.amount
+        money_of = f" of {money({limits.currency: most})}" if most is not None else ""
         spent += f", {money(total.paid) or 0}{money_of}"
     promoted = [item for one in found for item in _promoted(one, with_name=True)]
     return Group(

@@ -1,5 +1,6 @@
 """What a trial asked of a training service so far: its own file, which no resume cuts back."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -44,13 +45,15 @@ _COUNTS = tuple(one.name for one in fields(ServiceUsage) if one.name != "paid")
 
 
 def money(paid: Mapping[str, float]) -> str:
-    """Return amounts as `12.30 USD`; small ones with three digits."""
+    """Return amounts as `12.30 USD`: two decimals, or more where three digits need more."""
     amounts = (f"{_amount(value)} {currency}" for currency, value in paid.items())
     return " and ".join(amounts)
 
 
 def _amount(value: float) -> str:
-    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.3g}"
+    three = float(f"{value:.3g}")  # 0.9999 is 1.00, as 1 is
+    exponent = math.floor(math.log10(abs(three))) if three else 0
+    return f"{value:,.{max(2, 2 - exponent)}f}"
 
 
 def read_usage(path: Path) -> ServiceUsage:

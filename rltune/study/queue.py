@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rltune.store.service_usage import money
 from rltune.study.schema import StudySweep
 
 
@@ -59,5 +60,6 @@ def beyond(used: Used, limits: Limits) -> str:
         return f"its trials generated {used.tokens:,} of {limits.tokens:,} tokens"
     paid = used.paid.get(limits.currency, 0.0)
     if limits.amount is not None and paid >= limits.amount:
-        return f"its trials cost {paid:.2f} of {limits.amount:.2f} {limits.currency}"
+        most = money({limits.currency: limits.amount})
+        return f"its trials cost {money({limits.currency: paid})} of {most}"
     return ""

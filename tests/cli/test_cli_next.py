@@ -125,6 +125,20 @@ def test_a_budget_is_of_time_money_or_requests(text, budget):
     assert parse_budget(text) == budget
 
 
+@pytest.mark.parametrize(
+    ("text", "twice"),
+    [
+        ("8h,9h", "2 durations"),
+        ("1USD, 8h, 2EUR", "2 amounts of money"),
+        ("1requests,2requests,3requests", "3 numbers of requests"),
+    ],
+)
+def test_a_budget_has_one_limit_of_a_kind(text, twice):
+    message = rf"^--budget: '{text}' has {twice}\. Give each kind of limit once\.$"
+    with pytest.raises(InputError, match=message):
+        parse_budget(text)
+
+
 @pytest.mark.parametrize("text", ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,"])
 def test_what_is_no_budget(text):
     with pytest.raises(InputError) as caught:

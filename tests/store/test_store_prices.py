@@ -82,12 +82,17 @@ def test_amounts_of_one_currency_are_added():
     whole = sum((first, second, third), ServiceUsage())
     want = ServiceUsage(requests=6, prompt_tokens=5, unpriced=2, paid={"EUR": 2.5, "USD": 0.25})
     assert whole == want
-    text = "6 service calls (2 of them without a price), 2.50 EUR and 0.25 USD"
+    text = "6 service calls (2 of them without a price), 2.50 EUR and 0.250 USD"
     assert whole.text == text
     assert first.text == "2 service calls"
     assert ServiceUsage().text == ""
     assert money({"USD": 1234.5}) == "1,234.50 USD"
     assert money({"USD": 0.000123456}) == "0.000123 USD"
+    assert money({"USD": 0.9949}) == "0.995 USD"
+    for value in (0.9999, 1, 1.004):
+        assert money({"USD": value}) == "1.00 USD"
+    assert money({"USD": 0.0, "EUR": 9.999}) == "0.00 USD and 10.00 EUR"
+    assert money({"USD": 1e-7}) == "0.000000100 USD"
 
 
 def test_a_file_of_usage_is_read_as_it_was_written(tmp_path):

@@ -51,6 +51,14 @@ def test_a_dry_run_shows_the_queue_and_what_is_promoted(project, rltune):
     assert "24,000 tokens" in out
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--json"])
+def test_looking_writes_nothing_and_decides_nothing(project, rltune, option):
+    project.finish()
+    before = sorted(project.runs.rglob("*"))
+    assert rltune("study", "studies/nights.yaml", option)[0] == 0
+    assert sorted(project.runs.rglob("*")) == before
+
+
 def test_check_shows_the_diff_and_leaves_the_runs_as_they_are(project, rltune):
     project.finish()
     before = sorted(project.runs.rglob("*"))

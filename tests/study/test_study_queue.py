@@ -46,7 +46,7 @@ def test_needs_are_named_once():
         (
             Used(0.0, 0, {"USD": 5.0}),
             Limits(amount=5.0, currency="USD"),
-            "its trials cost 5.00 of 5.00 USD",
+            "its trials cost 5.00 USD of 5.00 USD",
         ),
     ],
 )
