@@ -21,6 +21,7 @@ from files import (
 )
 from finding import Finding
 from processes import kill_driver, kill_ray, kill_worker, out_of_memory, signalled, two_drivers
+from ranks import RANKS, kill_driver_of_ranks, kill_first_rank, kill_rank, stop_rank
 from sandbox import Sandbox
 from world import changed_code, clock_jump, hanging_judge, hanging_retriever, not_a_number
 
@@ -31,6 +32,10 @@ CASES: dict[str, tuple[Callable[[Sandbox], Finding], Mapping[str, object]]] = {
     "SIGKILL of the driver": (kill_driver, {}),
     "SIGKILL of a trial's process": (kill_worker, {}),
     "SIGKILL of Ray's daemon": (kill_ray, {}),
+    "SIGKILL of a rank": (kill_rank, RANKS),
+    "SIGSTOP of a rank": (stop_rank, RANKS),
+    "SIGKILL of a trial's first rank": (kill_first_rank, RANKS),
+    "SIGKILL of the driver, two ranks": (kill_driver_of_ranks, RANKS),
     "out of memory": (out_of_memory, {}),
     "disk full": (disk_full, {}),
     "read-only folder": (read_only, {}),

@@ -226,6 +226,7 @@ def rank_violations(
     loss: "LossTerms",
     attribution: "Attribution",
     rollout: "RolloutConfig",
+    policy: "PolicyConfig",
 ) -> list[Violation]:
     """Return what several ranks cannot do, or cannot share."""
     ranks, found = ranks_of(resources), []
@@ -253,6 +254,9 @@ def rank_violations(
     if attribution.kind == "info_gain":
         what = f"'info_gain' reads the policy's caches of all rows, which no rank has {of}."
         found.append(Violation("attribution.kind", what, "Choose none, or adca."))
+    if policy.lora.rank and policy.lora.dropout:
+        what = f"{policy.lora.dropout:g} would drop other inputs for each number of ranks: by rank."
+        found.append(Violation("policy.lora.dropout", what, f"Set it to 0.0, or {where} to 1."))
     return found
 
 

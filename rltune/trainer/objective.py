@@ -122,7 +122,7 @@ def _optimizer_step(
     sums: Sums = defaultdict(float)
     place = (step, mini_batch.epoch, mini_batch.nth)
     for nth, own in enumerate(mini_batch.parts):
-        seed = stream_seed(config.seed, "lora-dropout", *place, group.size * nth + group.rank)
+        seed = stream_seed(config.seed, "lora-dropout", *place, nth)
         with dropping(*trained, seed=seed):
             if own.is_idle:
                 keep_step(train_state, data.batch.rows(own.rows), config)

@@ -38,6 +38,7 @@ def test_a_record_from_before_ranks_has_one():
     assert reserved_cpus({"cpus": 2.0, "gpus": 0.0}) == 2.0
 
 
+DROPPING = {"rank": 4, "dropout": 0.1}
 QA = {"kind": "multihop_qa", "prompt": "compact"}
 
 
@@ -62,6 +63,11 @@ QA = {"kind": "multihop_qa", "prompt": "compact"}
             {"resources": {"gpus": 2}, "attribution": {"kind": "info_gain"}, "env": QA},
             "'info_gain' reads the policy's caches of all rows, which no rank has with 2 ranks. "
             "Choose none, or adca.",
+        ),
+        (
+            {"resources": {"gpus": 2}, "policy": {"model": "tiny", "lora": DROPPING}},
+            "0.1 would drop other inputs for each number of ranks: by rank. Set it to 0.0, or "
+            "resources.gpus to 1.",
         ),
         (
             {"resources": {"ranks": 2}, "rollout": {"engine": "vllm"}},

@@ -14,6 +14,7 @@ from small_config import config_of
 
 from rltune.errors import RankDiedError
 from rltune.policy.load import policy_of
+from rltune.trainer.ranks import launch
 from rltune.trainer.ranks.launch import ranks_for
 from rltune.trainer.train_state import make_train_state
 
@@ -25,10 +26,16 @@ pytestmark = pytest.mark.slow
     [
         ("killed", r"rank 1 of 3 \(process \d+\) ended by signal 9 in update of step 7\. If"),
         ("raises", r"rank 2 of 3 .* with exit code 1 in update of step 7: ValueError: a bad day\."),
+        (
+            "stopped",
+            r"rank 1 of 3 .* no sign of life for 8 s, and was ended, in update of step 7\.",
+        ),
     ],
 )
-def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text):
-    config, rank = config_of(resources__ranks=3), 1 if how == "killed" else 2
+def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text, monkeypatch):
+    for module in ("watch", "launch"):
+        monkeypatch.setattr(f"rltune.trainer.ranks.{module}.SILENT_BEATS", 8)
+    config, rank = config_of(resources__ranks=3), 2 if how == "raises" else 1
     with ranks_for(config, trial=tmp_path, base=Path.cwd()) as group:
         state = make_train_state(policy_of(config, Path.cwd(), device="cpu"), config, group)
         began = time.monotonic()
@@ -46,6 +53,24 @@ def test_a_rank_that_cannot_start_says_why(tmp_path):
     ):
         pass
     assert time.monotonic() - began < 60  # and not the ten minutes of an exchange
+
+
+def test_a_rank_that_falls_before_it_has_met_the_others_is_named(tmp_path, monkeypatch):
+    """torch would wait ten minutes for it, and cannot be interrupted."""
+    meet = launch.join
+
+    def join_late(setup):
+        os.kill(started[0].process.pid, signal.SIGKILL)
+        return meet(setup)
+
+    started, start = [], launch._start
+    monkeypatch.setattr(launch, "_start", lambda *args: started.append(start(*args)) or started[-1])
+    monkeypatch.setattr(launch, "join", join_late)
+    with (
+        pytest.raises(RankDiedError, match=r"rank 1 of 3 .* ended by signal 9 in the start\."),
+        ranks_for(config_of(resources__ranks=3), trial=tmp_path, base=Path.cwd()),
+    ):
+        pass
 
 
 def test_a_rank_looks_for_the_run_of_a_reference_where_its_trial_does(tmp_path):

@@ -20,13 +20,15 @@ from rltune.spec.trial_reference import looking_in
 from rltune.store.rundir import TrialDir
 from rltune.trainer.ranks.group import Ranks
 from rltune.trainer.ranks.join import RankSetup, join
+from rltune.trainer.ranks.watch import beat
 from rltune.trainer.start import policy_at_start
 from rltune.trainer.train_state import make_train_state
 
 
 def main() -> None:
-    """Serve a trial. Argument: a file descriptor; stdin: a pipe of the trial's."""
+    """Serve a trial. Arguments: descriptors to talk and to beat; stdin: a pipe of the trial's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trial decides when its ranks end
+    beat(int(sys.argv[2]))
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     setup: RankSetup = connection.recv()
     threading.Thread(target=_die_with_trial, args=[setup.folder], daemon=True).start()

@@ -4,10 +4,12 @@ They wait for calls, each of which all ranks make together. They end with the tr
 ends; a rank that ends before the trial ends the trial, by name.
 """
 
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +27,7 @@ from rltune.spec.schema.run import ranks_of
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.ranks.group import ALONE, Group, Ranks
 from rltune.trainer.ranks.join import RankSetup, join
+from rltune.trainer.ranks.watch import BEAT_S, SILENT_BEATS, Watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,10 +55,11 @@ def ranks_for(config: TrialConfig, *, trial: Path, base: Path) -> Iterator[Group
         yield ALONE
         return
     folder = Path(tempfile.mkdtemp(prefix="rltune-ranks-"))
-    others = _Others([])
+    others = _Others()
     try:
         for rank in range(1, size):
             others.ranks.append(_start(rank, folder))
+        others.begin_watch()
         setups = [RankSetup(n, size, config, trial, base, folder) for n in range(size)]
         for other, setup in zip(others.ranks, setups[1:], strict=True):
             with others.watched("the start"):
@@ -64,8 +68,8 @@ def ranks_for(config: TrialConfig, *, trial: Path, base: Path) -> Iterator[Group
             with others.watched("the start"):
                 _hear(other)
         with others.watched("the start"):
-            device = join(setups[0])
-        yield FirstRank(device, others)
+            _meet(setups[0], others)
+        yield FirstRank(setups[0].device, others)
         others.finish()
     finally:
         others.end()
@@ -81,31 +85,71 @@ class _Rank:
     number: int
     process: "subprocess.Popen[bytes]"
     connection: "Connection[Any, Any]"
+    beats: int  # descriptor that its signs of life are read from
     errors: Path  # what it writes to stderr
     told: list[Exception] = field(default_factory=list)  # why it ends, by itself
 
 
 def _start(rank: int, folder: Path) -> _Rank:
     ours, theirs = socket.socketpair()
+    heard, beaten = os.pipe()
+    os.set_blocking(heard, False)
     path = folder / f"stderr-{rank}"
-    with theirs, path.open("wb") as errors:
+    with theirs, open(beaten, "wb"), path.open("wb") as errors:
         process = subprocess.Popen(
-            module_command(_CHILD, str(theirs.fileno())),
-            pass_fds=[theirs.fileno()],
+            module_command(_CHILD, str(theirs.fileno()), str(beaten)),
+            pass_fds=[theirs.fileno(), beaten],
             stdin=subprocess.PIPE,  # its leash: it ends with this process
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env=module_environment(OMP_NUM_THREADS=str(torch.get_num_threads())),
             start_new_session=True,  # Ctrl-C is for the trial, which may want one more step
         )
-    return _Rank(rank, process, Connection(ours.detach()), path)
+    return _Rank(rank, process, Connection(ours.detach()), heard, path)
+
+
+def _meet(setup: RankSetup, others: "_Others") -> None:
+    """Join the other ranks.
+
+    torch waits ten minutes for a rank that has ended meanwhile, and cannot be interrupted: then the
+    thread that waits is left alone.
+    """
+    failed: list[BaseException] = []
+
+    def meet() -> None:
+        try:
+            join(setup)
+        except BaseException as error:  # for the thread that asked
+            failed.append(error)
+
+    thread = threading.Thread(target=meet, daemon=True)
+    thread.start()
+    while thread.is_alive() and not others.have_ended:
+        thread.join(0.05)
+    if failed:
+        raise failed[0]
+    if others.have_ended:
+        raise RuntimeError("a rank has ended")
 
 
 class _Others:
     """The ranks that this process started."""
 
-    def __init__(self, ranks: list[_Rank]) -> None:
-        self.ranks = ranks
+    def __init__(self) -> None:
+        self.ranks: list[_Rank] = []
+        self._watch: Watch | None = None
+
+    def begin_watch(self) -> None:
+        """End from now on a rank that stands still: the others then see that it is gone."""
+        process_of = {rank.number: rank.process for rank in self.ranks}
+        beats = {rank.number: rank.beats for rank in self.ranks}
+        self._watch = Watch(beats, lambda number: process_of[number].kill())
+        self._watch.begin()
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether one of them has."""
+        return any(rank.process.poll() is not None for rank in self.ranks)
 
     def send(self, message: bytes) -> None:
         """Send a message to each."""
@@ -134,7 +178,7 @@ class _Others:
         Who ended without a word was the first to end; the others lost it.
         """
         until = time.monotonic() + _END_S
-        while all(rank.process.poll() is None for rank in self.ranks):
+        while not self.have_ended:
             if time.monotonic() > until:
                 return None
             time.sleep(0.05)
@@ -142,7 +186,9 @@ class _Others:
         ended = [rank for rank in self.ranks if rank.process.poll() is not None]
         told = [(rank, _last_message(rank)) for rank in ended]
         first, error = min(told, key=lambda own: (own[1] is not None, is_consequence(own[1])))
-        return _died_error(first, error, what, size=len(self.ranks) + 1)
+        is_silent = self._watch is not None and first.number in self._watch.silent
+        size = len(self.ranks) + 1
+        return _died_error(first, error, what, size=size, is_silent=is_silent)
 
     def finish(self) -> None:
         """Have all end by themselves."""
@@ -155,10 +201,13 @@ class _Others:
 
     def end(self) -> None:
         """End those that are still there."""
+        if self._watch is not None:
+            self._watch.end()
         for rank in self.ranks:
             rank.process.kill()
             rank.process.wait()
             rank.connection.close()
+            os.close(rank.beats)
             assert rank.process.stdin is not None
             rank.process.stdin.close()
 
@@ -184,14 +233,19 @@ def is_consequence(error: Exception | None) -> bool:
     return error is not None and "gloo" in str(error).lower()
 
 
-def _died_error(rank: _Rank, error: Exception | None, what: str, *, size: int) -> RankDiedError:
+def _died_error(
+    rank: _Rank, error: Exception | None, what: str, *, size: int, is_silent: bool
+) -> RankDiedError:
     code = rank.process.returncode
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     why = f": {str(error).splitlines()[0]}" if error is not None else ""
+    advice = "If it was killed for its memory (see `dmesg`), lower optim.tokens_per_micro_batch."
+    if is_silent:
+        how = f"gave no sign of life for {SILENT_BEATS * BEAT_S:g} s, and was ended,"
+        advice = "A machine without free memory (see `vmstat 1`) can be the cause."
     died = RankDiedError(
-        f"rank {rank.number} of {size} (process {rank.process.pid}) ended {how} in {what}{why}. If "
-        "it was killed for its memory (see `dmesg`), lower optim.tokens_per_micro_batch. The same "
-        "command goes on from the last checkpoint"
+        f"rank {rank.number} of {size} (process {rank.process.pid}) {how} in {what}{why}. {advice} "
+        "The same command goes on from the last checkpoint"
     )
     words = rank.errors.read_text(encoding="utf-8", errors="replace").strip()
     for note in (words[-_LAST_WORDS:], "\n".join(getattr(error, "__notes__", ()))):

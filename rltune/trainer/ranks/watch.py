@@ -1,0 +1,78 @@
+"""Signs of life: a rank gives one each second, and the first one ends a rank that gives none.
+
+A rank that only computes for long goes on with them, and so does one that waits for the others: a
+thread of its own gives them. One that is stopped, or stands still as a whole, does not.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+BEAT_S = 1.0
+SILENT_BEATS = 60
+"""Beats of the first rank without one of another that end the other. They are counted, not timed:
+what slows all processes, or stops all of them, slows the counting as well."""
+FIRST_BEATS = 600
+"""The same before a rank's first one: it imports torch, from a disk that may be slow."""
+
+
+def beat(descriptor: int) -> None:
+    """Give signs of life, from now on, to what reads this descriptor."""
+    threading.Thread(target=_beat, args=[descriptor], daemon=True).start()
+
+
+def _beat(descriptor: int) -> None:
+    with suppress(OSError):  # nobody reads them any more
+        while True:
+            os.write(descriptor, b".")
+            time.sleep(BEAT_S)
+
+
+class Watch:
+    """A thread of the first rank that listens to the others, from `begin` to `end`.
+
+    Args:
+        beats: Rank -> descriptor that its signs are read from, without waiting for them.
+        kill: Called with each rank that gives none.
+
+    """
+
+    def __init__(self, beats: Mapping[int, int], kill: Callable[[int], None]) -> None:
+        self._beats, self._kill = beats, kill
+        self._left = dict.fromkeys(beats, FIRST_BEATS)  # beats of ours that each still has
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self.silent: set[int] = set()  # ranks that were ended
+
+    def begin(self) -> None:
+        """Listen from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._over.set()
+        self._thread.join()
+
+    def count(self) -> None:
+        """Count one beat of this process."""
+        for rank, descriptor in self._beats.items():
+            self._left[rank] -= 1
+            if _hears(descriptor):
+                self._left[rank] = SILENT_BEATS
+            if self._left[rank] == 0:
+                self.silent.add(rank)
+                self._kill(rank)
+
+    def _listen(self) -> None:
+        while not self._over.wait(BEAT_S):
+            self.count()
+
+
+def _hears(descriptor: int) -> bool:
+    """Return whether signs have come since the last call; the end of a process is none."""
+    try:
+        return bool(os.read(descriptor, 4096))
+    except BlockingIOError:
+        return False

@@ -1,0 +1,73 @@
+"""Signs of life of ranks: who is ended, and after how many beats of the first one."""
+
+import os
+
+import pytest
+
+from rltune.trainer.ranks.watch import FIRST_BEATS, SILENT_BEATS, Watch, beat
+
+
+class Beats:
+    """Two ranks whose signs a test gives, and what became of them."""
+
+    def __init__(self):
+        self._pipes = {rank: os.pipe() for rank in (1, 2)}
+        for heard, _ in self._pipes.values():
+            os.set_blocking(heard, False)
+        self.ended = []
+        heard = {rank: pipe[0] for rank, pipe in self._pipes.items()}
+        self.watch = Watch(heard, self.ended.append)
+
+    def give(self, rank, n=1):
+        os.write(self._pipes[rank][1], b"." * n)
+
+    def count(self, n):
+        for _ in range(n):
+            self.watch.count()
+
+    def close(self):
+        for pipe in self._pipes.values():
+            for descriptor in pipe:
+                os.close(descriptor)
+
+
+@pytest.fixture
+def beats():
+    made = Beats()
+    yield made
+    made.close()
+
+
+def test_who_gives_a_sign_in_time_lives_and_who_gives_none_is_ended_once(beats):
+    for rank in (1, 2):
+        beats.give(rank)
+    beats.count(SILENT_BEATS)  # the first of them hears both
+    beats.give(2, n=3)
+    assert beats.ended == []
+    beats.count(1)
+    assert beats.ended == [1]
+    assert beats.watch.silent == {1}
+    beats.count(SILENT_BEATS - 1)
+    assert beats.ended == [1]
+    beats.count(1)
+    assert beats.ended == [1, 2]
+    beats.count(2 * SILENT_BEATS)
+    assert beats.ended == [1, 2]
+
+
+def test_a_rank_has_longer_for_its_first_sign(beats):
+    assert FIRST_BEATS > SILENT_BEATS
+    beats.count(FIRST_BEATS - 1)
+    assert beats.ended == []
+    beats.give(2)
+    beats.count(1)
+    assert beats.ended == [1]
+
+
+def test_signs_come_by_themselves_and_end_where_nobody_reads(monkeypatch):
+    monkeypatch.setattr("rltune.trainer.ranks.watch.BEAT_S", 0.01)
+    heard, given = os.pipe()
+    beat(given)
+    assert os.read(heard, 1) == b"."
+    assert os.read(heard, 1) == b"."
+    os.close(heard)
