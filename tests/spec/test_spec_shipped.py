@@ -31,6 +31,7 @@ EXPECTED_WARNINGS = {
     "adca_alpha": [],
     "adca_scheme": [],
     "advantage_estimators": [],
+    "collapse": [],
     "countdown": [],
     "entropy": [],
     "filter_on_drop": ["S8.drop_changes_updates"],
@@ -62,6 +63,7 @@ ACCEPTED = {
 FIVE_SEEDS = (
     "a2tgpo_alpha",
     "a2tgpo_modes",
+    "collapse",
     "filter_on_drop",
     "frozenlake_slip",
     "kl_estimator",
@@ -76,6 +78,7 @@ SEEDS = {"quickstart": 2} | dict.fromkeys(FIVE_SEEDS, 5)  # others: 3
 KINDS = ("sokoban", "frozen_lake", "multihop_qa", "arithmetic")
 OF_A2TGPO = dict.fromkeys(("a2tgpo_alpha", "a2tgpo_modes", "turn_clip_beta"), 4)
 PROFILE_COUNT = {
+    "collapse": 1,
     "quickstart": 1,
     "smollm2": 1,
     "tinker_kl": 2,
