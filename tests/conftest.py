@@ -68,6 +68,23 @@ def small_policy():
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """Make pages without their figures, which take longer to draw than all the rest to make."""
+    from rltune.report.html import drawing, page
+
+    for module in (drawing, page):
+        monkeypatch.setattr(module, "has_matplotlib", lambda: False)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Do not wait for the driver of a sweep to go: it is there for as long as the test."""
+    from rltune.store.lock import take_driver_lock
+
+    monkeypatch.setitem(take_driver_lock.__kwdefaults__, "patience_s", 0.0)
+
+
+@pytest.fixture
 def probe_here(monkeypatch):
     """Compare gradients in this process: to start another takes longer than to compare them."""
     from rltune.trainer.probe.run import main

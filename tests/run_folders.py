@@ -84,7 +84,7 @@ def write_sweep(folder: Path, text: str = SWEEP) -> Path:
     return folder / "sweeps" / "kl.yaml"
 
 
-@dataclass
+@dataclass(eq=False)
 class FolderWriter:
     """Writes one run folder, trial by trial."""
 

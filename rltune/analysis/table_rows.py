@@ -233,7 +233,9 @@ def eval_rows(
 def _gate_evals(
     record: TrialRecord, gate: Mapping[str, Any], tasks: Sequence[str], mark: str
 ) -> Iterator[EvalRow]:
-    do_sample = gate.get("do_sample")
+    spec, step, temperature = record.spec, gate["step"], _number(gate.get("temperature"))
+    given = gate.get("do_sample")
+    do_sample = given if isinstance(given, bool) else None
     n = len(gate.get("success") or gate.get("reward") or tasks)
     named = {**gate, "task": list(tasks) if len(tasks) == n else [str(i) for i in range(n)]}
     for metric in measures_of(gate):
@@ -242,17 +244,17 @@ def _gate_evals(
         faults, names = part.get("fault") or [""] * len(scores), part["task"]
         for task, score, fault in zip(names, scores, faults, strict=True):
             yield EvalRow(
-                record.spec.trial_id,
-                record.spec.condition,
-                record.spec.seed,
-                gate["step"],
+                spec.trial_id,
+                spec.condition,
+                spec.seed,
+                step,
                 task,
                 metric,
                 score,
-                _plain(str(fault)),
+                "" if fault == "" else _plain(str(fault)),
                 1,
-                _number(gate.get("temperature")),
-                do_sample if isinstance(do_sample, bool) else None,
+                temperature,
+                do_sample,
                 mark,
             )
 

@@ -94,8 +94,9 @@ def _decides(key: str, field: str) -> bool:
 
 def _is_drawn(key: str, field: str, flat: Mapping[str, Any]) -> bool:
     """Return whether weights at the start follow the seed: new adapters are drawn from it."""
-    has_adapter = flat.get("policy.lora.rank", 0) > 0 and flat["policy.lora.init"] == "default"
-    return has_adapter and (key, field) == ("seed", "weights_sha256")
+    if (key, field) != ("seed", "weights_sha256"):
+        return False
+    return bool(flat.get("policy.lora.rank", 0) > 0 and flat["policy.lora.init"] == "default")
 
 
 def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Finding]:

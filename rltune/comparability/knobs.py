@@ -86,7 +86,6 @@ def shows_reward(kind: str, prompt: str) -> bool:
     return kind in ("sokoban", "frozen_lake") and prompt == "natural"
 
 
-@cache  # the same keys of every trial, many times over
 def is_task_key(key: str) -> bool:
     """Return whether a dotted leaf key decides the frozen tasks, their floor or their ceiling."""
     return _is_in(key, TASK_SECTIONS) and not _is_in(key, SHOWN_ONLY)
@@ -97,7 +96,8 @@ def is_drawing_key(key: str) -> bool:
     return is_task_key(key) and not _is_in(key, PLAYED_ONLY)
 
 
-def _is_in(key: str, sections: Iterable[str]) -> bool:
+@cache  # the same keys of every trial, many times over
+def _is_in(key: str, sections: tuple[str, ...]) -> bool:
     return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 

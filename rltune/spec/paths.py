@@ -7,6 +7,7 @@ dotted key they stand in quotes: `env.arguments.weights."qwen2.5"`.
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 KeyPath = tuple[str, ...]
@@ -37,6 +38,11 @@ def _section_length(path: tuple[Any, ...]) -> int | None:
 def dotted(path: Iterable[Any]) -> str:
     """Return a key path as a dotted key; `key_path` is its inverse."""
     parts = tuple(path)
+    return _dotted(parts, tuple(map(type, parts)))  # as keys of a cache, 1 and true are one
+
+
+@lru_cache(maxsize=1 << 14)  # the same keys of every config, many times over
+def _dotted(parts: tuple[Any, ...], _types: tuple[type, ...]) -> str:
     n = _section_length(parts) or len(parts)
     return ".".join([*map(str, parts[:n]), *map(_quoted, parts[n:])])
 

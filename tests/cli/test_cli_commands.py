@@ -123,7 +123,7 @@ def test_clean_takes_away_what_a_killed_driver_left_of_ray(rltune, tmp_path, mon
     assert not folder.exists()
 
 
-def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path):
+def test_a_sweep_that_is_driven_is_not_cleaned(rltune, tmp_path, impatient):
     writer = finished_sweep(tmp_path)
     with take_driver_lock(writer.run.lock, argv=["rltune"]):
         refused = rltune("clean", "--dry-run")

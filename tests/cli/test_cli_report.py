@@ -27,7 +27,7 @@ def test_the_page_is_written_beside_the_figures(rltune, finished):
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_the_same_folder_gives_the_same_bytes_and_is_only_read(rltune, finished, tmp_path):
+def test_the_same_folder_gives_the_same_bytes_and_is_only_read(rltune, finished, tmp_path, undrawn):
     before = set(finished.run.path.rglob("*"))
     for name in ("one.html", "two.html"):
         assert rltune("report", str(finished.run.path), "--out", name).code == 0
@@ -35,7 +35,7 @@ def test_the_same_folder_gives_the_same_bytes_and_is_only_read(rltune, finished,
     assert set(finished.run.path.rglob("*")) == before
 
 
-def test_the_newest_run_is_meant_and_json_is_data(rltune, finished):
+def test_the_newest_run_is_meant_and_json_is_data(rltune, finished, undrawn):
     result = rltune("report", "--json")
     assert (result.code, result.err) == (0, "")
     told = json.loads(result.out)
@@ -55,7 +55,7 @@ def test_a_sweep_that_has_only_been_planned_has_a_page(rltune, tmp_path):
     assert "No learning curves: no trial has a value of heldout/success_rate yet." in text
 
 
-def test_a_torn_line_is_told_and_on_the_page(rltune, finished):
+def test_a_torn_line_is_told_and_on_the_page(rltune, finished, undrawn):
     trial = finished.run.trial(finished.spec(CONTROL, 0).trial_id)
     with trial.metrics.open("ab") as file:
         file.write(b'{"step": 21, "heldo')
@@ -65,7 +65,7 @@ def test_a_torn_line_is_told_and_on_the_page(rltune, finished):
     assert "a torn last line" in (finished.run.path / "figures" / "report.html").read_text()
 
 
-def test_lines_of_another_version_are_no_replays(rltune, finished):
+def test_lines_of_another_version_are_no_replays(rltune, finished, undrawn):
     spec = finished.spec(CONTROL, 0)
     append_jsonl(finished.run.trial(spec.trial_id).replays, {"step": 1, "turns": [{}]})
     assert json.loads(rltune("report", "--json").out)["replays"] == 8
@@ -81,7 +81,7 @@ def test_what_is_no_run_folder_is_refused(rltune, tmp_path):
     )
 
 
-def test_a_place_that_cannot_be_written_is_refused(rltune, finished, tmp_path):
+def test_a_place_that_cannot_be_written_is_refused(rltune, finished, tmp_path, undrawn):
     (tmp_path / "file").write_text("")
     result = rltune("report", str(finished.run.path), "--out", "file/report.html")
     assert (result.code, result.out) == (2, "")
@@ -89,7 +89,7 @@ def test_a_place_that_cannot_be_written_is_refused(rltune, finished, tmp_path):
     assert result.err.endswith("Give --out FILE in a folder that can be written.\n")
 
 
-def test_a_real_trial_shows_what_each_token_was_credited(rltune, tmp_path):
+def test_a_real_trial_shows_what_each_token_was_credited(rltune, tmp_path, undrawn):
     run, spec = trained_folder(tmp_path, which=0)
     rows = read_jsonl(run.trial(spec.trial_id).replays).rows
     assert {row["step"] for row in rows} == {1, 2}

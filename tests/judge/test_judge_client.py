@@ -115,7 +115,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "outcome"), FAULTS)
 def test_a_failure_that_passes_is_tried_again(ask, fault, outcome):
-    asked = ask(fault, timeout_s=1.5 if outcome == "timeout" else 10.0)
+    asked = ask(fault, timeout_s=0.7 if outcome == "timeout" else 10.0)
     assert asked.result.verdicts == (JUDGED,)
     assert outcomes(asked) == [outcome, "reply"]
     assert [record["try"] for record in asked.log] == [1, 2]
@@ -251,22 +251,22 @@ def test_a_wait_holds_no_slot(ask):
 
 def test_the_service_may_ask_for_a_longer_wait_up_to_a_limit(ask):
     """It asks for an hour."""
-    asked = ask("429_wait", max_backoff_s=1.0, deadline_s=60.0)
+    asked = ask("429_wait", max_backoff_s=0.3, deadline_s=60.0)
     assert asked.result.verdicts == (JUDGED,)
     first, second = asked.server.stats()["arrivals_s"]
-    assert second - first >= 1
+    assert second - first >= 0.3
 
 
 def test_the_deadline_holds_for_all(ask, serve):
     """One is known already, one hangs, one is not sent."""
     known = ask()
     server = serve("hang*9")
-    settings = {"max_concurrency": 1, "deadline_s": 2.0, "timeout_s": HANG_S}
+    settings = {"max_concurrency": 1, "deadline_s": 1.0, "timeout_s": HANG_S}
     judge = LlmJudge(base_url=server.url, api_key_env="JUDGE_KEY", **settings)
     requests = [make_request(), make_request("b"), make_request("c")]
     log = []
     result = judge.judge(requests, logged=known.log, log=log.append)
-    late = Verdict(VerdictStatus.DEADLINE, None, "not judged within 2 s")
+    late = Verdict(VerdictStatus.DEADLINE, None, "not judged within 1 s")
     assert result.verdicts == (JUDGED, late, late)
     assert [record["outcome"] for record in log] == ["cut_off"]
     assert log[0]["tokens"] > 1024  # the most it could have cost

@@ -1,7 +1,6 @@
 """The project's own Tinker server on loopback, and the real SDK as its client."""
 
 import gc
-import warnings
 from importlib.util import find_spec
 
 import pytest
@@ -35,13 +34,20 @@ def client(server):
             yield service
 
 
+@pytest.fixture(scope="module")
+def _sdk_garbage():
+    """Look for it once: the SDK leaves the connection that reads its settings open.
+
+    A module that connects ignores the warnings of it.
+    """
+    yield
+    gc.collect()
+
+
 @pytest.fixture
-def connected(server, monkeypatch):
-    """Lead the SDK to the server; it leaves the connection that reads its settings open."""
+def connected(server, monkeypatch, _sdk_garbage):
+    """Lead the SDK to the server."""
     monkeypatch.setenv("TINKER_API_KEY", "tml-local")
     monkeypatch.setenv("TINKER_BASE_URL", server.url)
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield server
-        gc.collect()
+    return server

@@ -25,6 +25,7 @@ from rltune.trainer.start import policy_at_start
 from rltune.trainer.tasks import env_maker
 from rltune.trainer.train_state import make_train_state, score_batch
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
 TOLERANCE = 1e-4  # of a logprob after a step that moves some by more than 0.01
 KL = {"use_kl_loss": True, "kl_loss_coef": 0.3}
 
@@ -34,10 +35,10 @@ def config_of(backend, **sections):
         "env": {"kind": "sokoban", "prompt": "compact", "train_tasks": 8},
         "policy": {"model": "tiny", "lora": {"rank": 4, "alpha": 32.0}},
         "rollout": {
-            "groups": 4, "group_size": 4, "max_response_tokens": 8, "max_context": 256,
+            "groups": 2, "group_size": 4, "max_response_tokens": 8, "max_context": 256,
         },
         "advantage": {"kind": "grpo"},
-        "optim": {"lr": 1e-3, "mini_batch_size": 8, "epochs": 2},
+        "optim": {"lr": 1e-3, "mini_batch_size": 4, "epochs": 2},
         "gate": {"tasks": 4, "test_tasks": 0},
         "trainer": {"backend": backend, "timeout_s": 120.0},
     }  # fmt: skip
@@ -129,50 +130,37 @@ CASES = [
 def test_a_step_of_the_service_is_the_step_of_torch(state_of, played, sections):
     local, config = state_of("torch", **sections)
     remote, remote_config = state_of("tinker", **sections)
+    before = scores(local, to_batch(played, pad_id=local.policy.pad_id))
     ours, batch = one_step(local, config, played)
-    before = scores(make_train_state(local.policy, config), batch)
     theirs, _ = one_step(remote, remote_config, played)
+    assert (scores(local, batch) - before).abs().max() > 100 * TOLERANCE
     torch.testing.assert_close(scores(remote, batch), scores(local, batch), rtol=0, atol=TOLERANCE)
     assert remote.actor_optimizer.state["adapter"]["step"] == 4  # two mini-batches, two epochs
-    for name in set(theirs) - {"actor/entropy"}:
+    assert "actor/entropy" not in theirs  # absent, and not 0
+    assert theirs["actor/grad_norm"] > 0
+    for name in theirs:
         assert theirs[name] == pytest.approx(ours[name], rel=1e-3, abs=1e-5), name
-    assert before.shape == scores(local, batch).shape
-
-
-def test_the_step_moves_what_is_compared(state_of, played):
-    local, config = state_of("torch")
-    batch = to_batch(played, pad_id=local.policy.pad_id)
-    before = scores(local, batch)
-    one_step(local, config, played)
-    assert (scores(local, batch) - before).abs().max() > 100 * TOLERANCE
-
-
-def test_the_entropy_is_absent_and_not_0(state_of, played):
-    remote, config = state_of("tinker")
-    metrics, _ = one_step(remote, config, played)
-    assert "actor/entropy" not in metrics
-    assert metrics["actor/grad_norm"] > 0
 
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(state_of, played, tmp_path):
-    remote, config = state_of("tinker")
+    remote, config = state_of("tinker", optim={"epochs": 1})
     one_step(remote, config, played)
     trial = TrialDir(tmp_path / "saved").create()
     folder = save_checkpoint(trial, remote, Progress(step=1), config_hash="h")
-    again, _ = state_of("tinker")
+    again, _ = state_of("tinker", optim={"epochs": 1})
     progress = load_checkpoint(folder, again, config_hash="h")
-    assert (progress.step, progress.policy_updates) == (1, 4)
+    assert (progress.step, progress.policy_updates) == (1, 2)
     _, batch = one_step(remote, config, played)
     one_step(again, config, played)
     assert torch.equal(scores(again, batch), scores(remote, batch))
 
 
 def test_the_engine_samples_what_the_trainer_scores(state_of, played):
-    remote, config = state_of("tinker")
+    remote, config = state_of("tinker", optim={"epochs": 1})
     one_step(remote, config, played)
     engine = make_engine(config, remote.policy)
     make_env = env_maker(config.env)
-    tasks = [make_env().task(seed) for seed in range(4)]
+    tasks = [make_env().task(seed) for seed in range(2)]
     engine.sync()
     episodes = collect(config, remote.policy, engine, tasks, step=2, make_env=make_env)
     assert len({episode.turns[0].sampled_ids for episode in episodes}) > 1

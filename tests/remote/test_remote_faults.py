@@ -19,6 +19,7 @@ from rltune.rollout.engine import Request, SamplingParams
 from rltune.store.secret import masked
 from rltune.types import StopReason
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
 BASE = "tiny/sokoban"
 IDS = torch.tensor([[5, 6, 7, 3, 9, 2, 0], [5, 6, 4, 4, 0, 0, 0]])
 MASK = torch.tensor([[0, 0, 0, 1, 0, 1, 0], [0, 0, 1, 1, 0, 0, 0]], dtype=torch.bool)

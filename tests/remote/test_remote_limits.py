@@ -18,6 +18,7 @@ from rltune.trainer.loop import train
 from rltune.trainer.start import policy_at_start
 from rltune.trainer.tasks import env_maker, freeze_tasks
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
 PRICES = """
 currency: EUR
 date: 2026-01-31

@@ -15,6 +15,8 @@ from rltune.remote.server.losses import LOSSES
 from rltune.remote.session import Session
 from rltune.rollout.torch_engine import TorchEngine
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
+
 
 def probe(base="tiny/sokoban"):
     session = Session(base, timeout_s=60.0)

@@ -12,8 +12,7 @@ from lineage_rows import add_lineage
 from replay_rows import LOST, SOLVED, add_replays, add_usual, replay, turn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
-from rltune.report.html import drawing, replay_cards
-from rltune.report.html import page as page_module
+from rltune.report.html import replay_cards
 from rltune.report.html.board import Tile, board_of, in_words
 from rltune.report.html.gather import gather
 from rltune.report.html.page import environment, page
@@ -181,9 +180,7 @@ def test_figures_of_one_page_do_not_clash_and_keep_to_its_policy(text):
     assert 'aria-label="Learning curves. Line chart of held-out success over' in charts[0]
 
 
-def test_without_matplotlib_the_page_is_whole_but_for_the_figures(finished, text, monkeypatch):
-    monkeypatch.setattr(drawing, "has_matplotlib", lambda: False)
-    monkeypatch.setattr(page_module, "has_matplotlib", lambda: False)
+def test_without_matplotlib_the_page_is_whole_but_for_the_figures(finished, text, undrawn):
     bare = page_of(finished)
     assert "pip install 'rltune[figures]'" not in text
     assert "Install it with <code>pip install 'rltune[figures]'</code>" in bare
@@ -210,8 +207,7 @@ def test_training_is_drawn_without_intervals_and_with_seeds_while_they_are_few(n
     assert 'role="img"' in drawn.svg
 
 
-def test_without_matplotlib_training_is_a_table(monkeypatch):
-    monkeypatch.setattr(drawing, "has_matplotlib", lambda: False)
+def test_without_matplotlib_training_is_a_table(undrawn):
     curves = {("k=0", seed): {step: step / 500 for step in range(1, 501)} for seed in range(2)}
     (drawn,) = training_of(tables(curves, extra=[("actor/entropy", curves)]))
     (numbers,) = drawn.numbers
@@ -271,7 +267,7 @@ def test_nothing_of_strangers_becomes_markup(tmp_path):
     assert "U+202EU+0000" in text
 
 
-def test_what_failed_and_what_is_missing_is_said(tmp_path):
+def test_what_failed_and_what_is_missing_is_said(tmp_path, undrawn):
     writer = FolderWriter(tmp_path)
     writer.finish(writer.spec(CONTROL, 0), {0: 4, 10: 5, 20: 6})
     failure = TrialFailure(RowStatus.CRASH, "out of memory", step=3, attempt=1, traceback="")
@@ -286,7 +282,7 @@ def test_what_failed_and_what_is_missing_is_said(tmp_path):
     assert "No training episode is recorded yet." in said
 
 
-def test_the_lineage_leads_from_the_root_to_the_best_and_names_what_is_missing(tmp_path):
+def test_the_lineage_leads_from_the_root_to_the_best_and_names_what_is_missing(tmp_path, undrawn):
     writer = finished_sweep(tmp_path)
     assert "No lineage yet: results.tsv has no rows." in words(page_of(writer))
     root, crash, best = add_lineage(writer)
@@ -306,7 +302,7 @@ def test_the_lineage_leads_from_the_root_to_the_best_and_names_what_is_missing(t
     assert "1 unreadable line: rltune lineage repair lists them." in said
 
 
-def test_a_confounded_sweep_says_so_first(tmp_path):
+def test_a_confounded_sweep_says_so_first(tmp_path, undrawn):
     writer = finished_sweep(tmp_path)
     write_json_atomic(writer.run.comparability, {
         "ok": False, "errors": [{"rule": "S1", "severity": "error", "message": "two keys move.",
@@ -349,7 +345,7 @@ def test_an_outcome_that_neither_end_has_comes_from_between(tmp_path):
 
 
 def test_replays_that_do_not_fit_are_counted_and_every_condition_has_its_turn(
-    finished, text, monkeypatch
+    finished, text, undrawn, monkeypatch
 ):
     one = len(re.search(r"(?s)<article.*?</article>", text)[0].encode())
     monkeypatch.setattr(replay_cards, "REPLAY_BYTES", int(3.5 * one))
@@ -411,7 +407,7 @@ def test_a_server_is_never_asked(finished):
     assert [found for _, found in rebuilt(spec, [row])] == [[""] * len(seen)]
 
 
-def test_an_old_folder_has_replays_without_credit(tmp_path):
+def test_an_old_folder_has_replays_without_credit(tmp_path, undrawn):
     writer = FolderWriter(tmp_path)
     spec = writer.spec(CONTROL, 0)
     writer.train(spec, {0: 4}, steps=1)
@@ -431,7 +427,7 @@ def test_an_old_folder_has_replays_without_credit(tmp_path):
     assert "Credit: not recorded" in said
 
 
-def test_boards_of_other_prompts_stay_text(tmp_path):
+def test_boards_of_other_prompts_stay_text(tmp_path, undrawn):
     writer = FolderWriter(tmp_path)
     spec = writer.spec(CONTROL, 0)
     writer.train(spec, {0: 4}, steps=1)

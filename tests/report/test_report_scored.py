@@ -101,7 +101,7 @@ def test_the_tables_count_them(writer, tmp_path):
     assert (finals[TREATED]["n_seeds"], finals[TREATED]["n_tasks"]) == ("2", "8")
 
 
-def test_the_page_shows_them(writer):
+def test_the_page_shows_them(writer, undrawn):
     text = page(gather(read_folder(writer.run)))
     assert ", 8 of 10<" in text
     assert WARNING in text

@@ -145,7 +145,7 @@ def test_a_finished_study_says_so(project, rltune, launched):
     assert out.endswith("The study is finished: 1 sweep.\n")
 
 
-def test_a_study_runs_once_at_a_time(project, rltune, launched):
+def test_a_study_runs_once_at_a_time(project, rltune, launched, impatient):
     from rltune.store.lock import take_driver_lock
     from rltune.store.rundir import RunDir
 

@@ -43,7 +43,7 @@ class TinkerServer:
 
     def __enter__(self) -> Self:
         """Start to serve."""
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
