@@ -32,6 +32,7 @@ RULES = {
     "A3": "each condition made as many policy updates as the control, at one step and at the end",
     "A4": "every trial reached the same last step, or its early end is named",
     "A5": "evaluated on the same frozen held-out tasks at the same steps",
+    "A6": "learned from rollouts of one age, which is what rollout.ahead asks for",
 }
 """Rule -> what holds when it finds nothing."""
 

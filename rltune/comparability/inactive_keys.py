@@ -182,8 +182,8 @@ def _of_filter(config: TrialConfig) -> Iterator[Rule]:
 
 
 def _of_correction(config: TrialConfig) -> Iterator[Rule]:
-    own = config.rollout_correction
-    if config.rollout.engine != "torch" or config.policy.dtype != "float32":
+    own, rollout = config.rollout_correction, config.rollout
+    if rollout.engine != "torch" or config.policy.dtype != "float32" or rollout.ahead:
         return
     bounds = own.model_dump(include={"cap", "band_low", "band_high"})
     far = [name for name, bound in bounds.items() if abs(bound - 1.0) > RATIO_NOISE]

@@ -80,6 +80,9 @@ PAID_ONLY = ("env.format_penalty",)
 """Keys in those sections that change what an episode earns, but nothing that the policy reads,
 unless it is told what a turn earned (`shows_reward`)."""
 
+LATER_ONLY = ("rollout.ahead",)
+"""Keys in those sections that change what is sampled after the first update alone."""
+
 
 def shows_reward(kind: str, prompt: str) -> bool:
     """Return whether an env tells the policy what its last turn earned."""
@@ -109,7 +112,8 @@ def task_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def sampling_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the keys that can change what is sampled before the first update."""
     flat = flatten(config)
-    unread = () if shows_reward(flat["env.kind"], flat["env.prompt"]) else PAID_ONLY
+    paid = () if shows_reward(flat["env.kind"], flat["env.prompt"]) else PAID_ONLY
+    unread = (*paid, *LATER_ONLY)
     return {
         key: value
         for key, value in flat.items()

@@ -99,8 +99,18 @@ def _update_count(configs: Configs) -> Iterator[Finding]:
 def _staleness(configs: Configs, moving: Sequence[str]) -> Iterator[Finding]:
     """Yield where conditions are off-policy by different amounts, or correct it differently."""
     counts = {label: updates_per_step(config) for label, config in configs.items()}
+    ahead = {label: config.rollout.ahead for label, config in configs.items()}
+    if len(set(ahead.values())) > 1:
+        yield warning(
+            "S8.staleness",
+            f"rollout.ahead is not the same in all conditions ({_counts(ahead)}): with 1 a step "
+            "learns from samples of the policy before the last step, which rollout_correction "
+            "weighs within its bounds, and does not make new.",
+            "Give all conditions one rollout.ahead; or, where the age of samples is the "
+            "intervention, accept this with that reason.",
+        )
     if len(set(counts.values())) > 1:
-        behind = {label: count - 1 for label, count in counts.items()}
+        behind = {label: count * (1 + ahead[label]) - 1 for label, count in counts.items()}
         yield warning(
             "S8.staleness",
             "The policy that learns from the last mini-batch of a step is a different number of "

@@ -30,7 +30,7 @@ PART_NOTES = {
     "gradients": "of what is trained",
     "optimizer": "AdamW's two moments",
     "kv_cache": "if every conversation fills its context",
-    "engine": "its own weights, vLLM's cache, and what it works with",
+    "engine": "its own weights and cache, and what it works with",
     "rounded": "weights in bfloat16, of one pass",
     "activations": "of a micro-batch",
     "logits": "of a chunk of tokens",
@@ -52,7 +52,7 @@ class MemoryPlan:
     activations: int  # what is kept for the backward pass of the largest micro-batch
     logits: int  # of one chunk of tokens over the vocabulary
     program: int  # what a process holds before it has a model
-    engine: int = 0  # beside the trainer: with vLLM its own weights and cache
+    engine: int = 0  # beside the trainer: its weights and cache, with vLLM or its own process
     rounded: int = 0  # weights in bfloat16 that a pass of one backbone makes of those in float32
     heap: int = 0  # on a CPU, what a forward pass frees: see `heap_bytes`
     is_engine_kept: bool = False  # whether the engine and its cache stay during updates
@@ -120,22 +120,22 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     on_device, is_vllm = config.resources.gpus > 0, rollout.engine == "vllm"
     is_own = config.resources.engine == "own"
     adapters = trained if is_lora else 0
-    kept = rounded if on_device and not is_vllm else 0
+    is_here = not (is_vllm or is_own)  # the engine samples with the trainer's weights
+    kept = rounded if on_device and is_here else 0
+    amounts = {"parameters": parameters, "adapters": adapters, "width": width}
     return MemoryPlan(
         weights=frozen + FLOAT32 * (learned + references) + kept,
         gradients=FLOAT32 * learned,
         optimizer=2 * FLOAT32 * learned,
-        kv_cache=0 if is_vllm else _cache_bytes(config, shape, width),
-        engine=_vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
-        if is_vllm
-        else _graph_bytes(config, shape),
+        kv_cache=_cache_bytes(config, shape, width) if is_here else 0,
+        engine=_engine_bytes(config, shape, **amounts),
         activations=batch * kept_bytes + tree_bytes(config, shape),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + is_own),
         rounded=rounded,
         heap=batch * freed_bytes,
         is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
-        is_engine_kept=is_vllm and not (on_device and rollout.vllm.sleep),
+        is_engine_kept=not is_here and not (is_vllm and on_device and rollout.vllm.sleep),
     )
 
 
@@ -181,6 +181,22 @@ def _graph_bytes(config: TrialConfig, shape: Shape) -> int:
     if config.resources.gpus == 0:
         return 0
     return int(max(_rows(config)) * shape.vocabulary * FLOAT32)
+
+
+def _engine_bytes(
+    config: TrialConfig, shape: Shape, *, parameters: int, adapters: int, width: int
+) -> int:
+    """Return what the engine holds beside the trainer, or in a process of its own."""
+    if config.rollout.engine == "vllm":
+        return _vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
+    graphs = _graph_bytes(config, shape)
+    if config.resources.engine == "shared":
+        return graphs
+    # A copy of the policy with the head as a matrix of its own; linear layers are rounded.
+    body = body_of(shape, parameters)
+    rest = parameters - body + (shape.vocabulary * shape.hidden if shape.is_tied else 0)
+    copy = width * (body + adapters) + FLOAT32 * rest
+    return copy + graphs + _cache_bytes(config, shape, width)
 
 
 def _vllm_bytes(

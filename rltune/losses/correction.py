@@ -1,8 +1,9 @@
 """Rollout correction: weights for tokens that the engine sampled with other logprobs than ours.
 
-w = pi_old / pi_rollout, both of the policy that sampled: `old` by the trainer's forward pass,
-`rollout` by the engine's. The weights multiply the policy loss of a token, not entropy or KL: see
-`weigh`.
+w = pi_old / pi_rollout: `old` is the policy that begins the step, by the trainer's forward pass,
+`rollout` the one that sampled, by the engine's. They are one policy, unless sampling is ahead of
+training; then the weights are those of decoupled PPO (arXiv 2110.00641). They multiply the policy
+loss of a token, not entropy or KL: see `weigh`.
 """
 
 from dataclasses import replace
@@ -38,7 +39,7 @@ def rollout_weights(
     the logprobs stays NaN, where verl's band makes it 0, so that the loss still tells of it.
 
     Args:
-        old_logp_NT: Logprobs by the trainer, under the policy that sampled.
+        old_logp_NT: Logprobs by the trainer, under the policy that begins the step.
         rollout_logp_NT: Logprobs that the engine reported.
         mask_NT: True on sampled tokens.
         kind: One of `CORRECTIONS`.
@@ -122,7 +123,7 @@ def rollout_diagnostics(
     `tis` also ratios below 1 / cap, which it leaves alone.
 
     Args:
-        old_logp_NT: Logprobs by the trainer, under the policy that sampled.
+        old_logp_NT: Logprobs by the trainer, under the policy that begins the step.
         rollout_logp_NT: Logprobs that the engine reported.
         mask_NT: True on sampled tokens.
         weights_NT: `rollout_weights`; None where nothing is corrected (kind none), which leaves

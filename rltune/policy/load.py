@@ -21,7 +21,7 @@ from rltune.policy.model_check import require_context, require_fit
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.render import ChatRenderer, PlainRenderer, TextRenderer
 from rltune.policy.source import read_model, read_tokenizer
-from rltune.policy.static_decode import StaticDecoder, has_plain_cache
+from rltune.policy.static_decode import StaticDecoder, decoder_of
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 from rltune.spec.trial_reference import is_reference, model_path
 
@@ -43,9 +43,7 @@ class Policy:
 
     def decoder(self) -> TransformersDecoder | StaticDecoder:
         """Return the decoder of a rollout engine; on CUDA it uses graphs."""
-        is_static = self.model.device.type == "cuda" and has_plain_cache(self.model)
-        kind = StaticDecoder if is_static else TransformersDecoder
-        return kind(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
+        return decoder_of(self.model, pad_id=self.pad_id, end_ids=self.end_ids)
 
 
 def load_policy(

@@ -1,15 +1,25 @@
-"""A policy for another program: config, weights by checkpoint names, adapter files."""
+"""A policy for another process: config, weights by checkpoint names, adapter files.
+
+What serves it there is another program, or a copy of the policy in torch.
+"""
 
 import copy
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.initialization import no_init_weights
 
-from rltune.policy.load import Policy
-from rltune.policy.lora import trained_parameters
+from rltune.policy.adapter_folder import WEIGHTS
+from rltune.policy.load import Policy, quiet
+from rltune.policy.lora import add_adapter, trained_parameters
+from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.spec.schema.trial import LoraConfig
 
 _BASE, _ADAPTER = ".base_layer", ".default.weight"  # peft's names inside a layer
@@ -71,7 +81,7 @@ class ServedPolicy:
         (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
         save_file(
             {peft_name(name): p.detach().cpu().contiguous() for name, p in adapter.items()},
-            folder / "adapter_model.safetensors",
+            folder / WEIGHTS,
         )
 
     def _embedding_name(self) -> str:
@@ -87,3 +97,78 @@ def _layer(name: str) -> str:
 def peft_name(name: str) -> str:
     """Return the name in a file of peft of an adapter's parameter."""
     return f"base_model.model.{name.removesuffix(_ADAPTER)}.weight"
+
+
+class Served(Protocol):
+    """A policy as the copy's process sees it; `ServedPolicy` is one."""
+
+    def write_config(self, folder: Path, *, max_context: int) -> None:
+        """Write config.json of the model that `weights` fills."""
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights that no adapter holds, by their checkpoint names, in float32."""
+
+    def write_adapter(self, folder: Path) -> None:
+        """Write the adapter in peft's format."""
+
+
+class PolicyCopy:
+    """A causal LM with a policy's weights, which follow it at every `update`.
+
+    The same layers compute in the same formats as the policy's, so the logits are equal bit by bit
+    on one kind of machine. Linear layers are stored as they are computed with: nothing trains here.
+
+    Args:
+        source: The policy.
+        lora: Its adapters; rank 0 is none.
+        dtype: Number format of its computation.
+        device: Where the copy goes.
+
+    """
+
+    def __init__(self, source: Served, *, lora: LoraConfig, dtype: str, device: str) -> None:
+        quiet()
+        self._source = source
+        self.model = _network(source)
+        self._base = dict(self.model.named_parameters())
+        _fill(self._base, source)
+        bare = lora.model_copy(update={"init": "default"})  # its weights come with `update`
+        add_adapter(self.model, bare, seed=0)
+        self._adapter = trained_parameters(self.model) if lora.rank else {}
+        set_compute_dtype(self.model, dtype)
+        self.model.requires_grad_(False)
+        round_frozen(self.model)
+        self.model.to(device).eval()
+        self.update()
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take over what is trained: the adapter, or all weights."""
+        if not self._adapter:
+            _fill(self._base, self._source)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            self._source.write_adapter(Path(folder))
+            saved = load_file(Path(folder, WEIGHTS))
+        for name, parameter in self._adapter.items():
+            parameter.copy_(saved[peft_name(name)])
+
+
+def _network(source: Served) -> PreTrainedModel:
+    """Return the policy's kind of network, without weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        source.write_config(Path(folder), max_context=0)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    with no_init_weights():
+        return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+@torch.no_grad()
+def _fill(parameters: dict[str, torch.nn.Parameter], source: Served) -> None:
+    """Copy all weights, in place: a CUDA graph reads them where they are."""
+    missing = set(parameters)
+    for name, tensor in source.weights():
+        parameters[name].copy_(tensor)
+        missing.discard(name)
+    if missing:
+        raise ValueError(f"the policy has no weights for {', '.join(sorted(missing)[:3])}")

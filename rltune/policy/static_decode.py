@@ -16,7 +16,7 @@ from torch.func import functional_call
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from rltune.policy.decode import ModelDecoder, NewTokens, visible
+from rltune.policy.decode import ModelDecoder, NewTokens, TransformersDecoder, visible
 from rltune.policy.graphs import Graphs
 from rltune.policy.kv_cache import keeping
 from rltune.policy.precision import compute_dtype, computing
@@ -171,3 +171,12 @@ class StaticDecoder(ModelDecoder):
 def _rows_of_pass(count: int) -> int:
     """Return how many rows a pass is over: few sizes, at most a quarter more than needed."""
     return rounded_up(count, max(ROW_BLOCK, 1 << count.bit_length() >> 3))
+
+
+def decoder_of(
+    model: PreTrainedModel, *, pad_id: int, end_ids: tuple[int, ...]
+) -> TransformersDecoder | StaticDecoder:
+    """Return the decoder of a rollout engine over a model; on CUDA it uses graphs."""
+    is_static = model.device.type == "cuda" and has_plain_cache(model)
+    kind = StaticDecoder if is_static else TransformersDecoder
+    return kind(model, pad_id=pad_id, end_ids=end_ids)

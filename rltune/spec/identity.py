@@ -36,6 +36,7 @@ ADDED: Mapping[str, Any] = {
     "trainer.backend": "torch",
     "gate.start_kl": False,
     "resources.ranks": 1,
+    "rollout.ahead": 0,
 }
 """Keys that came later -> the value that all trials before had. With it a key is outside the
 identity, so that those trials are still found."""

@@ -125,6 +125,9 @@ def _place_violations(
     if resources.gpus:
         what = f"{resources.gpus:g} would be reserved for nothing {_WITH}."
         found.append(Violation("resources.gpus", what, "Set it to 0."))
+    if resources.engine == "own":
+        what = f"'own' would start nothing {_WITH}: the service samples."
+        found.append(Violation("resources.engine", what, "Leave it at shared."))
     return found
 
 

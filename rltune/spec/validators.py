@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rltune.spec.schema.attribution import Attribution
     from rltune.spec.schema.env import Env
     from rltune.spec.schema.loss import LossTerms
-    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilter
+    from rltune.spec.schema.rollout import RolloutConfig, RolloutCorrection, RolloutFilter
     from rltune.spec.schema.run import CollapseConfig, ResourcesConfig, TrainerConfig
     from rltune.spec.schema.trial import OptimConfig, PolicyConfig
 
@@ -205,18 +205,42 @@ def vocabulary_violations(loss: "LossTerms", policy: "PolicyConfig") -> list[Vio
     return [Violation("loss.kl_type", what, action)]
 
 
-def engine_violations(rollout: "RolloutConfig", resources: "ResourcesConfig") -> list[Violation]:
+def engine_violations(resources: "ResourcesConfig") -> list[Violation]:
     """Return whether an engine cannot live in a process of its own."""
     if resources.engine == "shared":
         return []
-    if rollout.engine == "torch":
-        what = "'own' is not for rollout.engine torch, which samples with the trainer's weights."
-        action = "Set it to shared, or rollout.engine to vllm."
-        return [Violation("resources.engine", what, action)]
     if resources.gpus == 0 or resources.gpus.is_integer():
         return []
     what = f"{resources.gpus:g} is a share of a GPU, and resources.engine own takes a whole one."
     return [Violation("resources.gpus", what, "Give 1, or set resources.engine to shared.")]
+
+
+def ahead_violations(
+    rollout: "RolloutConfig",
+    rollout_correction: "RolloutCorrection",
+    resources: "ResourcesConfig",
+    trainer: "TrainerConfig",
+) -> list[Violation]:
+    """Return what sampling ahead of training needs and does not have."""
+    if not rollout.ahead:
+        return []
+    found, back = [], "or rollout.ahead to 0."
+    if trainer.backend == "tinker":
+        what = f"{rollout.ahead} cannot be had with trainer.backend tinker: it samples the newest."
+        return [Violation("rollout.ahead", what, "Set it to 0.")]
+    if rollout_correction.kind == "none":
+        what = (
+            f"'none' leaves samples uncorrected that are {rollout.ahead} training step old "
+            f"(rollout.ahead {rollout.ahead})."
+        )
+        found.append(Violation("rollout_correction.kind", what, f"Set it to tis or icepop, {back}"))
+    if resources.engine == "shared":
+        what = (
+            "'shared' has trainer and engine take turns, and rollout.ahead "
+            f"{rollout.ahead} has both work at a time."
+        )
+        found.append(Violation("resources.engine", what, f"Set it to own, {back}"))
+    return found
 
 
 def rank_violations(
@@ -273,6 +297,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     maxrl_violations,
     collapse_violations,
     engine_violations,
+    ahead_violations,
     remote_violations,
     rank_violations,
 )

@@ -28,6 +28,7 @@ from rltune.remote.model import RemoteAdamW
 from rltune.remote.state import restore_state, save_state
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
+from rltune.trainer.ahead.rollouts import FILE, Rollouts, dump_rollouts
 from rltune.trainer.controllers import Controllers
 from rltune.trainer.ranks.tensors import (
     module_tensors,
@@ -81,9 +82,23 @@ class ForeignCheckpointError(CheckpointError):
 
 
 def save_checkpoint(
-    trial: TrialDir, train_state: TrainState, progress: Progress, *, config_hash: str
+    trial: TrialDir,
+    train_state: TrainState,
+    progress: Progress,
+    *,
+    config_hash: str,
+    rollouts: Rollouts | None = None,
 ) -> Path:
-    """Write the checkpoint of the current step and point `latest` at it."""
+    """Write the checkpoint of the current step and point `latest` at it.
+
+    Args:
+        trial: Whose it is.
+        train_state: What is trained.
+        progress: Everything else that the trial carries on.
+        config_hash: Identity of its config.
+        rollouts: Of the next step, where they are sampled already: by weights that are gone.
+
+    """
     folder = trial.checkpoint(progress.step)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -101,6 +116,8 @@ def save_checkpoint(
     for name in optimizers_of(train_state):
         tensors = everywhere("a checkpoint", optimizer_tensors, train_state, name)
         save_file(tensors, part / f"{name}.safetensors")
+    if rollouts is not None:
+        (part / FILE).write_text(dump_rollouts(rollouts), encoding="utf-8")
     state = {
         "trial_id": trial.trial_id,
         "config_hash": config_hash,

@@ -10,6 +10,7 @@ from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.remote.model import RemoteModel
 from rltune.store.files import link_atomic
 from rltune.store.jsonl import read_metrics
+from rltune.trainer.ahead.rollouts import read_rollouts
 from rltune.trainer.checkpoint import (
     Progress,
     newest_checkpoint,
@@ -105,6 +106,7 @@ class _Run:
         if restored is not None:
             self.progress, self._saved_step = restored, restored.step
             self._earlier_s = restored.total_s
+            self.training.sampler.next = read_rollouts(self.job.trial.checkpoint(restored.step))
             self._tidy_checkpoints()  # the last attempt may have died before it did
         forget_after(self.job.trial, self.progress.step if restored is not None else -1)
         self.job.tracker.resume(read_metrics(self.job.trial.metrics).rows)
@@ -190,7 +192,11 @@ class _Run:
         began = time.monotonic()
         self._count_time()
         save_checkpoint(
-            self.job.trial, self.train_state, self.progress, config_hash=self.job.config_hash
+            self.job.trial,
+            self.train_state,
+            self.progress,
+            config_hash=self.job.config_hash,
+            rollouts=self.training.sampler.next,
         )
         self._saved_step = self.progress.step
         self._tidy_checkpoints()
@@ -272,7 +278,6 @@ class _Run:
             "budget/optimizer_steps": float(self.progress.optimizer_steps),
             "budget/policy_updates": float(self.progress.policy_updates),
             "budget/critic_updates": float(self.progress.critic_updates),
-            "perf/tokens_per_s": tokens / max(1e-9, self.watch.seconds("collect")),
         }
 
     def _log(self, step: int, metrics: Metrics) -> None:

@@ -1,13 +1,15 @@
 """One training step: collect, filter, credit, update. What is around it is in `loop`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor
 
 from rltune.gate import is_gate_step
 from rltune.rollout.tokens import TokenBatch, to_batch
+from rltune.trainer.ahead.rollouts import Rollouts
+from rltune.trainer.ahead.sampler import Sampler
 from rltune.trainer.collect import collect, sampled_digest, task_digests, tasks_of_step
 from rltune.trainer.controllers import Controllers
 from rltune.trainer.credit.asking import asking
@@ -57,18 +59,26 @@ class TrainingStep:
         self._job, self._config = job, job.config
         self._train_state, self._judge, self._watch = train_state, judge, watch
         self._lost = LostSteps(job.warn)
+        self.sampler = Sampler(
+            self._sample, ahead=job.config.rollout.ahead, steps=job.config.budget.steps, watch=watch
+        )
 
     def make(self, step: int, controllers: Controllers) -> Trained:
-        """Play the tasks of a step and learn from them.
+        """Learn from the rollouts of a step; sample those of the next one beside, if it is asked.
 
         Raises:
             FaultsError: Faults took too many episodes of several steps in a row.
 
         """
-        config, job = self._config, self._job
+        rollouts = self.sampler.take(step)
+        with self.sampler.beside(step):
+            trained = self._learn(rollouts, controllers)
+        return replace(trained, metrics=trained.metrics | self._sampling_metrics(rollouts))
+
+    def _learn(self, rollouts: Rollouts, controllers: Controllers) -> Trained:
+        config, job, step = self._config, self._job, rollouts.step
         groups, on_drop = config.rollout.groups, config.rollout_filter.on_drop
-        tasks = tasks_of_step(job.manifest.train, seed=config.seed, step=step, groups=groups)
-        played = self._collect(tasks, step)
+        tasks, played = self._tasks(step), list(rollouts.episodes)
         warn_of_faults(job, played, where=f"step {step}")
         episodes = self._lost.usable(played, step=step)
         whole = to_batch(episodes, pad_id=job.policy.pad_id)
@@ -94,20 +104,35 @@ class TrainingStep:
         record_replays((batch, updated.credit.advantages_NT))
         return Trained(metrics | updated.metrics, episodes, updated.controllers)
 
-    def _collect(self, tasks: Sequence[Task], step: int) -> list[Episode]:
-        config, job = self._config, self._job
-        with self._watch.timed("collect"):
-            episodes = collect(
-                config,
-                job.policy,
-                job.engine,
-                tasks,
-                step=step,
-                make_env=job.make_env,
-                probes=probes(config.attribution, step),
-            )
+    def _tasks(self, step: int) -> list[Task]:
+        train, groups = self._job.manifest.train, self._config.rollout.groups
+        return tasks_of_step(train, seed=self._config.seed, step=step, groups=groups)
+
+    def _sample(self, step: int) -> list[Episode]:
+        """Play the tasks of a step with the weights that the engine has."""
+        job = self._job
+        episodes = collect(
+            self._config,
+            job.policy,
+            job.engine,
+            self._tasks(step),
+            step=step,
+            make_env=job.make_env,
+            probes=probes(self._config.attribution, step),
+        )
         job.engine.release()
         return episodes
+
+    def _sampling_metrics(self, rollouts: Rollouts) -> Metrics:
+        """Return how fast a step was sampled, and how far ahead where that is asked for."""
+        tokens = sum(episode.n_sampled for episode in rollouts.episodes)
+        metrics: Metrics = {"perf/tokens_per_s": tokens / max(1e-9, rollouts.seconds)}
+        if not self._config.rollout.ahead:
+            return metrics
+        beside = self.sampler.next
+        if beside is not None:
+            metrics["perf/ahead_s"] = beside.seconds
+        return metrics | {"rollout/staleness": float(rollouts.staleness)}
 
     def _measure(
         self, tasks: Sequence[Task], episodes: Sequence[Episode], chosen: FilterResult, step: int

@@ -149,7 +149,7 @@ def actor_logprobs(train_state: TrainState, ids_BT: Tensor, action_mask_BT: Tens
 class Signals:
     """Inputs of credit and objective beyond rewards, (N, T), 0 outside the action mask."""
 
-    old_logp_NT: Tensor  # logprobs under the policy that sampled, by the trainer's own forward pass
+    old_logp_NT: Tensor  # logprobs under the policy that begins the step, by the trainer's own pass
     ref_logp_NT: Tensor | None  # logprobs under the reference; None when no KL term is on
     values_NT: Tensor | None  # the critic's values; None without a critic
     # entropy over the vocabulary, in nats; None where it was not asked for

@@ -61,6 +61,8 @@ def lora(rank, alpha):
     return ({"policy.lora": {"rank": rank, "alpha": alpha}},)
 
 
+TIS = {"rollout_correction": {"kind": "tis"}, "resources.engine": "own"}
+AHEAD = {**TIS, "rollout.ahead": 1}
 KIND, LOSS, RANK = ("advantage.kind",), ("loss.kind",), ("policy.lora.rank", "policy.lora.alpha")
 FAULTS = [  # code, moving keys, conditions, text of the message
     ("critic_warmup", KIND, (warm(40), warm(40, GRPO)), "(c0: 40, c1: 80)"),
@@ -70,6 +72,9 @@ FAULTS = [  # code, moving keys, conditions, text of the message
     ("staleness", ("optim.mini_batch_size",), ((ONE_STEP,), ({},)), "(c0: 0, c1: 3)"),
     ("staleness", ("optim.epochs",), (({"optim.epochs": 2},), ({},)), "(c0: 7, c1: 3)"),
     ("staleness", LOSS, (bounds("ppo"), bounds("reinforce")), "in c1 has no ratio"),
+    ("staleness", ("rollout.ahead",), ((AHEAD,), (TIS,)), "rollout.ahead is not the same"),
+    # two steps of 4 updates lie between the last of them and the policy that sampled
+    ("staleness", ("optim.mini_batch_size",), ((AHEAD, ONE_STEP), (AHEAD,)), "(c0: 1, c1: 7)"),
     ("term_weights", KIND, ((GRPO, KL), (CENTER, KL)), "of loss.kl_loss_coef do not"),
     ("term_weights", KIND, ((GAE, ENTROPY), (GRPO, ENTROPY)), "of loss.entropy_coeff do not"),
     (
@@ -108,6 +113,7 @@ NEAR_MISSES = [
     ),
     ("staleness", LOSS, ((*bounds("ppo"), ONE_STEP), (*bounds("reinforce"), ONE_STEP))),
     ("staleness", ("optim.lr",), (bounds("reinforce"), bounds("reinforce"))),
+    ("staleness", ("optim.lr",), ((AHEAD,), (AHEAD,))),
     ("term_weights", KIND, ((GRPO,), (CENTER,))),
     ("term_weights", KIND, ((GAE, KL), (PP, KL), (PP_BASELINE, KL))),  # all of variance 1
     ("term_weights", ("optim.lr",), ((GRPO, KL), (GRPO, KL))),

@@ -5,7 +5,11 @@ from functools import partial
 import pytest
 from engine_makers import NoModel, process_engine, scripted_engine
 
+from rltune.policy.serve import ServedPolicy
+from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
+from rltune.spec.schema.trial import LoraConfig
+from rltune.trainer.engines import TorchCopyEngine
 
 HIDDEN = 64  # with two heads of 32: vLLM has no kernel for smaller ones on a CPU
 CONTEXT = 232
@@ -16,10 +20,8 @@ def vllm_engine_of():
     """Return a maker of vLLM engines; all that it made are closed at the end."""
     if vllm_version() is None:
         pytest.skip(f"vLLM is not installed: {INSTALL}")
-    from rltune.policy.serve import ServedPolicy
     from rltune.rollout.vllm_engine import VllmEngine
     from rltune.rollout.vllm_start import VllmSettings
-    from rltune.spec.schema.trial import LoraConfig
 
     made = []
 
@@ -50,6 +52,17 @@ def _vllm_process_pair(vllm_engine_of, small_policy, _vllm_pair):
     engine.close()
     assert process.returncode == 0
     assert not folder.exists()
+
+
+@pytest.fixture(scope="session")
+def _torch_process_pair(small_policy):
+    """The second runs in this process, over a policy of the same weights."""
+    policy = small_policy(hidden_size=HIDDEN)
+    lora = LoraConfig()
+    make = partial(TorchCopyEngine, lora=lora, dtype="float32", pad_id=policy.pad_id)
+    engine = process_engine(make, ServedPolicy(policy, lora))
+    yield [engine, TorchEngine(policy.decoder())]
+    engine.close()
 
 
 @pytest.fixture(scope="session")

@@ -45,13 +45,17 @@ MAKERS = {
 }
 PAIRS = {
     "scripted-process": "_scripted_process_pair",
+    "torch-process": "_torch_process_pair",
     "vllm": "_vllm_pair",
     "vllm-process": "_vllm_process_pair",
 }
 VLLM = [pytest.param(name, marks=pytest.mark.vllm) for name in ("vllm", "vllm-process")]
 
 
-@pytest.fixture(params=[*MAKERS, "scripted-process", *VLLM])
+OWN_TORCH = pytest.param("torch-process", marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=[*MAKERS, "scripted-process", OWN_TORCH, *VLLM])
 def make_engine(request, small_policy, two_engines):
     """Return a maker of engines over one policy; what an engine computed before is forgotten."""
     if request.param in PAIRS:

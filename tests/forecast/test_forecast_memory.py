@@ -178,6 +178,28 @@ def test_where_the_engine_is_comes_from_the_config(configs):
     assert apart.peak == here.peak + 630_000_000  # another Python with its libraries
 
 
+def test_the_engine_torch_in_a_process_of_its_own_has_a_copy_of_the_policy(configs):
+    rollout = {"groups": 3, "group_size": 4, "max_context": 129}
+    config = with_keys(configs[0], rollout=rollout, gate={"tasks": 5}, resources={"gpus": 1.0})
+    config = with_keys(config, policy={"dtype": "bfloat16"})
+    own = with_keys(config, resources={"engine": "own"})
+    tied = replace(SMALL, is_tied=True)
+    here, apart = (memory_plan(c, tied, **COUNTS) for c in (config, own))
+    # 920 numbers of layers in two bytes; embeddings and a head of 10 x 8 each in four; the graphs'
+    # logits of 12 rows; 12 rows of 129 tokens, 2 layers' keys and values of 4 numbers each
+    cache = 12 * 129 * 2 * 2 * 4 * 2
+    assert apart.engine == 2 * 920 + 4 * 160 + 12 * 10 * 4 + cache
+    assert (here.kv_cache, apart.kv_cache) == (cache, 0)
+    assert apart.weights == here.weights - 2 * 920  # no rounded layers are kept for sampling
+    on_cpu = memory_plan(with_keys(own, resources={"gpus": 0.0}), tied, **COUNTS)
+    held = on_cpu.weights + on_cpu.gradients + on_cpu.optimizer + on_cpu.program
+    training = on_cpu.rounded + on_cpu.activations + on_cpu.logits + on_cpu.heap
+    assert on_cpu.peak == held + on_cpu.engine + training  # the copy is there all the time
+    adapters = with_keys(own, policy={"lora": config["policy"]["lora"] | {"rank": 4}})
+    plan = memory_plan(adapters, tied, parameters=1000, trained=10)
+    assert plan.engine == apart.engine + 2 * 10
+
+
 def test_graphs_on_a_gpu(configs):
     config = with_keys(
         configs[0],

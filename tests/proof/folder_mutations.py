@@ -291,6 +291,12 @@ FOLDER_MUTATIONS = (
               heldout(gate_row(20, fault=["verifier f: down"] * 2 + [""] * 8)), is_named=True),
     near_miss("A5", "one trial solved other tasks",
               heldout(gate_row(10, success=[1] * 10, reward=[1.0] * 10))),
+    # A6: the age of rollouts.
+    fault("A6", "one trial learned from rollouts that were a step old",
+          metrics(lambda row: {"rollout/staleness": 1.0})),
+    fault("A6", "one step of one trial did", metrics(gate_row(10, **{"rollout/staleness": 1.0}))),
+    near_miss("A6", "one trial records that its rollouts were new",
+              metrics(lambda row: {"rollout/staleness": 0.0})),
 )  # fmt: skip
 
 

@@ -86,6 +86,11 @@ def coupled(key: str, rule: str) -> str:
     return f'coupled: [{{key: {key}, rule: "{rule}", why: planted}}]'
 
 
+_AHEAD = (
+    ("rollout_correction.kind: none", "rollout_correction.kind: tis"),
+    hold("resources.engine: own"),
+)
+"""What sampling ahead of training needs."""
 _STEPS = "  budget.steps: 20                # short, so that the whole sweep takes minutes\n"
 _GROUPS = (
     "  rollout.groups: 16              "
@@ -219,6 +224,10 @@ SWEEP_MUTATIONS = (
               axis("optim.lr", "[1.0e-4, 2.0e-4]", "1.0e-4")),
     fault("S8.staleness", "the axis is the number of passes over a batch", _NO_KL,
           axis("optim.epochs", "[1, 2]", "1")),
+    fault("S8.staleness", "the axis is how far sampling is ahead", _NO_KL, *_AHEAD,
+          axis("rollout.ahead", "[0, 1]", "0")),
+    near_miss("S8.staleness", "sampling is ahead in all conditions", _NO_KL, *_AHEAD,
+              hold("rollout.ahead: 1"), axis("optim.lr", "[1.0e-4, 2.0e-4]", "1.0e-4")),
     near_miss("S8.staleness", "as many mini-batches of twice the size", _NO_KL,
               axis("optim.epochs", "[1, 2]", "1", coupled("optim.mini_batch_size", "64 * value")),
               _GROUPS),

@@ -55,6 +55,10 @@ CASES = [
     ({"optim": {"gradient_checkpointing": True}},
      f"true has no effect {W}: no activation is held here. Set it to false."),
     ({"resources": {"gpus": 1.0}}, f"1 would be reserved for nothing {W}. Set it to 0."),
+    (
+        {"resources": {"engine": "own"}},
+        f"'own' would start nothing {W}: the service samples. Leave it at shared.",
+    ),
 ]  # fmt: skip
 
 

@@ -114,11 +114,8 @@ OWN = "resources.engine=own"
 VLLM = "rollout.engine=vllm"
 
 
-def test_the_engine_torch_has_no_process_of_its_own(problems, load):
-    assert problems(overrides=[OWN]) == [
-        f"--set {OWN}: resources.engine: 'own' is not for rollout.engine torch, which samples with "
-        "the trainer's weights. Set it to shared, or rollout.engine to vllm."
-    ]
+def test_both_engines_may_have_a_process_of_their_own(load):
+    assert load(overrides=[OWN])
     assert load(overrides=[OWN, VLLM])
 
 
@@ -128,3 +125,48 @@ def test_an_engine_of_its_own_takes_a_whole_gpu(problems, load):
         "own takes a whole one. Give 1, or set resources.engine to shared."
     ]
     assert load(overrides=[OWN, VLLM, "resources.gpus=1"])
+
+
+AHEAD = {"rollout": {"ahead": 1}, "resources": {"engine": "own"}, "rollout_correction": "tis"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"rollout_correction": "none"},
+            "'none' leaves samples uncorrected that are 1 training step old (rollout.ahead 1). Set "
+            "it to tis or icepop, or rollout.ahead to 0.",
+        ),
+        (
+            {"resources": {"engine": "shared"}},
+            "'shared' has trainer and engine take turns, and rollout.ahead 1 has both work at a "
+            "time. Set it to own, or rollout.ahead to 0.",
+        ),
+        (
+            {"trainer": {"backend": "tinker"}},
+            "1 cannot be had with trainer.backend tinker: it samples the newest. Set it to 0.",
+        ),
+        ({"rollout": {"ahead": 2}}, "less than or equal to 1"),
+    ],
+)
+def test_sampling_ahead_needs_a_correction_and_an_engine_of_its_own(changes, expected):
+    def config(sections):
+        kind = sections.pop("rollout_correction")
+        base = {"env": {"prompt": "compact"}, "policy": {"model": "tiny"}}
+        return base | {
+            "advantage": {"kind": "grpo"},
+            "rollout_correction": {"kind": kind},
+            **sections,
+        }
+
+    assert TrialConfig.model_validate(config(dict(AHEAD)))
+    with pytest.raises(ValidationError) as refused:
+        TrialConfig.model_validate(config({**AHEAD, **changes}))
+    assert expected in str(refused.value)
+
+
+def test_sampling_ahead_changes_the_identity_and_sampling_in_time_does_not():
+    in_time = config_hash({"rollout": {"groups": 8}})
+    assert config_hash({"rollout": {"groups": 8, "ahead": 0}}) == in_time
+    assert config_hash({"rollout": {"groups": 8, "ahead": 1}}) != in_time

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from copy_engine import copy_engine
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -30,6 +31,12 @@ def test_every_name_is_there_once():
 CASES = {
     "gae": {"advantage": {"kind": "gae"}, "loss__use_kl_loss": True, "loss__kl_loss_coef": 0.1},
     "tis": {"rollout_correction__kind": "tis", "collapse__every": 1, "collapse__prompts": 2},
+    "ahead": {
+        "rollout__ahead": 1,
+        "resources__engine": "own",
+        "rollout_correction__kind": "tis",
+        "budget__steps": 2,
+    },
     "shaped": {
         "advantage": {
             "kind": "grpo",
@@ -42,7 +49,7 @@ CASES = {
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_what_a_trial_writes_is_documented(make_trial, changes):
     trial = make_trial(**changes)
-    trial.run()
+    trial.run(make_engine=copy_engine if "rollout__ahead" in changes else None)
     known = [pattern(name) for name in documented()]
     written = {name for row in trial.rows for name in row} - {"step"}
     assert len(written) > 40

@@ -55,6 +55,11 @@ class RolloutConfig(Section):
     )
     max_response_tokens: PositiveInt = Field(400, description="Limit of one response, in tokens.")
     max_context: PositiveInt = Field(3600, description="Limit of a whole episode, in tokens.")
+    ahead: Annotated[int, Field(ge=0, le=1)] = Field(
+        0,
+        description="Steps that sampling is ahead of training, in training steps: 1 samples the "
+        "rollouts of the next step while a step trains, by weights that are one step older.",
+    )
     workers: Annotated[int, Field(ge=1, le=1024)] = Field(
         32,
         description="Custom or waiting environments that step, and their verifiers that score, at "

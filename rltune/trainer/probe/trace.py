@@ -113,7 +113,8 @@ def _sampled(
 ) -> torch.Tensor:
     """Return what the engine reported: the trainer's logprobs, or others where they can differ."""
     logp_NT = beliefs.logp_NT.numpy()
-    if not _is_exact(config) or config.rollout.engine != "torch":
+    rollout = config.rollout
+    if not _is_exact(config) or rollout.engine != "torch" or rollout.ahead:
         logp_NT = logp_NT - log_weights(batch, bounds, seed=point.scene)
     elif point.has_noise:
         logp_NT = logp_NT - float_noise(batch, seed=50 + point.scene)

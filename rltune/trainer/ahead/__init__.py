@@ -1,0 +1,1 @@
+"""Rollouts of the next step, sampled while a step trains (`rollout.ahead`)."""
