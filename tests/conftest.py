@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 
 # What starts in the background ignores Ctrl-C, and under nohup a hang-up; so would the programs of
 # tests, were the signals not caught here.
@@ -31,6 +32,17 @@ def _nobody_pulls_the_plug():
     """Make fsync cost nothing: what a test wrote need not outlive the machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _the_code_stands_still():
+    """Read the packages' files and ask git once: no test of this process changes them."""
+    from rltune.runner import provenance
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("source_digest", "_git"):
+            patch.setattr(provenance, name, cache(getattr(provenance, name)))
         yield
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from rltune.spec.paths import dotted
@@ -49,6 +50,7 @@ SLUG_LENGTH = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=_+-]+")
 
 
+@lru_cache(4096)
 def is_excluded(key: str) -> bool:
     """Return whether a dotted key is outside the identity."""
     return any(key == excluded or key.startswith(excluded + ".") for excluded in EXCLUDED)
