@@ -47,8 +47,11 @@ def policy(small_policy):
 def reader(small_policy):
     """Return a reader of the policy that `policy` makes, too; for tests that leave it alive."""
     engine = process_engine(Reader, ServedPolicy(adapted(small_policy), LORA))
+    process, folder = engine._process, engine._folder
     yield engine
     engine.close()
+    assert process.returncode == 0  # an orderly end
+    assert not folder.exists()
 
 
 def digests(served, dtype):
@@ -111,6 +114,7 @@ def test_errors_come_back_and_the_engine_goes_on(reader):
     assert reader.pid == before
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_start_says_why_and_leaves_no_process():
     before = psutil.Process().children()
     with pytest.raises(InputError) as refused:
@@ -134,26 +138,21 @@ def test_a_trial_that_cannot_answer_has_its_own_error(policy, monkeypatch):
 
 
 def test_a_killed_engine_is_an_error_of_the_trial_with_its_last_words():
+    """Until then it gave the answers of its script.
+
+    4 + 5 + 2 = 11; 2 + (121 + 5 p) % 14 = 11, 2: the sequence for p = 0, 1, ...
+    """
     engine = process_engine(scripted_engine, NoModel())
+    (completion,) = engine.generate([Request(0, [4, 5], 0)], PARAMS)
+    assert completion.token_ids == (11, 2, 7, 12, 3)
+    assert completion.token_ids[-1] == END
+    assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"
     folder = engine._folder
     (folder / "stderr").write_text("out of cheese\n")
     os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(EngineDiedError, match="ended by signal 9") as died:
         engine.generate(ASKED, PARAMS)
     assert died.value.__notes__ == ["Its last words:\nout of cheese"]
-    assert not folder.exists()
-
-
-def test_scripted_answers_are_those_of_the_script_and_the_end_is_orderly():
-    """4 + 5 + 2 = 11; 2 + (121 + 5 p) % 14 = 11, 2: the sequence for p = 0, 1, ..."""
-    engine = process_engine(scripted_engine, NoModel())
-    process, folder = engine._process, engine._folder
-    (completion,) = engine.generate([Request(0, [4, 5], 0)], PARAMS)
-    engine.close()
-    assert completion.token_ids == (11, 2, 7, 12, 3)
-    assert completion.token_ids[-1] == END
-    assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"
-    assert process.returncode == 0
     assert not folder.exists()
 
 

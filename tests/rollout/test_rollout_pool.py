@@ -161,9 +161,9 @@ def test_what_comes_after_the_last_hang_of_a_batch_is_refused_whoever_was_faster
 def test_no_number_depends_on_how_many_play():
     alone, many = played(1), played(8)
     without_place = [[str(turn.fault).partition(" (")[0] for turn in one.turns] for one in alone]
-    hung = "env Three.step(): it did not return within 0.2 s"
+    hung = "env Three.step(): it did not return within 0.1 s"
     gone = "env Three.step(): it raised ConnectionError: gone for 4"
-    refused = "env Three.step(): not called: 3 calls before it did not return within 0.2 s"
+    refused = "env Three.step(): not called: 3 calls before it did not return within 0.1 s"
     assert without_place[2] == ["", "", refused]
     assert without_place[3] == without_place[6] == without_place[8] == ["", hung]
     assert without_place[4] == ["", gone]

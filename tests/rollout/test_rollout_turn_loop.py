@@ -38,13 +38,19 @@ def test_episodes_are_those_of_turns_in_lockstep(batching, workers, max_context)
     assert any(episode.is_out_of_context for episode in want) == (max_context < 1000)
 
 
+@pytest.fixture(scope="module")
+def in_lockstep():
+    """Return the episodes of 14 environments, of which some hang, that play turn by turn."""
+    return played(1, engine=ScriptedEngine(uneven, end_ids=[END]))
+
+
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("batching", Batching)
-def test_what_hangs_ends_the_same_calls_however_far_the_others_are(batching, workers):
+def test_what_hangs_ends_the_same_calls_however_far_the_others_are(in_lockstep, batching, workers):
     """14 episodes, three hang in turn 2: the others' third turns are over long before that."""
-    want = played(1, engine=ScriptedEngine(uneven, end_ids=[END]))
+    want = in_lockstep
     assert played(workers, engine=streamed(batching)) == want
-    said = "not called: 3 calls before it did not return within 0.2 s"
+    said = "not called: 3 calls before it did not return within 0.1 s"
     lengths = {n: len(e.turns) for n, e in enumerate(want) if e.turns and said in e.turns[-1].fault}
     assert lengths == {0: 3, 1: 3, 2: 3, 5: 3, 7: 3, 9: 2, 10: 2, 12: 2, 13: 2}
 

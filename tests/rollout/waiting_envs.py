@@ -56,7 +56,7 @@ def script(request):
 
 
 def guarded():
-    return GuardedEnv(ThreeTurns, name="Three", module=__name__, limit_s=0.2)
+    return GuardedEnv(ThreeTurns, name="Three", module=__name__, limit_s=0.1)
 
 
 def played(workers, make_env=guarded, n=14, engine=None, max_context=1000):
