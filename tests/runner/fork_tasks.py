@@ -1,11 +1,8 @@
-"""Tasks for forks of a fork server, and a worker that asks for one.
-
-python fork_tasks.py SOCKET NAME ARGUMENT...
-"""
+"""Tasks for forks of a fork server, and a worker that asks for one."""
 
 import json
 import os
-import subprocess
+import signal
 import sys
 import tempfile
 import threading
@@ -73,15 +70,39 @@ def exit_at_once(path):
     os._exit(3)
 
 
-def start_worker(address, name, *arguments, **options):
-    """Start a process that asks for a task."""
-    command = [sys.executable, __file__, str(address), name, *map(str, arguments)]
-    path = os.pathsep.join(sys.path)
-    environ = {**os.environ, "PYTHONPATH": path, **options.pop("environ", {})}
-    return subprocess.Popen(command, env=environ, **options)
+class Worker:
+    """A process that asks for a task, as Ray's workers do: a fork of this one, made in no time.
 
+    Args:
+        address: Socket of the fork server.
+        name: Function of this module.
+        arguments: Of the function.
+        cwd: Its working folder; that of this process where None.
+        environ: Variables that it has besides those of this process.
+        niceness: How much nicer it is than this process.
 
-if __name__ == "__main__":
-    # Not `__main__.describe`: the fork imports it by the name of this file.
-    task = getattr(__import__("fork_tasks"), sys.argv[2])
-    run_forked(partial(task, *sys.argv[3:]), Path(sys.argv[1]))
+    """
+
+    def __init__(self, address, name, *arguments, cwd=None, environ=(), niceness=0):
+        self._code = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the leash of a server among them
+            os.environ.update(environ)
+            os.chdir(cwd or os.getcwd())
+            os.nice(niceness)
+            run_forked(partial(globals()[name], *map(str, arguments)), Path(address))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self):
+        """Return its exit code, or minus the signal that ended it."""
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code

@@ -12,7 +12,7 @@ from functools import partial
 
 import psutil
 import pytest
-from fork_tasks import start_worker
+from fork_tasks import Worker
 from patience import HANG_S, wait_until
 
 from rltune.interpreter import module_command, module_environment
@@ -29,7 +29,10 @@ from rltune.runner.trial import read_provenance, run_trial
 from rltune.store.digest import metrics_digest
 from rltune.store.rundir import TrialDir
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork after imports: Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="fork after imports: Linux only"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +55,14 @@ def pid_in(path):
 
 def ask(server, tmp_path, name="state.json", **options):
     path = tmp_path / name
-    assert start_worker(server.address, "describe", path, **options).wait() == 0
+    assert Worker(server.address, "describe", path, **options).wait() == 0
     return json.loads(path.read_text())
 
 
 def test_a_fork_is_set_up_as_its_worker(server, tmp_path):
     (tmp_path / "short").mkdir()
     environ = {"OF_WORKER": "yes", "TMPDIR": str(tmp_path / "short"), "OMP_NUM_THREADS": "3"}
-    state = ask(server, tmp_path, cwd=tmp_path, environ=environ, preexec_fn=partial(os.nice, 7))
+    state = ask(server, tmp_path, cwd=tmp_path, environ=environ, niceness=7)
     assert state["group"] == state["pid"] != os.getpid()
     assert (state["variable"], state["openmp"], state["gpus"]) == ("yes", "3", "")
     assert (state["temporary"], state["cwd"]) == (str(tmp_path / "short"), str(tmp_path))
@@ -78,15 +81,15 @@ def test_a_task_sees_nothing_of_the_one_before_it(server, tmp_path):
 
 
 def test_a_worker_whose_task_dies_dies_by_the_same_hand(server, tmp_path):
-    worker = start_worker(server.address, "sleep", tmp_path / "pid")
+    worker = Worker(server.address, "sleep", tmp_path / "pid")
     os.kill(pid_in(tmp_path / "pid"), signal.SIGKILL)
     assert worker.wait() == -signal.SIGKILL
-    assert start_worker(server.address, "exit_at_once", "-").wait() == -signal.SIGKILL
+    assert Worker(server.address, "exit_at_once", "-").wait() == -signal.SIGKILL
     assert ask(server, tmp_path)  # the server goes on
 
 
 def test_a_task_dies_with_its_worker_and_no_other_one_does(server, tmp_path):
-    workers = [start_worker(server.address, "sleep", tmp_path / name) for name in "ab"]
+    workers = [Worker(server.address, "sleep", tmp_path / name) for name in "ab"]
     first, second = (pid_in(tmp_path / name) for name in "ab")
     workers[0].kill()
     workers[0].wait()
@@ -99,7 +102,7 @@ def test_a_task_dies_with_its_worker_and_no_other_one_does(server, tmp_path):
 def test_tasks_die_with_the_server(tmp_path):
     (tmp_path / "f").mkdir()
     with ForkServer(tmp_path / "f", 1, []) as server:
-        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        worker = Worker(server.address, "sleep", tmp_path / "pid")
         task = pid_in(tmp_path / "pid")
     wait_until(lambda: is_gone(task))
     assert worker.wait() == -signal.SIGKILL
@@ -108,7 +111,7 @@ def test_tasks_die_with_the_server(tmp_path):
 def test_tasks_die_with_a_server_that_is_killed(tmp_path):
     (tmp_path / "f").mkdir()
     with ForkServer(tmp_path / "f", 1, []) as server:
-        worker = start_worker(server.address, "sleep", tmp_path / "pid")
+        worker = Worker(server.address, "sleep", tmp_path / "pid")
         task = pid_in(tmp_path / "pid")
         psutil.Process(task).parent().kill()
         wait_until(lambda: is_gone(task))
@@ -123,7 +126,7 @@ def test_a_server_that_still_imports_is_ended(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(fork_server, "_CLOSE_S", 0.5)
     with ForkServer(tmp_path, 1, ["slow_import"]) as server:
-        worker = start_worker(server.address, "describe", tmp_path / "state")
+        worker = Worker(server.address, "describe", tmp_path / "state")
     assert worker.wait() != 0  # killed once it had asked, refused when it had not
 
 
@@ -135,7 +138,7 @@ def test_all_die_with_a_driver_that_is_killed(tmp_path):
     driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=module_environment())
     address = tmp_path / fork_server.SOCKET
     wait_until(address.exists)
-    worker = start_worker(address, "sleep", tmp_path / "pid")
+    worker = Worker(address, "sleep", tmp_path / "pid")
     task = pid_in(tmp_path / "pid")
     parent = psutil.Process(task).ppid()
     driver.kill()
@@ -155,7 +158,7 @@ def refuses_one(folder, module, match, *, times=1):
     """Assert that a server with this module refuses tasks beside one that runs, which goes on."""
     (folder / "f").mkdir()
     with ForkServer(folder / "f", 1, [module]) as server:
-        worker = start_worker(server.address, "sleep", folder / "pid")
+        worker = Worker(server.address, "sleep", folder / "pid")
         task = pid_in(folder / "pid")
         for _ in range(times):
             with pytest.raises(TaskError, match=match):

@@ -17,6 +17,9 @@ import pytest
 from patience import HANG_S
 
 from rltune.analysis.audit import AuditVerdict, audit_folder
+from rltune.errors import RltuneError
+from rltune.runner.sweep import SweepRequest, run_sweep
+from rltune.spec.load import load_sweep
 from rltune.store.files import read_json
 from rltune.store.jsonl import read_jsonl
 from rltune.store.run_folder import read_folder, read_records
@@ -57,6 +60,25 @@ def drive(sweep: Path, runs: Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.fixture
+def refusal(monkeypatch, models_are_fine):
+    """Return a function that drives a sweep in this process and returns the error that ends it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def drive_here(sweep: Path, runs: Path) -> str:
+        monkeypatch.chdir(sweep.parent)
+        try:
+            request = SweepRequest(load_sweep(Path(sweep.name)), runs, 2, None, None, ("test",))
+            run_sweep(request, on_start=lambda *_: None, on_tick=lambda: None)
+        except RltuneError as error:
+            return str(error)
+        raise AssertionError("it was not refused")
+
+    yield drive_here
+    for name in [name for name in sys.modules if name.partition(".")[0] == "coins"]:
+        del sys.modules[name]
+
+
 def read_passed(done, runs):
     """Return the only run folder of an orderly driver, and its records; the audit has passed."""
     assert done.returncode == 0, done.stderr
@@ -92,13 +114,12 @@ def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
         assert set(row["auxiliary"]) == {"score"}
 
 
-def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path):
+def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path, refusal):
     sweep = settle(tmp_path / "work", small_policy)
     text = sweep.read_text(encoding="utf-8")
     sweep.write_text(text.replace("train_tasks: 16", "train_tasks: 17"), encoding="utf-8")
-    done = drive(sweep, tmp_path / "runs")
-    assert done.stderr.splitlines()[-1].startswith(
-        "rltune.errors.InputError: env custom: its tasks cannot be frozen: the environment has 40 "
+    assert refusal(sweep, tmp_path / "runs").startswith(
+        "env custom: its tasks cannot be frozen: the environment has 40 "
         "different tasks (10000 in a row had been drawn before), but heldout_tasks=12, "
         "test_tasks=12, train_tasks=17 need 41; "
     )
@@ -106,7 +127,7 @@ def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path):
 
 
 def test_an_env_that_raises_while_its_tasks_are_drawn_is_named_with_its_line(
-    small_policy, tmp_path
+    small_policy, tmp_path, refusal
 ):
     sweep = settle(tmp_path / "work", small_policy)
     module = sweep.parent / "coins" / "my_env.py"
@@ -114,21 +135,18 @@ def test_an_env_that_raises_while_its_tasks_are_drawn_is_named_with_its_line(
     at = next(i for i, line in enumerate(lines) if line.startswith("    def task")) + 1
     lines.insert(at, '        {}["gone"]')
     module.write_text("\n".join(lines), encoding="utf-8")
-    done = drive(sweep, tmp_path / "runs")
-    assert done.stderr.splitlines()[-1] == (
-        "rltune.errors.InputError: env coins.my_env:MyEnv: it raised KeyError: 'gone' "
+    assert refusal(sweep, tmp_path / "runs") == (
+        "env coins.my_env:MyEnv: it raised KeyError: 'gone' "
         f"({module}:{at + 1}, in task). Repair it, and give the same command again."
     )
     assert not list((tmp_path / "runs").glob("*/trials/*"))
 
 
-def test_a_broken_import_path_starts_nothing(small_policy, tmp_path):
+def test_a_broken_import_path_starts_nothing(small_policy, tmp_path, refusal):
     sweep = settle(tmp_path / "work", small_policy)
     text = sweep.read_text(encoding="utf-8")
     sweep.write_text(text.replace("my_reward:score", "my_rewards:score"), encoding="utf-8")
-    done = drive(sweep, tmp_path / "runs")
-    assert done.returncode != 0
-    assert done.stderr.splitlines()[-1].endswith(
+    assert refusal(sweep, tmp_path / "runs") == (
         "coins.yaml:24: hold.reward.terms: 'coins.my_rewards:score': there is no module "
         "'coins.my_rewards'; install its package, or add its folder to PYTHONPATH."
     )

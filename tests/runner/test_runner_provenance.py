@@ -64,8 +64,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_clean_checkout_is_its_commit(checkout):
-    state = state_of(checkout)
+@pytest.fixture(scope="module")
+def clean(checkout: Path) -> CodeState:
+    """What a process that runs the repository as committed finds."""
+    return state_of(checkout)
+
+
+def test_a_clean_checkout_is_its_commit(checkout, clean):
+    state = clean
     assert state.commit == git(checkout, "rev-parse", "HEAD")
     assert (state.dirty, state.diff_sha256) == (False, "")
     assert state.label == state.commit
@@ -77,10 +83,9 @@ def test_a_readme_does_not_make_the_code_dirty(checkout):
 
 
 @pytest.mark.parametrize("name", ["rltune/errors.py", "rltune/added.py"])
-def test_changed_and_new_files_make_it_dirty(checkout, name):
+def test_changed_and_new_files_make_it_dirty(checkout, clean, name):
     path = checkout / name
     before = path.read_bytes() if path.exists() else None
-    clean = state_of(checkout)
     digests = set()
     try:
         for line in ("# one\n", "# two\n"):

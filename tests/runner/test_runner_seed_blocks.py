@@ -1,5 +1,6 @@
 """Seeds until decided, driven by launches that end each trial with a number of the test."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -37,9 +38,8 @@ class Kill(BaseException):
     """The driver is gone."""
 
 
-@pytest.fixture
-def drive(small, tmp_path, monkeypatch):
-    """Run the small sweep until decided; what started is in `drive.started`."""
+def driver(small, folder, patch):
+    """Return what runs the small sweep until decided; what started is in its `started`."""
     loaded = until_decided(small, most=6, effect=0.05)
     fails: set[tuple[str, int]] = set()
     started: list[tuple[str, int]] = []
@@ -66,17 +66,31 @@ def drive(small, tmp_path, monkeypatch):
             trial.write_done(result)
         return False
 
-    monkeypatch.setattr(LaunchSession, "run", run)
-    monkeypatch.setattr("rltune.runner.sweep.require_models", nothing)
+    patch.setattr(LaunchSession, "run", run)
+    patch.setattr("rltune.runner.sweep.require_models", nothing)
 
     def call(given=loaded, **changes):
-        request = request_of(given, tmp_path, proof=check_sweep(given), **changes)
+        request = request_of(given, folder, proof=check_sweep(given), **changes)
         return run_sweep(request, on_start=nothing, on_tick=nothing, say=call.said.append)
 
     call.said, call.started, call.fails, call.kill_after = [], started, fails, kill_after
-    call.run = RunDir((tmp_path / "runs" / loaded.run_name).resolve())
+    call.run = RunDir((folder / "runs" / loaded.run_name).resolve())
     call.loaded = loaded
     return call
+
+
+@pytest.fixture
+def drive(small, tmp_path, monkeypatch):
+    return driver(small, tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def decided(small, tmp_path_factory):
+    """Return a driver that has decided all; for tests that change nothing of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        drive = driver(small, tmp_path_factory.mktemp("decided"), patch)
+        drive.outcome = drive()
+    return drive
 
 
 def looks_of(run):
@@ -96,8 +110,8 @@ def seeds_of(started, condition):
     return [seed for label, seed in started if label == condition]
 
 
-def test_decided_conditions_get_no_more_seeds_and_the_control_goes_on(drive):
-    outcome = drive()
+def test_decided_conditions_get_no_more_seeds_and_the_control_goes_on(decided):
+    drive, outcome = decided, decided.outcome
     assert seeds_of(drive.started, CONTROL) == [0, 1, 2, 3, 4, 5]
     assert seeds_of(drive.started, NOISY) == [0, 1, 2, 3, 4, 5]
     assert seeds_of(drive.started, FAR) == [0, 1, 2]
@@ -111,9 +125,8 @@ def test_decided_conditions_get_no_more_seeds_and_the_control_goes_on(drive):
     assert any(f"{FAR}: look at 3 of at most 6 seeds" in text for text in drive.said)
 
 
-def test_a_comparison_that_begins_with_the_control_says_the_order(drive):
-    drive()
-    ends = [end_of(record) for record in read_records(read_folder(drive.run)).records]
+def test_a_comparison_that_begins_with_the_control_says_the_order(decided):
+    ends = [end_of(record) for record in read_records(read_folder(decided.run)).records]
     word = between(CONTROL, FAR, ends, resolution=0.0).word
     assert word == f"no verdict (seeds until decided: give {FAR} first, the control second)"
     word = between(NOISY, FAR, ends, resolution=0.0).word
@@ -241,19 +254,19 @@ def audit_of(run):
     return [item.message for item in found if "look" in item.message]
 
 
-def test_the_audit_finds_a_removed_seed_and_an_altered_look(drive):
-    drive()
-    assert audit_of(drive.run) == []
-    text = drive.run.looks.read_text()
-    drive.run.looks.write_text(text.replace('"decision": "different"', '"decision": "go on"'))
-    assert any("recorded go on" in message for message in audit_of(drive.run))
-    drive.run.looks.write_text(text)
-    gone = next(d for d in drive.run.trial_dirs() if d.trial_id.startswith(f"{NOISY}-s5"))
+def test_the_audit_finds_a_removed_seed_and_an_altered_look(decided, tmp_path):
+    run = RunDir(shutil.copytree(decided.run.path, tmp_path / "run", symlinks=True))
+    assert audit_of(run) == []
+    text = run.looks.read_text()
+    run.looks.write_text(text.replace('"decision": "different"', '"decision": "go on"'))
+    assert any("recorded go on" in message for message in audit_of(run))
+    run.looks.write_text(text)
+    gone = next(d for d in run.trial_dirs() if d.trial_id.startswith(f"{NOISY}-s5"))
     gone.done.unlink()
-    (message, *_) = audit_of(drive.run)
+    (message, *_) = audit_of(run)
     assert "counted seed 5, which has no result beside the control's now." in message
-    plan = read_json(drive.run.plan)
+    plan = read_json(run.plan)
     plan["trials"] = [row for row in plan["trials"] if row["trial_id"] != gone.trial_id]
-    write_json_atomic(drive.run.plan, plan)
+    write_json_atomic(run.plan, plan)
     gone.spec.unlink()
-    assert any("has 5 trials, and a look was planned at 6" in m for m in audit_of(drive.run))
+    assert any("has 5 trials, and a look was planned at 6" in m for m in audit_of(run))
