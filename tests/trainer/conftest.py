@@ -199,6 +199,13 @@ def make_trial(tmp_path, make_trial_in):
     return lambda name="trial", **changes: make_trial_in(tmp_path / name, **changes)
 
 
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory, make_trial_in):
+    """Return a trial of the defaults that has ended, and its result; nobody changes it."""
+    trial = make_trial_in(tmp_path_factory.mktemp("plain"))
+    return trial, trial.run()
+
+
 @pytest.fixture
 def killed():
     return Killed
@@ -214,17 +221,34 @@ def make_manifest():
     return manifest
 
 
-@pytest.fixture
-def sample_batch(small_policy):
-    """Return a maker of (episodes, batch) that a policy sampled in `UpEnv`."""
+@pytest.fixture(scope="session")
+def sample_batch():
+    """Return a maker of (episodes, batch) that a policy sampled in `UpEnv`.
+
+    What an engine of its own sampled with the same weights and settings is not sampled again.
+    """
+    from rltune.policy.load import weights_digest
+    from rltune.policy.precision import compute_dtype
     from rltune.rollout.tokens import to_batch
     from rltune.trainer.collect import collect
 
-    def sample(config, policy, *, engine=None, step=1, seeds=None):
+    played = {}
+
+    def play(config, policy, engine, step, seeds):
         env = UpEnv()
-        tasks = [env.task(seed) for seed in (seeds or range(config.rollout.groups))]
-        engine = engine or TorchEngine(policy.decoder())
-        episodes = collect(config, policy, engine, tasks, step=step, make_env=UpEnv)
+        tasks = [env.task(seed) for seed in seeds]
+        return collect(config, policy, engine, tasks, step=step, make_env=UpEnv)
+
+    def sample(config, policy, *, engine=None, step=1, seeds=None):
+        seeds = tuple(seeds or range(config.rollout.groups))
+        if engine is not None:
+            episodes = play(config, policy, engine, step, seeds)
+        else:
+            weights = weights_digest(policy.model), compute_dtype(policy.model.base_model)
+            key = config.rollout.model_dump_json(), config.seed, weights, step, seeds
+            if key not in played:
+                played[key] = play(config, policy, TorchEngine(policy.decoder()), step, seeds)
+            episodes = list(played[key])
         return episodes, to_batch(episodes, pad_id=policy.pad_id)
 
     return sample

@@ -48,6 +48,10 @@ SCORED = {
 
 
 SHORT = {"budget__steps": 2, "gate__every": 2}
+# The others are slow: each of their parts is in one of these, or they differ in the loss alone.
+FAST = {
+    *("two epochs", "by group", "own critic", "cispo", "bfloat16", "adapter", "masked"),
+}
 
 
 def steps_of(trial):
@@ -57,8 +61,11 @@ def steps_of(trial):
     return rows, trial.policy.model.state_dict()
 
 
-@pytest.mark.parametrize("changes", SKIPPED.values(), ids=SKIPPED)
-def test_a_trial_is_bit_equal_to_one_that_scores_every_row(make_trial, monkeypatch, changes):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in SKIPPED]
+)
+def test_a_trial_is_bit_equal_to_one_that_scores_every_row(make_trial, monkeypatch, name):
+    changes = SKIPPED[name]
     trial = make_trial("skips", **SHORT, **changes)
     assert not needs_old_logprobs(trial.config)
     rows, weights = steps_of(trial)

@@ -18,7 +18,7 @@ def server(monkeypatch):
     monkeypatch.setenv("TRIAL_JUDGE_KEY", "sk-secret-abcdef")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with ScriptedServer() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server
         server.stopping.set()

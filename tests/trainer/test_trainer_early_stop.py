@@ -70,7 +70,7 @@ def rule(request, fading):
     return RULES[request.param]
 
 
-def test_a_rule_ends_a_trial_with_its_name(make_trial, rule):
+def test_a_rule_ends_a_trial_with_its_name_and_so_it_does_after_a_resume(make_trial, killed, rule):
     changes, reason, step = rule
     trial = make_trial(**changes)
     result = trial.run()
@@ -84,19 +84,15 @@ def test_a_rule_ends_a_trial_with_its_name(make_trial, rule):
     assert trial.checkpoints[-1] == step
     assert trial.folder.latest.resolve().name == f"step-{step:06d}"
 
-
-def test_and_the_same_after_a_resume(make_trial, killed, rule):
-    changes, reason, step = rule
-    whole = make_trial("whole", **changes).run()
     trial = make_trial("killed", **changes)
     for die_at in (step - 1, step):
         with pytest.raises(killed):
             trial.run(die_at=die_at)
     again = trial.run()
     assert (again.reason, again.final_step) == (reason, step)
-    assert again.metrics_sha256 == whole.metrics_sha256
+    assert again.metrics_sha256 == result.metrics_sha256
     trial.folder.done.unlink()
-    assert trial.run().metrics_sha256 == whole.metrics_sha256
+    assert trial.run().metrics_sha256 == result.metrics_sha256
     assert trial.last_step == step
 
 

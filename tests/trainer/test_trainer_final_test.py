@@ -16,6 +16,7 @@ from rltune.rollout.episode import Slot, play
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.spec.schema.sweep import Metric
 from rltune.store.jsonl import append_jsonl
+from rltune.store.rundir import TrialDir
 from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.checkpoint import load_checkpoint
 from rltune.trainer.final_test import (
@@ -49,12 +50,20 @@ def with_test(make_manifest, up_env):
     )
 
 
-@pytest.fixture
-def trained(make_trial):
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory, make_trial_in):
     """A finished trial of two steps, with a gate after each."""
-    trial = make_trial(budget__steps=2, gate__every=1, checkpoint__every=1, checkpoint__keep_last=9)
+    changes = {"gate__every": 1, "checkpoint__every": 1, "checkpoint__keep_last": 9}
+    trial = make_trial_in(tmp_path_factory.mktemp("ended"), budget__steps=2, **changes)
     trial.run()
     return trial
+
+
+@pytest.fixture
+def trained(ended, tmp_path):
+    """A copy of that one."""
+    folder = shutil.copytree(ended.folder.path, tmp_path / "trained", symlinks=True)
+    return replace(ended, folder=TrialDir(folder))
 
 
 @pytest.fixture

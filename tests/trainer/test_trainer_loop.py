@@ -18,6 +18,8 @@ from rltune.trainer.train_state import TrainState, actor_logprobs
 from rltune.types import TrialStatus
 
 STATS = ("mean", "max", "min")
+NOTHING = {"rollout_filter": {"include_zero": False}, "optim__weight_decay": 0.0}
+TWO_STEPS = {"budget__steps": 2, "gate__every": 2}
 EVERY_STEP = {
     *("actor/pg_loss", "actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl"),
     *("actor/entropy", "actor/grad_norm", "actor/lr", "perf/max_rss_gb"),
@@ -65,6 +67,13 @@ GATE |= {f"heldout/{cut}" for cut in ("clip_ratio", "context_clip_ratio", "out_o
 GATE |= {f"heldout/failure/{name}" for name in ("wrong", "lost", "unfinished", "malformed")}
 
 
+@pytest.fixture(scope="module")
+def of_equal_rewards(tmp_path_factory, make_trial_in):
+    """Return a trial of equal rewards, of which the filter keeps no group, and its result."""
+    trial = make_trial_in(tmp_path_factory.mktemp("equal"), is_constant=True, **NOTHING)
+    return trial, trial.run()
+
+
 @pytest.mark.parametrize(
     ("changes", "more"),
     [
@@ -77,9 +86,11 @@ GATE |= {f"heldout/failure/{name}" for name in ("wrong", "lost", "unfinished", "
         ),
     ],
 )
-def test_what_is_recorded(make_trial, changes, more):
-    trial = make_trial(**changes)
-    result = trial.run()
+def test_what_is_recorded(make_trial, plain, changes, more):
+    trial, result = plain
+    if changes:
+        trial = make_trial(**changes)
+        result = trial.run()
     names = {row["step"]: set(row) - {"step", "time"} for row in trial.rows}
     assert sorted(names) == [0, 1, 2, 3, 4]
     assert names[0] == GATE | {"timing_s/sync", "timing_s/checkpoint", "perf/max_rss_gb"}
@@ -123,9 +134,8 @@ def test_the_record_says_whether_a_gate_was_sampled(make_trial):
         assert (row["temperature"], row["do_sample"], row["n"]) == (0.0, False, 5)
 
 
-def test_a_healthy_trial_says_a_line_at_the_start_and_one_a_gate(make_trial, make_manifest):
-    trial = make_trial()
-    trial.run()
+def test_a_healthy_trial_says_a_line_at_the_start_and_one_a_gate(plain, make_manifest):
+    trial, _ = plain
     start, *gates = trial.lines
     digests = trial.policy.weights_sha256[:12], make_manifest().sha256[:12]
     assert start == "policy {}, tasks {}, from the start".format(*digests)
@@ -156,12 +166,8 @@ def test_training_earns_more(make_trial, kind):
     assert result.final_metric > result.base_metric + 0.5
 
 
-NOTHING = {"rollout_filter": {"include_zero": False}, "optim__weight_decay": 0.0}
-
-
-def test_when_no_group_is_left_the_step_is_skipped_and_counted(make_trial):
-    trial = make_trial(is_constant=True, **NOTHING)
-    result = trial.run()
+def test_when_no_group_is_left_the_step_is_skipped_and_counted(of_equal_rewards):
+    trial, result = of_equal_rewards
     assert result.status is TrialStatus.DONE  # four empty steps; five would end it early
     assert result.budget["optimizer_steps"] == 0
     assert result.budget["rollouts"] == 32
@@ -176,12 +182,15 @@ def test_when_no_group_is_left_the_step_is_skipped_and_counted(make_trial):
 def test_when_all_groups_are_masked_the_steps_are_made(make_trial, kind):
     filter_ = {"include_zero": False, "on_drop": "mask"}
     trial = make_trial(
-        is_constant=True, **{**NOTHING, "rollout_filter": filter_}, advantage={"kind": kind}
+        is_constant=True,
+        **{**NOTHING, "rollout_filter": filter_},
+        advantage={"kind": kind},
+        **TWO_STEPS,
     )
     result = trial.run()
-    assert result.budget["optimizer_steps"] == 8  # as many as without a filter
-    assert [row["rollout/empty_after_filter"] for row in trial.rows[1:]] == [1.0] * 4
-    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 4
+    assert result.budget["optimizer_steps"] == 4  # as many as without a filter
+    assert [row["rollout/empty_after_filter"] for row in trial.rows[1:]] == [1.0] * 2
+    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 2
     assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
 
 
@@ -190,20 +199,20 @@ def counted(trial, name):
 
 
 def test_updates_of_the_policy_and_of_the_critic_are_counted_apart(make_trial):
-    """Two mini-batches a step; the policy stands still in the first three of four steps."""
-    trial = make_trial(advantage={"kind": "gae"}, critic__warmup_steps=3)
+    """Two mini-batches a step; the policy stands still in the first of two steps."""
+    trial = make_trial(advantage={"kind": "gae"}, critic__warmup_steps=1, **TWO_STEPS)
     result = trial.run()
-    assert counted(trial, "optimizer_steps") == [2, 4, 6, 8]
-    assert counted(trial, "policy_updates") == [0, 0, 0, 2]
-    assert counted(trial, "critic_updates") == [2, 4, 6, 8]
-    assert (result.budget["policy_updates"], result.budget["critic_updates"]) == (2, 8)
+    assert counted(trial, "optimizer_steps") == [2, 4]
+    assert counted(trial, "policy_updates") == [0, 2]
+    assert counted(trial, "critic_updates") == [2, 4]
+    assert (result.budget["policy_updates"], result.budget["critic_updates"]) == (2, 4)
 
 
 def test_without_a_critic_every_mini_batch_updates_the_policy(make_trial):
-    trial = make_trial(critic__warmup_steps=3)
+    trial = make_trial(critic__warmup_steps=3, **TWO_STEPS)
     trial.run()
-    assert counted(trial, "policy_updates") == counted(trial, "optimizer_steps") == [2, 4, 6, 8]
-    assert counted(trial, "critic_updates") == [0, 0, 0, 0]
+    assert counted(trial, "policy_updates") == counted(trial, "optimizer_steps") == [2, 4]
+    assert counted(trial, "critic_updates") == [0, 0]
 
 
 @pytest.mark.parametrize("kind", ["grpo", "gae"])
@@ -212,24 +221,25 @@ def test_mask_keeps_the_number_of_optimiser_steps(make_trial, kind, on_drop):
     trial = make_trial(
         rollout_filter={"strategy": "top_k", "value": 0.5, "on_drop": on_drop},
         advantage={"kind": kind},
+        **TWO_STEPS,
     )
     result = trial.run()
-    assert [row["rollout/filter_kept_ratio"] for row in trial.rows[1:]] == [0.5] * 4
-    made = {"mask": 8, "drop": 4}[on_drop]
+    assert [row["rollout/filter_kept_ratio"] for row in trial.rows[1:]] == [0.5] * 2
+    made = {"mask": 4, "drop": 2}[on_drop]
     assert result.budget["optimizer_steps"] == result.budget["policy_updates"] == made
 
 
 def test_equal_rewards_teach_nothing_without_a_filter(make_trial):
-    trial = make_trial(is_constant=True, optim__weight_decay=0.0)
+    trial = make_trial(is_constant=True, optim__weight_decay=0.0, **TWO_STEPS)
     result = trial.run()
-    assert result.budget["optimizer_steps"] == 8
-    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 4
+    assert result.budget["optimizer_steps"] == 4
+    assert [row["actor/grad_norm"] for row in trial.rows[1:]] == [0.0] * 2
     assert weights_digest(trial.policy.model) == trial.policy.weights_sha256
 
 
 def test_tasks_and_first_rollouts_are_those_of_the_seed_whatever_learns_from_them(make_trial):
     """A2: equal tasks, and equal luck before any update; others after it or of another seed."""
-    base = {"budget__steps": 2, "gate__every": 2, "optim__lr": 0.05}
+    base = {**TWO_STEPS, "optim__lr": 0.05}
     trials = [
         make_trial("a", **base),
         make_trial("b", **base, advantage={"kind": "gae"}, loss__entropy_coeff=0.1),
@@ -252,9 +262,8 @@ def test_tasks_and_first_rollouts_are_those_of_the_seed_whatever_learns_from_the
 
 def test_steps_of_another_size_draw_the_same_stream(make_trial):
     """A2 for a group-size axis: task by task, the smaller steps are behind."""
-    base = {"budget__steps": 2, "gate__every": 2}
-    few = make_trial("few", **base, rollout__groups=2, rollout__group_size=4)
-    many = make_trial("many", **base, rollout__groups=4, rollout__group_size=2)
+    few = make_trial("few", **TWO_STEPS, rollout__groups=2, rollout__group_size=4)
+    many = make_trial("many", **TWO_STEPS, rollout__groups=4, rollout__group_size=2)
     streams = []
     for trial in (few, many):
         trial.run()
@@ -316,10 +325,9 @@ class Snapshot:
         return self._engine.generate(requests, params)
 
 
-def test_an_engine_with_its_own_weights_is_synced_before_it_is_used(make_trial):
-    plain, apart = make_trial("plain"), make_trial("apart")
-    want = plain.run().metrics_sha256
-    assert apart.run(make_engine=Snapshot).metrics_sha256 == want
+def test_an_engine_with_its_own_weights_is_synced_before_it_is_used(make_trial, plain):
+    _, want = plain
+    assert make_trial().run(make_engine=Snapshot).metrics_sha256 == want.metrics_sha256
 
 
 def test_an_engine_that_keeps_old_prefixes_is_refused(make_trial):
@@ -397,10 +405,9 @@ def test_a_gradient_without_an_end_ends_as_diverged(make_trial):
     assert trial.folder.read_done() is None
 
 
-def test_gates_of_one_trial_share_their_luck(make_trial):
+def test_gates_of_one_trial_share_their_luck(of_equal_rewards):
     """An unchanged policy scores the same at every gate."""
-    trial = make_trial(is_constant=True, **NOTHING)
-    trial.run()
+    trial, _ = of_equal_rewards
     rows = read_jsonl(trial.folder.heldout).rows
     assert len(rows) == 3
     assert len({(tuple(row["success"]), tuple(row["reward"])) for row in rows}) == 1

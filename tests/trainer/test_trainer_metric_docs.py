@@ -48,7 +48,7 @@ CASES = {
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_what_a_trial_writes_is_documented(make_trial, changes):
-    trial = make_trial(**changes)
+    trial = make_trial(budget__steps=2, gate__every=2, **changes)
     trial.run(make_engine=copy_engine if "rollout__ahead" in changes else None)
     known = [pattern(name) for name in documented()]
     written = {name for row in trial.rows for name in row} - {"step"}

@@ -15,6 +15,7 @@ from patience import HANG_S
 from small_sweep import save_policy, small_sweep
 from trained_folder import train_one
 
+from rltune.cli.entry import run
 from rltune.errors import InputError, StoreError
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.recorder import open_recorder
@@ -73,14 +74,23 @@ def runs(source, tmp_path):
 
 @pytest.fixture(scope="module")
 def with_export(source, tmp_path_factory):
-    """The same with its second checkpoint exported, by a process of seconds: once for all."""
+    """The same with its second checkpoint exported, once for all and in this process.
+
+    The process that a driver starts for it takes seconds; slow tests start it.
+    """
     copy = _copied(source, tmp_path_factory.mktemp("with_export"))
     base = copy[0].path.parent
-    state = torch.get_rng_state()
-    with looking_in_runs(base):
+    with pytest.MonkeyPatch.context() as patch, looking_in_runs(base), torch.random.fork_rng():
+        patch.setattr(subprocess, "run", _run_here)
         made_model(f"trial:before-0/{copy[1].trial_id}@2", base)
-    assert torch.equal(torch.get_rng_state(), state)
     return copy
+
+
+def _run_here(command, *, _run=subprocess.run, **options):
+    """Do what `python -P -m rltune ...` does; run other commands as they are."""
+    if command[1:4] != ["-P", "-m", "rltune"]:
+        return _run(command, **options)
+    return subprocess.CompletedProcess(command, run(command[4:]), "", "")
 
 
 @pytest.fixture

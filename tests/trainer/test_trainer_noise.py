@@ -13,6 +13,8 @@ from rltune_envs.frozen_lake import FrozenLakeEnv
 from rltune_envs.rewards import Rubric, Term, find_score
 from rltune_envs.verified import VerifiedEnv
 
+SHORT = {"budget__steps": 2, "gate__every": 2}
+
 
 def lucks(rows):
     """Return (step, group) -> the noise seeds of its members."""
@@ -24,18 +26,19 @@ def lucks(rows):
 
 
 def test_a_group_shares_its_luck_and_no_two_visits_do(make_trial):
-    trial = make_trial(budget__steps=8)  # 16 visits to 12 tasks
+    trial = make_trial(budget__steps=7, gate__every=7)  # 14 visits to 12 tasks
     trial.run()
     found = lucks(read_jsonl(trial.folder.episodes).rows)
 
-    assert len(found) == 16
+    assert len(found) == 14
     assert all(len(noise) == 1 for noise in found.values())
-    assert len(set().union(*found.values())) == 16
+    assert len(set().union(*found.values())) == 14
 
 
 def test_conditions_of_one_seed_share_all_luck_and_seeds_share_none(make_trial):
-    one, other = make_trial("one"), make_trial("other", optim__lr=1e-2, loss__entropy_coeff=0.1)
-    apart = make_trial("apart", seed=1)
+    one = make_trial("one", **SHORT)
+    other = make_trial("other", **SHORT, optim__lr=1e-2, loss__entropy_coeff=0.1)
+    apart = make_trial("apart", **SHORT, seed=1)
     for trial in (one, other, apart):
         trial.run()
     first, second, third = (lucks(read_jsonl(t.folder.episodes).rows) for t in (one, other, apart))
@@ -48,7 +51,7 @@ def test_steps_of_another_size_go_through_the_same_luck(make_trial):
     """As they go through the same tasks: 2 groups in 4 steps, 4 groups in 2."""
     streams = []
     for groups, steps in ((2, 4), (4, 2)):
-        changes = {"rollout__groups": groups, "budget__steps": steps}
+        changes = {"rollout__groups": groups, "budget__steps": steps, "gate__every": 9}
         trial = make_trial(f"{groups}", rollout__group_size=8 // groups, **changes)
         trial.run()
         rows = read_jsonl(trial.folder.episodes).rows
@@ -78,7 +81,7 @@ def judged():
 def test_the_luck_reaches_the_ice(small_policy, make_config, make_env):
     """The same steps on the same lakes do not end alike at two gates."""
     config, policy = make_config(gate__temperature=0.0), small_policy()
-    tasks = [make_env().task(seed) for seed in range(24)]
+    tasks = [make_env().task(seed) for seed in range(12)]
 
     def ends(step, purpose="heldout"):
         played = evaluate(

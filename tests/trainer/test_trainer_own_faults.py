@@ -18,11 +18,11 @@ HERE = __name__
 
 @pytest.fixture
 def run(make_trial, up_env):
-    """Return a function that runs a trial over an env whose methods fail as told."""
+    """Return a function that runs a trial of two steps over an env whose methods fail as told."""
 
     def run(methods, *, reward=None, **changes):
         failing = type("Own", (up_env,), {"__module__": HERE, **methods})
-        trial = make_trial(**changes)
+        trial = make_trial(**{"budget__steps": 2, "gate__every": 2, **changes})
         made = lambda: guarded_env(failing, f"{HERE}:Own", {})  # noqa: E731
         if reward is not None:
             rubric = Rubric((Term("mine", 1.0, guarded_score(reward, f"{HERE}:mine")),))
@@ -62,14 +62,14 @@ def test_one_exception_of_one_episode_is_a_counted_masked_fault(run, name, error
     # the probe, 5 held-out tasks, and then: the third call of step 1
     nth = 1 + 5 + 3 if name == "reset" else 200
     trial, result = run({name: at(nth if name == "reset" else 30, error)(name)})
-    assert result.final_step == 4
+    assert result.final_step == 2
     faults = [row["fault"] for row in read_jsonl(trial.folder.episodes).rows if row["fault"]]
     (said,) = faults
     assert said.startswith(f"env Own.{name}(): it raised {type(error).__name__}")
     assert f"({__file__}:" in said
     assert sum(row["rollout/fault_count"] for row in trial.rows[1:]) == 1
     assert sum(warning.count("1 of 8 episodes had a fault") for warning in trial.warnings) == 1
-    assert result.budget["rollouts"] == 4 * 8
+    assert result.budget["rollouts"] == 2 * 8
 
 
 def test_a_constructor_that_fails_once_is_a_fault_of_its_episode(run):
@@ -94,7 +94,7 @@ def test_a_score_that_leaves_is_a_fault(run):
         return sys.exit() if next(counter) % 10 == 0 else float(len(attempt.turns) > 1)
 
     trial, result = run({}, reward=mine)
-    assert result.final_step == 4
+    assert result.final_step == 2
     faults = {row["fault"] for row in read_jsonl(trial.folder.episodes).rows} - {""}
     (said,) = faults
     assert said.startswith("verifier mine: it raised SystemExit")
@@ -150,10 +150,11 @@ def test_no_metric_depends_on_how_many_environments_play_at_a_time(run):
             raise ConnectionError("gone")
         return super(type(self), self).step(response)
 
-    custom = {"reward__terms": [{"score": "my_pkg.my_mod:score"}]}  # what only computes plays alone
+    # What only computes plays alone.
+    changes = {"reward__terms": [{"score": "my_pkg.my_mod:score"}], "budget__steps": 4}
     digests, faults = set(), set()
     for workers in (1, 8):
-        trial, _ = run({"step": step}, name=f"by {workers}", rollout__workers=workers, **custom)
+        trial, _ = run({"step": step}, name=f"by {workers}", rollout__workers=workers, **changes)
         digests.add(metrics_digest(trial.folder.metrics))
         faults.add(tuple(row["fault"] for row in read_jsonl(trial.folder.episodes).rows))
     assert len(digests) == len(faults) == 1

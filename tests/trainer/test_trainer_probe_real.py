@@ -5,6 +5,7 @@ import pytest
 from rltune.trainer.probe.run import probe
 
 ONE_STEP = {"optim__mini_batch_size": 8, "optim__micro_batch_size": 8}
+SHORT = {"budget__steps": 2, "gate__every": 2}
 CENTER = {"advantage": {"kind": "grpo_center"}}
 NOT_COMPARED = ("timing_s/", "perf/", "step", "time")
 
@@ -14,7 +15,9 @@ def run_both(make_trial):
     """Return (what the probe says, rows of the one, rows of the other) of two real trials."""
 
     def run(left, right, **shared):
-        trials = [make_trial(name, **shared, **own) for name, own in (("a", left), ("b", right))]
+        trials = [
+            make_trial(name, **SHORT, **shared, **own) for name, own in (("a", left), ("b", right))
+        ]
         (found,), failed = probe({t.folder.path.name: t.config for t in trials}, [("a", "b")])
         assert failed == {}
         for trial in trials:

@@ -16,7 +16,7 @@ from rltune.trainer.records.media import (
     value_histogram,
 )
 
-STEPS = {"budget__steps": 4, "checkpoint__every": 2, "gate__every": 2}
+STEPS = {"budget__steps": 4, "checkpoint__every": 2, "gate__every": 2}  # as `plain` has them
 
 
 class Watcher:
@@ -109,9 +109,8 @@ def test_the_gradient_s_histogram_is_over_all_parameters():
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory, make_trial_in):
-    plain = make_trial_in(tmp_path_factory.mktemp("plain"), **STEPS)
-    plain.run()
+def watched(tmp_path_factory, make_trial_in, plain):
+    plain, _ = plain
     trial, watcher = make_trial_in(tmp_path_factory.mktemp("watched"), **STEPS), Watcher()
     return plain, trial, trial.run(watcher=watcher), watcher
 

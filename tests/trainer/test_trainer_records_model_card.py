@@ -19,9 +19,15 @@ from rltune.trainer.records.model_card import pool_counts
 from rltune.trainer.start import checkpoint_digest
 
 
-def test_the_card_proves_what_was_shipped(make_trial):
-    trial = make_trial(gate__every=1)
-    result = trial.run()
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory, make_trial_in):
+    """Return a trial with a gate at each step, and its result."""
+    trial = make_trial_in(tmp_path_factory.mktemp("gated"), gate__every=1)
+    return trial, trial.run()
+
+
+def test_the_card_proves_what_was_shipped(gated):
+    trial, result = gated
     card = read_json(trial.folder.model_card)
     assert card["selected_on"] == "heldout"
     assert card["metric"] == {"name": "heldout/reward_mean", "mode": "max"}
@@ -41,16 +47,15 @@ def test_the_card_proves_what_was_shipped(make_trial):
     assert card["warnings"] == []
 
 
-def test_the_digest_of_a_checkpoint_is_that_of_its_policy(make_trial):
-    trial = make_trial()
-    trial.run()
+def test_the_digest_of_a_checkpoint_is_that_of_its_policy(plain):
+    trial, _ = plain
     last = trial.folder.latest.resolve()
     assert checkpoint_digest(last) == weights_digest(trial.policy.model)
 
 
-def test_the_card_for_people_marks_the_shipped_step(make_trial):
-    trial = make_trial(gate__every=1)
-    step = trial.run().best_step
+def test_the_card_for_people_marks_the_shipped_step(gated):
+    trial, result = gated
+    step = result.best_step
     text = trial.folder.model_card.with_suffix(".md").read_text()
     assert f"Shipped: **step {step}**" in text
     (row,) = [line for line in text.splitlines() if line.endswith("| shipped |")]
@@ -127,8 +132,10 @@ def test_calls_and_money_have_limits_of_their_own(make_config):
     ("limit", "error", "step"),
     [("train_wall_s", TrainOverrunError, 1), ("eval_wall_s", EvalOverrunError, 0)],
 )
-def test_an_overrun_keeps_its_checkpoint_and_a_higher_limit_goes_on(make_trial, limit, error, step):
-    want = make_trial("whole").run().metrics_sha256
+def test_an_overrun_keeps_its_checkpoint_and_a_higher_limit_goes_on(
+    make_trial, plain, limit, error, step
+):
+    want = plain[1].metrics_sha256
     trial = make_trial(**{f"budget__{limit}": 1e-9})
     with pytest.raises(error):
         trial.run()
@@ -145,7 +152,7 @@ def test_a_last_step_that_ends_the_trial_is_no_overrun(make_trial):
 
 
 def test_a_card_names_the_parent(make_trial):
-    trial = make_trial()
+    trial = make_trial(budget__steps=1)
     write_origin(trial.folder, Origin(kind="child", parent="p", folder="trials/p", step=4))
     trial.run()
     start = json.loads(trial.folder.model_card.read_text())["start"]

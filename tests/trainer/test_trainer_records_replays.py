@@ -102,13 +102,9 @@ def test_a_long_turn_is_cut_and_counted(tmp_path):
     assert long.turns[0].stop_reason is StopReason.STOP
 
 
-def test_a_resumed_trial_has_the_replays_of_one_that_was_not_stopped(
-    tmp_path, make_trial_in, killed
-):
-    steps = {"budget__steps": 4, "checkpoint__every": 2, "gate__every": 2}
-    whole = make_trial_in(tmp_path / "whole", **steps)
-    whole.run()
-    parts = make_trial_in(tmp_path / "parts", **steps)
+def test_a_resumed_trial_has_the_replays_of_one_that_was_not_stopped(make_trial, plain, killed):
+    whole, _ = plain  # four steps, and a checkpoint after each second one
+    parts = make_trial()
     with pytest.raises(killed):
         parts.run(die_at=3)  # ahead of the checkpoint of step 2
     assert rows_of(parts.folder.path)[-1]["step"] == 3

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from functools import cache
@@ -12,6 +13,7 @@ import torch
 from rltune.errors import CheckpointError, InterruptedRun
 from rltune.policy.load import weights_digest
 from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import (
     Progress,
     load_checkpoint,
@@ -48,6 +50,7 @@ KINDS = {
         **KL,
     },
 }
+SLOW = {"gae-own", "gae-policy", "grpo-lora", "gae-own-lora"}  # others have what they have
 STEPS = {
     "budget__steps": 6,
     "checkpoint__every": 2,
@@ -66,6 +69,21 @@ def whole(tmp_path_factory, make_trial_in):
         return trial, trial.run()
 
     return run
+
+
+@pytest.fixture(scope="module")
+def stopped_once(tmp_path_factory, make_trial_in):
+    trial = make_trial_in(tmp_path_factory.mktemp("stopped"), **STEPS)
+    with pytest.raises(InterruptedRun):
+        trial.run(stop_at=4)
+    return trial
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    """Return a trial that was stopped at step 3, and may be changed."""
+    folder = shutil.copytree(stopped_once.folder.path, tmp_path / "stopped", symlinks=True)
+    return replace(stopped_once, folder=TrialDir(folder), warnings=[], lines=[])
 
 
 def lasting(result):
@@ -88,7 +106,9 @@ def about_checkpoints(trial):
     return [warning for warning in trial.warnings if "cannot be read" in warning]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in KINDS]
+)
 def test_stopped_and_resumed_is_bit_equal(make_trial, whole, kind):
     trial = make_trial(**STEPS, **KINDS[kind])
     with pytest.raises(InterruptedRun, match=r"^stopped at step 3; the same command goes on$"):
@@ -99,11 +119,14 @@ def test_stopped_and_resumed_is_bit_equal(make_trial, whole, kind):
     assert about_checkpoints(trial) == []
 
 
-def test_the_kinds_and_the_seeds_differ(make_trial, whole):
+@pytest.mark.parametrize(
+    "kinds", [KINDS.keys() - SLOW, pytest.param(KINDS, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_the_kinds_and_the_seeds_differ(make_trial, whole, kinds):
     """Else the test above could not fail."""
     other = make_trial(**STEPS, **KINDS["grpo"], seed=1).run()
-    digests = {whole(kind)[1].metrics_sha256 for kind in KINDS} | {other.metrics_sha256}
-    assert len(digests) == len(KINDS) + 1
+    digests = {whole(kind)[1].metrics_sha256 for kind in kinds} | {other.metrics_sha256}
+    assert len(digests) == len(kinds) + 1
     empty = [row["rollout/filter_kept_ratio"] for row in whole("grpo-mask")[0].rows[1:]]
     assert min(empty) < 1
 
@@ -123,7 +146,7 @@ def test_updates_are_those_that_the_optimisers_made_whatever_the_progress_says(m
     )
 
 
-@pytest.mark.parametrize("die_at", [0, 3, 6])
+@pytest.mark.parametrize("die_at", [0, pytest.param(3, marks=pytest.mark.slow), 6])
 def test_killed_between_checkpoints_goes_on_from_the_newest(make_trial, whole, killed, die_at):
     trial = make_trial(**STEPS)
     with pytest.raises(killed):
@@ -187,11 +210,11 @@ TORN = {
 
 
 def test_a_torn_checkpoint_is_passed_over(make_trial, whole):
-    trial = make_trial(**STEPS, **KINDS["gae-own"], checkpoint__keep_last=1)
+    trial = make_trial(**STEPS, **KINDS["gae-warmup"], checkpoint__keep_last=1)
     with pytest.raises(InterruptedRun):
         trial.run(stop_at=6)
     TORN["critic"](trial.folder.checkpoint(5))
-    assert_same_trial(trial, trial.run(), whole("gae-own"))
+    assert_same_trial(trial, trial.run(), whole("gae-warmup"))
     (warning,) = about_checkpoints(trial)
     assert warning.startswith(f"{trial.folder.checkpoint(5)} cannot be read (")
     assert warning.endswith(
@@ -203,13 +226,13 @@ def test_a_torn_checkpoint_is_passed_over(make_trial, whole):
 
 def test_with_all_checkpoints_torn_a_trial_starts_from_its_first_weights(make_trial, whole):
     """Although the policy's file is whole: no part of a torn checkpoint may be loaded."""
-    trial = make_trial(**STEPS, **KINDS["gae-own"])
+    trial = make_trial(**STEPS, **KINDS["gae-warmup"])
     with pytest.raises(InterruptedRun):
         trial.run(stop_at=4)
     torn = trial.checkpoints
     for step in torn:
         TORN["optimizer"](trial.folder.checkpoint(step))
-    assert_same_trial(trial, trial.run(), whole("gae-own"))
+    assert_same_trial(trial, trial.run(), whole("gae-warmup"))
     assert len(about_checkpoints(trial)) == len(torn) > 1
 
 
@@ -237,10 +260,8 @@ def files(trial):
     return {path: path.read_bytes() for path in paths if path.is_file()}
 
 
-def test_a_checkpoint_of_another_config_is_refused_and_left_alone(make_trial):
-    trial = make_trial(**STEPS)
-    with pytest.raises(InterruptedRun):
-        trial.run(stop_at=4)
+def test_a_checkpoint_of_another_config_is_refused_and_left_alone(stopped):
+    trial = stopped
     before = files(trial)
     with pytest.raises(
         CheckpointError, match=r"belongs to config cccccccccc, not dddddddddd\. Move"
@@ -262,12 +283,10 @@ def other_end(policy):
     ],
 )
 def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
-    make_trial, changed, name
+    stopped, changed, name
 ):
     """The folder of policy.model holds something else now; the KL would be to that."""
-    trial = make_trial(**STEPS)
-    with pytest.raises(InterruptedRun):
-        trial.run(stop_at=4)
+    trial = stopped
     before = files(trial)
     as_it_began = trial.make_policy
     trial.make_policy = lambda: changed(as_it_began)
@@ -282,10 +301,8 @@ def test_a_checkpoint_that_began_with_another_model_is_refused_and_left_alone(
     assert trial.run().final_step == 6
 
 
-def test_the_time_of_all_attempts_is_counted(make_trial):
-    trial = make_trial(**STEPS)
-    with pytest.raises(InterruptedRun):
-        trial.run(stop_at=4)
+def test_the_time_of_all_attempts_is_counted(stopped):
+    trial = stopped
     path = trial.folder.checkpoint(3) / "state.json"
     state = json.loads(path.read_text())
     progress = state["progress"]
@@ -306,19 +323,19 @@ def gates(trial):
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_the_newest_and_the_best_checkpoint_are_kept(make_trial, mode):
     trial = make_trial(
-        budget__steps=8, gate__every=1, checkpoint__every=3, checkpoint__keep_last=2, optim__lr=3e-2
+        budget__steps=5, gate__every=1, checkpoint__every=3, checkpoint__keep_last=2, optim__lr=3e-2
     )
     result = trial.run(mode=mode)
     history = gates(trial)
     best = max(history.values()) if mode == "max" else min(history.values())
     assert result.best_step == min(step for step, value in history.items() if value == best)
     assert result.heldout_metric == best
-    assert (result.base_metric, result.final_metric) == (history[0], history[8])
+    assert (result.base_metric, result.final_metric) == (history[0], history[5])
     assert trial.folder.best_heldout.resolve().name == f"step-{result.best_step:06d}"
     assert os.readlink(trial.folder.best_heldout) == f"step-{result.best_step:06d}"
-    assert os.readlink(trial.folder.latest) == "step-000008"
+    assert os.readlink(trial.folder.latest) == "step-000005"
     assert result.best_step in trial.checkpoints
-    assert 8 in trial.checkpoints
+    assert 5 in trial.checkpoints
     assert len(trial.checkpoints) <= 3
     saved = json.loads((trial.folder.best_heldout / "state.json").read_text())
     assert saved["progress"]["step"] == result.best_step
@@ -334,14 +351,12 @@ def test_when_training_only_harms_the_start_is_the_best(make_trial):
     assert trial.checkpoints == [0, 3]
 
 
-def test_a_stop_writes_no_checkpoint_twice(make_trial):
-    trial = make_trial(**STEPS)
-    with pytest.raises(InterruptedRun):
-        trial.run(stop_at=3)
-    before = (trial.folder.checkpoint(2) / "state.json").stat()
+def test_a_stop_writes_no_checkpoint_twice(stopped):
+    trial = stopped
+    before = (trial.folder.checkpoint(3) / "state.json").stat()
     with pytest.raises(InterruptedRun):
         trial.run(stop_at=1)
-    after = (trial.folder.checkpoint(2) / "state.json").stat()
+    after = (trial.folder.checkpoint(3) / "state.json").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
