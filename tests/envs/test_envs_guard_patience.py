@@ -80,7 +80,7 @@ def test_a_call_is_waited_for_beyond_its_limit_while_others_compute(monkeypatch)
 
     monkeypatch.setattr(Worker, "others_s", others_s)
     new_batch()
-    assert call("env f()", lambda: may_return.wait(HANG_S), limit_s=0.4)
+    assert call("env f()", lambda: may_return.wait(HANG_S), limit_s=0.1)
 
 
 def compute(seconds):

@@ -108,9 +108,9 @@ def test_a_runaway_regular_expression_is_ended_and_its_line_named():
     before = ask("pid")
     line = line_of("runaway")
     with pytest.raises(HungCodeError) as caught:
-        ask("runaway", "a" * 60 + "b", limit_s=0.3)
+        ask("runaway", "a" * 60 + "b", limit_s=0.2)
     place = f"{CALLS}:{line}, in runaway"
-    assert str(caught.value) == f"score f(): it did not return within 0.3 s ({place})"
+    assert str(caught.value) == f"score f(): it did not return within 0.2 s ({place})"
     assert has_gone(before)
     assert ask("pid") != before
 

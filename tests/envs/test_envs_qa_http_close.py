@@ -1,8 +1,9 @@
-"""Connections of the `/retrieve` client end with what holds them; each test has its own process.
+"""Connections of the `/retrieve` client end with what holds them; each ending has its own process.
 
 A socket that is not closed is a ResourceWarning, which `-W error` prints while it ends.
 """
 
+import json
 import subprocess
 import sys
 
@@ -14,13 +15,25 @@ from rltune_envs.multihop_qa.records import Passage
 from rltune_envs.multihop_qa.server import RetrievalServer
 
 CLIENT = """
-import copy, gc, os, pickle, sys
+import copy, gc, json, os, pickle, sys
+import httpx
 from rltune_envs.multihop_qa.http_retriever import HttpRetriever
-url = sys.argv[1]
+url, endings, folder = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 
 def used(client):
     assert client.search("ulm", k=1)[0].title == "Ulm"
     return client
+
+exits = {}
+for name, code in endings.items():
+    if child := os.fork():
+        exits[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        continue
+    os.dup2(os.open(os.path.join(folder, name), os.O_CREAT | os.O_WRONLY), 2)
+    exec(code)
+    break
+else:
+    print(json.dumps(exits))
 """
 ENDINGS = {
     "the end of the process": "kept = used(HttpRetriever(url))",
@@ -58,12 +71,21 @@ def url():
         yield server.url
 
 
-@pytest.mark.parametrize("name", ENDINGS)
-def test_nothing_is_left_open(url, name):
+@pytest.fixture(scope="module")
+def ended(url, tmp_path_factory):
+    """Return the exit code of each ending, a fork of one process, and what it wrote as errors."""
+    folder = tmp_path_factory.mktemp("errors")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CLIENT + ENDINGS[name], url],
+        [sys.executable, "-W", "error", "-c", CLIENT, url, json.dumps(ENDINGS), str(folder)],
         capture_output=True,
         text=True,
         timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    codes = json.loads(done.stdout.splitlines()[-1])
+    return {name: (codes[name], (folder / name).read_text()) for name in ENDINGS}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_nothing_is_left_open(ended, name):
+    assert ended[name] == (0, "")

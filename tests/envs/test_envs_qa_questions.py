@@ -25,7 +25,7 @@ from rltune_envs.multihop_qa.records import Hop, Passage, Question
 from rltune_envs.multihop_qa.verifiers import exact_match
 from rltune_envs.multihop_qa.world import WORDS, World
 
-N = 10_000
+N = 4_000
 SIGMAS = 4  # a valid generator is further off once in 16,000 checks
 
 
@@ -157,8 +157,8 @@ def test_equal_hashes_mean_equal_questions(questions):
 
 
 def test_there_are_tens_of_thousands_of_two_hop_questions(world):
-    texts = {make_question(world, seed, hops=(2,)).text for seed in range(40_000)}
-    assert len(texts) > 30_000
+    texts = {make_question(world, seed, hops=(2,)).text for seed in range(8_000)}
+    assert len(texts) > 7_500  # of 66,000 there would be 7,532
 
 
 def test_chains_by_hand():

@@ -17,6 +17,7 @@ from rltune_envs.errors import TaskError
 from rltune_envs.multihop_qa import MultihopQaEnv
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.guess import guess_probability, guesses
+from rltune_envs.multihop_qa.http_retriever import HttpRetriever
 from rltune_envs.multihop_qa.records import Question
 from rltune_envs.multihop_qa.server import RetrievalServer
 from rltune_envs.multihop_qa.sources import search
@@ -58,6 +59,12 @@ def file_of(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Ask a server that failed again at once."""
+    monkeypatch.setattr(HttpRetriever, "_wait", lambda *_: 0.0)
 
 
 def test_consecutive_seeds_visit_each_row_once(file_of):
@@ -165,6 +172,7 @@ def test_a_server_of_the_same_passages_shows_the_same():
                     break
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_comes_back_is_asked_again():
     retriever = Bm25Retriever(World(seed=0, passages=100).passages)
     with RetrievalServer(retriever) as server:
@@ -177,6 +185,7 @@ def test_a_server_that_comes_back_is_asked_again():
         assert "<information>" in env.step(response).observation
 
 
+@pytest.mark.usefixtures("impatient")
 def test_passages_are_needed_unless_something_else_is_searched(file_of):
     path = str(SHARED / "bamboogle_125.json") if SHARED.exists() else None
     if path is None:

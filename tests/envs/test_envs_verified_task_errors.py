@@ -126,8 +126,8 @@ BAD_SCORES = {
     "huge": f"it returned something of type int; {RANGE}",
     "unwritable": f"it returned something of type Unwritable; {RANGE}",
     "raises": "it raised KeyError: 'nothing' ({calls}:{line}, in raises)",
-    "hangs": "it did not return within 0.3 s ({calls}:{line}, in hangs)",
-    "runaway": "it did not return within 0.3 s ({calls}:{line}, in runaway)",
+    "hangs": "it did not return within 0.2 s ({calls}:{line}, in hangs)",
+    "runaway": "it did not return within 0.2 s ({calls}:{line}, in runaway)",
     "crashes": "its process ended with exit status 7",
     "forks_here": "it forked this process, whose copy holds the model; use subprocess, or "
     "multiprocessing with the start method spawn",
@@ -190,9 +190,9 @@ def test_a_regular_expression_that_runs_away_is_a_fault(tmp_path, monkeypatch):
     env = VerifiedTaskEnv(train=str(path), verifier={"kind": "regex", "pattern": "((?:a+)+)$"})
     env.reset(seed=0)
     with monkeypatch.context() as short:
-        short.setattr(sys.modules["rltune_envs.verifiers.regex"], "LIMIT_S", 0.3)
+        short.setattr(sys.modules["rltune_envs.verifiers.regex"], "LIMIT_S", 0.2)
         fault = env.step("a" * 60 + "b").fault
-    assert fault.startswith("verifier regex '((?:a+)+)$': it did not return within 0.3 s (")
+    assert fault.startswith("verifier regex '((?:a+)+)$': it did not return within 0.2 s (")
     env.reset(seed=0)
     assert env.step("aa").failure_class == "wrong"
 

@@ -30,7 +30,7 @@ def runaway(prompt, response, row):
     return re.match(r"(a+)+$", "a" * 60 + "b") is None
 
 
-hangs.time_limit_s = runaway.time_limit_s = 0.3
+hangs.time_limit_s = runaway.time_limit_s = 0.2
 
 
 def crashes(prompt, response, row):
