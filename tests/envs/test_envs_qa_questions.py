@@ -158,7 +158,7 @@ def test_equal_hashes_mean_equal_questions(questions):
 
 def test_there_are_tens_of_thousands_of_two_hop_questions(world):
     texts = {make_question(world, seed, hops=(2,)).text for seed in range(8_000)}
-    assert len(texts) > 7_500  # of 66,000 there would be 7,532
+    assert len(texts) > 7_400  # 50,000 that are drawn alike would give 7,390, or fewer
 
 
 def test_chains_by_hand():

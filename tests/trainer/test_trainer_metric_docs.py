@@ -35,7 +35,6 @@ CASES = {
         "rollout__ahead": 1,
         "resources__engine": "own",
         "rollout_correction__kind": "tis",
-        "budget__steps": 2,
     },
     "shaped": {
         "advantage": {
