@@ -85,6 +85,11 @@ LINEAGE = (
     Entry("show", "lineage:show_table", "Show one row for each attempt, with how it ended."),
     Entry("best", "lineage:show_best", "Show the best kept or baseline row and its ties."),
     Entry("chain", "lineage:show_chain", "Show the chain of kept rows from the root to a row."),
+    Entry(
+        "generations",
+        "generations:show_generations",
+        "Chart a model over its generations, each beside the one before.",
+    ),
     Entry("recent", "lineage:show_recent", "Show the last rows, newest first."),
     Entry("children", "lineage:show_children", "Show the rows that start from a row."),
     Entry(

@@ -85,7 +85,7 @@ def final_test(
             looking_in(there.path),
             short_temporary_folder(),
         ):
-            record = run_final_test(_job(there, config, base), which=which)
+            record = run_final_test(test_job(there, config, base), which=which)
     if as_json:
         emit_json(record)
     else:
@@ -137,8 +137,8 @@ def _faults(n: int, n_faults: int) -> str:
     return f"{sentence} This proves nothing ({share}): repair what failed, and test again."
 
 
-def _job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
-    """Return what the test needs, with the trial's own policy, environment and tasks.
+def test_job(trial: TrialDir, config: TrialConfig, base: Path) -> "TestJob":
+    """Return what a test needs, with the trial's own policy, environment and tasks.
 
     Args:
         trial: The trial.

@@ -117,12 +117,13 @@ def show_chain(
 
     """
     store = open_table(source, runs_dir)
-    name = of or _best_id(store)
+    name = of or best_id(store)
     chain = chain_across(store, name)
     answer(chain, chain_view(chain), as_json=as_json)
 
 
-def _best_id(store: LineageStore) -> str:
+def best_id(store: LineageStore) -> str:
+    """Return the id of the best row; StoreError where no kept row has a metric."""
     top = store.best().row
     if top is None:
         what = "no kept row has a metric yet, so there is no best."
@@ -158,7 +159,7 @@ def show_children(
 
     """
     store, read = _read(source, runs_dir)
-    rows = children(read.rows, of or _best_id(store))
+    rows = children(read.rows, of or best_id(store))
     if as_json:
         emit_json(rows)
     elif rows:

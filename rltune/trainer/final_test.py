@@ -128,7 +128,7 @@ def run_final_test(job: TestJob, *, which: str = BEST) -> Record:
         raise StoreError(Problem(str(job.trial.path), what, action=action))
     step = checkpoint_step(job.trial, which)
     before = read_record(job.trial)
-    _restore(job, step)
+    restore(job, step)
     played = _play(job, tasks)
     if not valid(played.episodes):
         raise TrialError(
@@ -150,8 +150,13 @@ def run_final_test(job: TestJob, *, which: str = BEST) -> Record:
     return record
 
 
-def _restore(job: TestJob, step: int) -> None:
-    """Put a checkpoint's weights into the policy."""
+def restore(job: TestJob, step: int) -> None:
+    """Put a checkpoint's weights into the policy.
+
+    Raises:
+        StoreError: The checkpoint is missing, torn, or of another model.
+
+    """
     folder = job.trial.checkpoint(step)
     train_state = make_train_state(job.policy, job.config)
     try:

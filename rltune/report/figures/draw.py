@@ -12,8 +12,17 @@ from rltune.report.figures.draw_benchmarks import draw_benchmarks
 from rltune.report.figures.draw_budget import draw_budget
 from rltune.report.figures.draw_comparison import draw_comparison
 from rltune.report.figures.draw_curves import draw_curves
+from rltune.report.figures.draw_generations import draw_generations
 from rltune.report.figures.draw_heatmap import draw_heatmap
-from rltune.report.figures.records import Benchmarks, Budget, Comparisons, Curves, Figure, Head
+from rltune.report.figures.records import (
+    Benchmarks,
+    Budget,
+    Comparisons,
+    Curves,
+    Figure,
+    GenerationChart,
+    Head,
+)
 from rltune.report.figures.sheet import Mark, Sheet
 from rltune.report.figures.style import DPI, KINDS, RC
 
@@ -83,6 +92,8 @@ def _draw(sheet: Sheet, data: Figure) -> None:
         draw_budget(sheet, data)
     elif isinstance(data, Benchmarks):
         draw_benchmarks(sheet, data)
+    elif isinstance(data, GenerationChart):
+        draw_generations(sheet, data)
     else:
         draw_heatmap(sheet, data)
 

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from rltune.analysis.generations import GenerationRow
 from rltune.maths.interval import Interval
 from rltune.maths.sequential import Look
 
@@ -237,6 +238,17 @@ class Benchmarks:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationChart:
+    """The generations of one model; its head names the youngest and has no conditions."""
+
+    head: Head
+    metric: str  # what is measured
+    label: str  # its name for readers
+    is_rate: bool  # whether it lies in [0, 1]
+    rows: tuple[GenerationRow, ...]  # oldest first
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A figure that the tables cannot give: its name, and why."""
 
@@ -244,4 +256,4 @@ class LeftOut:
     reason: str
 
 
-Figure = Curves | Comparisons | HeatMap | Budget | Benchmarks
+Figure = Curves | Comparisons | HeatMap | Budget | Benchmarks | GenerationChart

@@ -12,27 +12,29 @@ from rltune.types import Episode
 
 
 def write_heldout(trial: TrialDir, result: HeldoutResult, *, step: int, temperature: float) -> None:
-    """Append one gate's outcome, task by task; a greedy gate says `do_sample: false`."""
-    append_jsonl(
-        trial.heldout,
-        {
-            "step": step,
-            "tasks_sha256": result.tasks_sha256,
-            "temperature": temperature,
-            "do_sample": temperature > 0,
-            "n": len(result.episodes),
-            "scored": len(valid(result.episodes)),
-            "success": [int(episode.success) for episode in result.episodes],
-            "reward": [episode.reward for episode in result.episodes],
-            "failure_class": [episode.failure_class for episode in result.episodes],
-            "auxiliary": {
-                name: [episode.auxiliary.get(name) for episode in result.episodes]
-                for name in result.auxiliary_names
-            },
-            "fault": [episode.fault for episode in result.episodes],
-            **({"set": list(result.sets)} if result.sets else {}),
+    """Append one gate's outcome."""
+    append_jsonl(trial.heldout, gate_row(result, step=step, temperature=temperature))
+
+
+def gate_row(result: HeldoutResult, *, step: int, temperature: float) -> dict[str, Any]:
+    """Return one gate's outcome, task by task; a greedy gate says `do_sample: false`."""
+    return {
+        "step": step,
+        "tasks_sha256": result.tasks_sha256,
+        "temperature": temperature,
+        "do_sample": temperature > 0,
+        "n": len(result.episodes),
+        "scored": len(valid(result.episodes)),
+        "success": [int(episode.success) for episode in result.episodes],
+        "reward": [episode.reward for episode in result.episodes],
+        "failure_class": [episode.failure_class for episode in result.episodes],
+        "auxiliary": {
+            name: [episode.auxiliary.get(name) for episode in result.episodes]
+            for name in result.auxiliary_names
         },
-    )
+        "fault": [episode.fault for episode in result.episodes],
+        **({"set": list(result.sets)} if result.sets else {}),
+    }
 
 
 def write_episodes(

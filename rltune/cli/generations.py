@@ -1,0 +1,208 @@
+"""`rltune lineage generations`: a model over its generations, as a chart and a table."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rltune.analysis.generations import START, generation_table
+from rltune.cli.console import emit_json, show, warn
+from rltune.cli.lineage import Row, Source, best_id, table_path
+from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
+from rltune.errors import Problem, StoreError
+from rltune.lineage.generations import Generation, Generations, generations
+from rltune.lineage.table import LineageStore
+from rltune.report.figures.data_generations import generations_data
+from rltune.report.figures.draw import draw_kinds, has_matplotlib
+from rltune.report.generations import generation_csv, generations_view
+from rltune.report.render import short_path
+from rltune.runner.machine import short_temporary_folder
+from rltune.runner.process import prepare_for
+from rltune.runner.trial import read_provenance
+from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.trial_reference import looking_in
+from rltune.store.files import read_json, replacing, utc_now, write_json_atomic, write_text_atomic
+from rltune.store.inputs import base_of, within
+from rltune.store.rundir import TrialDir
+from rltune.trainer.custom_env import naming_custom_env
+
+if TYPE_CHECKING:
+    from rltune.trainer.final_test import TestJob
+
+_KINDS = ("svg", "png")
+_FORMAT = "rltune-fresh-1"
+
+Fresh = Annotated[
+    int | None,
+    typer.Option(
+        "--fresh",
+        metavar="N",
+        min=1,
+        help="Play N tasks that no generation trained or was chosen on, with every generation.",
+    ),
+]
+
+
+def show_generations(
+    source: Source = None,
+    of: Row = None,
+    fresh: Fresh = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Play fresh tasks again (each time is counted).")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Target folder (default: RUN/generations/EXP_ID)."
+        ),
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+    no_custom_code: NoCustomCode = False,
+    as_json: Json = False,
+) -> None:
+    """Chart a model over its generations, each beside the one before on the same tasks.
+
+    A generation departs from the trial whose model it starts from, else from its row's parent.
+    Held-out numbers are those of the gates, which chose each checkpoint; --fresh plays tasks that
+    played no part in any training or choice.
+
+    Example:
+      rltune lineage generations
+      rltune lineage generations runs/kl-55b4c751 --of kl_loss_coef=0.01-s0 --fresh 256
+
+    """
+    table = table_path(source, runs_dir)
+    found = generations(table, of or best_id(LineageStore.open(table)), runs_dir)
+    youngest = found.chain[-1]
+    run = youngest.trial.path.parents[1]
+    folder = out or run / "generations" / youngest.row.exp_id
+    record = _recorded(folder / "fresh.json", youngest)
+    if fresh is not None and (record is None or again):
+        record = _played(found, fresh, record, no_custom_code=no_custom_code)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(folder / "fresh.json", record)
+    elif fresh is not None and record is not None and len(record["tasks"]) != fresh:
+        what = f"{len(record['tasks'])} fresh tasks were played, not {fresh}."
+        raise StoreError(Problem(str(folder), what, action="Add --again: each time is counted."))
+    made = generation_table(found, record)
+    written = _write(folder, made)
+    if as_json:
+        emit_json(made)
+    else:
+        show(generations_view(made))
+        typer.echo("\n".join(f"wrote {short_path(path)}" for path in written))
+
+
+def _recorded(path: Path, youngest: Generation) -> dict[str, Any] | None:
+    """Return what playing fresh tasks recorded for this chain; None where nobody did.
+
+    Raises:
+        StoreError: The file is no such record, or of another chain.
+
+    """
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("format") != _FORMAT:
+        raise StoreError(Problem(str(path), "is no record of fresh tasks.", action="Restore it."))
+    if record["youngest"] != youngest.name:
+        what = f"it is of {record['youngest']}, not of {youngest.name}."
+        raise StoreError(Problem(str(path), what, action="Give another --out."))
+    return record
+
+
+def _played(
+    found: Generations, n: int, before: Mapping[str, Any] | None, *, no_custom_code: bool
+) -> dict[str, Any]:
+    """Return what every generation did on fresh tasks."""
+    youngest = found.chain[-1]
+    config = prepare_for(youngest.trial)  # before torch is imported
+    if no_custom_code:
+        refuse_paths(path for one in found.chain for path in _custom_code(one.trial))
+
+    from rltune.trainer.final_test import read_manifest
+    from rltune.trainer.models.fresh import (
+        fresh_tasks,
+        known_contents,
+        play_generation,
+        split_seed_of,
+    )
+    from rltune.trainer.tasks import env_maker
+
+    base = _base(youngest.trial)
+    with _at(youngest.trial):
+        make_env = env_maker(config.env, config.reward, base)
+        manifests = [
+            read_manifest(one.trial.path.parents[1], _manifest_of(one.trial)) for one in found.chain
+        ]
+        split_seed = split_seed_of(youngest.name)
+        known = known_contents(manifests)
+        tasks = fresh_tasks(make_env, n, split_seed=split_seed, known=known)
+    steps: list[tuple[str, Generation, int | None]] = [(START, found.chain[0], None)]
+    steps += [(one.name, one, one.step) for one in found.chain]
+    rows = []
+    for name, one, step in steps:
+        warn(f"{name}: playing {n} fresh tasks")
+        with _at(one.trial):
+            job = _job(one.trial)
+            rows.append(
+                play_generation(job, step, tasks, name=name, config=config, make_env=make_env)
+            )
+    return {
+        "format": _FORMAT,
+        "youngest": youngest.name,
+        "looks": (before["looks"] if before else 0) + 1,
+        "time": utc_now(),
+        "split_seed": split_seed,
+        "excluded": len(known),
+        "tasks": [task.task_id for task in tasks],
+        "generations": rows,
+    }
+
+
+def _job(trial: TrialDir) -> "TestJob":
+    from rltune.cli.final_test import test_job
+
+    return test_job(TrialDir(trial.path.absolute()), prepare_for(trial), _base(trial))
+
+
+@contextmanager
+def _at(trial: TrialDir) -> Iterator[None]:
+    """Work where a trial's relative paths lead, with its references."""
+    config = prepare_for(trial)
+    with (
+        naming_custom_env(config.env),
+        within(_base(trial)),
+        looking_in(trial.path.absolute()),
+        short_temporary_folder(),
+    ):
+        yield
+
+
+def _base(trial: TrialDir) -> Path:
+    return base_of(read_provenance(trial), otherwise=Path.cwd())
+
+
+def _manifest_of(trial: TrialDir) -> str:
+    return str(read_provenance(trial).get("manifest_sha256", ""))
+
+
+def _custom_code(trial: TrialDir) -> Iterator[tuple[str, str]]:
+    paths = import_paths(prepare_for(trial).model_dump())
+    return ((f"{trial.config}: {key}", path) for key, path in paths)
+
+
+def _write(folder: Path, table: Any) -> list[Path]:
+    """Write the table as data and as a figure; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / "generations.json", folder / "generations.csv"]
+    write_json_atomic(files[0], table)
+    write_text_atomic(files[1], generation_csv(table))
+    if has_matplotlib():
+        for kind, drawn in draw_kinds(generations_data(table), _KINDS).items():
+            files.append(folder / f"generations.{kind}")
+            with replacing(files[-1]) as file:
+                file.write(drawn)
+    return files
