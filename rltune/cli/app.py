@@ -88,7 +88,7 @@ LINEAGE = (
     Entry(
         "generations",
         "generations:show_generations",
-        "Chart a model over its generations, each beside the one before.",
+        "Chart a model over its generations.",
     ),
     Entry("recent", "lineage:show_recent", "Show the last rows, newest first."),
     Entry("children", "lineage:show_children", "Show the rows that start from a row."),
