@@ -30,7 +30,7 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        report: The findings of A1 to A6.
+        report: The findings of A1 to A7.
         trials: Trials of the sweep.
         started: Those with any record.
         finished: Those with a result.

@@ -1,4 +1,4 @@
-"""A1 to A6: checks of what ran, from the records of the trials. Pure functions."""
+"""A1 to A7: checks of what ran, from the records of the trials. Pure functions."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rltune.comparability.audit_inputs import same_inputs
 from rltune.comparability.audit_prompts import grouped, same_prompts
 from rltune.comparability.audit_provenance import OTHER_TASKS, same_provenance
+from rltune.comparability.audit_same_run import same_runs
 from rltune.comparability.audit_staleness import same_staleness
 from rltune.comparability.audit_text import by_value, few, sides
 from rltune.comparability.consumption import Consumption, budget_findings, consumption
@@ -37,7 +38,7 @@ def audit_trials(
     altered: Collection[str] = (),
     looked: Sequence[Finding] = (),
 ) -> AuditReport:
-    """Return what A1 to A6 find in the trials of one sweep.
+    """Return what A1 to A7 find in the trials of one sweep.
 
     Trials that have not started prove nothing and break nothing: A4 names them. Nor does one that
     died before it measured anything have a provenance to compare.
@@ -61,6 +62,7 @@ def audit_trials(
         *same_length(records, is_driven=is_driven),
         *same_evaluation(started),
         *same_staleness(started),
+        *same_runs(started),
         *_altered_metrics(altered),
         *looked,
     )

@@ -33,6 +33,7 @@ RULES = {
     "A4": "every trial reached the same last step, or its early end is named",
     "A5": "evaluated on the same frozen held-out tasks at the same steps",
     "A6": "learned from rollouts of one age, which is what rollout.ahead asks for",
+    "A7": "no two conditions were one run to the end",
 }
 """Rule -> what holds when it finds nothing."""
 

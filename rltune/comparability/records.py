@@ -60,6 +60,19 @@ class TrialRecord:
         return str(self._first.get("rollout/sampled_hash", ""))
 
     @property
+    def learned(self) -> tuple[tuple[str, float], ...]:
+        """Of each training step: digest of its sampled tokens, and gradient norm before clipping.
+
+        Empty where a step did not record both.
+        """
+        steps = [row for row in self.metrics if row["step"] > 0]
+        if not all(row.get("rollout/sampled_hash") and "actor/grad_norm" in row for row in steps):
+            return ()
+        return tuple(
+            (str(row["rollout/sampled_hash"]), float(row["actor/grad_norm"])) for row in steps
+        )
+
+    @property
     def first_faults(self) -> float:
         """Episodes of step 1 in which something outside the policy failed."""
         return float(self._first.get("rollout/fault_count", 0.0))

@@ -98,6 +98,18 @@ def heldout(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
     return lambda writer: _edit_lines(trial(writer).heldout, change)
 
 
+def gradients(*, parted_by: float = 0.0) -> Doctor:
+    """All trials have the same gradients; one, in its last step, another one by so much."""
+
+    def doctor(writer: FolderWriter) -> None:
+        for each in all_trials(writer):
+            _edit_lines(each.metrics, lambda row: {"actor/grad_norm": 0.1} if row["step"] else {})
+        own = {"actor/grad_norm": 0.1 + parted_by}
+        _edit_lines(trial(writer).metrics, gate_row(20, **own))
+
+    return doctor
+
+
 def updates(factor: float, *counters: str) -> Doctor:
     """One condition counts fewer updates, by default of every kind."""
     named = counters or ("budget/optimizer_steps", "budget/policy_updates")
@@ -297,6 +309,14 @@ FOLDER_MUTATIONS = (
     fault("A6", "one step of one trial did", metrics(gate_row(10, **{"rollout/staleness": 1.0}))),
     near_miss("A6", "one trial records that its rollouts were new",
               metrics(lambda row: {"rollout/staleness": 0.0})),
+    # A7: one run under two names.
+    fault("A7", "both conditions sampled the same tokens and had the same gradients", gradients()),
+    fault("A7", "the same in the seeds that both finished; one trial has no marker",
+          both(gradients(), no_marker)),
+    near_miss("A7", "in the last step of one trial the gradient differs in its last bit",
+              gradients(parted_by=2e-17)),
+    near_miss("A7", "one trial sampled other tokens in step 15",
+              both(gradients(), metrics(gate_row(15, **{"rollout/sampled_hash": "other"})))),
 )  # fmt: skip
 
 

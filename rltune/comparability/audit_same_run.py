@@ -1,0 +1,33 @@
+"""A7: two conditions whose trials were one run to the end, since nothing ever told them apart."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from rltune.comparability.findings import Finding, warning
+from rltune.comparability.records import TrialRecord
+
+_REMEDY = (
+    "Find why the knob never acted (a threshold that nothing reached, a bound that nothing met) "
+    "and choose values that do, or report the two as one condition."
+)
+
+
+def same_runs(records: Sequence[TrialRecord]) -> Iterator[Finding]:
+    """Yield A7: conditions with the same tokens and gradients in all steps of all shared seeds.
+
+    S6 compares gradients on a probe, before the run; this is what the trials did. Trials that are
+    still running tell nothing, since a schedule may part them later.
+    """
+    runs: dict[str, dict[int, tuple[tuple[str, float], ...]]] = {}
+    for record in records:
+        if record.result and record.learned:
+            runs.setdefault(record.spec.condition, {})[record.spec.seed] = record.learned
+    for first, second in combinations(runs, 2):
+        seeds = sorted(runs[first].keys() & runs[second].keys())
+        if seeds and all(runs[first][seed] == runs[second][seed] for seed in seeds):
+            named = ", ".join(str(seed) for seed in seeds)
+            message = (
+                f"{first} and {second} were one run under two names: they sampled the same tokens "
+                f"and had the same gradients in every step (seeds {named})."
+            )
+            yield warning("A7", message, _REMEDY, conditions=(first, second))
