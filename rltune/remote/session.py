@@ -152,12 +152,8 @@ def require_base(base: str, where: str) -> None:
     """
     require_service("trainer.backend")
     _require_there()
-    import tinker
-
     try:
-        client = tinker.RestClient()
-        atexit.register(_close_shared, client.holder)
-        listed = client.get_server_capabilities().result(_ASK_S * 3)
+        listed = rest_client().get_server_capabilities().result(_ASK_S * 3)
     except Exception as error:
         why = " ".join(masked(str(error)).split()) or type(error).__name__
         what = f"the training service at {address()} does not say what it offers: {why[:400]}"
@@ -169,6 +165,15 @@ def require_base(base: str, where: str) -> None:
         allowed = f"It offers {', '.join(map(str, names))}."
         what = f"{base!r} is no base model of the training service at {address()}."
         raise InputError(Problem(where, what, allowed))
+
+
+def rest_client() -> Any:
+    """Return a client for what needs no session; its connections are closed at exit."""
+    import tinker
+
+    client = tinker.RestClient()
+    atexit.register(_close_shared, client.holder)
+    return client
 
 
 def _close_shared(holder: Any) -> None:

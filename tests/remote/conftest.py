@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 # The SDK is an extra.
-_NEED_IT = ("backend", "faults", "server", "sweep")
+_NEED_IT = ("backend", "download", "faults", "server", "sweep")
 collect_ignore = [] if find_spec("tinker") else [f"test_remote_{name}.py" for name in _NEED_IT]
 
 
@@ -46,8 +46,27 @@ def _sdk_garbage():
 
 @pytest.fixture
 def connected(server, monkeypatch, _sdk_garbage):
-    """Lead the SDK to the server."""
+    """Lead the SDK to the project's own server."""
     monkeypatch.setenv("TINKER_API_KEY", "tml-local")
     monkeypatch.setenv("TINKER_BASE_URL", server.url)
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     return server
+
+
+@pytest.fixture(scope="session")
+def other_service(tmp_path_factory):
+    """The service that `served` is told to check in place of the project's own."""
+    from served import download_start
+
+    return download_start(tmp_path_factory.mktemp("start"))
+
+
+@pytest.fixture
+def service(request, _sdk_garbage):
+    """Lead the SDK to the service under test."""
+    from served import MODEL, Served
+
+    if MODEL:
+        return request.getfixturevalue("other_service")
+    request.getfixturevalue("connected")
+    return Served()

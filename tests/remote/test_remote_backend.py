@@ -1,6 +1,7 @@
 """Both backends make the same step: with equal weights and AdamW, equal logprobs afterwards.
 
-The other side is the project's own Tinker server on loopback, with the real SDK as its client.
+The other side is the project's own Tinker server on loopback, with the real SDK as its client; or
+any server, as `served` says.
 """
 
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from served import MODEL, tie_equal_matrices
 
 from rltune.rollout.tokens import to_batch
 from rltune.rollout.torch_engine import TorchEngine
@@ -27,6 +29,7 @@ from rltune.trainer.train_state import make_train_state, score_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
 TOLERANCE = 1e-4  # of a logprob after a step that moves some by more than 0.01
+BETAS, EPS = (0.9, 0.999), 1e-8  # of AdamW on both sides
 KL = {"use_kl_loss": True, "kl_loss_coef": 0.3}
 
 
@@ -38,7 +41,7 @@ def config_of(backend, **sections):
             "groups": 2, "group_size": 4, "max_response_tokens": 8, "max_context": 256,
         },
         "advantage": {"kind": "grpo"},
-        "optim": {"lr": 1e-3, "mini_batch_size": 4, "epochs": 2},
+        "optim": {"lr": 1e-3, "mini_batch_size": 4, "epochs": 2, "grad_clip": 100.0},
         "gate": {"tasks": 4, "test_tasks": 0},
         "trainer": {"backend": backend, "timeout_s": 120.0},
     }  # fmt: skip
@@ -48,16 +51,18 @@ def config_of(backend, **sections):
 
 
 @pytest.fixture
-def state_of(tmp_path, connected):
+def state_of(tmp_path, service):
     """Return a maker of (train state, config) of a backend; sessions end with the test."""
     models = []
 
     def make(backend, **sections):
-        config = config_of(backend, **sections)
+        config = config_of(backend, policy=service.policy(backend), **sections)
         trial = TrialDir(tmp_path / backend).create()
         policy = policy_at_start(trial, config, Path(), device="cpu")
         if backend == "tinker":
             models.append(policy.model)
+        else:
+            tie_equal_matrices(policy.model)
         return make_train_state(policy, config), config
 
     yield make
@@ -180,3 +185,81 @@ def test_a_mini_batch_without_anything_to_train_on_still_makes_its_step(state_of
         update(one, MiniBatch(batch, signals, credit), config, step=1, kl_coef=0.0)
     batch = to_batch(played, pad_id=remote.policy.pad_id)
     torch.testing.assert_close(scores(remote, batch), scores(state, batch), rtol=0, atol=1e-5)
+
+
+# What is left between both after a step is the rounding of the gradient, as AdamW takes it: its
+# first step moves a weight by lr g / (|g| + eps). Where |g| is near eps, 1e-8, and so as small as
+# the rounding of a sum over all tokens, two sums in another order move it differently.
+
+
+def first_updates(gradients, *, eps):
+    weights = torch.zeros(len(gradients), requires_grad=True)
+    weights.grad = torch.tensor(gradients)
+    torch.optim.AdamW([weights], lr=1.0, eps=eps, weight_decay=0.0).step()
+    return -weights.detach()
+
+
+def test_where_a_gradient_is_as_small_as_eps_its_rounding_is_in_the_update():
+    # a tenth of 1e-8 more: 1.1 / 2.1 - 1 / 2 = 0.0238; and of 1e-4: 1 / 1.0001 twice
+    one, other = (first_updates([g, 1e4 * g], eps=1e-8) for g in (1e-8, 1.1e-8))
+    assert (other - one).tolist() == pytest.approx([0.0238, 1e-5], rel=0.1)
+    # beside eps 1e-5 both are small, and so is what they differ in: 1e-9 / 1e-5
+    one, other = (first_updates([g], eps=1e-5) for g in (1e-8, 1.1e-8))
+    assert (other - one).item() == pytest.approx(1e-4, rel=0.01)
+
+
+def replayed(gradients, lr):
+    """Return the updates of AdamW over steps of gradients, in float64."""
+    first = second = torch.zeros_like(gradients[0], dtype=torch.float64)
+    updates = []
+    for step, gradient in enumerate(gradients, start=1):
+        first = BETAS[0] * first + (1 - BETAS[0]) * gradient.double()
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient.double() ** 2
+        mean, spread = first / (1 - BETAS[0] ** step), second / (1 - BETAS[1] ** step)
+        updates.append(-lr * mean / (spread.sqrt() + EPS))
+    return torch.stack(updates)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Return, for each AdamW that makes steps, its gradients and its updates."""
+    steps = {}
+    make_step = torch.optim.AdamW.step
+
+    def flat(tensors):
+        return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+    def step(self, *args, **kwargs):
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        gradient, before = flat([weight.grad for weight in weights]), flat(weights)
+        made = make_step(self, *args, **kwargs)
+        steps.setdefault(id(self), []).append((gradient, flat(weights) - before))
+        return made
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    return steps
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MODEL), reason="the optimiser of another service is not here")
+def test_both_sides_are_adamw_of_gradients_that_differ_by_rounding(state_of, played, recorded):
+    lr = 3e-3  # at which it shows
+    sections = {
+        "loss": {"aggregation": "seq-mean-token-sum-norm", "sum_norm": 20.0},
+        "optim": {"lr": lr, "weight_decay": 0.0},
+    }
+    for backend in ("torch", "tinker"):
+        state, config = state_of(backend, **sections)
+        one_step(state, config, played)
+    sides = [tuple(map(torch.stack, zip(*steps, strict=True))) for steps in recorded.values()]
+    for gradients, updates in sides:  # no step has anything else in it
+        want = replayed(gradients, lr)
+        torch.testing.assert_close(updates.double(), want, rtol=0, atol=1e-5 * lr)
+    (here, moved_here), (there, moved_there) = sides
+    assert len(here) == 4
+    for step in (0, 1):  # later ones have the differences of weights in them
+        rounding = 1e-5 * here[step].abs().max()
+        torch.testing.assert_close(there[step], here[step], rtol=0, atol=rounding.item())
+        differs = (moved_there[step] - moved_here[step]).abs() > 1e-3 * lr
+        assert differs.sum() < 1e-3 * len(differs)
+        assert (here[step][differs].abs() < 100 * EPS).all()

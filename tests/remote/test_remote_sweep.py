@@ -56,6 +56,18 @@ def sweep(folder, port):
         )
 
 
+def export_one(folder, port):
+    """Take one of the trained adapters away from the service."""
+    trial = sorted((folder / "runs").glob("*/trials/*"))[0]
+    command = [*RLTUNE, "model", str(trial), "--out", str(folder / "out-model"), "--json"]
+    where = {"TINKER_BASE_URL": f"http://127.0.0.1:{port}", "TINKER_API_KEY": "tml-local"}
+    done = subprocess.run(command, env=environment(**where), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["kind"], facts["trial_id"]) == ("adapter", trial.name)
+    assert (folder / "out-model" / "adapter_model.safetensors").exists()
+
+
 def until_all_have(folder, step, process):
     """Wait until every trial has a checkpoint of a step; none may end before."""
     name = f"trials/*/checkpoints/step-{step:06d}/state.json"
@@ -89,6 +101,7 @@ def test_server_and_client_may_be_killed_and_the_same_command_goes_on(tmp_path):
         assert "Audit passed (3 of 3 trials finished)." in text
         done, _ = ended(sweep(tmp_path, port), tmp_path)
         assert done == 0
+        export_one(tmp_path, port)
     (run,) = (tmp_path / "runs").iterdir()
     for trial in (run / "trials").iterdir():
         rows = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]

@@ -111,6 +111,10 @@ class Adapter:
         self._optimizer.zero_grad(set_to_none=True)
         return {"grad_norm": float(norm)}
 
+    def weights(self) -> dict[str, Tensor]:
+        """Return the trained weights of now, by name."""
+        return {name: parameter.detach().cpu() for name, parameter in self._trained.items()}
+
     def save(self, path: Path) -> None:
         """Write weights and optimiser; a gradient that waits for its step is not kept."""
         tensors = {f"weight.{name}": p.detach() for name, p in self._trained.items()}

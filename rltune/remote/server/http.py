@@ -13,6 +13,7 @@ from rltune.remote.server.service import Service, UnknownError
 from rltune.remote.server.wire import PROTOBUF, RefusedError
 
 _ROOT = "/api/v1/"
+_EXTERNAL = re.compile(r"training_runs/([^/]+)/checkpoints/external_weights/([^/]+)(?:/(.+))?")
 
 
 def _version() -> str:
@@ -69,8 +70,24 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, self._service.capabilities())
         elif name.startswith("samplers/"):
             self._try(partial(self._service.sampler, name.removeprefix("samplers/")))
+        elif match := _EXTERNAL.fullmatch(name):
+            self._try(partial(self._external, *match.groups()))
         else:
             self._answer(404, {"error": f"there is no {self.path!r} here"})
+
+    def _external(self, model: str, name: str, what: str | None) -> Answer:
+        external = self._service.external
+        if what == "external_weights_urls":
+            root = f"http://{self.headers['Host']}{_ROOT}"
+            return external.addresses(model, name, root)
+        return external.read(model, name, (what or "").removeprefix("files/"))
+
+    def do_DELETE(self) -> None:
+        """Delete an adapter that was written for other programs."""
+        if match := _EXTERNAL.fullmatch(self.path.removeprefix(_ROOT)):
+            self._try(partial(self._service.external.delete, *match.groups()[:2]))
+        else:
+            self._answer(404, {"error": f"{self.path!r} cannot be deleted here"})
 
     def do_POST(self) -> None:
         """Answer a call."""

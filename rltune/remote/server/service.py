@@ -11,6 +11,7 @@ from typing import Any
 from rltune.policy.load import CausalLM
 from rltune.remote.server.adapter import Adapter, require_tokens, targets_of
 from rltune.remote.server.bases import Base, Bases
+from rltune.remote.server.external import External
 from rltune.remote.server.jobs import Answer, Job, Jobs
 from rltune.remote.server.sampler import SampleRequest, read_sample, sample
 from rltune.remote.server.states import States
@@ -37,6 +38,7 @@ class Service:
 
     def __init__(self, folder: Path, bases: Bases) -> None:
         self._bases, self._states = bases, States(folder)
+        self.external = External(folder)
         self._jobs = Jobs()
         self._sessions: set[str] = set()
         self._adapters: dict[str, Adapter] = {}
@@ -56,6 +58,7 @@ class Service:
             "optim_step": self._optim_step,
             "save_weights": self._save_weights,
             "save_weights_for_sampler": self._save_for_sampler,
+            "save_weights_external": self._save_external,
             "create_sampling_session": self._create_sampler,
             "asample": self._sample,
             "retrieve_future": self._retrieve,
@@ -177,6 +180,17 @@ class Service:
             sampler = f"{session}:sample:{asked['sampling_session_seq_id']}"
             self._keep(sampler, adapter.base_name, adapter.frozen_copy())
             return {"sampling_session_id": sampler}
+
+        return self._queue(model, asked["seq_id"], save)
+
+    def _save_external(self, asked: Json) -> Answer:
+        if asked.get("age_encryption_recipients"):
+            raise RefusedError("this server encrypts no files")
+        model, name = asked["model_id"], asked["path"]
+        adapter = self._adapter(model)
+
+        def save() -> Answer:
+            return {"path": self.external.save(model, name, adapter)}
 
         return self._queue(model, asked["seq_id"], save)
 

@@ -1,17 +1,20 @@
 """Write the model of a trial's checkpoint as a folder that other programs load."""
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import CheckpointError, Problem, StoreError
+from rltune.errors import CheckpointError, RemoteError, StoreError
 from rltune.policy.export import Exported, Sampling, write_adapter, write_model
 from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
+from rltune.remote.download import download_adapter
+from rltune.remote.session import Session
 from rltune.remote.state import REMOTE
 from rltune.spec.schema.trial import TrialConfig
-from rltune.store.files import dumps, sha256_file
+from rltune.store.files import dumps, read_json, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
 from rltune.trainer.checkpoint import restore_policy
@@ -19,7 +22,7 @@ from rltune.trainer.models.base import BaseModel, base_model
 from rltune.trainer.models.card import card_markdown
 from rltune.trainer.models.facts import card_facts
 from rltune.trainer.ranks.tensors import restore_module
-from rltune.trainer.start import policy_at_start
+from rltune.trainer.start import policy_at_start, remote_base
 
 FACTS, SUMS = "rltune.json", "SHA256SUMS"
 
@@ -86,9 +89,7 @@ def trained_policy(source: Trained, *, device: str = "cpu", exact: bool = False)
     """
     folder = source.trial.checkpoint(source.step)
     if source.config.trainer.backend == "tinker":
-        what = "its weights are on the service that trained them."
-        action = f"{folder / REMOTE} says where; the service's own tools download them."
-        raise StoreError(Problem(str(folder), what, action=action))
+        return _downloaded(source, folder, device=device)
     try:
         policy = policy_at_start(source.trial, source.config, source.base, device=device)
         step = restore_policy(folder, policy, config_hash=source.config_hash)
@@ -99,6 +100,23 @@ def trained_policy(source: Trained, *, device: str = "cpu", exact: bool = False)
     except CheckpointError as error:
         raise StoreError(str(error)) from error
     return policy
+
+
+def _downloaded(source: Trained, folder: Path, *, device: str) -> Policy:
+    """Return the base with the adapter of a checkpoint, which the service that trained it keeps."""
+    saved, name = read_json(folder / REMOTE), remote_base(source.config)
+    session = Session(name, timeout_s=source.config.trainer.timeout_s)
+    try:
+        with tempfile.TemporaryDirectory() as adapter:
+            download_adapter(session, saved["path"], Path(adapter))
+            lora = source.config.policy.lora.model_copy(update={"init": adapter})
+            policy = source.config.policy.model_copy(update={"lora": lora})
+            config = source.config.model_copy(update={"policy": policy})
+            return policy_of(config, source.base, device=device)
+    except RemoteError as error:
+        raise StoreError(str(error)) from error
+    finally:
+        session.close()
 
 
 def _in_float32(source: Trained, proved: Policy) -> Policy:
