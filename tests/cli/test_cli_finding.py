@@ -4,10 +4,13 @@ import json
 
 import pytest
 from run_folders import FolderWriter, finished_sweep
+from test_report_finding import drawn_once
 from trained_folder import trained_folder
 
 from rltune.report.finding.files import read_finding
 from rltune.store.files import read_json, sha256_file, write_json_atomic
+
+assert drawn_once  # used by all tests here, too
 
 
 @pytest.fixture

@@ -44,7 +44,9 @@ def served(folder, *options):
             process.kill()
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_it_serves_a_corpus_until_a_signal_and_ends_with_0(tmp_path, stop):
     with (
         served(tmp_path, "--corpus", write_corpus(tmp_path)) as (process, url),

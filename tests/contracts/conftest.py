@@ -67,10 +67,11 @@ def _torch_process_pair(small_policy):
 
 @pytest.fixture(scope="session")
 def _scripted_process_pair():
-    pair = [process_engine(scripted_engine, NoModel()) for _ in range(2)]
-    yield pair
-    for engine in pair:
-        engine.close()
+    """The second runs in this process; the first may be closed twice."""
+    engine = process_engine(scripted_engine, NoModel())
+    yield [engine, scripted_engine(NoModel())]
+    engine.close()
+    engine.close()
 
 
 @pytest.fixture

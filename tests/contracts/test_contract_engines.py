@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from engine_makers import END, NoModel, process_engine, script, scripted_engine
+from engine_makers import END, script
 
 from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
@@ -68,11 +68,9 @@ def engine(make_engine):
     return make_engine()
 
 
-@pytest.fixture(params=["scripted", "torch", "scripted-process", VLLM[0]])
+@pytest.fixture(params=["scripted", "torch", VLLM[0]])
 def own_engine(request, small_policy):
-    """Return an engine that no other test uses; vLLM's process is closed by its fixture."""
-    if request.param == "scripted-process":
-        return process_engine(scripted_engine, NoModel())
+    """Return an engine that no other test uses; those in processes are closed by their fixtures."""
     if request.param in PAIRS:
         return request.getfixturevalue("vllm_engine_of")(small_policy(hidden_size=HIDDEN))
     return MAKERS[request.param](small_policy)()

@@ -87,7 +87,7 @@ CASES = {
 }  # fmt: skip
 
 
-SLOW = {"nine": pytest.mark.slow}
+SLOW = dict.fromkeys(("nine", "one condition", "one gate"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize("case", [pytest.param(name, marks=SLOW.get(name, ())) for name in CASES])

@@ -195,8 +195,8 @@ def test_without_matplotlib_the_page_is_whole_but_for_the_figures(finished, text
 @pytest.mark.parametrize(("n", "thin_lines"), [(2, 4), (5, 0)])
 def test_training_is_drawn_without_intervals_and_with_seeds_while_they_are_few(n, thin_lines):
     keys = [(f"k={i}", seed) for i in range(n) for seed in range(2)]
-    steps = range(1, 501)
-    curves = {key: {step: step / 500 for step in steps} for key in keys}
+    steps = range(1, 101)
+    curves = {key: {step: step / 100 for step in steps} for key in keys}
     flat = {key: dict.fromkeys(steps, 1.0) for key in keys}
     measures = [("actor/entropy", curves), ("actor/kl_loss", flat)]
     (drawn,) = training_of(tables(curves, extra=measures))

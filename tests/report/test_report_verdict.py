@@ -25,8 +25,7 @@ from rltune.report.table_files import read_csv
 from rltune.store.files import write_json_atomic
 from rltune.store.run_folder import read_folder, read_records
 
-OF_1000 = ("budget.steps: 20", "budget.steps: 20\n  gate.tasks: 1000")
-FAR, NEAR = (580, 560, 600), (458, 447, 469)  # of 1000, against 400: t = 15.6, and 9.1 and less
+OF_500 = ("budget.steps: 20", "budget.steps: 20\n  gate.tasks: 500")
 
 
 def label(value):
@@ -34,19 +33,24 @@ def label(value):
 
 
 def sweep_of(tmp_path, *values):
-    """Return the writer of a sweep of KL coefficients, its control finished at 400 of 1000."""
-    text = SWEEP.replace(*OF_1000).replace("[0.0, 0.1]", str([0.0, *values]))
-    writer = FolderWriter(tmp_path, text, tasks=1000)
+    """Return the writer of a sweep of KL coefficients, its control finished at a rate of 0.4."""
+    text = SWEEP.replace(*OF_500).replace("[0.0, 0.1]", str([0.0, *values]))
+    writer = FolderWriter(tmp_path, text, tasks=500)
     for seed in range(3):
-        writer.finish(writer.spec(CONTROL, seed), {0: 300, 10: 350, 20: 400})
+        writer.finish(writer.spec(CONTROL, seed), gates({0: 300, 10: 350, 20: 400}))
     return writer
 
 
-def finish(writer, value, finals, **options):
-    step = options.pop("step", 20)
-    for seed, solved in enumerate(finals):
-        gates = {0: 300, 10: 350, step: solved}
-        writer.finish(writer.spec(label(value), seed), gates, **options)
+def gates(thousandths):
+    """Return step -> solved of 500 tasks."""
+    return {step: rate // 2 for step, rate in thousandths.items()}
+
+
+def finish(writer, value, finals, *, step=20, **options):
+    """Finish a condition; the last rate of each seed, in thousandths, is even."""
+    for seed, rate in enumerate(finals):
+        rates = {0: 300, 10: 350, step: rate}
+        writer.finish(writer.spec(label(value), seed), gates(rates), **options)
 
 
 def plain(text):
@@ -156,11 +160,11 @@ def mixed(tmp_path_factory):
         writer.fail(writer.spec(label(0.2), seed), CRASH)
     finish(writer, 0.3, (542, 562))
     writer.finish(
-        writer.spec(label(0.3), 2), {0: 300, 10: 350, 12: 320}, stopped="reward collapsed"
+        writer.spec(label(0.3), 2), gates({0: 300, 10: 350, 12: 320}), stopped="reward collapsed"
     )
     finish(writer, 0.4, (442, 562, 582))
-    finish(writer, 0.5, (940, 950, 955))
-    finish(writer, 0.6, (940, 950, 955))
+    finish(writer, 0.5, (940, 950, 956))
+    finish(writer, 0.6, (940, 950, 956))
     warnings = [
         {"rule": "S6", "severity": "warning", "code": "S6.proportional", "accepted_reason": reason,
          "message": f"{a} and {b} are the same run up to the factor 1.07.", "remedy": "Drop one.",
@@ -242,8 +246,8 @@ def test_two_conditions_but_the_control_are_adjusted_over_all_pairs(mixed):
 
 
 def test_an_early_step_that_all_reached_is_named_everywhere(tmp_path):
-    writer = FolderWriter(tmp_path, SWEEP.replace(*OF_1000), tasks=1000)
-    for value, finals in ((0.0, (400, 400, 400)), (0.1, FAR)):
+    writer = FolderWriter(tmp_path, SWEEP.replace(*OF_500), tasks=500)
+    for value, finals in ((0.0, (400, 400, 400)), (0.1, (580, 560, 600))):
         finish(writer, value, finals, step=12, stopped="reward collapsed")
     for name, (text, data) in surfaces(writer, 0.1).items():
         assert re.search(r"above( the control| \S+0\.0)? at step 12", plain(text)), name
