@@ -40,7 +40,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_contract(name):
-    check_env(lambda: make(**CASES[name]), seeds=range(12))
+    check_env(lambda: make(**CASES[name]), seeds=range(6))
 
 
 def test_an_expert_episode_by_hand():
@@ -277,7 +277,7 @@ import hashlib, sys
 assert "numpy" not in sys.modules and "httpx" not in sys.modules
 digest = hashlib.sha256()
 env = MultihopQaEnv()
-for seed in range(300):
+for seed in range(100):
     digest.update(repr((env.task(seed), env.gold(seed), env.reset(seed=seed))).encode())
     digest.update(repr(env.step(env.format_response(env.expert_actions()))).encode())
 print(digest.hexdigest())

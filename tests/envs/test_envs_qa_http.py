@@ -213,7 +213,7 @@ def _ask_in_child(retriever, query, pipe):
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_do_not_share_connections(client, method):
     """A forked child that used the parent's connection would mix up their answers."""
     client.search("rome", k=1)

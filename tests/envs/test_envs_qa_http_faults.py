@@ -224,11 +224,12 @@ def _serve(port):
 
 
 def _start(port):
-    child = multiprocessing.get_context("spawn").Process(target=_serve, args=(port,), daemon=True)
+    child = multiprocessing.get_context("fork").Process(target=_serve, args=(port,), daemon=True)
     child.start()
     return child
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_server_killed_and_started_again():
     port = free_port()
     child = _start(port)

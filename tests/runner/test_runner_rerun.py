@@ -66,7 +66,10 @@ def test_what_is_run_again_differs_in_its_mirror_alone(tmp_path):
     assert again == replace(spec, config=mirrorless)
 
 
-@pytest.mark.parametrize("base", ["sokoban", "frozen_lake", "multihop_qa"])
+@pytest.mark.parametrize(
+    "base",
+    ["sokoban", *(pytest.param(b, marks=pytest.mark.slow) for b in ("frozen_lake", "multihop_qa"))],
+)
 @pytest.mark.usefixtures("threads")
 def test_a_rerun_is_bit_equal(tmp_path, base):
     status, source = trained(tmp_path, base)
