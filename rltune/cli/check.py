@@ -10,7 +10,6 @@ import typer
 
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, Overrides, Profile, Seeds, parse_seeds
-from rltune.cli.study import study_view
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import Problem, SpecError
 from rltune.report.render_check import check_json, proof_view, protocol_view, unprobed
@@ -19,7 +18,9 @@ from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.schema.sweep import sweep_json_schema
 from rltune.spec.trial_reference import RUNS_VARIABLE
 from rltune.study.load import is_study, load_study
+from rltune.study.records import with_proposals
 from rltune.study.state import standings, used
+from rltune.study.view import study_view
 from rltune.trainer.preflight.models import engine_problem
 from rltune.trainer.preflight.references import require_usable
 
@@ -92,6 +93,7 @@ def _check_study(path: Path, *, deep: bool, no_custom_code: bool) -> int:
     """Show where a study stands, what is promoted, and the proof of each sweep as it would run."""
     study = load_study(path)
     runs_dir = Path(os.environ.get(RUNS_VARIABLE) or RUNS)
+    study = with_proposals(study, runs_dir)
     with tempfile.TemporaryDirectory() as work:  # a check leaves the runs dir as it is
         found = standings(study, runs_dir, work=Path(work))
         sweeps = [one.loaded for one in found]

@@ -2,26 +2,30 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 
 from rltune.cli.console import emit_json, make_console, show
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir, require_runs_dir
 from rltune.cli.sweep import deadline_of, run, show_proof
-from rltune.report.render import duration, grid, indent, line, plural, verbatim
+from rltune.report.markdown import visible
+from rltune.report.render import indent, plural, verbatim
 from rltune.runner.spend import SpendLimit, usage_of_run
 from rltune.runner.sweep import SweepRequest
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.lock import take_driver_lock
-from rltune.store.service_usage import money
+from rltune.study.asking import may_propose, propose, require_proposer
+from rltune.study.fence import Ground
 from rltune.study.load import Study, load_study
 from rltune.study.queue import Used, beyond, due
-from rltune.study.state import Standing, standings, used
+from rltune.study.records import ACCEPTED, read_proposals, with_proposals
+from rltune.study.state import Standing, rows_of, standings, used
+from rltune.study.view import promoted_view, proposals_view, study_json, study_view
 from rltune.trainer.preflight.prices import require_countable
 
 
@@ -41,7 +45,8 @@ def study(
     """Run the sweeps of a study, one after the other; repeat the command to go on after a stop.
 
     A sweep starts when those that it needs are finished. What a sweep shows to be better is held in
-    the sweeps that ask for it. With --json, print where the study stands and start no trial.
+    the sweeps that ask for it. A proposer, if it has one, adds sweeps once those of the file are
+    finished. With --json, print where the study stands and start no trial.
 
     Example:
       rltune study studies/nights.yaml
@@ -60,13 +65,14 @@ def study(
 
 def _show_standing(study: Study, runs_dir: Path, *, as_json: bool) -> None:
     """Print where a study stands; nothing is written to the runs dir, no decision either."""
+    study, records = with_proposals(study, runs_dir), read_proposals(study, runs_dir)
     with tempfile.TemporaryDirectory() as work:
         found = standings(study, runs_dir, work=Path(work))
         total = used(found)
         if as_json:
-            emit_json(study_json(study, found, total))
+            emit_json(study_json(study, found, total, records))
         else:
-            show(study_view(study, found, total))
+            show(Group(study_view(study, found, total), *proposals_view(found, records)))
 
 
 def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom_code: bool) -> int:
@@ -79,8 +85,10 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
 
     """
     require_runs_dir(runs_dir, study.folder(runs_dir).path.name)
+    require_proposer(study, Path.cwd(), no_custom_code=no_custom_code)
     console = make_console()
     with looking_in_runs(runs_dir):
+        study = with_proposals(study, runs_dir)
         found = standings(study, runs_dir)
         console.print(study_view(study, found, used(found)))
         own = study.folder(runs_dir)
@@ -99,7 +107,14 @@ def _drain(
         by_name = {one.sweep.name: one for one in found}
         finished = {name for name, one in by_name.items() if one.is_finished}
         chosen = due(study.spec.sweeps, finished=finished, left_alone=left_alone)
-        why = _stop(study, found, most, started) if chosen is not None else ""
+        is_asked = chosen is None and _may_ask(study, runs_dir, finished, left_alone)
+        why = _stop(study, found, most, started) if chosen is not None or is_asked else ""
+        if is_asked and not why:
+            ground = Ground(study, runs_dir, tuple(found), rows_of(found), no_custom_code)
+            if not _propose(ground, console):
+                return max(1, _end(console, found, left_alone, ""))
+            study = with_proposals(study, runs_dir)
+            continue
         if chosen is None or why:
             return _end(console, found, left_alone, why)
         one = by_name[chosen.name]
@@ -121,6 +136,33 @@ def _stop(study: Study, found: Sequence[Standing], most: int | None, started: in
     return beyond(used(found), study.limits)
 
 
+def _may_ask(
+    study: Study, runs_dir: Path, finished: Collection[str], left_alone: Mapping[str, bool]
+) -> bool:
+    """Return whether a proposer is asked now: there is one, a base, and no limit was met."""
+    is_free = not any(left_alone.values())
+    return bool(finished) and is_free and may_propose(study, runs_dir)
+
+
+def _propose(ground: Ground, console: Console) -> bool:
+    """Ask for one more sweep and print what became of each proposal; return whether there is one.
+
+    Its records are in the study's folder.
+    """
+    console.print()
+    console.rule(f"{ground.study.spec.name}: the next sweep", align="left")
+    outcome = ""
+    for one in propose(ground):
+        outcome = one.outcome
+        console.print(f"{one.name}, try {one.attempt}: {outcome}", soft_wrap=True)
+        for text in one.problems:
+            console.print(indent(verbatim(visible(text))))
+    if outcome == ACCEPTED:
+        return True
+    console.print("The proposer gave no sweep that may run. The same command asks again.")
+    return False
+
+
 def _launch(
     study: Study,
     one: Standing,
@@ -135,7 +177,7 @@ def _launch(
     limits = study.limits
     console.print()
     console.rule(f"{study.spec.name}: {one.sweep.name}", align="left")
-    console.print(Group(*_promoted(one)))
+    console.print(Group(*promoted_view(one)))
     if limits.amount is not None:
         require_countable(one.loaded, limits.currency, Path.cwd())
     proof = show_proof(one.loaded, console, None, no_custom_code=no_custom_code)
@@ -184,66 +226,3 @@ def _end(
         names = ", ".join(failed)
         console.print(f"Left after trials that did not finish: {names}. The same command goes on.")
     return 1 if failed else 0
-
-
-def study_view(study: Study, found: Sequence[Standing], total: Used) -> RenderableType:
-    """Return where a study stands: a row for each sweep, and what was promoted into it."""
-    table = grid(("sweep", "run folder", "needs", "trials", "finished"), right=(3, 4))
-    for one in found:
-        finished = sum(status.is_finished for status in one.statuses.values())
-        name = one.run.path.name if one.is_settled else f"waits for {one.sweep.source}"
-        needs = ", ".join(one.sweep.needs) or "-"
-        table.add_row(one.sweep.name, name, needs, str(len(one.statuses)), str(finished))
-    limits = study.limits
-    time_of = f" of {duration(limits.seconds)}" if limits.seconds is not None else ""
-    tokens_of = f" of {limits.tokens:,}" if limits.tokens is not None else ""
-    spent = f"Used: {duration(total.seconds)}{time_of}, {total.tokens:,}{tokens_of} tokens"
-    if total.paid or limits.amount is not None:
-        most = limits.amount
-        money_of = f" of {money({limits.currency: most})}" if most is not None else ""
-        spent += f", {money(total.paid) or 0}{money_of}"
-    promoted = [item for one in found for item in _promoted(one, with_name=True)]
-    return Group(
-        line(f"{study.spec.name}: {study.spec.question}", "bold"),
-        line(),
-        table,
-        line(),
-        *promoted,
-        line(spent),
-    )
-
-
-def _promoted(one: Standing, *, with_name: bool = False) -> list[RenderableType]:
-    """Return what was promoted into a sweep: the decision, then each key that differs."""
-    if one.promotion is None:
-        return []
-    head = f"{one.sweep.name}: " if with_name else ""
-    items: list[RenderableType] = [verbatim(f"{head}{one.promotion.sentence}")]
-    for key, (was, now) in one.diff.items():
-        items.append(indent(verbatim(f"{key}: {was!r} -> {now!r}")))
-    if not one.diff:
-        items.append(indent(line("nothing changes in this sweep's file")))
-    return items
-
-
-def study_json(study: Study, found: Sequence[Standing], total: Used) -> dict[str, Any]:
-    """Return where a study stands as data."""
-    return {
-        "study": study.spec.name,
-        "question": study.spec.question,
-        "used": total,
-        "limits": study.limits,
-        "sweeps": [
-            {
-                "name": one.sweep.name,
-                "file": str(study.originals[one.sweep.name].path),
-                "run": str(one.run.path) if one.is_settled else None,
-                "needs": list(one.sweep.needs),
-                "is_finished": one.is_finished,
-                "trials": dict(one.counts),
-                "promotion": one.promotion,
-                "diff": {key: list(pair) for key, pair in one.diff.items()},
-            }
-            for one in found
-        ],
-    }

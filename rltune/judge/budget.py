@@ -64,11 +64,15 @@ class Meter:
         usage: Of earlier steps.
         max_calls: Most calls of the whole trial.
         max_tokens: Most tokens of the whole trial.
+        section: Where the limits stand, for messages.
 
     """
 
-    def __init__(self, usage: Usage, *, max_calls: int, max_tokens: int) -> None:
+    def __init__(
+        self, usage: Usage, *, max_calls: int, max_tokens: int, section: str = "attribution.llm"
+    ) -> None:
         self.usage = usage
+        self._section = section
         self._max_calls = max_calls
         self._max_tokens = max_tokens
         self._reserved: list[int] = []
@@ -88,12 +92,12 @@ class Meter:
                 return
             if not has_call and self.usage.calls >= self._max_calls:
                 raise BudgetExhaustedError(
-                    f"{self._max_calls} calls are used up; raise attribution.llm.max_calls"
+                    f"{self._max_calls} calls are used up; raise {self._section}.max_calls"
                 )
             if not self._reserved:
                 raise BudgetExhaustedError(
                     f"{self.usage.tokens} tokens are used and the next call may take {tokens} "
-                    f"of {self._max_tokens}; raise attribution.llm.max_tokens"
+                    f"of {self._max_tokens}; raise {self._section}.max_tokens"
                 )
             await self._changed.wait()
 

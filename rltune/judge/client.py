@@ -1,12 +1,9 @@
-"""The language model that is asked for verdicts: its key, and one call for a batch."""
+"""The language model that is asked for verdicts: one call for a batch."""
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rltune.errors import InputError, Problem
 from rltune.judge.background import in_background
 from rltune.judge.budget import Meter, Usage
 from rltune.judge.prompt import JudgeRequest
@@ -15,8 +12,6 @@ from rltune.judge.session import Log, Session
 from rltune.judge.settings import JudgeSettings
 from rltune.judge.verdicts import Verdict, VerdictStatus, verdict_rates
 from rltune.types import Json
-
-_SECTION = "attribution.llm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +31,6 @@ class LlmJudge(JudgeSettings):
 
     The arguments are those of `JudgeSettings`.
     """
-
-    def require_ready(self) -> None:
-        """Raise unless the client is installed and the key is set: before a trial starts.
-
-        Raises:
-            InputError: One of them is missing.
-
-        """
-        if importlib.util.find_spec("openai") is None:
-            what = "the judge needs the openai package, which is not installed."
-            action = "Run `pip install 'rltune[judge]'`, or choose another attribution.judge."
-            raise InputError(Problem(_SECTION, what, action=action))
-        self._key()
 
     def judge(
         self,
@@ -107,33 +89,16 @@ class LlmJudge(JudgeSettings):
     async def _judge(
         self, requests: Sequence[JudgeRequest], before: Usage, log: Log | None, replay: Replay
     ) -> JudgeResult:
-        meter = Meter(before, max_calls=self.max_calls, max_tokens=self.max_tokens)
-        session = Session(self, meter, key=self._key(), log=log, replay=replay)
+        meter = Meter(
+            before, max_calls=self.max_calls, max_tokens=self.max_tokens, section=self.section
+        )
+        session = Session(self, meter, key=self.key(), log=log, replay=replay)
         verdicts = await session.judge_all(requests)
         cost = Usage(
             meter.usage.calls - before.calls + replay.usage.calls,
             meter.usage.tokens - before.tokens + replay.usage.tokens,
         )
         return _result(verdicts, meter.usage, cost, session.latencies_s)
-
-    def _key(self) -> str:
-        """Return the key.
-
-        Raises:
-            InputError: It is not set, or no key at all. The message never holds it.
-
-        """
-        key = os.environ.get(self.api_key_env, "").strip()
-        where = f"{_SECTION}.api_key_env"
-        if not key:
-            what = f"the environment variable {self.api_key_env!r} is not set."
-            action = "Set it to the key, or to any text for a service that needs none."
-            raise InputError(Problem(where, what, action=action))
-        if not (key.isascii() and key.isprintable()) or " " in key:
-            what = f"the environment variable {self.api_key_env!r} holds no key: it has spaces or "
-            what += "characters that no key contains."
-            raise InputError(Problem(where, what, action="Set it to the key alone."))
-        return key
 
 
 def _result(

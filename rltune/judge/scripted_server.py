@@ -106,6 +106,8 @@ class ScriptedServer(ThreadingHTTPServer):
         faults: What the first requests meet, in the order in which they arrive.
         delay_s: Seconds that an answer takes.
         key: The key that a client must send; None takes any.
+        replies: What is answered whatever is asked, one after the other, the last one again; empty:
+            verdicts.
 
     """
 
@@ -119,8 +121,11 @@ class ScriptedServer(ThreadingHTTPServer):
         faults: Sequence[str] = (),
         delay_s: float = 0.0,
         key: str | None = None,
+        replies: Sequence[str] = (),
     ) -> None:
         self.faults = list(faults)
+        self.replies = list(replies)
+        self.asked: list[Any] = []
         self.delay_s = delay_s
         self.key = key
         self.n_requests = 0
@@ -141,6 +146,14 @@ class ScriptedServer(ThreadingHTTPServer):
             self.max_in_flight = max(self.max_in_flight, self.in_flight)
             self.arrivals_s.append(time.monotonic())
             return fault
+
+    def reply_to(self, fault: str, messages: Sequence[Any]) -> str:
+        """Return the text of an answer: the next of `replies`, else verdicts."""
+        with self.lock:
+            self.asked.append(messages)
+            if self.replies:
+                return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return REPLIES.get(fault, as_json)(verdicts_of(messages))
 
     def done(self) -> None:
         """Count a request that is over."""
@@ -200,11 +213,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             asked = json.loads(body)
-            flags = verdicts_of(asked["messages"])
+            text = self.server.reply_to(fault, asked["messages"])
         except (LookupError, TypeError, ValueError) as error:
             self._send(400, {"error": {"message": f"no trajectory in the messages: {error}"}})
             return
-        text = REPLIES.get(fault, as_json)(flags)
         completion = _completion(asked, text[: len(text) // 2] if fault == "cut" else text)
         if fault == "cut":
             completion["choices"][0]["finish_reason"] = "length"

@@ -98,6 +98,22 @@ class Session:
         verdict_of = dict(zip(first.values(), verdicts, strict=True))
         return tuple(verdict_of[i] for i in firsts)
 
+    async def reply(self, messages: list[Message]) -> Reply:
+        """Return the reply to messages of the caller's own, after as many tries as it takes.
+
+        Raises:
+            CallError: There is none.
+            BudgetExhaustedError: The limit of calls or tokens came first.
+            TimeoutError: `deadline_s` came first.
+
+        """
+        settings = self._settings
+        opened = open_client(
+            base_url=settings.base_url, key=self._key, timeout_s=settings.timeout_s
+        )
+        async with asyncio.timeout(settings.deadline_s), opened as client:
+            return await self._ask(client, _Where(0, 0), messages)
+
     async def _judge(
         self,
         client: "AsyncOpenAI",
@@ -123,7 +139,7 @@ class Session:
         status = VerdictStatus.NO_ANSWER
         if not error.may_pass:
             status = _UNJUDGED.get(error.outcome, VerdictStatus.REJECTED)
-        return Verdict(status, detail=self._line(str(error)))
+        return Verdict(status, detail=self.line(str(error)))
 
     async def _ask_twice(
         self, client: "AsyncOpenAI", index: int, n_steps: int, messages: list[Message]
@@ -140,7 +156,7 @@ class Session:
                 limit = f"; it was cut off after {self._settings.max_reply_tokens} tokens"
                 problem = str(error) + (limit if reply.is_cut else "")
             messages = ask_again(messages, reply.text, problem=problem, n_steps=n_steps)
-        return Verdict(VerdictStatus.PARSE_FAILURE, detail=self._line(problem))
+        return Verdict(VerdictStatus.PARSE_FAILURE, detail=self.line(problem))
 
     async def _ask(self, client: "AsyncOpenAI", where: _Where, messages: list[Message]) -> Reply:
         """Return a reply, after as many tries as it takes; no slot is held between two.
@@ -189,7 +205,7 @@ class Session:
                 return reply
             except CallError as error:
                 is_refusal = error.status in _REFUSES_ALL
-                detail = self._line(str(error))
+                detail = self.line(str(error))
                 tokens = 0 if error.is_free else most
                 entry = _Entry(error.outcome, int(error.is_sent), tokens, detail=detail)
                 if is_refusal:
@@ -236,7 +252,7 @@ class Session:
         }
         self._log({**call, "latency_s": latency_s, **asdict(entry)})
 
-    def _line(self, text: str) -> str:
+    def line(self, text: str) -> str:
         """Return the beginning of a text in one line; the key goes before anything is cut."""
         return " ".join(self._without_key(text).split())[:_SHOWN]
 

@@ -60,7 +60,7 @@ def parse_verdicts(reply: str, *, n_steps: int) -> tuple[bool, ...]:
         VerdictError: There is not exactly one verdict for each step.
 
     """
-    text = _THOUGHT.sub("", reply)
+    text = without_thought(reply)
     if not text.strip():
         raise VerdictError("it is empty")
     lists = [_numbered(entries) for entries in _verdict_lists(text)]
@@ -73,6 +73,11 @@ def parse_verdicts(reply: str, *, n_steps: int) -> tuple[bool, ...]:
     if len(set(flags)) > 1:
         raise VerdictError("it holds several lists of verdicts, and they differ")
     return flags[0]
+
+
+def without_thought(reply: str) -> str:
+    """Return a reply without what stands between `<think>` and `</think>`."""
+    return _THOUGHT.sub("", reply)
 
 
 def _verdict_lists(text: str) -> Iterator[object]:

@@ -90,6 +90,11 @@ def calibrate(rows: Sequence[LineageRow], outcomes_of: OutcomesOf) -> Calibratio
         _prediction(row, by_id.get(resolve_alias(row.parent_exp, by_id)), outcomes_of)
         for row in done
     )
+    return summed_up(made, waiting=len(told) - len(done))
+
+
+def summed_up(made: tuple[Prediction, ...], *, waiting: int = 0) -> Calibration:
+    """Return how good predictions were; `waiting` more have no outcome."""
     signs = [p.has_right_sign for p in made if p.has_right_sign is not None]
     errors = [
         abs(p.expected - p.observed)
@@ -99,7 +104,7 @@ def calibrate(rows: Sequence[LineageRow], outcomes_of: OutcomesOf) -> Calibratio
     within = [p.is_within for p in made if p.is_within is not None]
     return Calibration(
         predictions=made,
-        waiting=len(told) - len(done),
+        waiting=waiting,
         signs=len(signs),
         right_signs=sum(signs),
         sizes=len(errors),
@@ -120,8 +125,11 @@ def _prediction(row: LineageRow, parent: LineageRow | None, outcomes_of: Outcome
     )
 
 
-def calibration_lines(calibration: Calibration) -> list[str]:
-    """Return the summary in sentences; none when nothing was predicted."""
+def calibration_lines(calibration: Calibration, *, rival: str = "the parent's metric") -> list[str]:
+    """Return the summary in sentences; none when nothing was predicted.
+
+    `rival` is what each outcome was compared with.
+    """
     if not calibration.predictions and not calibration.waiting:
         return []
     lines = []
@@ -130,7 +138,7 @@ def calibration_lines(calibration: Calibration) -> list[str]:
     if calibration.mean_absolute_error is not None:
         lines.append(
             f"mean absolute error: {calibration.mean_absolute_error:.3f} over {calibration.sizes}, "
-            "against the parent's metric"
+            f"against {rival}"
         )
     if calibration.intervals:
         share = f"{calibration.within} of {calibration.intervals}"

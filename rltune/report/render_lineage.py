@@ -86,13 +86,22 @@ def chain_view(ancestors: Chain) -> RenderableType:
     return Group(rows_view(ancestors.rows), *problems)
 
 
-def calibration_view(calibration: Calibration) -> RenderableType:
-    """Return every prediction beside what came, and the summary."""
-    told = calibration_lines(calibration)
+def calibration_view(
+    calibration: Calibration, *, name: str = "exp_id", rival: str = "the parent's metric"
+) -> RenderableType:
+    """Return every prediction beside what came, and the summary.
+
+    Args:
+        calibration: The predictions and their outcomes.
+        name: Of the column that says what was predicted.
+        rival: What each outcome was compared with.
+
+    """
+    told = calibration_lines(calibration, rival=rival)
     if not told:
         return line("Nothing was predicted; write `expect:` under the axis of a sweep file.")
     table = grid(
-        ("exp_id", "predicted", "expected", "observed", "95 % interval", "sign"),
+        (name, "predicted", "expected", "observed", "95 % interval", "sign"),
         right=(2, 3),
         whole=(0,),
         gap=1,

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -95,6 +95,26 @@ def config_keys() -> Mapping[str, bool]:
     The keys of all variants are in it. A section that can be null is both.
     """
     return dict(_walk(TrialConfig, ""))
+
+
+def choices_of(key: str) -> tuple[str, ...]:
+    """Return the texts that may stand at a dotted key; none where it takes no text, or any."""
+    *sections, last = key_path(key)
+    models: tuple[type[BaseModel], ...] = (TrialConfig,)
+    for name in sections:
+        infos = [model.model_fields[name] for model in models if name in model.model_fields]
+        models = tuple(inner for info in infos for inner in models_of(info.annotation))
+    infos = [model.model_fields[last] for model in models if last in model.model_fields]
+    return tuple(dict.fromkeys(text for info in infos for text in _texts(info.annotation)))
+
+
+def _texts(annotation: Any) -> Iterator[str]:
+    """Yield the texts among the literals of an annotation."""
+    for part in get_args(annotation):
+        if get_origin(annotation) is not Literal:
+            yield from _texts(part)
+        elif isinstance(part, str):
+            yield part
 
 
 def is_config_key(key: str) -> bool:

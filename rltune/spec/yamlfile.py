@@ -104,11 +104,12 @@ def parse_value(text: str) -> Any:
 def read_yaml(path: Path, *, kind: str) -> YamlFile | Problem:
     """Return a YAML mapping with its lines, or the one problem that prevents reading it."""
     text = _read_text(path, kind)
-    return text if isinstance(text, Problem) else _parse(path, text, kind)
+    return text if isinstance(text, Problem) else parse_yaml(path, text, kind)
 
 
 @lru_cache(maxsize=64)  # a base and a profile are read again with every sweep over them
-def _parse(path: Path, text: str, kind: str) -> YamlFile | Problem:
+def parse_yaml(path: Path, text: str, kind: str) -> YamlFile | Problem:
+    """Return the YAML mapping in a text, `path` for messages, or what prevents reading it."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -61,7 +61,7 @@ def promotion_of(run: RunDir, loaded: LoadedSweep, inherited: Mapping[str, Any])
 
     """
     mode = loaded.spec.metric.mode
-    chosen = best_claim(_verdicts(run), mode)
+    chosen = best_claim(verdicts_of_run(run), mode)
     if chosen is None:
         why = "no condition is shown to be better"
         return Promotion(run.path.name, loaded.control.label, True, why, dict(inherited))
@@ -79,7 +79,8 @@ def best_claim(verdicts: Sequence[Verdict], mode: str) -> Verdict | None:
     return max(better, key=lambda one: sign * one.difference.mean, default=None)
 
 
-def _verdicts(run: RunDir) -> Sequence[Verdict]:
+def verdicts_of_run(run: RunDir) -> Sequence[Verdict]:
+    """Return the verdict about each condition of a run but its control."""
     folder = read_folder(run)
     read = read_records(folder)
     mark = mark_of(judge_folder(folder, read))
@@ -121,11 +122,11 @@ def promoted_data(file: YamlFile, original: LoadedSweep, promotion: Promotion) -
     hold = config_tree(file.data.get("hold") or {})
     for key, value in promotion.keys.items():
         if key not in own:
-            _put(hold, key, value)
+            put(hold, key, value)
     return {"parent": promotion.row, **file.data, "hold": hold}
 
 
-def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+def put(tree: dict[str, Any], key: str, value: Any) -> None:
     """Set a dotted key in a tree, whose sections are copied on the way."""
     *sections, last = key_path(key)
     branch = tree

@@ -1,13 +1,14 @@
 """A study file as a frozen typed tree."""
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from rltune.runner.budget import seconds_of
 from rltune.spec.errors import Violation, refuse
-from rltune.spec.schema.base import PositiveInt, Section, tuple_from_list
+from rltune.spec.schema.attribution import JudgeConfig
+from rltune.spec.schema.base import ImportPath, PositiveInt, Section, tuple_from_list
 from rltune.spec.schema.sweep import Name, Text
 
 _PROMOTION = re.compile(r"best kept of ([a-z0-9][a-z0-9_-]{0,39})")
@@ -69,6 +70,52 @@ class StudySweep(Section):
         return tuple(dict.fromkeys((*self.after, *([self.source] if self.source else []))))
 
 
+class Proposer(Section):
+    """Who proposes further sweeps once those of the file are finished."""
+
+    kind: Literal["llm", "mine"] = Field(
+        description="A language model behind an OpenAI-compatible service (llm), or a function of "
+        "yours (mine)."
+    )
+    function: ImportPath | None = Field(
+        None,
+        description="For mine: `module:function`; it is given what a model is shown, as a mapping, "
+        "and returns a proposal, as YAML or as a mapping.",
+    )
+    llm: JudgeConfig | None = Field(
+        None, description="For llm: the service and its limits, which are those of the whole study."
+    )
+    sweeps: PositiveInt = Field(3, description="Most proposals that are run, in sweeps.")
+    tries: PositiveInt = Field(
+        3,
+        description="Proposals that may be refused one after the other before a command asks no "
+        "more, in proposals.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        found = []
+        if self.kind == "mine" and self.function is None:
+            what, action = "'function' is missing: kind mine calls one.", "Give module:function."
+            found.append(Violation("function", what, action))
+        for name in ("function",) if self.kind == "llm" else ("llm",):
+            if getattr(self, name) is not None:
+                what = f"{name!r} does not belong to kind {self.kind}."
+                found.append(Violation(name, what, "Remove it, or choose the other kind."))
+        refuse(found)
+        return self
+
+    @property
+    def name(self) -> str:
+        """Who it is, in each lineage row of its sweeps."""
+        return self.function or f"llm {self.service.model}"
+
+    @property
+    def service(self) -> JudgeConfig:
+        """The service that kind llm asks."""
+        return self.llm or JudgeConfig()
+
+
 class StudySpec(Section):
     """One study file."""
 
@@ -79,6 +126,9 @@ class StudySpec(Section):
     )
     sweeps: Annotated[tuple[StudySweep, ...], BeforeValidator(tuple_from_list)] = Field(
         description="The sweeps; of those that are ready the first is run."
+    )
+    proposer: Proposer | None = Field(
+        None, description="Who proposes sweeps after these; null: nobody."
     )
 
     @model_validator(mode="after")
@@ -91,6 +141,12 @@ class StudySpec(Section):
         ]
         if not names:  # min_length would also count entries that are invalid
             found.append(Violation("sweeps", "[] is empty.", "Give at least one."))
+        if self.proposer is not None:
+            found += [
+                Violation("sweeps", f"{name!r} is a name of proposals.", "Choose another.")
+                for name in names
+                if name.startswith("proposed-")
+            ]
         known: list[str] = []
         for i, sweep in enumerate(self.sweeps):
             for need in sweep.needs:

@@ -4,26 +4,25 @@ A decision to promote is recorded once, in `study.json`, so that a sweep that ha
 under it even if its source gets more seeds later.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rltune.analysis.seed_blocks import Due, due_trials
 from rltune.errors import Problem, SpecError
+from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
 from rltune.runner.spend import usage_of_run
 from rltune.spec.identity import diff_configs
 from rltune.spec.load import LoadedSweep
 from rltune.spec.yamlfile import read_yaml
-from rltune.store.files import read_json, write_json_atomic, write_text_atomic
+from rltune.store.files import read_json, write_json_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import RunDir, trial_status
 from rltune.store.service_usage import ServiceUsage
+from rltune.study.files import write_sweep
 from rltune.study.load import Study, load_as_asked
 from rltune.study.promotion import Promotion, promoted_data, promotion_of
 from rltune.study.queue import Used
@@ -125,29 +124,26 @@ def _promoted(study: Study, place: Path, sweep: StudySweep, promotion: Promotion
     if isinstance(file, Problem):
         raise SpecError(file)
     data = promoted_data(file, original, promotion)
-    head = f"# {original.path} in the study {study.spec.name}. {promotion.sentence}\n"
-    text = head + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    head = f"{original.path} in the study {study.spec.name}. {promotion.sentence}"
     path = place / "sweeps" / original.path.name
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text_atomic(path, text)
-    configs = original.path.parent.resolve().parent / "configs"
-    link = place / "configs"
-    if configs.is_dir() and not link.exists():
-        link.unlink(missing_ok=True)
-        os.symlink(configs, link)
+    write_sweep(path, data, head=head, configs_of=original.path)
     return load_as_asked(path, sweep)
 
 
 def used(found: Sequence[Standing]) -> Used:
     """Return what the trials of a study have used, by lineage, metrics and usage files."""
-    rows = [row for one in found for row in _rows(one.run)]
+    rows = rows_of(found)
     tokens = sum(_tokens(one.run) for one in found)
     usage = sum((usage_of_run(one.run) for one in found), ServiceUsage())
     return Used(sum(row.total_s or 0.0 for row in rows), tokens, usage.paid)
 
 
-def _rows(run: RunDir) -> Iterator[Any]:
+def rows_of(found: Sequence[Standing]) -> tuple[LineageRow, ...]:
+    """Return the lineage rows of every sweep of a study, each from its own table."""
+    return tuple(row for one in found for row in _rows(one.run))
+
+
+def _rows(run: RunDir) -> Iterator[LineageRow]:
     if run.results.is_file():
         yield from LineageStore.open(run.results).read().rows
 

@@ -1,0 +1,300 @@
+"""A study with a proposer, from the command line: what is asked, recorded, run, and given up."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from run_folders import SWEEP, FolderWriter
+from test_study_fence import GOOD
+
+from rltune.judge.scripted_server import ScriptedServer
+from rltune.runner.proof import prove_by_keys
+from rltune.spec.expand import expand
+from rltune.spec.identity import flatten
+from rltune.spec.plan import plan_json
+from rltune.store.files import write_json_atomic, write_text_atomic
+from rltune.store.jsonl import read_jsonl
+from rltune.store.rundir import RunDir
+from rltune.study.asking import require_proposer
+from rltune.study.load import load_study
+from rltune.study.proposal import read_proposal
+
+KEY = "sk-test-0123456789abcdef"
+STUDY = """
+name: search
+question: Which knobs help, one after the other?
+sweeps:
+  - {{name: kl, file: ../sweeps/kl.yaml}}
+proposer: {proposer}
+"""
+MINE = "{kind: mine, function: proposals_of_the_test:propose}"
+CLIP = GOOD.replace("loss.entropy_coeff", "optim.grad_clip").replace("0.01", "0.5")
+CLIP = CLIP.replace("0.0,", "1.0,").replace("control: 0.0", "control: 1.0")
+
+
+@pytest.fixture
+def search(project, monkeypatch, capsys):
+    """A study whose one sweep is finished, in its folder; launches end their trials at once."""
+    from rltune.cli.entry import run
+
+    project.kl = FolderWriter(project.root, SWEEP.replace("protocol: figure3\n", ""))
+    project.finish()
+    project.launched = []
+
+    def launch(request, console):
+        project.launched.append(request.loaded.spec)
+        end_trials(project, request.loaded)
+        return 0
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run(("study", "studies/nights.yaml", *arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    def use(proposer):
+        project.study.write_text(STUDY.format(proposer=proposer))
+
+    project.call, project.use = call, use
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("RLTUNE_RUNS_DIR", raising=False)
+    monkeypatch.setattr("rltune.cli.study.run", launch)
+    monkeypatch.setattr("rltune.cli.study.show_proof", lambda *args, **options: None)
+    monkeypatch.setattr("rltune.study.fence.prove", prove_by_keys)
+    return project
+
+
+def end_trials(project, loaded):
+    """Write a run folder whose first condition but the control is better, by six of ten tasks."""
+    writer = project.kl
+    writer.loaded, writer.specs = loaded, expand(loaded)
+    writer.run = RunDir(project.runs / loaded.run_name).create()
+    write_text_atomic(writer.run.sweep, loaded.text)
+    write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
+    write_json_atomic(writer.run.tasks(), json.loads(tasks_of(project)))
+    for spec in writer.specs:
+        writer.finish(spec, {0: 3, 10: 3, 20: 3 if spec.is_control else 9 - (spec.seed == 1)})
+
+
+def tasks_of(project):
+    return next(project.runs.glob("kl-*/tasks*.json")).read_text()
+
+
+def records(project):
+    return read_jsonl(project.runs / "study-search" / "proposals.jsonl").rows
+
+
+@pytest.fixture
+def mine(search):
+    """Let a function of the user's propose these answers, one after the other."""
+
+    def use(*answers, more=""):
+        code = f"import itertools\nanswers = iter({answers!r})\n"
+        code += "def propose(shown):\n    return next(answers)\n"
+        (search.root / "proposals_of_the_test.py").write_text(code)
+        search.use(MINE[:-1] + more + "}")
+
+    yield use
+    sys.modules.pop("proposals_of_the_test", None)
+    sys.path[:] = [one for one in sys.path if one != str(search.root)]
+
+
+def test_the_search_goes_on_from_what_was_shown_to_be_better(search, mine):
+    mine(GOOD, CLIP, more=", sweeps: 2")
+    code, out, _ = search.call()
+    assert (code, [spec.name for spec in search.launched]) == (0, ["proposed-1", "proposed-2"])
+    assert "proposed-1, try 1: accepted" in out
+    assert out.endswith("The study is finished: 3 sweeps.\n")
+    assert search.launched[1].hold["loss"]["entropy_coeff"] == 0.01
+    first, last = records(search)
+    assert (first["outcome"], first["source"], last["source"]) == ("accepted", "kl", "proposed-1")
+    assert first["proposer"] == "proposals_of_the_test:propose"
+    assert (first["answer"], len(first["prompt_sha256"])) == (GOOD, 64)
+
+
+def test_a_second_command_asks_nothing_and_runs_nothing(search, mine):
+    mine(GOOD, more=", sweeps: 1")
+    search.call()
+    code, out, _ = search.call()
+    assert (code, len(search.launched), len(records(search))) == (0, 1, 1)
+    assert out.endswith("The study is finished: 2 sweeps.\n")
+
+
+def test_the_predictions_are_compared_with_what_came(search, mine):
+    mine("no yaml", GOOD, more=", sweeps: 1")
+    search.call()
+    code, out, _ = search.call("--dry-run")
+    assert code == 0
+    assert "Predictions of the proposer" in out
+    assert "right sign: 1 of 1 predictions" in out
+    assert "mean absolute error: 0.517 over 1, against the control" in out  # 0.567 - 0.05
+    assert "inside the 95 % interval of what was observed: 0 of 1" in out
+    refused, accepted = json.loads(search.call("--json")[1])["proposals"]
+    assert (refused["outcome"], accepted["outcome"]) == ("refused", "accepted")
+
+
+def test_a_refusal_is_shown_to_the_next_try(search, mine):
+    code = "def propose(shown):\n"
+    code += f"    return {GOOD!r} if shown['refused'] else 'axis: ['\n"
+    mine()
+    (search.root / "proposals_of_the_test.py").write_text(code)
+    search.use(MINE[:-1] + ", sweeps: 1}")
+    assert search.call()[0] == 0
+    assert [one["outcome"] for one in records(search)] == ["refused", "accepted"]
+
+
+def test_a_proposer_that_always_fails_ends_the_study_by_name(search, mine):
+    mine("a", "b", "c", "d")
+    code, out, _ = search.call()
+    assert (code, search.launched) == (1, [])
+    assert [one["outcome"] for one in records(search)] == ["refused"] * 3
+    assert "The proposer gave no sweep that may run. The same command asks again." in out
+    assert out.endswith("The study is finished: 1 sweep.\n")
+
+
+def test_a_function_that_raises_is_a_record(search, mine):
+    mine(more=", tries: 1")
+    assert search.call()[0] == 1
+    (record,) = records(search)
+    assert record["outcome"] == "no answer"
+    assert record["problems"] == ["proposals_of_the_test:propose raised StopIteration:"]
+
+
+def test_a_mapping_is_a_proposal_too(search, mine):
+    mine(yaml.safe_load(GOOD), more=", sweeps: 1")
+    assert search.call()[0] == 0
+    assert [one["outcome"] for one in records(search)] == ["accepted"]
+
+
+def test_a_function_that_is_not_there_is_refused_before_anything_starts(search):
+    search.use("{kind: mine, function: nowhere_at_all:propose}")
+    code, _, err = search.call()
+    assert code == 2
+    assert "proposer.function: 'nowhere_at_all:propose': there is no module" in err
+
+
+def test_no_custom_code_refuses_it(search, mine):
+    mine(GOOD)
+    code, _, err = search.call("--no-custom-code")
+    assert (code, records(search)) == (2, ())
+    assert "is custom code, which --no-custom-code refuses." in err
+
+
+def test_no_proposal_is_asked_for_beyond_a_limit(search, mine):
+    mine(GOOD)
+    text = search.study.read_text()
+    search.study.write_text(text + "budget: {tokens: 24000}\n")
+    code, out, _ = search.call()
+    assert (code, records(search)) == (0, ())
+    assert "finished" in out
+
+
+def test_the_shipped_example_proposes_what_may_run(monkeypatch):
+    """The knobs are those of the sweep that its study begins with."""
+    from examples.my_proposer import propose
+
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    study = load_study(root / "examples" / "my_proposer.yaml")
+    require_proposer(study, root, no_custom_code=False)
+    knobs = flatten(study.originals["kl"].control.config)
+    first = read_proposal(yaml.safe_dump(propose({"sweeps": [], "knobs": knobs})))
+    assert (first.axis.key, first.axis.control) == ("optim.lr", knobs["optim.lr"])
+    moved = {"sweeps": [{"axis": "optim.lr"}], "knobs": knobs}
+    assert read_proposal(yaml.safe_dump(propose(moved))).axis.key == "loss.clip_high"
+
+
+FORMS = {
+    "{kind: mine}": "proposer.function: 'function' is missing: kind mine calls one.",
+    "{kind: llm, function: a:b}": "'function' does not belong to kind llm.",
+    "{kind: mine, function: a:b, llm: {}}": "'llm' does not belong to kind mine.",
+    "{kind: oracle}": "'oracle' is not",
+    "{kind: llm, tries: 0}": "0 is out of range.",
+}
+
+
+@pytest.mark.parametrize(("proposer", "message"), FORMS.items())
+def test_what_is_wrong_with_a_proposer_is_said(search, proposer, message):
+    search.use(proposer)
+    code, _, err = search.call()
+    assert code == 2
+    assert message in err
+
+
+@pytest.fixture
+def served(search, monkeypatch):
+    """Serve these answers, and let the study ask for them."""
+    monkeypatch.setenv("PROPOSER_KEY", KEY)
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    servers = []
+
+    def serve(*replies, faults=(), more=""):
+        server = ScriptedServer(replies=replies, faults=faults, key=KEY)
+        thread = Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        servers.append((server, thread))
+        service = f"base_url: '{server.url}', api_key_env: PROPOSER_KEY, model: m, max_retries: 0"
+        search.use(f"{{kind: llm, sweeps: 1, llm: {{{service}{more}}}}}")
+        return server
+
+    yield serve
+    for server, thread in servers:
+        server.stopping.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_language_model_proposes(search, served):
+    served("axis: [", f"```yaml\n{GOOD}```")
+    code, _, _ = search.call()
+    assert (code, [spec.name for spec in search.launched]) == (0, ["proposed-1"])
+    refused, accepted = records(search)
+    assert refused["problems"][0].startswith("proposal:1: is not YAML")
+    assert (accepted["proposer"], accepted["calls"]) == ("llm m", 1)
+    assert accepted["tokens"] > 100
+    assert KEY not in (search.runs / "study-search" / "proposals.jsonl").read_text()
+
+
+def test_the_second_question_quotes_the_refusal(search, served):
+    server = served("axis: [", GOOD)
+    search.call()
+    (_, first), (_, second) = server.asked
+    assert json.loads(first["content"])["refused"] == []
+    (told,) = json.loads(second["content"])["refused"]
+    assert told["answer"] == "axis: ["
+    assert "is not YAML" in told["because"]
+
+
+def test_a_service_that_fails_is_a_record(search, served):
+    served(GOOD, faults=["500", "cut", "garbage"])
+    code, out, _ = search.call()
+    assert (code, search.launched) == (1, [])
+    (server_error,), (cut,), (garbage,) = (one["problems"] for one in records(search))
+    assert server_error.startswith("after 1 try: it answered HTTP 500")
+    assert cut == "the answer was cut off after 1024 tokens"
+    assert garbage.startswith("after 1 try: it answered HTTP 200 without a chat completion")
+    assert "The proposer gave no sweep that may run." in out
+
+
+def test_the_limit_of_calls_is_that_of_the_whole_study(search, served):
+    served("axis: [", more=", max_calls: 2")
+    search.call()
+    assert [one["outcome"] for one in records(search)] == ["refused", "refused", "no answer"]
+    search.call()
+    assert records(search)[-1]["problems"] == ["2 calls are used up; raise proposer.llm.max_calls"]
+
+
+def test_without_a_key_nothing_starts(search, served, monkeypatch):
+    served(GOOD)
+    monkeypatch.delenv("PROPOSER_KEY")
+    code, _, err = search.call()
+    assert (code, records(search)) == (2, ())
+    assert "proposer.llm.api_key_env: the environment variable 'PROPOSER_KEY' is not set." in err
