@@ -187,5 +187,5 @@ def _excess(costs: list[TrialCost], limits: Limits, total: Used) -> Iterator[str
         if paid is None:
             yield f"have no price in {limits.currency}"
         elif paid > left:
-            most, rest = money({limits.currency: paid}), money({limits.currency: left})
-            yield f"cost {most}, and {rest} are left"
+            cost, rest = money({limits.currency: paid}), money({limits.currency: left})
+            yield f"cost {cost}, and {rest} are left"
