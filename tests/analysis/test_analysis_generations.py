@@ -102,6 +102,7 @@ def test_the_table_as_csv(chain):
 
 def test_the_chart_says_what_it_cannot(chain):
     data = generations_data(generation_table(chain, None))
+    assert data.label == "success"
     (note,) = data.head.notes
     assert note.startswith("No fresh tasks were played")
     again = generations_data(generation_table(chain, {**FRESH, "looks": 3}))

@@ -38,9 +38,8 @@ def generations_data(table: GenerationTable) -> GenerationChart:
         alt=" ".join(map(_alt, table.rows)),
         conditions=(),
     )
-    return GenerationChart(
-        head, table.metric, label_of(table.metric), is_rate_metric(table.metric), table.rows
-    )
+    label = label_of(table.metric).removeprefix("held-out ")  # fresh tasks are not held out
+    return GenerationChart(head, table.metric, label, is_rate_metric(table.metric), table.rows)
 
 
 def _alt(row: GenerationRow) -> str:
