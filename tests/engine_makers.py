@@ -26,6 +26,6 @@ def scripted_engine(model):
     return ScriptedEngine(script, end_ids=model.end_ids, logprob=-1.0)
 
 
-def process_engine(make, model, *, dtype=torch.float32):
+def process_engine(make, model, *, dtype=torch.float32, name="the rollout engine"):
     """Make an engine in a process of its own, without a GPU."""
-    return ProcessEngine(make, model, dtype=dtype, gpu="")
+    return ProcessEngine(make, model, dtype=dtype, gpu="", name=name)

@@ -98,7 +98,7 @@ def _provenance(record: TrialRecord) -> dict[str, Any]:
 def _usage(record: TrialRecord) -> dict[str, Any]:
     """Return what the trial used: GPUs, time, and the budget counters."""
     result = record.result
-    gpus = reserved_gpus(record.spec.config.get("resources", {"gpus": 0}))
+    gpus = reserved_gpus(record.spec.config)
     return {
         "gpus": gpus,
         "wall_s": finite(result.total_s) if result else None,

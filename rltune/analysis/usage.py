@@ -56,11 +56,10 @@ def cost_of(
 
     """
     wall_s = sum(map(step_seconds, rows)) if wall_s is None else wall_s
-    resources = config["resources"]
     return Cost(
         wall_s=wall_s,
-        core_s=wall_s * reserved_cpus(resources),
-        gpu_s=wall_s * reserved_gpus(resources),
+        core_s=wall_s * reserved_cpus(config),
+        gpu_s=wall_s * reserved_gpus(config),
         rollouts=int(newest(rows, "budget/rollouts") or 0),
         tokens=int(newest(rows, "budget/generated_tokens") or 0),
         judge_calls=_sum(rows, "adca/judge_calls"),

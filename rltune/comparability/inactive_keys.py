@@ -157,7 +157,7 @@ def _nearest_bound(loss: Loss) -> float:
 
 def _of_engine(config: TrialConfig) -> Iterator[Rule]:
     engine = config.rollout.engine
-    keys = _below("rollout.vllm", "kv_cache_gib", "eager", "sleep")
+    keys = _below("rollout.vllm", "kv_cache_gib", "eager", "sleep", "tensor_parallel")
     yield engine != "vllm", keys, f"rollout.engine is {engine}"
     has_no_gpu = engine == "vllm" and config.resources.gpus == 0
     yield has_no_gpu, keys[2:], "resources.gpus is 0"

@@ -128,10 +128,10 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
         gradients=FLOAT32 * learned,
         optimizer=2 * FLOAT32 * learned,
         kv_cache=_cache_bytes(config, shape, width) if is_here else 0,
-        engine=_engine_bytes(config, shape, **amounts),
+        engine=_engine_bytes(config, shape, **amounts) * (1 if on_device else rollout.replicas),
         activations=batch * kept_bytes + tree_bytes(config, shape),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
-        program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + is_own),
+        program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + _own_processes(config)),
         rounded=rounded,
         heap=batch * freed_bytes,
         is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
@@ -183,10 +183,22 @@ def _graph_bytes(config: TrialConfig, shape: Shape) -> int:
     return int(max(_rows(config)) * shape.vocabulary * FLOAT32)
 
 
+def _own_processes(config: TrialConfig) -> int:
+    """Return the processes of engines beside the trial's: of one in parts, one more than parts."""
+    rollout = config.rollout
+    if config.resources.engine == "shared":
+        return 0
+    parts = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
+    return rollout.replicas * (1 + parts if parts > 1 else 1)
+
+
 def _engine_bytes(
     config: TrialConfig, shape: Shape, *, parameters: int, adapters: int, width: int
 ) -> int:
-    """Return what the engine holds beside the trainer, or in a process of its own."""
+    """Return what an engine holds beside the trainer, or in a process of its own.
+
+    On GPUs it is what one of them holds, on a CPU what all parts of it do.
+    """
     if config.rollout.engine == "vllm":
         return _vllm_bytes(config, shape, parameters=parameters, adapters=adapters, width=width)
     graphs = _graph_bytes(config, shape)
@@ -204,13 +216,15 @@ def _vllm_bytes(
 ) -> int:
     """Return what vLLM holds: weights, with the head as a matrix of its own, cache, and work.
 
+    Each of `tensor_parallel` parts holds its share of the weights, and the rest for itself.
+
     On a GPU it works with the logits of its rows in float32, as they are, scaled and as logprobs,
     and with the widest tensors of a layer for all tokens of a pass: the MLP's gate, up and product.
     """
     head = shape.vocabulary * shape.hidden if shape.is_tied else 0
-    held = width * (parameters + head + adapters)
-    held += int(config.rollout.vllm.kv_cache_gib * 2**30)
+    weights, parts = width * (parameters + head + adapters), config.rollout.vllm.tensor_parallel
+    cache = int(config.rollout.vllm.kv_cache_gib * 2**30)
     if config.resources.gpus == 0:
-        return held + VLLM_BYTES
-    work = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary + 3 * shape.inner * width * VLLM_TOKENS
-    return held + work
+        return weights + parts * (cache + VLLM_BYTES)
+    logits = 3 * FLOAT32 * VLLM_ROWS * shape.vocabulary
+    return (weights + 3 * shape.inner * width * VLLM_TOKENS) // parts + cache + logits

@@ -86,15 +86,19 @@ def _judge_rows(specs: Sequence[TrialSpec]) -> Iterator[Row]:
 
 def _device_rows(config: Mapping[str, Any]) -> Iterator[Row]:
     """Yield what a trial reserves."""
-    wanted, model = config["resources"], config["policy"]["model"]
+    model = config["policy"]["model"]
     what = f"{model}, {config['policy']['dtype']}, engine {config['rollout']['engine']}"
     if config["trainer"]["backend"] == "tinker":
         name = service_model(model, config["env"]["kind"])
         what = f"{name}, trained and sampled by a training service"
-    yield "cores", f"{reserved_cpus(wanted):g}", f"a trial: {what}"
-    gpus = reserved_gpus(wanted)
-    if gpus > wanted["gpus"]:
-        yield "GPUs", f"{gpus:g}", "a trial: one of them is reserved for its engine"
+    yield "cores", f"{reserved_cpus(config):g}", f"a trial: {what}"
+    gpus = reserved_gpus(config)
+    engines = gpus - config["resources"]["gpus"]
+    if engines:
+        whose = "one of them is reserved for its engine"
+        if engines > 1:
+            whose = f"{engines:g} of them are reserved for its engines"
+        yield "GPUs", f"{gpus:g}", f"a trial: {whose}"
     elif gpus:
         note = "a trial" if gpus >= 1 else f"a trial: {gpus:.0%} of one GPU and of its memory"
         yield "GPUs", f"{gpus:g}", note

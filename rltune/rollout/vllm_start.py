@@ -49,6 +49,7 @@ class VllmSettings:
     kv_cache_gib: float  # memory for keys and values, in GiB
     eager: bool  # run without compiling
     sleep: bool  # free the memory of the weights and the cache between `release` and the next use
+    tensor_parallel: int = 1  # processes that have a part of every layer each
 
     @property
     def longest(self) -> int:
@@ -58,6 +59,8 @@ class VllmSettings:
 
 def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> Any:
     """Return vLLM: with the frozen weights where adapters train, else with meaningless ones.
+
+    With `tensor_parallel` above 1 it starts that many processes, which end with this one.
 
     vLLM before 0.26 cannot be given weights once adapters are enabled: it reads them when it loads.
     `folder` is for vLLM's files.
@@ -74,7 +77,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     options: dict[str, Any] = {"load_format": "dummy"}  # the trainer's weights follow at once
     file = None
     if rank:
-        file = _write_weights(model, served, getattr(torch, settings.dtype))
+        file = write_weights(model, served, getattr(torch, settings.dtype))
         options["load_format"] = "auto"
         fitting = next((size for size in _RANKS if size >= rank), rank)
         options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
@@ -97,7 +100,8 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
             enable_sleep_mode=settings.sleep and settings.device != "cpu",
             enable_prefix_caching=True,
             logprobs_mode="processed_logprobs",  # of the distribution that is sampled from
-            distributed_executor_backend="uni",
+            tensor_parallel_size=settings.tensor_parallel,
+            distributed_executor_backend="uni" if settings.tensor_parallel == 1 else "mp",
             seed=0,
             **options,
         )
@@ -112,7 +116,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
     return llm
 
 
-def _write_weights(model: ServableModel, folder: Path, dtype: torch.dtype) -> Path:
+def write_weights(model: ServableModel, folder: Path, dtype: torch.dtype) -> Path:
     """Write a checkpoint's file; return it."""
     tensors = {name: tensor.to("cpu", dtype, copy=True) for name, tensor in model.weights()}
     path = folder / "model.safetensors"

@@ -196,9 +196,9 @@ class TuneLaunch:
 
 def trial_needs(payload: TrialPayload) -> dict[str, float]:
     """Return what a trial reserves, in Ray's words."""
-    resources = payload.spec.config["resources"]
-    gpus = reserved_gpus(resources)
-    return {"CPU": reserved_cpus(resources)} | ({"GPU": gpus} if gpus else {})
+    config = payload.spec.config
+    gpus = reserved_gpus(config)
+    return {"CPU": reserved_cpus(config)} | ({"GPU": gpus} if gpus else {})
 
 
 def thread_variables(payloads: Sequence[TrialPayload]) -> dict[str, str]:

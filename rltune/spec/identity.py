@@ -38,6 +38,8 @@ ADDED: Mapping[str, Any] = {
     "gate.start_kl": False,
     "resources.ranks": 1,
     "rollout.ahead": 0,
+    "rollout.replicas": 1,
+    "rollout.vllm.tensor_parallel": 1,
 }
 """Keys that came later -> the value that all trials before had. With it a key is outside the
 identity, so that those trials are still found."""

@@ -4,6 +4,12 @@ from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING
 
+from rltune.spec.backend_checks import (
+    ahead_violations,
+    engine_violations,
+    rank_violations,
+    remote_violations,
+)
 from rltune.spec.credit_checks import (
     attribution_violations,
     maxrl_violations,
@@ -13,17 +19,14 @@ from rltune.spec.credit_checks import (
 from rltune.spec.errors import Violation, refuse
 from rltune.spec.estimators import GROUP_KINDS
 from rltune.spec.filter_effect import effect_of
-from rltune.spec.remote_checks import remote_violations
-from rltune.spec.schema.run import ranks_of
 from rltune.spec.warmstart_data import TAUGHT_ENVS
 
 if TYPE_CHECKING:
     from rltune.spec.schema.advantage import Advantage
-    from rltune.spec.schema.attribution import Attribution
     from rltune.spec.schema.env import Env
     from rltune.spec.schema.loss import LossTerms
-    from rltune.spec.schema.rollout import RolloutConfig, RolloutCorrection, RolloutFilter
-    from rltune.spec.schema.run import CollapseConfig, ResourcesConfig, TrainerConfig
+    from rltune.spec.schema.rollout import RolloutConfig, RolloutFilter
+    from rltune.spec.schema.run import CollapseConfig
     from rltune.spec.schema.trial import OptimConfig, PolicyConfig
 
 
@@ -203,85 +206,6 @@ def vocabulary_violations(loss: "LossTerms", policy: "PolicyConfig") -> list[Vio
     what = f"{loss.kl_type!r} needs the whole vocabulary of two models in memory."
     action = "Use it with policy.model tiny, or choose k2 or k3+."
     return [Violation("loss.kl_type", what, action)]
-
-
-def engine_violations(resources: "ResourcesConfig") -> list[Violation]:
-    """Return whether an engine cannot live in a process of its own."""
-    if resources.engine == "shared":
-        return []
-    if resources.gpus == 0 or resources.gpus.is_integer():
-        return []
-    what = f"{resources.gpus:g} is a share of a GPU, and resources.engine own takes a whole one."
-    return [Violation("resources.gpus", what, "Give 1, or set resources.engine to shared.")]
-
-
-def ahead_violations(
-    rollout: "RolloutConfig",
-    rollout_correction: "RolloutCorrection",
-    resources: "ResourcesConfig",
-    trainer: "TrainerConfig",
-) -> list[Violation]:
-    """Return what sampling ahead of training needs and does not have."""
-    if not rollout.ahead:
-        return []
-    found, back = [], "or rollout.ahead to 0."
-    if trainer.backend == "tinker":
-        what = f"{rollout.ahead} cannot be had with trainer.backend tinker: it samples the newest."
-        return [Violation("rollout.ahead", what, "Set it to 0.")]
-    if rollout_correction.kind == "none":
-        what = (
-            f"'none' leaves samples uncorrected that are {rollout.ahead} training step old "
-            f"(rollout.ahead {rollout.ahead})."
-        )
-        found.append(Violation("rollout_correction.kind", what, f"Set it to tis or icepop, {back}"))
-    if resources.engine == "shared":
-        what = (
-            "'shared' has trainer and engine take turns, and rollout.ahead "
-            f"{rollout.ahead} has both work at a time."
-        )
-        found.append(Violation("resources.engine", what, f"Set it to own, {back}"))
-    return found
-
-
-def rank_violations(
-    resources: "ResourcesConfig",
-    trainer: "TrainerConfig",
-    optim: "OptimConfig",
-    loss: "LossTerms",
-    attribution: "Attribution",
-    rollout: "RolloutConfig",
-    policy: "PolicyConfig",
-) -> list[Violation]:
-    """Return what several ranks cannot do, or cannot share."""
-    ranks, found = ranks_of(resources), []
-    if resources.ranks > 1 and resources.gpus not in (0, resources.ranks):
-        what = f"{resources.ranks} ranks cannot have {resources.gpus:g} GPUs: each has one."
-        found.append(Violation("resources.ranks", what, "Leave it at 1; GPUs say how many."))
-    if ranks == 1:
-        return found
-    where, of = "resources.gpus" if resources.gpus else "resources.ranks", f"with {ranks} ranks"
-    if trainer.backend == "tinker":
-        what = f"{ranks} would train nothing: the service trains."
-        found.append(Violation(where, what, "Set it to 1, or trainer.backend to torch."))
-    if rollout.engine == "vllm" and resources.engine == "shared":
-        what = (
-            "'shared' has vLLM in the process of the first rank, where torch's group of processes "
-            f"is then vLLM's and not that of {ranks} ranks."
-        )
-        found.append(Violation("resources.engine", what, "Set it to own."))
-    if optim.mini_batch_size < ranks:
-        what = f"{ranks} cannot share the {optim.mini_batch_size} rows of an optimiser step."
-        found.append(Violation(where, what, f"Set optim.mini_batch_size to at least {ranks}."))
-    if loss.kl_type in ("full", "full+"):
-        what = f"{loss.kl_type!r} reads all weights of the head, which are in shards {of}."
-        found.append(Violation("loss.kl_type", what, "Choose k2 or k3+."))
-    if attribution.kind == "info_gain":
-        what = f"'info_gain' reads the policy's caches of all rows, which no rank has {of}."
-        found.append(Violation("attribution.kind", what, "Choose none, or adca."))
-    if policy.lora.rank and policy.lora.dropout:
-        what = f"{policy.lora.dropout:g} would drop other inputs for each number of ranks: by rank."
-        found.append(Violation("policy.lora.dropout", what, f"Set it to 0.0, or {where} to 1."))
-    return found
 
 
 CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (

@@ -15,6 +15,7 @@ from rltune.remote.engine import RemoteEngine
 from rltune.remote.model import RemoteModel
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.rollout.engine_process import ProcessEngine
+from rltune.rollout.replicas import engine_name, start_replicas
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_engine import VllmEngine
 from rltune.rollout.vllm_start import ServableModel, VllmSettings
@@ -31,23 +32,36 @@ def make_engine(config: TrialConfig, policy: Policy) -> Engine:
     if isinstance(policy.model, RemoteModel):
         return RemoteEngine(policy.model, policy.end_ids)
     if config.resources.engine == "own":
-        return _process_engine(config, policy)
+        return _own_engines(config, policy)
     if config.rollout.engine == "torch":
         return TorchEngine(policy.decoder())
     settings = _vllm_settings(config, policy.model.device.type)
     return VllmEngine(ServedPolicy(policy, config.policy.lora), settings)
 
 
-def _process_engine(config: TrialConfig, policy: Policy) -> ProcessEngine:
-    """Return the engine in a process of its own, with a copy of the weights."""
-    served, gpu = ServedPolicy(policy, config.policy.lora), engine_gpu(config.resources.gpus)
+def _own_engines(config: TrialConfig, policy: Policy) -> Engine:
+    """Return `rollout.replicas` engines in a process of its own each; a single one as it is."""
+    count = config.rollout.replicas
+    makers = [partial(_process_engine, config, policy, nth) for nth in range(count)]
+    if count == 1:
+        return makers[0]()
+    return start_replicas(makers, block=config.rollout.group_size)
+
+
+def _process_engine(config: TrialConfig, policy: Policy, nth: int) -> ProcessEngine:
+    """Return an engine in a process of its own, the `nth` from 0, with a copy of the weights."""
+    lora, dtype = config.policy.lora, config.policy.dtype
+    name = engine_name(nth + 1, config.rollout.replicas)
+    own = partial(ProcessEngine, model=ServedPolicy(policy, lora), name=name)
     if config.rollout.engine == "vllm":
+        parts = config.rollout.vllm.tensor_parallel
         settings = _vllm_settings(config, policy.model.device.type)
         make = partial(VllmEngine, settings=settings)
-        return ProcessEngine(make, served, dtype=DTYPES[config.policy.dtype], gpu=gpu)
-    lora, dtype = config.policy.lora, config.policy.dtype
-    own = partial(TorchCopyEngine, lora=lora, dtype=dtype, pad_id=policy.pad_id)
-    return ProcessEngine(own, served, dtype=torch.float32, gpu=gpu)  # rounded as the policy rounds
+        gpus = engine_gpus(config.resources.gpus, first=nth * parts, count=parts)
+        return own(make, dtype=DTYPES[dtype], gpu=gpus)
+    copy = partial(TorchCopyEngine, lora=lora, dtype=dtype, pad_id=policy.pad_id)
+    # It is rounded there as the policy rounds.
+    return own(copy, dtype=torch.float32, gpu=engine_gpus(config.resources.gpus, first=nth))
 
 
 def _vllm_settings(config: TrialConfig, device: str) -> VllmSettings:
@@ -59,6 +73,7 @@ def _vllm_settings(config: TrialConfig, device: str) -> VllmSettings:
         kv_cache_gib=vllm.kv_cache_gib,
         eager=vllm.eager,
         sleep=vllm.sleep,
+        tensor_parallel=vllm.tensor_parallel,
     )
 
 
@@ -99,21 +114,27 @@ class TorchCopyEngine:
         self._engine.close()
 
 
-def engine_gpu(gpus: float) -> str:
-    """Return the GPU of an engine in a process of its own: the first that is not the trainer's.
+def engine_gpus(gpus: float, *, first: int = 0, count: int = 1) -> str:
+    """Return the GPUs of an engine in a process of its own, behind those of the trainer.
 
     Where the trainer has no GPU the engine has none either.
 
+    Args:
+        gpus: Of the trainer.
+        first: Those of other engines that come before.
+        count: Of this engine.
+
     Raises:
-        ResourceError: This process sees no more than the trainer's.
+        ResourceError: This process sees fewer.
 
     """
     if gpus == 0:
         return ""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     seen = given.split(",") if given else [str(n) for n in range(torch.cuda.device_count())]
-    if len(seen) > gpus:
-        return seen[int(gpus)]
-    what = f"'own' needs {gpus + 1:g} GPUs, and this process sees {len(seen)}."
+    begin = int(gpus) + first
+    if len(seen) >= begin + count:
+        return ",".join(seen[begin : begin + count])
+    what = f"'own' needs {begin + count} GPUs, and this process sees {len(seen)}."
     action = "Set it to shared, or run where there are more."
     raise ResourceError(Problem("resources.engine", what, action=action))

@@ -8,6 +8,7 @@ from torch import Tensor
 from rltune.errors import InterruptedRun, TrialError
 from rltune.gate import GateResult, choose_best, is_gate_step
 from rltune.remote.model import RemoteModel
+from rltune.rollout.replicas import engine_name, replicas_of
 from rltune.store.files import link_atomic
 from rltune.store.jsonl import read_metrics
 from rltune.trainer.ahead.rollouts import read_rollouts
@@ -290,7 +291,10 @@ class _Run:
     def _sync(self) -> None:
         with self.watch.timed("sync"):
             self.job.engine.sync()
-            check_sync(self.job.engine, self.job.policy, self._probe, score=self._score)
+            engines = replicas_of(self.job.engine)
+            for nth, engine in enumerate(engines, start=1):
+                name = engine_name(nth, len(engines))
+                check_sync(engine, self.job.policy, self._probe, score=self._score, name=name)
 
     def _score(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return the logprobs of sampled tokens by the weights that are trained."""

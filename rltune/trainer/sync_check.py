@@ -28,7 +28,12 @@ def probe_prompt(policy: Policy, task: Task, env: TextEnv) -> list[int]:
 
 @torch.no_grad()
 def check_sync(
-    engine: Engine, policy: Policy, prompt: list[int], *, score: Callable[[Tensor, Tensor], Tensor]
+    engine: Engine,
+    policy: Policy,
+    prompt: list[int],
+    *,
+    score: Callable[[Tensor, Tensor], Tensor],
+    name: str = "the rollout engine",
 ) -> float:
     """Sample a few tokens after a prompt; return their logprobs' largest gap to the trainer's.
 
@@ -37,6 +42,7 @@ def check_sync(
         policy: Where its weights are, and how its numbers are rounded.
         prompt: Ids of a conversation so far.
         score: Returns the trainer's logprobs (M,) of the masked tokens of ids, both (1, T).
+        name: As an error calls the engine.
 
     What passes can still be slightly stale: see the module.
 
@@ -63,7 +69,7 @@ def check_sync(
     limit = TOLERANCE[computed_in]
     if not gap <= limit:
         raise StaleEngineError(
-            f"after sync the engine's logprobs differ from the trainer's by {gap:.3g} "
+            f"after sync {name}'s logprobs differ from the trainer's by {gap:.3g} "
             f"(allowed {limit:g} in {computed_in}): it serves other weights. "
             "Restart the trial; if it happens again, use rollout.engine: torch."
         )

@@ -6,6 +6,7 @@ import pytest
 from engine_makers import NoModel, process_engine, scripted_engine
 
 from rltune.policy.serve import ServedPolicy
+from rltune.rollout.replicas import start_replicas
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.schema.trial import LoraConfig
@@ -25,8 +26,12 @@ def vllm_engine_of():
 
     made = []
 
-    def make(policy, *, lora=None, device="cpu", dtype="float32", is_own_process=False):
-        settings = VllmSettings(dtype, device, CONTEXT, 0.05, eager=True, sleep=True)
+    def make(
+        policy, *, lora=None, device="cpu", dtype="float32", is_own_process=False, tensor_parallel=1
+    ):
+        settings = VllmSettings(
+            dtype, device, CONTEXT, 0.05, eager=True, sleep=True, tensor_parallel=tensor_parallel
+        )
         served = ServedPolicy(policy, lora or LoraConfig())
         engine_of = partial(VllmEngine, settings=settings)
         made.append(process_engine(engine_of, served) if is_own_process else engine_of(served))
@@ -72,6 +77,15 @@ def _scripted_process_pair():
     yield [engine, scripted_engine(NoModel())]
     engine.close()
     engine.close()
+
+
+@pytest.fixture(scope="session")
+def _replicas_pair(_scripted_process_pair):
+    """Three that share the requests, and one that has all: nothing differs."""
+    make = partial(process_engine, scripted_engine, NoModel())
+    shared = start_replicas([make] * 3, block=2)
+    yield [shared, _scripted_process_pair[1]]
+    shared.close()
 
 
 @pytest.fixture

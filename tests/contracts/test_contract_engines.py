@@ -10,6 +10,7 @@ from rltune.policy.static_decode import StaticDecoder
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.lockstep import streaming
+from rltune.rollout.replicas import Replicas
 from rltune.rollout.scripted_engine import ScriptedEngine, StreamingScript
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.types import StopReason
@@ -46,16 +47,17 @@ MAKERS = {
 PAIRS = {
     "scripted-process": "_scripted_process_pair",
     "torch-process": "_torch_process_pair",
+    "scripted-replicas": "_replicas_pair",
     "vllm": "_vllm_pair",
     "vllm-process": "_vllm_process_pair",
 }
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("scripted-replicas", "torch-process")
+]
 VLLM = [pytest.param(name, marks=pytest.mark.vllm) for name in ("vllm", "vllm-process")]
 
 
-OWN_TORCH = pytest.param("torch-process", marks=pytest.mark.slow)
-
-
-@pytest.fixture(params=[*MAKERS, "scripted-process", OWN_TORCH, *VLLM])
+@pytest.fixture(params=[*MAKERS, "scripted-process", *SLOW, *VLLM])
 def make_engine(request, small_policy, two_engines):
     """Return a maker of engines over one policy; what an engine computed before is forgotten."""
     if request.param in PAIRS:
@@ -400,6 +402,8 @@ def _inner_step(engine):
         return engine, "_script", 3
     if isinstance(engine, TorchEngine):
         return engine._model, "extend", 3
+    if isinstance(engine, Replicas):
+        engine = engine.engines[1]
     if isinstance(engine, ProcessEngine):
         return engine, "_receive", 1
     return engine._llm.llm_engine, "step", 3

@@ -321,3 +321,26 @@ def test_use_is_the_most_of_a_condition_beside_its_plan(tmp_path):
     )
     assert [(use.where, use.used) for use in uses] == [("process", 3 * 2**29), ("GPU", 2**31)]
     assert uses[0].share == uses[0].used / uses[0].planned
+
+
+def test_engines_and_their_parts_take_memory_of_their_own(configs):
+    """On a CPU all of it is one machine's; on GPUs it is what one of them holds."""
+    vllm = {"kv_cache_gib": 0.5, "eager": True, "sleep": False}
+    rollout = {"engine": "vllm", "vllm": vllm, "max_context": 10}
+    one = with_keys(configs[0], rollout=rollout, resources={"engine": "own"})
+    split = {
+        "rollout": rollout | {"replicas": 3, "groups": 3, "vllm": vllm | {"tensor_parallel": 2}}
+    }
+    on_cpu = [memory_plan(c, SMALL, **COUNTS) for c in (one, with_keys(one, **split))]
+    # 1,000 weights in four bytes once an engine; cache and libraries in each of its two processes
+    assert on_cpu[1].engine == 3 * (4 * 1000 + 2 * (2**29 + 340_000_000))
+    # the trial, and for each engine a process that schedules beside its two parts
+    assert on_cpu[1].program == 630_000_000 * (1 + 3 * 3)
+    assert on_cpu[0].program == 630_000_000 * 2
+    gpus = {"resources": {"engine": "own", "gpus": 1.0}}
+    alone, part = (
+        memory_plan(with_keys(c, **gpus), SMALL, **COUNTS) for c in (one, with_keys(one, **split))
+    )
+    shared = 4 * 1000 + 16_384 * 48 * 4  # weights, and a layer's numbers
+    assert part.engine == alone.engine - shared // 2
+    assert (part.program, part.peak) == (alone.program, alone.peak)

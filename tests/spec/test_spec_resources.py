@@ -31,11 +31,11 @@ def test_a_part_of_several_gpus_is_refused(problems):
 def test_each_gpu_is_a_rank_and_each_rank_has_a_core(resources, ranks, cpus):
     config = ResourcesConfig(**resources)
     assert ranks_of(config) == ranks
-    assert reserved_cpus(config.model_dump()) == cpus
+    assert reserved_cpus({"resources": config.model_dump()}) == cpus
 
 
 def test_a_record_from_before_ranks_has_one():
-    assert reserved_cpus({"cpus": 2.0, "gpus": 0.0}) == 2.0
+    assert reserved_cpus({"resources": {"cpus": 2.0, "gpus": 0.0}}) == 2.0
 
 
 DROPPING = {"rank": 4, "dropout": 0.1}
@@ -65,7 +65,10 @@ QA = {"kind": "multihop_qa", "prompt": "compact"}
             "Choose none, or adca.",
         ),
         (
-            {"resources": {"gpus": 2}, "policy": {"model": "tiny", "lora": DROPPING}},
+            {
+                "resources": {"gpus": 2},
+                "policy": {"model": "tiny", "lora": {"rank": 4, "dropout": 0.1}},
+            },
             "0.1 would drop other inputs for each number of ranks: by rank. Set it to 0.0, or "
             "resources.gpus to 1.",
         ),
@@ -97,17 +100,31 @@ def test_ranks_change_the_identity_and_one_does_not():
     assert config_hash({"resources": {"gpus": 0.0, "ranks": 2}}) != one
 
 
+OWN_ENGINE = {"gpus": 2.0, "cpus": 1.0, "engine": "own"}
+PARTS = {"vllm": {"tensor_parallel": 4}}
+
+
 @pytest.mark.parametrize(
-    ("resources", "reserved"),
+    ("config", "gpus"),
     [
-        ({"gpus": 0.0, "engine": "own"}, 0.0),  # on CPUs both have the trial's
-        ({"gpus": 0.25, "engine": "shared"}, 0.25),
-        ({"gpus": 1.0, "engine": "own"}, 2.0),
-        ({"gpus": 2.0}, 2.0),  # a record from before the key
+        ({"resources": {"gpus": 0.0, "engine": "own"}}, 0.0),  # on CPUs both have the trial's
+        ({"resources": {"gpus": 0.25, "engine": "shared"}}, 0.25),
+        ({"resources": OWN_ENGINE}, 3.0),
+        ({"resources": {"gpus": 2.0}}, 2.0),  # a record from before the key
+        ({}, 0.0),
+        ({"resources": OWN_ENGINE, "rollout": {"engine": "vllm", "replicas": 3}}, 2 + 3),
+        ({"resources": OWN_ENGINE, "rollout": {"engine": "vllm", "replicas": 3, **PARTS}}, 2 + 12),
+        ({"resources": OWN_ENGINE, "rollout": {"engine": "torch", **PARTS}}, 3.0),
     ],
 )
-def test_an_engine_of_its_own_takes_one_gpu_more(resources, reserved):
-    assert reserved_gpus(resources) == reserved
+def test_engines_of_their_own_take_gpus_of_their_own(config, gpus):
+    assert reserved_gpus(config) == gpus
+
+
+def test_engines_on_a_cpu_take_a_core_each_while_the_ranks_wait():
+    resources = {"gpus": 0.0, "cpus": 1.0, "ranks": 2, "engine": "own"}
+    assert reserved_cpus({"resources": resources, "rollout": {"replicas": 3}}) == 3.0
+    assert reserved_cpus({"resources": resources, "rollout": {"replicas": 1}}) == 2.0
 
 
 OWN = "resources.engine=own"
@@ -170,3 +187,26 @@ def test_sampling_ahead_changes_the_identity_and_sampling_in_time_does_not():
     in_time = config_hash({"rollout": {"groups": 8}})
     assert config_hash({"rollout": {"groups": 8, "ahead": 0}}) == in_time
     assert config_hash({"rollout": {"groups": 8, "ahead": 1}}) != in_time
+
+
+def test_several_engines_have_processes_of_their_own_and_groups_enough(problems, load):
+    replicas, parts = "rollout.replicas=3", "rollout.vllm.tensor_parallel=2"
+    assert problems(overrides=[VLLM, replicas, parts]) == [
+        f"--set {replicas}: rollout.replicas: 3 engines cannot share the trial's process: each has "
+        "its own. Set it to 1, or resources.engine to own.",
+        f"--set {parts}: rollout.vllm.tensor_parallel: 2 processes would have to share the trial's "
+        "GPU with the trainer. Set it to 1, or resources.engine to own.",
+    ]
+    assert problems(overrides=[VLLM, OWN, "rollout.replicas=99"]) == [
+        "--set rollout.replicas=99: rollout.replicas: 99 engines cannot share the 32 groups of "
+        "a step. Set it to at most rollout.groups; a divisor of it shares them evenly."
+    ]
+    assert load(overrides=[VLLM, OWN, replicas, parts])
+
+
+def test_one_engine_of_one_process_is_outside_the_identity():
+    one = config_hash({"rollout": {"vllm": {"eager": True}}})
+    same = {"replicas": 1, "vllm": {"eager": True, "tensor_parallel": 1}}
+    assert config_hash({"rollout": same}) == one
+    assert config_hash({"rollout": {**same, "replicas": 2}}) != one
+    assert config_hash({"rollout": {**same, "vllm": {"eager": True, "tensor_parallel": 2}}}) != one

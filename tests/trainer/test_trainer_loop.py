@@ -302,7 +302,7 @@ def test_an_engine_with_older_weights_is_refused(make_trial):
     trial = make_trial(optim__lr=1e-2)
     with pytest.raises(
         StaleEngineError,
-        match=r"^after sync the engine's logprobs differ from the trainer's by [\d.e-]+ "
+        match=r"^after sync the rollout engine's logprobs differ from the trainer's by [\d.e-]+ "
         r"\(allowed 0\.001 in torch\.float32\): it serves other weights\. Restart the trial",
     ):
         trial.run(make_engine=stale)

@@ -15,7 +15,7 @@ from rltune.policy.logprobs import action_hidden, head_chunk, head_weight
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.remote.server.losses import LOSSES, NEEDED
 from rltune.remote.server.wire import Datum, Pass, RefusedError
-from rltune.spec.remote_checks import ALPHA
+from rltune.spec.backend_checks import ALPHA
 from rltune.spec.schema.trial import LoraConfig
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")

@@ -13,7 +13,7 @@ from rltune.policy.adapter_folder import CONFIG, WEIGHTS
 from rltune.policy.serve import peft_name
 from rltune.remote.server.adapter import Adapter
 from rltune.remote.server.wire import RefusedError
-from rltune.spec.remote_checks import ALPHA
+from rltune.spec.backend_checks import ALPHA
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*")
 _LASTS = timedelta(hours=1)  # said of an address; it holds as long as the file is there

@@ -29,6 +29,11 @@ class VllmConfig(Section):
         description="Whether vLLM gives its GPU memory back while the trainer updates; its weights "
         "wait in the host's memory.",
     )
+    tensor_parallel: PositiveInt = Field(
+        1,
+        description="Processes of an engine with a part of every layer each, on a GPU each where "
+        "the trial has any; divides the model's heads.",
+    )
 
 
 class RolloutConfig(Section):
@@ -59,6 +64,11 @@ class RolloutConfig(Section):
         0,
         description="Steps that sampling is ahead of training, in training steps: 1 samples the "
         "rollouts of the next step while a step trains, by weights that are one step older.",
+    )
+    replicas: PositiveInt = Field(
+        1,
+        description="Engines that share the episodes of a step, each in a process of its own with "
+        "weights of its own, on a GPU of its own where the trial has any.",
     )
     workers: Annotated[int, Field(ge=1, le=1024)] = Field(
         32,

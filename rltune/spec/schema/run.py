@@ -157,16 +157,31 @@ def ranks_of(resources: ResourcesConfig) -> int:
     return max(resources.ranks, int(resources.gpus))
 
 
-def reserved_cpus(resources: Mapping[str, Any]) -> float:
-    """Return the cores that a trial takes: at least one for each rank."""
+def engine_devices(config: Mapping[str, Any]) -> int:
+    """Return how many GPUs the engines of a trial take beside the trainer's, where it has any.
+
+    On a CPU: how many processes sample at a time. A record from before a key has its default.
+    """
+    if config.get("resources", {}).get("engine") != "own":
+        return 0
+    rollout = config.get("rollout", {})
+    is_vllm = rollout.get("engine") == "vllm"
+    parts = rollout.get("vllm", {}).get("tensor_parallel", 1) if is_vllm else 1
+    return int(rollout.get("replicas", 1)) * int(parts)
+
+
+def reserved_cpus(config: Mapping[str, Any]) -> float:
+    """Return the cores that a trial takes: at least one for each rank, and for each engine."""
+    resources = config["resources"]
     ranks = max(int(resources.get("ranks", 1)), int(resources["gpus"]))
-    return max(float(resources["cpus"]), float(ranks) if ranks > 1 else 0.0)
+    most = max(ranks, engine_devices(config))  # they take turns
+    return max(float(resources["cpus"]), float(most) if most > 1 else 0.0)
 
 
-def reserved_gpus(resources: Mapping[str, Any]) -> float:
-    """Return the GPUs that a trial takes, those of its rollout engine included."""
-    gpus = float(resources["gpus"])
-    return gpus + 1.0 if gpus and resources.get("engine") == "own" else gpus
+def reserved_gpus(config: Mapping[str, Any]) -> float:
+    """Return the GPUs that a trial takes, those of its rollout engines included."""
+    gpus = float(config.get("resources", {}).get("gpus", 0.0))
+    return gpus + engine_devices(config) if gpus else gpus
 
 
 class TrackingConfig(Section):

@@ -20,6 +20,7 @@ from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.preflight.answer_room import answer_problems
 from rltune.trainer.preflight.models import model_problems
 from rltune.trainer.preflight.prices import price_problems
+from rltune.trainer.preflight.tensor_parallel import parallel_problems
 from rltune.trainer.tasks import ENVS, add_to_path, env_maker, files_of
 from rltune_envs.base import TextEnv
 from rltune_envs.errors import CustomCodeError, EnvError, ImportPathError
@@ -109,6 +110,7 @@ def preflight(loaded: LoadedSweep, base: Path) -> Iterator[Problem]:
     """
     yield from model_problems(loaded, base)
     yield from price_problems(loaded, base)
+    yield from parallel_problems(loaded)
     yield from _estimator_problems(loaded, base)
     sections = {
         canonical_json({key: condition.config[key] for key in ("env", "reward")}): condition.config
