@@ -146,7 +146,8 @@ def not_started(error: Exception, address: str | None) -> ResourceError:
         address: The cluster; None for a private one on this machine.
 
     """
-    why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]  # a traceback may follow
+    why = " ".join(lines[0].split()).rstrip(".:")
     if address is not None:
         action = "Check the address with `ray status`, or leave it out to run on this machine."
         return ResourceError(

@@ -1,7 +1,11 @@
-"""The machines of the cluster that this process is connected to. Imports Ray; import it late."""
+"""The machines of the cluster that this process is connected to, and its token.
+
+Imports Ray; import it late.
+"""
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -41,3 +45,16 @@ def _answers(node: Mapping[str, Any]) -> bool:
     except OSError:
         return False
     return True
+
+
+def read_token_again() -> None:
+    """Let Ray see the token of now: it read its variables when this process first imported it.
+
+    That may have been before a launch, in a notebook, or for another cluster. What Ray does itself
+    when it makes a token; older versions know none.
+    """
+    with suppress(ImportError, AttributeError):
+        from ray._raylet import AuthenticationTokenLoader, Config
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()

@@ -21,7 +21,7 @@ from rltune.errors import Problem, ResourceError
 from rltune.runner.environment import not_started, require_resources
 from rltune.runner.fork_server import run_forked
 from rltune.runner.machine import usable_cores
-from rltune.runner.nodes import is_gone, living_nodes, this_node
+from rltune.runner.nodes import is_gone, living_nodes, read_token_again, this_node
 from rltune.runner.orphan_cleanup import OrphanCleanup
 from rltune.runner.process import THREAD_VARIABLES
 from rltune.runner.trial import TrialPayload, run_trial
@@ -146,11 +146,11 @@ class TuneLaunch:
         if self._ray_folder is not None:
             options["include_dashboard"] = False
             options["num_cpus"] = usable_cores()
-            folder = str(self._ray_folder)
-            options["_temp_dir"] = folder
+            options["_temp_dir"] = folder = str(self._ray_folder)
             # Ray kills a worker before it can tidy up: its temporary files go with the cluster's.
             options["runtime_env"]["env_vars"]["TMPDIR"] = folder
             self._cleanup = OrphanCleanup(folder)
+        read_token_again()
         try:
             ray.init(**options)
         except Exception as error:  # a start that takes too long is a bare Exception

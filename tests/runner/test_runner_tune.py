@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from rltune.errors import ResourceError
@@ -69,7 +72,7 @@ LATE = "The current node timed out during startup. This could happen because"
         pytest.param(None, TimeoutError(), r": TimeoutError\. Its load is ", id="no-words"),
         pytest.param(
             "10.0.0.1:6379",
-            ConnectionError("nobody\nis there."),
+            ConnectionError("nobody  is there.\nTraceback:\n"),
             r"^--ray-address: '10\.0\.0\.1:6379' cannot be used: nobody is there\. Check the ",
             id="address",
         ),
@@ -91,6 +94,35 @@ def test_a_ray_that_does_not_start_is_no_bug_of_ours(
     assert not launch.is_running(wait_s=60.0)
     with pytest.raises(ResourceError, match=message):
         launch.raise_error()
+
+
+READS_AGAIN = """
+import os
+
+import ray
+from ray._raylet import AuthenticationTokenLoader, get_authentication_mode
+
+from rltune.runner.environment import apply_ray_environment
+from rltune.runner.nodes import read_token_again
+
+os.environ["RAY_AUTH_TOKEN"] = "of another cluster"
+for _ in range(2):
+    os.environ.pop("RAY_AUTH_MODE", None)
+    apply_ray_environment(None)
+    before = get_authentication_mode()
+    read_token_again()
+    token = AuthenticationTokenLoader.instance().get_raw_token(ignore_auth_mode=True)
+    print(int(before), int(get_authentication_mode()), token == os.environ["RAY_AUTH_TOKEN"])
+"""
+
+
+@pytest.mark.slow
+def test_a_token_is_read_although_ray_was_imported_before_there_was_one(monkeypatch):
+    # Without it the driver sends none, and its own cluster refuses it.
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    command = [sys.executable, "-c", READS_AGAIN]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["0 1 True", "1 1 True"]
 
 
 def test_a_launch_ends_when_nothing_runs_and_no_machine_is_left_for_what_waits(monkeypatch):
