@@ -1,6 +1,7 @@
 """`rltune study`, `check` and `next` over a study whose first sweep was made by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,8 @@ def test_a_finished_sweep_is_not_run_again_and_the_next_one_is(project, rltune, 
     (request,) = launched
     assert request.loaded.spec.name == "entropy"
     assert request.loaded.path.name == "entropy.yaml"
+    looked = json.loads(rltune("study", "studies/nights.yaml", "--json")[1])
+    assert Path(looked["sweeps"][1]["run"]).name == request.loaded.run_name  # written elsewhere
     assert request.lineage == project.runs / "study-nights" / "results.tsv"
     assert (request.max_trials, request.deadline, request.spend) == (None, None, None)
     assert code == 1
