@@ -6,6 +6,7 @@ Imports Ray; import it late.
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import ray
@@ -54,7 +55,6 @@ def read_token_again() -> None:
     when it makes a token; older versions know none.
     """
     with suppress(ImportError, AttributeError):
-        from ray._raylet import AuthenticationTokenLoader, Config
-
-        Config.initialize("")
-        AuthenticationTokenLoader.instance().reset_cache()
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
