@@ -1,6 +1,7 @@
 """Small policies that several packages' tests share. Torch is imported only where it is used."""
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -19,6 +20,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# pytest's capture of logs is left out: nobody reads them, and it costs time in every test. Without
+# any handler Python would print warnings.
+logging.getLogger().addHandler(logging.NullHandler())
 
 gc.disable()  # until all tests are collected: imports make no garbage, but a million objects
 

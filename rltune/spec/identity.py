@@ -50,6 +50,7 @@ CONFIG_VERSION = 2
 HEX_IN_ID = 10
 SLUG_LENGTH = 60
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=_+-]+")
+_PLAIN = frozenset((str, int, float, bool, type(None), list, tuple))  # known to be no mappings
 
 
 @lru_cache(4096)
@@ -71,7 +72,7 @@ def leaves(
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the key path and the value of every leaf; lists and empty mappings are leaves."""
     for key, value in config.items():
-        if isinstance(value, Mapping) and value:
+        if type(value) not in _PLAIN and isinstance(value, Mapping) and value:
             yield from leaves(value, (*at, key))
         else:
             yield (*at, key), value

@@ -7,7 +7,7 @@ value that is used twice is written as `${section.key}`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,15 @@ def parse_value(text: str) -> Any:
 def read_yaml(path: Path, *, kind: str) -> YamlFile | Problem:
     """Return a YAML mapping with its lines, or the one problem that prevents reading it."""
     text = _read_text(path, kind)
-    return text if isinstance(text, Problem) else parse_yaml(path, text, kind)
+    if isinstance(text, Problem):
+        return text
+    parsed = parse_yaml(Path(), text, kind)  # the same text lies in many places
+    if isinstance(parsed, YamlFile):
+        return replace(parsed, path=path)
+    return parse_yaml(path, text, kind)
 
 
-@lru_cache(maxsize=64)  # a base and a profile are read again with every sweep over them
+@lru_cache(maxsize=256)  # a base and a profile are read again with every sweep over them
 def parse_yaml(path: Path, text: str, kind: str) -> YamlFile | Problem:
     """Return the YAML mapping in a text, `path` for messages, or what prevents reading it."""
     try:
