@@ -14,7 +14,7 @@ from rltune.cli.console import emit_json, make_console, show
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir, require_runs_dir
 from rltune.cli.sweep import deadline_of, run, show_proof
 from rltune.report.markdown import visible
-from rltune.report.render import indent, plural, verbatim
+from rltune.report.render import indent, line, plural
 from rltune.runner.spend import SpendLimit, usage_of_run
 from rltune.runner.sweep import SweepRequest
 from rltune.spec.trial_reference import looking_in_runs
@@ -156,7 +156,7 @@ def _propose(ground: Ground, console: Console) -> bool:
         outcome = one.outcome
         console.print(f"{one.name}, try {one.attempt}: {outcome}", soft_wrap=True)
         for text in one.problems:
-            console.print(indent(verbatim(visible(text))))
+            console.print(indent(line(visible(text))))
     if outcome == ACCEPTED:
         return True
     console.print("The proposer gave no sweep that may run. The same command asks again.")

@@ -148,12 +148,15 @@ def test_a_refusal_is_shown_to_the_next_try(search, mine):
     assert [one["outcome"] for one in records(search)] == ["refused", "accepted"]
 
 
-def test_a_proposer_that_always_fails_ends_the_study_by_name(search, mine):
+def test_a_proposer_that_always_fails_ends_the_study_by_name(search, mine, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
     mine("a", "b", "c", "d")
     code, out, _ = search.call()
     assert (code, search.launched) == (1, [])
     assert [one["outcome"] for one in records(search)] == ["refused"] * 3
-    assert "The proposer gave no sweep that may run. The same command asks again." in out
+    text = " ".join(out.split())
+    assert text.count("It must be a mapping of keys.") == 3  # wrapped, not cut
+    assert "The proposer gave no sweep that may run. The same command asks again." in text
     assert out.endswith("The study is finished: 1 sweep.\n")
 
 
