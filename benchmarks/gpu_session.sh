@@ -5,7 +5,8 @@
 #   bash benchmarks/gpu_session.sh collect FOLDER...    there: keep wheels and slices that were carried
 #   bash benchmarks/gpu_session.sh measure [PART...]    there: all parts or some, 9 minutes at most
 #
-# Parts: torch vllm_lora tests vllm tests_lora tests_full growing, the most telling first. Each has
+# Parts: torch vllm_lora tests vllm tests_lora tests_full growing ranks2 ranks4, the most telling first
+# but for the last two, which need as many GPUs and are skipped without them. Each has
 # a time limit of its own; one that fails or finds no time left does not lose the others. Their
 # output (log.txt), one JSON file each and summary.txt lie in $OUT.
 #
@@ -57,6 +58,21 @@ part() { # NAME SECONDS COMMAND...: within what is left of all the time; output 
     echo "$name: exit ${PIPESTATUS[0]} after $((SECONDS - began)) s" | tee -a "$OUT/summary.txt"
 }
 
+ranks() { # N: some steps of one trial on N GPUs by NCCL; its gates beside those of one rank
+    local gpus
+    gpus=$("$python" -c "import torch; print(torch.cuda.device_count())")
+    if [ "$gpus" -lt "$1" ]; then
+        case " $wanted " in *" ranks$1 "* | "  ")
+            echo "ranks$1: skipped, needs $1 GPUs and there are $gpus" | tee -a "$OUT/summary.txt" ;;
+        esac
+        return
+    fi
+    for n in 1 "$1"; do
+        part "ranks$1" 60 "$python" benchmarks/trial.py --steps 3 --set gate.tasks=64 \
+            --set "resources.gpus=$n"
+    done
+}
+
 measure() {
     wanted=$* all_s=${SECONDS_IN_ALL:-540} OUT=${OUT:-$kept/out}
     mkdir -p "$OUT"
@@ -79,6 +95,8 @@ measure() {
     part tests_lora 80 "${tests[@]}" "$vllm" -k lora
     part tests_full 80 "${tests[@]}" "$vllm" -k full
     bench growing growing 120 --steps 1
+    ranks 2
+    ranks 4
     cat "$OUT/summary.txt"
 }
 

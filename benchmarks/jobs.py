@@ -15,7 +15,7 @@ from rltune.trainer.tasks import env_maker, freeze_tasks
 
 
 def job_of(config: TrialConfig, trial: TrialDir, config_hash: str) -> Job:
-    policy = policy_of(config, Path(), device="cpu")
+    policy = policy_of(config, Path(), device="cuda" if config.resources.gpus else "cpu")
     return Job(
         config=config,
         config_hash=config_hash,

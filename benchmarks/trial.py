@@ -3,13 +3,15 @@
     python benchmarks/trial.py [--steps 10] [--seed 0] [--sweep sweeps/kl.yaml] [--set key=value]...
 
 Runs one trial of the sweep's control in this process with one thread, without Ray, and prints a
-table. Shares of one run compare across machines; seconds do not.
+table. Shares of one run compare across machines; seconds do not. With `--set resources.ranks=N`, or
+`resources.gpus=N`, this process is the first of N ranks.
 """
 
 import argparse
 import os
 import resource
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,6 +25,7 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.jsonl import read_metrics
 from rltune.store.rundir import TrialDir
 from rltune.trainer.loop import train
+from rltune.trainer.ranks.launch import ranks_for
 
 PARTS = ("collect", "score", "credit", "update", "sync", "eval", "checkpoint")
 
@@ -40,7 +43,9 @@ def main() -> None:
     torch.set_num_threads(config.resources.threads)
     with tempfile.TemporaryDirectory() as folder:
         trial = TrialDir(Path(folder) / spec.trial_id).create()
-        result = train(job_of(config, trial, spec.config_hash))
+        job = job_of(config, trial, spec.config_hash)
+        with ranks_for(config, trial=trial.path, base=Path()) as group:
+            result = train(replace(job, group=group))
         rows = read_metrics(trial.metrics).rows
         gates = [row for row in rows if "heldout/success_rate" in row]
         print("gates", *(f"{gate['step']}:{gate['heldout/success_rate']:.4f}" for gate in gates))
