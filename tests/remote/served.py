@@ -37,7 +37,7 @@ def download_start(folder: Path) -> Served:
     session = Session(MODEL, timeout_s=300.0)
     adapter = session.new_adapter(rank=RANK, seed=SEED)
     saved = session.wait(adapter.save_weights_for_sampler("start"), "save its weights").path
-    run, _, name = saved.removeprefix("tinker://").partition("/sampler_weights/")
+    run, *_, name = saved.removeprefix("tinker://").split("/")
     url = f"{os.environ['TINKER_BASE_URL']}/api/v1/training_runs/{run}/checkpoints/{name}/archive"
     answer = httpx.get(url, timeout=60.0, follow_redirects=True).raise_for_status()
     session.close()
