@@ -240,3 +240,12 @@ def test_the_recorded_config_gives_the_same_one(load, tmp_path):
     assert config_hash(again) == config_hash(config)
     changed = derive_config(again, source=str(path), overrides=['env.arguments."a.b"=5'], seed=None)
     assert changed["env"]["arguments"] == {**ARGUMENTS, "a.b": 5}
+
+
+def test_a_number_and_a_truth_value_are_two_keys():
+    """To Python `1`, `1.0` and `True` are equal, and so would they be to a cache."""
+    assert [dotted(("env", "arguments", key)) for key in (1, True, 1.0)] == [
+        "env.arguments.1",
+        "env.arguments.true",
+        'env.arguments."1.0"',
+    ]
