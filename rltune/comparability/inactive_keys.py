@@ -160,7 +160,7 @@ def _of_engine(config: TrialConfig) -> Iterator[Rule]:
     keys = _below("rollout.vllm", "kv_cache_gib", "eager", "sleep", "tensor_parallel")
     yield engine != "vllm", keys, f"rollout.engine is {engine}"
     has_no_gpu = engine == "vllm" and config.resources.gpus == 0
-    yield has_no_gpu, keys[2:], "resources.gpus is 0"
+    yield has_no_gpu, keys[2:3], "resources.gpus is 0"
 
 
 def _of_filter(config: TrialConfig) -> Iterator[Rule]:

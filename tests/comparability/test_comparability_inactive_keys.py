@@ -325,6 +325,11 @@ def test_a_key_that_does_something_makes_another_run(keys, parts, why, live):
             assert distinct(config, changed(config, key)) == []
 
 
+def test_vllm_splits_its_layers_on_a_cpu_too():
+    on_cpu = config_of({"rollout.engine": "vllm", "resources.engine": "own"})
+    assert "rollout.vllm.tensor_parallel" not in inactive_keys(typed(on_cpu))
+
+
 def test_every_key_that_can_do_nothing_has_its_case():
     named = {key for keys, *_ in CASES for key in keys.split()}
     found = {key for _, parts, *_ in CASES for key in inactive_keys(typed(config_of(parts)))}

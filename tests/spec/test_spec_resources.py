@@ -127,6 +127,14 @@ def test_engines_on_a_cpu_take_a_core_each_while_the_ranks_wait():
     assert reserved_cpus({"resources": resources, "rollout": {"replicas": 1}}) == 2.0
 
 
+def test_engines_that_sample_ahead_take_a_core_each_beside_the_ranks():
+    resources = {"gpus": 0.0, "cpus": 1.0, "ranks": 2, "engine": "own"}
+    assert reserved_cpus({"resources": resources, "rollout": {"replicas": 3, "ahead": 1}}) == 5.0
+    one = {**resources, "ranks": 1}
+    assert reserved_cpus({"resources": one, "rollout": {"ahead": 1}}) == 2.0
+    assert reserved_cpus({"resources": {**one, "cpus": 4.0}, "rollout": {"ahead": 1}}) == 4.0
+
+
 OWN = "resources.engine=own"
 VLLM = "rollout.engine=vllm"
 

@@ -21,6 +21,10 @@ class Beats:
     def give(self, rank, n=1):
         os.write(self._pipes[rank][1], b"." * n)
 
+    def end(self, rank):
+        os.close(self._pipes[rank][1])
+        self._pipes[rank] = self._pipes[rank][:1]
+
     def count(self, n):
         for _ in range(n):
             self.watch.count()
@@ -53,6 +57,16 @@ def test_who_gives_a_sign_in_time_lives_and_who_gives_none_is_ended_once(beats):
     assert beats.ended == [1, 2]
     beats.count(2 * SILENT_BEATS)
     assert beats.ended == [1, 2]
+
+
+def test_a_rank_that_ended_by_itself_did_not_stand_still(beats):
+    """It may be long before the first rank needs it: then its own end is to be told."""
+    beats.give(1)
+    beats.count(1)
+    beats.end(1)
+    beats.count(FIRST_BEATS)
+    assert beats.ended == [2]
+    assert beats.watch.silent == {2}
 
 
 def test_a_rank_has_longer_for_its_first_sign(beats):

@@ -171,10 +171,12 @@ def engine_devices(config: Mapping[str, Any]) -> int:
 
 
 def reserved_cpus(config: Mapping[str, Any]) -> float:
-    """Return the cores that a trial takes: at least one for each rank, and for each engine."""
+    """Return the cores that a trial takes: at least one for each process that works at a time."""
     resources = config["resources"]
     ranks = max(int(resources.get("ranks", 1)), int(resources["gpus"]))
-    most = max(ranks, engine_devices(config))  # they take turns
+    engines = engine_devices(config)
+    is_ahead = config.get("rollout", {}).get("ahead", 0)  # else ranks and engines take turns
+    most = ranks + engines if is_ahead else max(ranks, engines)
     return max(float(resources["cpus"]), float(most) if most > 1 else 0.0)
 
 

@@ -57,11 +57,14 @@ class Watch:
 
     def count(self) -> None:
         """Count one beat of this process."""
-        for rank, descriptor in self._beats.items():
+        for rank in tuple(self._left):
             self._left[rank] -= 1
-            if _hears(descriptor):
+            signs = _heard(self._beats[rank])
+            if signs:
                 self._left[rank] = SILENT_BEATS
-            if self._left[rank] == 0:
+            if signs == b"":  # it has ended, which says more than its silence
+                del self._left[rank]
+            elif self._left[rank] == 0:
                 self.silent.add(rank)
                 self._kill(rank)
 
@@ -70,9 +73,9 @@ class Watch:
             self.count()
 
 
-def _hears(descriptor: int) -> bool:
-    """Return whether signs have come since the last call; the end of a process is none."""
+def _heard(descriptor: int) -> bytes | None:
+    """Return the signs since the last call; None: none; empty: the process has ended."""
     try:
-        return bool(os.read(descriptor, 4096))
+        return os.read(descriptor, 4096)
     except BlockingIOError:
-        return False
+        return None
