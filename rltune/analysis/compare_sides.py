@@ -9,7 +9,7 @@ from rltune.analysis.audit import Audit
 from rltune.comparability.records import TrialRecord
 from rltune.errors import InputError, Problem
 from rltune.lineage.noise import task_values
-from rltune.spec.identity import flatten
+from rltune.spec.identity import diff_configs
 from rltune.spec.keys import of_its_variants
 
 RERUN = "Run `rltune sweep` again; it resumes."
@@ -129,8 +129,5 @@ def _unpaired(a: Side, b: Side, where: str) -> Problem | None:
 
 def differing_keys(a: Side, b: Side) -> list[str]:
     """Return the config keys in which the two sides differ, their seed aside."""
-    configs = (of_its_variants(side.records[0].spec.config) for side in (a, b))
-    ours, theirs = map(flatten, configs)
-    keys = sorted(ours.keys() | theirs.keys())
-    missing = object()
-    return [k for k in keys if k != "seed" and ours.get(k, missing) != theirs.get(k, missing)]
+    ours, theirs = (of_its_variants(side.records[0].spec.config) for side in (a, b))
+    return [key for key in diff_configs(ours, theirs) if key != "seed"]

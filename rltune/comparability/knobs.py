@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.spec.estimators import CRITIC_KINDS
 from rltune.spec.filter_effect import effect_of
-from rltune.spec.identity import MISSING, canonical_json, flatten
+from rltune.spec.identity import MISSING, canonical_json, flatten, is_as_before
 from rltune.spec.schema.trial import TrialConfig
 
 KNOBS = {
@@ -117,7 +117,7 @@ def sampling_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat.items()
-        if _is_in(key, SAMPLING) and not _is_in(key, unread)
+        if _is_in(key, SAMPLING) and not (_is_in(key, unread) or is_as_before(key, value))
     }
 
 

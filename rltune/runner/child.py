@@ -107,7 +107,7 @@ def run_child(
         hypothesis=_hypothesis(source, config, start),
         notes=f"child of {source.trial.trial_id}; selected_on: heldout{changed}",
         counts=True,
-        disqualified=_not_comparable(source.recorded, config),
+        disqualified=not_comparable(source.recorded, config),
     )
     return Child(trial, spec, status, was_finished=False)
 
@@ -185,16 +185,12 @@ def _prepare(
     )
 
 
-def _not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Return why a child's metric cannot be compared with its run's; empty when it can."""
-
-    def measured(of: Mapping[str, Any]) -> list[Any]:
-        gate = {key: value for key, value in of["gate"].items() if key != "every"}
-        return [of["env"], of["reward"], gate]
-
-    if measured(parent) == measured(config):
-        return ""
-    return "evaluated differently from its parent: env, reward or gate differ"
+    moved = diff_configs(parent, config).keys() - {"gate.every"}
+    if any(key.partition(".")[0] in ("env", "reward", "gate") for key in moved):
+        return "evaluated differently from its parent: env, reward or gate differ"
+    return ""
 
 
 def _hypothesis(source: Source, config: dict[str, Any], start: Start | None) -> str:

@@ -109,12 +109,17 @@ def sha256_hex(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_as_before(key: str, value: Any) -> bool:
+    """Return whether a dotted key has the value that trials had before there was such a key."""
+    return key in ADDED and same_value(value, ADDED[key])
+
+
 def identity_view(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dotted keys and values that the identity covers."""
     return {
         key: value
         for key, value in flatten(config).items()
-        if not is_excluded(key) and not (key in ADDED and value == ADDED[key])
+        if not is_excluded(key) and not is_as_before(key, value)
     }
 
 
@@ -158,7 +163,7 @@ def diff_configs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[
     """Return dotted key -> (value in a, value in b) where they differ; MISSING for an absent key.
 
     Works on any nested mapping, not only on trial configs. Numbers compare by value, but true is
-    not 1 and text is not a number.
+    not 1 and text is not a number. A config from before a key of `ADDED` has its value of then.
     """
     return dict(_differences(flatten(a), flatten(b)))
 
@@ -170,7 +175,8 @@ def _differences(
     a: Mapping[str, Any], b: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[Any, Any]]]:
     for key in sorted(a.keys() | b.keys()):
-        left, right = a.get(key, MISSING), b.get(key, MISSING)
+        absent = ADDED.get(key, MISSING)
+        left, right = a.get(key, absent), b.get(key, absent)
         if not same_value(left, right):
             yield key, (left, right)
 

@@ -1,5 +1,6 @@
 """Comparing two sides: which unit, which test, what is said, what is refused."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -93,6 +94,16 @@ def test_keys_that_only_older_records_have_are_no_difference(finished):
     (record, *others) = side.records
     correction = {"kind": "none", "cap": 2.0, "band_low": 0.5, "band_high": 5.0}
     config = {**record.spec.config, "rollout_correction": correction}
+    older = replace(record, spec=replace(record.spec, config=config))
+    found = compare_and_say(side, replace(side, run="older", records=[older, *others]))
+    assert not any("configs differ" in note for note in found.notes)
+
+
+def test_keys_that_only_newer_records_have_are_no_difference(finished):
+    side = side_of(finished, CONTROL)
+    (record, *others) = side.records
+    config = copy.deepcopy(dict(record.spec.config))
+    del config["rollout"]["ahead"], config["gate"]["start_kl"]
     older = replace(record, spec=replace(record.spec, config=config))
     found = compare_and_say(side, replace(side, run="older", records=[older, *others]))
     assert not any("configs differ" in note for note in found.notes)

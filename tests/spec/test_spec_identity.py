@@ -223,3 +223,9 @@ def test_diff_names_every_key_and_both_values():
         "x.r": ([1, 2], [1, 3]),
     }
     assert diff_configs(a, a) == {}
+
+
+def test_a_config_from_before_a_key_had_the_value_of_all_trials_then():
+    older, newer = {"rollout": {"groups": 2}}, {"rollout": {"groups": 2, "ahead": 0}}
+    assert diff_configs(older, newer) == diff_configs(newer, older) == {}
+    assert diff_configs(older, {"rollout": {"groups": 2, "ahead": 1}}) == {"rollout.ahead": (0, 1)}
