@@ -59,8 +59,9 @@ def derive_spec(
     seed = int(config["seed"])
     tail = f"-s{seed}" + (f"-from{step}" if step is not None else "")
     slug = safe_slug(condition)[: SLUG_LENGTH - len(tail)] + tail
+    digest = config_hash(config, start=start)
     return TrialSpec(
-        trial_id=trial_id(config, slug, start=start),
+        trial_id=trial_id(slug, digest),
         sweep=parent.sweep,
         axis_key=parent.axis_key,
         condition=condition,
@@ -68,5 +69,5 @@ def derive_spec(
         is_control=False,
         seed=seed,
         config=config,
-        config_hash=config_hash(config, start=start),
+        config_hash=digest,
     )

@@ -28,8 +28,9 @@ def expand(loaded: LoadedSweep) -> tuple[TrialSpec, ...]:
 
 def _trial(loaded: LoadedSweep, condition: Condition, seed: int) -> TrialSpec:
     config = {**condition.config, "seed": seed}
+    digest = config_hash(config)
     return TrialSpec(
-        trial_id=trial_id(config, trial_slug(condition.label, seed)),
+        trial_id=trial_id(trial_slug(condition.label, seed), digest),
         sweep=loaded.spec.name,
         axis_key=loaded.spec.axis.key,
         condition=condition.label,
@@ -37,7 +38,7 @@ def _trial(loaded: LoadedSweep, condition: Condition, seed: int) -> TrialSpec:
         is_control=condition.is_control,
         seed=seed,
         config=config,
-        config_hash=config_hash(config),
+        config_hash=digest,
         expected_delta=condition.expected_delta,
     )
 

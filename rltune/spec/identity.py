@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from rltune.spec.paths import dotted
+from rltune.spec.paths import is_open, quoted
 from rltune.types import Json
 
 EXCLUDED = {
@@ -64,18 +64,21 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
     No two leaves have one dotted key: a key of an open section that holds a dot is in quotes.
     """
-    return {prefix + dotted(path): value for path, value in leaves(config)}
+    flat: dict[str, Any] = {}
+    _flatten_into(flat, config, (), prefix)
+    return flat
 
 
-def leaves(
-    config: Mapping[str, Any], at: tuple[Any, ...] = ()
-) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the key path and the value of every leaf; lists and empty mappings are leaves."""
+def _flatten_into(
+    flat: dict[str, Any], config: Mapping[str, Any], at: tuple[Any, ...], prefix: str
+) -> None:
+    """Add the leaves of a section to flat: `rltune.spec.paths.dotted` of each, part by part."""
+    name = quoted if is_open(at) else str
     for key, value in config.items():
         if type(value) not in _PLAIN and isinstance(value, Mapping) and value:
-            yield from leaves(value, (*at, key))
+            _flatten_into(flat, value, (*at, key), f"{prefix}{name(key)}.")
         else:
-            yield (*at, key), value
+            flat[prefix + name(key)] = value
 
 
 def _normal(value: Any) -> Any:
@@ -144,9 +147,9 @@ def _hash(view: Mapping[str, Any], start: str) -> str:
     return sha256_hex(canonical_json({**view, "start": start} if start else view))
 
 
-def trial_id(config: Mapping[str, Any], slug: str, *, start: str = "") -> str:
-    """Return `slug-<10 hex>`: readable, safe as a folder name, unique by `config_hash`."""
-    return f"{safe_slug(slug)}-{config_hash(config, start=start)[:HEX_IN_ID]}"
+def trial_id(slug: str, digest: str) -> str:
+    """Return `slug-<10 hex>` of a `config_hash`: readable, safe as a folder name, unique."""
+    return f"{safe_slug(slug)}-{digest[:HEX_IN_ID]}"
 
 
 def safe_slug(text: str) -> str:

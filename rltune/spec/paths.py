@@ -23,6 +23,7 @@ _PART = re.compile(r'"(?:[^"\\]|\\.)*"(?=\.|$)|[^.]+')
 _UNSAFE = re.compile(r'[."\\]|^$')
 
 
+@lru_cache(maxsize=1 << 14)  # the same keys of every config, many times over
 def is_open(path: tuple[Any, ...]) -> bool:
     """Return whether a key path is an open section or lies in one."""
     return _section_length(path) is not None
@@ -41,18 +42,18 @@ def dotted(path: Iterable[Any]) -> str:
     return _dotted(parts, tuple(map(type, parts)))  # as keys of a cache, 1 and true are one
 
 
-@lru_cache(maxsize=1 << 14)  # the same keys of every config, many times over
+@lru_cache(maxsize=1 << 14)  # likewise
 def _dotted(parts: tuple[Any, ...], _types: tuple[type, ...]) -> str:
     n = _section_length(parts) or len(parts)
-    return ".".join([*map(str, parts[:n]), *map(_quoted, parts[n:])])
+    return ".".join([*map(str, parts[:n]), *map(quoted, parts[n:])])
 
 
 def below(path: Iterable[Any]) -> str:
     """Return the dotted key of a path within an open section."""
-    return ".".join(map(_quoted, path))
+    return ".".join(map(quoted, path))
 
 
-def _quoted(part: object) -> str:
+def quoted(part: object) -> str:
     """Return a key of an open section: in quotes where a dotted key would be read otherwise."""
     text = part if isinstance(part, str) else json.dumps(part)
     return json.dumps(text, ensure_ascii=False) if _UNSAFE.search(text) else text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError, create_model
@@ -239,9 +240,16 @@ def _cross_problems(
     if model is not TrialConfig or not broken:
         return
     sections = {}
-    for name, info in model.model_fields.items():
+    for name in model.model_fields:
         if name not in broken and name in data:
-            fields: dict[str, Any] = {name: (info.annotation, info)}
-            alone: Any = create_model(name, **fields)
-            sections[name] = getattr(alone.model_validate({name: data[name]}), name)
+            sections[name] = getattr(_alone(name).model_validate({name: data[name]}), name)
     yield from _violations(tuple(cross_violations(sections)), (), locate)
+
+
+@cache  # to build a model takes far longer than to use it
+def _alone(name: str) -> type[BaseModel]:
+    """Return a model with one section of a trial config."""
+    info = TrialConfig.model_fields[name]
+    fields: dict[str, Any] = {name: (info.annotation, info)}
+    alone: type[BaseModel] = create_model(name, **fields)
+    return alone

@@ -34,10 +34,16 @@ class Layer:
     # Line of each key path of data, where known.
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
     shown: str = ""  # put before the dotted key in messages: `hold.`
+    # Its placeholders and references, each with its key path.
+    marked: tuple[tuple[KeyPath, str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Write short forms out."""
+        """Write short forms out, and look for marked texts once."""
         object.__setattr__(self, "data", long_forms(self.data))
+        marked = (
+            found for found in _texts(self.data) if found[1] == _PLACEHOLDER or "${" in found[1]
+        )
+        object.__setattr__(self, "marked", tuple(marked))
 
     def where(self, path: KeyPath) -> str:
         """Return `file:line: key` of a key path."""
@@ -188,7 +194,7 @@ def resolve_config(
     if any(True for layer in layers for _ in _refused_interpolations(layer)):
         return None  # reported where it was merged; a resolver must not run
     try:
-        plain = _without_references(merged)
+        plain = _without_references(merged) if any(layer.marked for layer in layers) else merged
     except OmegaConfBaseException as error:
         problems.append(_unresolved(error, layers))
         return None
@@ -207,7 +213,7 @@ def _placeholders(layer: Layer) -> list[Problem]:
     """Return the keys whose value is OmegaConf's placeholder for a value that is missing."""
     return [
         Problem(layer.where(path), "'???' is a placeholder.", "Give a value.")
-        for path, text in _texts(layer.data)
+        for path, text in layer.marked
         if text == _PLACEHOLDER
     ]
 
@@ -230,7 +236,7 @@ def _refused_interpolations(layer: Layer) -> Iterator[Problem]:
     Conditions are resolved once, with seed 0: `${seed}` would be 0 in every trial. A resolver
     (`${oc.env:HOME}`) reads what the identity does not cover.
     """
-    for path, text in _texts(layer.data):
+    for path, text in layer.marked:
         if "${" not in text:
             continue
         where = layer.where(path)

@@ -1,6 +1,7 @@
 """Checks over several keys of a trial config, each with what to do instead."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING
 
@@ -232,7 +233,12 @@ def cross_violations(sections: Mapping[str, object]) -> list[Violation]:
     """Return what sections contradict; a check whose sections are not all there is skipped."""
     found = []
     for check in CROSS_CHECKS:
-        names = tuple(signature(check).parameters)
+        names = _sections_of(check)
         if all(name in sections for name in names):
             found += check(**{name: sections[name] for name in names})
     return found
+
+
+@cache  # for every config that is checked
+def _sections_of(check: Callable[..., list[Violation]]) -> tuple[str, ...]:
+    return tuple(signature(check).parameters)

@@ -8,10 +8,10 @@ from rltune.analysis.audit import AuditVerdict
 from rltune.report.figures.data_budget import budget_data, spread_text
 from rltune.report.figures.notes import label_of
 from rltune.report.figures.records import LeftOut
-from rltune.report.finding.records import Finding, flat
+from rltune.report.finding.records import Finding
 from rltune.report.finding.words import DASH, bullets, code, plain, seconds, table
 from rltune.report.render import plural, quantity
-from rltune.spec.identity import canonical_json
+from rltune.spec.identity import canonical_json, flatten
 from rltune.spec.problems import show
 
 _VERDICTS = {
@@ -104,7 +104,7 @@ def _finding(item: Mapping[str, Any]) -> str:
 
 def what_ran(finding: Finding) -> str:
     """Return the sweep in facts: what moved, what did not, on what."""
-    first, config = finding.trials[0], flat(finding.recorded[0].spec.config)
+    first, config = finding.trials[0], flatten(finding.recorded[0].spec.config)
     facts = [
         ("Axis", f"{code(first.axis)}; {_moving(finding)}"),
         ("Seeds", ", ".join(str(seed) for seed in sorted({r.seed for r in finding.trials}))),
@@ -125,7 +125,7 @@ def what_ran(finding: Finding) -> str:
 
 def _moving(finding: Finding) -> str:
     """Return in which config keys the trials differ, the seed apart."""
-    configs = [flat(one.spec.config) for one in finding.recorded]
+    configs = [flatten(one.spec.config) for one in finding.recorded]
     keys = sorted({key for config in configs for key in config})
     moving = [
         key

@@ -7,8 +7,8 @@ from typing import Any
 from rltune.analysis.tables import GateRow, HistoryRow, MeasureRow, PairRow, SummaryRow, TrialRow
 from rltune.lineage.row import LineageRow
 from rltune.report.figures.source import About, Tables, about_of
-from rltune.spec.identity import leaves
-from rltune.spec.paths import dotted, key_path
+from rltune.spec.identity import flatten
+from rltune.spec.paths import key_path
 from rltune.types import TrialSpec
 
 FORMAT = "rltune-finding-1"
@@ -100,11 +100,6 @@ def _history(finding: Finding) -> Iterable[HistoryRow]:
         yield HistoryRow(trial_id, condition, seed, step, None, None, None, metric, value, "", "")
 
 
-def flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted leaf key -> value of a config."""
-    return {dotted(path): value for path, value in leaves(config)}
-
-
 def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return dotted keys as the nested config that `flat` was given."""
     config: dict[str, Any] = {}
@@ -119,7 +114,7 @@ def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 def packed(recorded: Sequence[Recorded]) -> dict[str, Any]:
     """Return trials.json: what all trials share once, and of each what is its own."""
-    configs = [flat(one.spec.config) for one in recorded]
+    configs = [flatten(one.spec.config) for one in recorded]
     shared_config = _shared(configs)
     shared_provenance = _shared([one.provenance for one in recorded])
     return {
