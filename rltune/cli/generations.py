@@ -11,7 +11,7 @@ from rltune.analysis.generations import START, generation_table
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.lineage import Row, Source, best_id, table_path
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
-from rltune.errors import Problem, StoreError
+from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.generations import Generation, Generations, generations
 from rltune.lineage.table import LineageStore
 from rltune.report.figures.data_generations import generations_data
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("svg", "png")
 _FORMAT = "rltune-fresh-1"
+_KEYS = {"format", "youngest", "looks", "tasks", "generations"}
 
 Fresh = Annotated[
     int | None,
@@ -78,7 +79,10 @@ def show_generations(
     youngest = found.chain[-1]
     run = youngest.trial.path.parents[1]
     folder = out or run / "generations" / youngest.row.exp_id
-    record = _recorded(folder / "fresh.json", youngest)
+    if again and fresh is None:
+        what = "fresh tasks are played again, and only --fresh says how many."
+        raise InputError(Problem("--again", what, action="Add --fresh N."))
+    record = _recorded(folder / "fresh.json", found, again=again)
     if fresh is not None and (record is None or again):
         record = _played(found, fresh, record, no_custom_code=no_custom_code)
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +99,7 @@ def show_generations(
         typer.echo("\n".join(f"wrote {short_path(path)}" for path in written))
 
 
-def _recorded(path: Path, youngest: Generation) -> dict[str, Any] | None:
+def _recorded(path: Path, found: Generations, *, again: bool) -> dict[str, Any] | None:
     """Return what playing fresh tasks recorded for this chain; None where nobody did.
 
     Raises:
@@ -104,13 +108,24 @@ def _recorded(path: Path, youngest: Generation) -> dict[str, Any] | None:
     """
     if not path.is_file():
         return None
-    record = read_json(path)
-    if not isinstance(record, dict) or record.get("format") != _FORMAT:
+    record, youngest = read_json(path), found.chain[-1]
+    is_whole = isinstance(record, dict) and set(record) >= _KEYS
+    if not is_whole or record["format"] != _FORMAT:
         raise StoreError(Problem(str(path), "is no record of fresh tasks.", action="Restore it."))
     if record["youngest"] != youngest.name:
         what = f"it is of {record['youngest']}, not of {youngest.name}."
         raise StoreError(Problem(str(path), what, action="Give another --out."))
+    if not again and not _is_of(record, found):
+        what = "it is of other generations than are found now."
+        action = f"Play again: --fresh {len(record['tasks'])} --again (each time is counted)."
+        raise StoreError(Problem(str(path), what, action=action))
     return record
+
+
+def _is_of(record: Mapping[str, Any], found: Generations) -> bool:
+    """Tell whether these generations played; another chain has another start."""
+    played = [(one.get("name"), one.get("step")) for one in record["generations"]]
+    return played == [(START, 0), *((one.name, one.step) for one in found.chain)]
 
 
 def _played(

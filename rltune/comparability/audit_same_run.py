@@ -13,15 +13,19 @@ _REMEDY = (
 
 
 def same_runs(records: Sequence[TrialRecord]) -> Iterator[Finding]:
-    """Yield A7: conditions with the same tokens and gradients in all steps of all shared seeds.
+    """Yield A7: conditions whose trials were equal in all steps of all shared seeds.
 
-    S6 compares gradients on a probe, before the run; this is what the trials did. Trials that are
+    Their tokens, gradients and gates were: the last gate tells whether the last update was, too. S6
+    compares gradients on a probe, before the run; this is what the trials did. Trials that are
     still running tell nothing, since a schedule may part them later.
     """
-    runs: dict[str, dict[int, tuple[tuple[str, float], ...]]] = {}
+    runs: dict[str, dict[int, object]] = {}
     for record in records:
         if record.result and record.learned:
-            runs.setdefault(record.spec.condition, {})[record.spec.seed] = record.learned
+            runs.setdefault(record.spec.condition, {})[record.spec.seed] = (
+                record.learned,
+                record.heldout,
+            )
     for first, second in combinations(runs, 2):
         seeds = sorted(runs[first].keys() & runs[second].keys())
         if seeds and all(runs[first][seed] == runs[second][seed] for seed in seeds):

@@ -35,11 +35,39 @@ def test_the_chart_of_recorded_gates(rltune, tmp_path):
     assert data["rows"][2]["heldout"]["after"] == 0.75
 
 
+def record_of(youngest, *played):
+    generations = [
+        {"name": name, "step": step, "tasks_sha256": "fresh", "success": [0, 1]}
+        for name, step in played
+    ]
+    head = {"format": "rltune-fresh-1", "youngest": youngest, "looks": 1, "tasks": ["x", "y"]}
+    return json.dumps(head | {"generations": generations})
+
+
+def test_a_record_of_the_same_generations_is_shown(rltune, tmp_path):
+    add_two(tmp_path / "runs")
+    folder = tmp_path / "runs/b-2/generations/next"
+    folder.mkdir(parents=True)
+    played = (("start", 0), ("a-1/root", 2), ("b-2/next", 2))
+    (folder / "fresh.json").write_text(record_of("b-2/next", *played))
+    data = json.loads(rltune("lineage", "generations", "runs/b-2", "--json").out)
+    assert [row["fresh"]["value"] for row in data["rows"]] == [0.5] * 3
+
+
+def test_again_without_a_number_is_refused(rltune, tmp_path):
+    add_two(tmp_path / "runs")
+    refused = rltune("lineage", "generations", "runs/b-2", "--again")
+    assert refused.code == 2
+    assert "--again: fresh tasks are played again" in " ".join(refused.err.split())
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("[]", "is no record of fresh tasks."),
-        ('{"format": "rltune-fresh-1", "youngest": "c-3/x"}', "it is of c-3/x, not of b-2/next."),
+        ('{"format": "rltune-fresh-1", "looks": 1}', "is no record of fresh tasks."),
+        (record_of("c-3/x"), "it is of c-3/x, not of b-2/next."),
+        (record_of("b-2/next", ("start", 0), ("b-2/next", 2)), "of other generations than are"),
     ],
 )
 def test_a_record_of_something_else_is_refused(rltune, tmp_path, content, message):

@@ -11,10 +11,14 @@ from rltune.store.run_folder import read_folder, read_records
 
 @pytest.fixture
 def records(tmp_path):
-    """Two conditions, three seeds, 20 steps; all tokens and gradients are equal."""
+    """Two conditions, three seeds, 20 steps; all tokens, gradients and gates are equal."""
     found = read_records(read_folder(finished_sweep(tmp_path).run)).records
     return [
-        replace(r, metrics=tuple({**row, "actor/grad_norm": 0.1} for row in r.metrics))
+        replace(
+            r,
+            metrics=tuple({**row, "actor/grad_norm": 0.1} for row in r.metrics),
+            heldout=found[0].heldout,
+        )
         for r in found
     ]
 
@@ -46,3 +50,15 @@ def test_what_was_not_recorded_proves_nothing(records, field):
         for r in records
     ]
     assert not list(same_runs(lacking))
+
+
+def test_what_parts_them_in_the_last_update_shows_in_the_last_gate(records):
+    """Successes of the last gate differ: another learning rate in the only step, say."""
+    *before, last = records[0].heldout
+    other = {**last, "success": [1 - one for one in last["success"]]}
+    condition = records[0].spec.condition
+    parted = [
+        replace(r, heldout=(*before, other)) if r.spec.condition == condition else r
+        for r in records
+    ]
+    assert not list(same_runs(parted))

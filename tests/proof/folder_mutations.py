@@ -99,10 +99,11 @@ def heldout(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
 
 
 def gradients(*, parted_by: float = 0.0) -> Doctor:
-    """All trials have the same gradients; one, in its last step, another one by so much."""
+    """All trials have the same gates and gradients; one, in its last step, another by so much."""
 
     def doctor(writer: FolderWriter) -> None:
         for each in all_trials(writer):
+            _edit_lines(each.heldout, lambda row: {"success": [0, 1], "reward": [0.0, 1.0]})
             _edit_lines(each.metrics, lambda row: {"actor/grad_norm": 0.1} if row["step"] else {})
         own = {"actor/grad_norm": 0.1 + parted_by}
         _edit_lines(trial(writer).metrics, gate_row(20, **own))
@@ -317,6 +318,8 @@ FOLDER_MUTATIONS = (
               gradients(parted_by=2e-17)),
     near_miss("A7", "one trial sampled other tokens in step 15",
               both(gradients(), metrics(gate_row(15, **{"rollout/sampled_hash": "other"})))),
+    near_miss("A7", "one trial solved another task at its last gate",
+              both(gradients(), heldout(gate_row(20, success=[1, 0])))),
 )  # fmt: skip
 
 
