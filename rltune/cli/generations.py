@@ -109,8 +109,7 @@ def _recorded(path: Path, found: Generations, *, again: bool) -> dict[str, Any] 
     if not path.is_file():
         return None
     record, youngest = read_json(path), found.chain[-1]
-    is_whole = isinstance(record, dict) and set(record) >= _KEYS
-    if not is_whole or record["format"] != _FORMAT:
+    if not isinstance(record, dict) or not set(record) >= _KEYS or record["format"] != _FORMAT:
         raise StoreError(Problem(str(path), "is no record of fresh tasks.", action="Restore it."))
     if record["youngest"] != youngest.name:
         what = f"it is of {record['youngest']}, not of {youngest.name}."
