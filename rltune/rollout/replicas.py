@@ -128,6 +128,13 @@ def replicas_of(engine: Engine) -> Sequence[Engine]:
     return engine.engines if isinstance(engine, Replicas) else (engine,)
 
 
+def kill(engine: Engine) -> None:
+    """Kill the processes of an engine, if it has any: a call in another thread then raises."""
+    for one in replicas_of(engine):
+        if isinstance(one, ProcessEngine):
+            one.kill()
+
+
 def engine_name(nth: int, count: int) -> str:
     """Return what errors call an engine, the `nth` of so many."""
     return "the rollout engine" if count == 1 else f"rollout engine {nth} of {count}"

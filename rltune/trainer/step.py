@@ -7,6 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from rltune.gate import is_gate_step
+from rltune.rollout.replicas import kill
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.trainer.ahead.rollouts import Rollouts
 from rltune.trainer.ahead.sampler import Sampler
@@ -60,7 +61,11 @@ class TrainingStep:
         self._train_state, self._judge, self._watch = train_state, judge, watch
         self._lost = LostSteps(job.warn)
         self.sampler = Sampler(
-            self._sample, ahead=job.config.rollout.ahead, steps=job.config.budget.steps, watch=watch
+            self._sample,
+            ahead=job.config.rollout.ahead,
+            steps=job.config.budget.steps,
+            watch=watch,
+            give_up=partial(kill, job.engine),
         )
 
     def make(self, step: int, controllers: Controllers) -> Trained:

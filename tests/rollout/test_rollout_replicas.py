@@ -12,7 +12,7 @@ from process_engines import refusing
 
 from rltune.errors import EngineDiedError, InputError
 from rltune.rollout.engine import Completion, Request, SamplingParams
-from rltune.rollout.replicas import Replicas, replicas_of, start_replicas
+from rltune.rollout.replicas import Replicas, kill, replicas_of, start_replicas
 from rltune.types import StopReason
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
@@ -98,3 +98,14 @@ def test_a_killed_one_is_named_and_ends_the_others():
     shared.abandon()  # as what played does then; nothing is asked of a process that is gone
     shared.close()
     shared.close()
+
+
+def test_all_are_killed_where_what_they_sample_is_not_needed_any_more():
+    shared = start_replicas([maker(1), maker(2)], block=1)
+    processes = [engine._process for engine in shared.engines]
+    kill(shared)
+    wait_until(lambda: all(process.poll() is not None for process in processes))
+    with pytest.raises(EngineDiedError, match="ended by signal 9"):
+        shared.generate(asked(range(4)), PARAMS)
+    shared.close()
+    kill(Recording(0))  # it has no process to end

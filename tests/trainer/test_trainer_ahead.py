@@ -188,8 +188,8 @@ def episodes(*rewards):
     return [Episode("t", 1, 0, n, (), True, False, False, r) for n, r in enumerate(rewards)]
 
 
-def make_sampler(sample, *, ahead=1, steps=3):
-    return Sampler(sample, ahead=ahead, steps=steps, watch=Stopwatch())
+def make_sampler(sample, *, ahead=1, steps=3, watch=None, give_up=lambda: None):
+    return Sampler(sample, ahead=ahead, steps=steps, watch=watch or Stopwatch(), give_up=give_up)
 
 
 def test_nothing_is_sampled_beyond_the_last_step():
@@ -219,17 +219,32 @@ def test_training_and_sampling_are_under_way_at_once():
     assert sampler.next.step == 2
 
 
-def test_a_training_that_fails_waits_for_sampling_and_keeps_its_own_error():
-    ended = threading.Event()
+class Interrupting(Stopwatch):
+    """Ctrl-C while a step waits for what is sampled."""
+
+    def timed(self, name):
+        raise KeyboardInterrupt
+
+
+def failing():
+    raise ValueError("first")
+
+
+@pytest.mark.parametrize(
+    ("learn", "watch", "error"),
+    [(failing, Stopwatch, ValueError), (int, Interrupting, KeyboardInterrupt)],
+)
+def test_sampling_is_given_up_where_nobody_will_learn_from_it(learn, watch, error):
+    given_up = threading.Event()
 
     def sample(step):
-        ended.set()
+        assert given_up.wait(60)
         raise EngineDiedError("too late to matter")
 
-    sampler = make_sampler(sample)
-    with pytest.raises(ValueError, match=r"^first$"), sampler.beside(1):
-        raise ValueError("first")
-    assert ended.is_set()
+    sampler = make_sampler(sample, watch=watch(), give_up=given_up.set)
+    with pytest.raises(error), sampler.beside(1):
+        learn()
+    assert given_up.is_set()
     assert sampler.next is None
     assert not [t for t in threading.enumerate() if t.name.startswith("rollouts")]
 

@@ -23,11 +23,21 @@ class Sampler:
         ahead: Steps that sampling is ahead of training: 0 or 1.
         steps: Training steps of the trial; nothing is sampled beyond the last.
         watch: `collect` counts what a step waits for rollouts.
+        give_up: Has a call of `sample` under way in another thread end soon, by an error.
 
     """
 
-    def __init__(self, sample: Sample, *, ahead: int, steps: int, watch: Stopwatch) -> None:
+    def __init__(
+        self,
+        sample: Sample,
+        *,
+        ahead: int,
+        steps: int,
+        watch: Stopwatch,
+        give_up: Callable[[], None],
+    ) -> None:
         self._sample, self._ahead, self._steps, self._watch = sample, ahead, steps, watch
+        self._give_up = give_up
         self.next: Rollouts | None = None  # those of the step to come, where they are there already
 
     def take(self, step: int) -> Rollouts:
@@ -44,7 +54,8 @@ class Sampler:
     def beside(self, step: int) -> Iterator[None]:
         """Sample the next step's rollouts while the block trains a step.
 
-        Both have ended at the block's end, however it ends.
+        Both have ended at the block's end, however it ends: where nobody will learn from what is
+        sampled, it is given up.
 
         Raises:
             BaseException: What sampling raised, once the block has ended well.
@@ -56,11 +67,12 @@ class Sampler:
         sampling = _Sampling(self._sample, step + 1)
         try:
             yield
-        except BaseException:
+            with self._watch.timed("collect"):
+                sampling.join()
+        except BaseException:  # an interrupt of the wait, too
+            self._give_up()
             sampling.join()
             raise
-        with self._watch.timed("collect"):
-            sampling.join()
         self.next = sampling.result()
 
 
