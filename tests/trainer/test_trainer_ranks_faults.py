@@ -123,3 +123,14 @@ def test_ranks_end_with_their_trial_and_leave_nothing(tmp_path):
     while Path(folder).exists() or runs(pid):
         assert time.monotonic() < until, (pid, folder)
         time.sleep(0.05)
+
+
+def test_a_trial_that_ends_while_its_ranks_start_leaves_no_files(tmp_path):
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    rank = launch._start(1, folder)
+    rank.connection.close()
+    rank.process.stdin.close()  # as the system does for a trial that is killed
+    rank.process.wait(120)
+    os.close(rank.beats)
+    assert not folder.exists()

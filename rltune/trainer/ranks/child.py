@@ -26,18 +26,21 @@ from rltune.trainer.train_state import make_train_state
 
 
 def main() -> None:
-    """Serve a trial. Arguments: descriptors to talk and to beat; stdin: a pipe of the trial's."""
+    """Serve a trial. Arguments: descriptors to talk and to beat, the ranks' folder.
+
+    stdin: a pipe of the trial's.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trial decides when its ranks end
     beat(int(sys.argv[2]))
+    watch = threading.Thread(target=_die_with_trial, args=[Path(sys.argv[3])], daemon=True)
+    watch.start()
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
-    setup: RankSetup = connection.recv()
-    threading.Thread(target=_die_with_trial, args=[setup.folder], daemon=True).start()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.set_num_interop_threads(1)
     try:
-        _serve(setup, connection)
+        _serve(connection.recv(), connection)
     except (EOFError, ConnectionError):
-        pass  # the trial is gone
+        watch.join()  # the trial is gone: the watch ends this process
     except Exception as error:
         told = RuntimeError(f"{type(error).__name__}: {error}")
         told.add_note("".join(traceback.format_exception(error)))

@@ -97,7 +97,7 @@ def _start(rank: int, folder: Path) -> _Rank:
     path = folder / f"stderr-{rank}"
     with theirs, open(beaten, "wb"), path.open("wb") as errors:
         process = subprocess.Popen(
-            module_command(_CHILD, str(theirs.fileno()), str(beaten)),
+            module_command(_CHILD, str(theirs.fileno()), str(beaten), str(folder)),
             pass_fds=[theirs.fileno(), beaten],
             stdin=subprocess.PIPE,  # its leash: it ends with this process
             stdout=subprocess.DEVNULL,
