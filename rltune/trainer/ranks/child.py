@@ -24,6 +24,8 @@ from rltune.trainer.ranks.watch import beat
 from rltune.trainer.start import policy_at_start
 from rltune.trainer.train_state import make_train_state
 
+_END_S = 10.0  # the watch of a trial that is gone takes less
+
 
 def main() -> None:
     """Serve a trial. Arguments: descriptors to talk and to beat, the ranks' folder.
@@ -40,7 +42,7 @@ def main() -> None:
     try:
         _serve(connection.recv(), connection)
     except (EOFError, ConnectionError):
-        watch.join()  # the trial is gone: the watch ends this process
+        watch.join(_END_S)  # the trial is gone: the watch ends this process
     except Exception as error:
         told = RuntimeError(f"{type(error).__name__}: {error}")
         told.add_note("".join(traceback.format_exception(error)))
