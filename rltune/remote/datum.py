@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from rltune.errors import RemoteError
+
 
 def datum(ids: list[int], places: list[int], **inputs: Any) -> Any:
     """Return a row; inputs of sampled tokens stand where these are predicted.
@@ -31,3 +33,20 @@ def logprobs_in(output: Any, places: list[int]) -> np.ndarray:
     values: np.ndarray = np.array(output["logprobs"].to_numpy(), np.float32)
     own: np.ndarray = values[np.array(places) - 1]
     return own
+
+
+def prompt_logprobs(scores: Any, n_tokens: int) -> list[float | None]:
+    """Return the logprobs of a prompt's tokens, of which the first has none.
+
+    Raises:
+        RemoteError: There is not a place for each token, so it cannot be told whose they are.
+
+    """
+    found = list(scores)
+    if len(found) != n_tokens:
+        raise RemoteError(
+            f"the training service scored a prompt of {n_tokens} tokens with {len(found)} "
+            "logprobs; there must be one for each token, and none for the first. Use a service "
+            "that keeps to the Tinker protocol."
+        )
+    return found

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rltune.remote.datum import datum, logprobs_in
+from rltune.remote.datum import datum, logprobs_in, prompt_logprobs
 from rltune.remote.session import Session
 
 _TTL_S = 30 * 24 * 3600  # after which a service may delete a saved state
@@ -148,7 +148,10 @@ class RemoteStart(RemoteScorer):
         calls = [
             self._sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)) for ids, _ in rows
         ]
-        scored = [self.session.wait(call, "score rows by the base model") for call in calls]
+        answers = [self.session.wait(call, "score rows by the base model") for call in calls]
+        scored = [
+            prompt_logprobs(one, len(ids)) for one, (ids, _) in zip(answers, rows, strict=True)
+        ]
         return torch.tensor(
             [
                 logprobs[place]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rltune.errors import InputError, Problem, RemoteError
-from rltune.remote.datum import datum, logprobs_in
+from rltune.remote.datum import datum, logprobs_in, prompt_logprobs
 from rltune.remote.session import Session, address
 
 _ROW, _PLACES = [5, 6, 7, 3, 9, 4], [2, 3, 4, 5]  # ids that every vocabulary has
@@ -95,7 +95,8 @@ def _sampling(probe: "_Probe", *, moved: float) -> Iterator[Deviation]:
     scores = probe.session.wait(
         sampler.compute_logprobs(tinker.ModelInput.from_ints(_ROW)), "score a prompt"
     )
-    gap = sum(scores[place] for place in _PLACES) - float(probe.scored().sum())
+    scores = prompt_logprobs(scores, len(_ROW))
+    gap = sum(scores[place] or 0.0 for place in _PLACES) - float(probe.scored().sum())
     if abs(gap) > moved / 2:
         did = (
             f"a snapshot scores a row {gap:+.2f} nats from the adapter, which had moved {moved:.2f}"

@@ -9,7 +9,7 @@ import torch
 from rltune.errors import InputError, RemoteError
 from rltune.remote import session as session_module
 from rltune.remote.engine import RemoteEngine
-from rltune.remote.model import RemoteModel, rows_of
+from rltune.remote.model import RemoteModel, RemoteStart, rows_of
 from rltune.remote.server.adapter import Adapter
 from rltune.remote.server.bases import Bases
 from rltune.remote.server.http import TinkerServer
@@ -138,6 +138,24 @@ def test_only_sampled_tokens_get_a_gradient(new_model):
     assert before.shape == (4,)
     assert train(model) > 0
     assert scores(model).sum() > before.sum() + 0.1
+
+
+@pytest.mark.parametrize("drop", [0, 1])
+def test_a_prompt_s_logprobs_must_have_a_place_for_each_token(new_model, monkeypatch, drop):
+    """skyrl 0.4.0 leaves the place of the first token out: every logprob would be another's."""
+    start = RemoteStart(new_model().session)
+    wait = start.session.wait
+
+    def shorter(call, what):
+        answer = wait(call, what)
+        return answer[drop:] if what == "score rows by the base model" else answer
+
+    monkeypatch.setattr(start.session, "wait", shorter)
+    if not drop:
+        assert start.logprobs(IDS, MASK).shape == (4,)
+        return
+    with pytest.raises(RemoteError, match=r"scored a prompt of 6 tokens with 5 logprobs; there"):
+        start.logprobs(IDS, MASK)
 
 
 def test_what_was_asked_for_is_counted_once(new_model):
