@@ -115,7 +115,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "outcome"), FAULTS)
 def test_a_failure_that_passes_is_tried_again(ask, fault, outcome):
-    asked = ask(fault, timeout_s=0.7 if outcome == "timeout" else 10.0)
+    if outcome == "timeout":
+        ask()  # at its first call the library imports parts of itself, within the time of a try
+    asked = ask(fault, timeout_s=1.0 if outcome == "timeout" else 10.0)
     assert asked.result.verdicts == (JUDGED,)
     assert outcomes(asked) == [outcome, "reply"]
     assert [record["try"] for record in asked.log] == [1, 2]
