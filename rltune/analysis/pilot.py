@@ -11,6 +11,8 @@ from statistics import stdev
 
 from rltune.analysis.ends import End, end_of
 from rltune.analysis.rates import resolution_of
+from rltune.comparability.audit_same_run import same_runs
+from rltune.comparability.records import TrialRecord
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.query import COMPARED
 from rltune.lineage.row import LineageRow
@@ -91,7 +93,8 @@ def read_pilot(given: Path, loaded: LoadedSweep) -> Pilot:
         differs = runs[0].differs
     spread = _spread(runs, loaded)
     if spread is None:
-        what = "no two of its conditions share two seeds that ended, so it has no spread."
+        what = "no two of its conditions share two seeds that ended"
+        what += " (those that were one run count once), so it has no spread."
         raise InputError(Problem("--pilot", f"{given}: {what}", action=_advice(loaded)))
     return Pilot(spread, _rows(runs), gate, differs)
 
@@ -133,11 +136,21 @@ def _earlier(loaded: LoadedSweep, runs_dir: Path) -> Iterator[_Run]:
 def _of_folder(run: RunDir, loaded: LoadedSweep) -> _Run:
     folder = read_folder(run)
     _require_metric(str(run.path), folder.metric_name, loaded)
-    ends = [end_of(record) for record in read_records(folder).records]
+    ends = [end_of(record) for record in told_apart(read_records(folder).records)]
     control = next((spec for spec in folder.specs if spec.is_control), None)
     if control is None:
         raise StoreError(Problem(str(run.path), "it has no planned trial.", action="Give another."))
     return _Run(str(run.path), control.condition, block_of(ends), _differs(control, loaded))
+
+
+def told_apart(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the records without conditions that were one run with another one, the control first.
+
+    Between two names of one run nothing spreads, which says nothing of how far runs do.
+    """
+    ordered = sorted(records, key=lambda record: not record.spec.is_control)
+    again = {finding.conditions[1] for finding in same_runs(ordered)}
+    return [record for record in records if record.spec.condition not in again]
 
 
 def block_of(ends: Sequence[End]) -> dict[tuple[str, int], float]:

@@ -5,7 +5,7 @@ the share of each condition), and 80 % power.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rltune.analysis.pilot import Pilot
 from rltune.analysis.verdict_words import LEVEL
@@ -196,6 +196,9 @@ def undecided(design: Design, spread: Spread | None) -> str:
         spread: Of this sweep.
 
     """
+    if design.until is not None:  # seeds that failed were no part of its looks
+        start = min(design.until.start, design.seeds)
+        design = replace(design, until=replace(design.until, start=start, most=design.seeds))
     shown = _shown(design, spread)
     if shown is None or shown.effect is None or shown.interval is None:
         return ""

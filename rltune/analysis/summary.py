@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
-from rltune.analysis.pilot import block_of
+from rltune.analysis.pilot import block_of, told_apart
 from rltune.analysis.power import Design, undecided
 from rltune.analysis.rates import SUCCESS, is_rate_metric, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
@@ -108,7 +108,7 @@ def _power(folder: SweepFolder, records: Sequence[TrialRecord], found: Sequence[
     open_ones = [one for one in found if one.word == SAME]
     if not open_ones:
         return ""
-    block = block_of([end_of(record) for record in records])
+    block = block_of([end_of(record) for record in told_apart(records)])
     resolution = recorded_resolution(folder.metric_name, records[0])
     seeds = min(one.n for one in open_ones)
     design = Design(seeds, open_ones[0].comparisons, folder.until)

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -6,16 +7,25 @@ from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.audit import audit_folder
 from rltune.analysis.pilot import find_pilot, read_pilot
-from rltune.analysis.power import Design, design_of, power_plan, seeds_needed, smallest_size
+from rltune.analysis.power import (
+    Design,
+    design_of,
+    power_plan,
+    seeds_needed,
+    smallest_size,
+    undecided,
+)
 from rltune.analysis.summary import close_sweep
 from rltune.errors import InputError
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
 from rltune.maths.power import seeds_for_power, size_for_power
 from rltune.maths.sequential_power import detectable, expected
+from rltune.maths.spread import paired_spread
 from rltune.report.render_run import closing_view
 from rltune.spec.expand import until_decided
 from rltune.spec.load import load_sweep
+from rltune.store.jsonl import read_jsonl
 from rltune.store.run_folder import read_folder, read_records
 from rltune.types import RowStatus, SeedPlan
 
@@ -101,6 +111,18 @@ def test_nothing_known_says_what_to_do(tmp_path):
         read_pilot(writer.run.path, writer.loaded)
 
 
+def test_two_names_of_one_run_say_nothing_of_the_spread(tmp_path):
+    writer = noisy_sweep(tmp_path, treated=(400, 400, 400))
+    assert find_pilot(writer.loaded, tmp_path / "runs").spread.value == 0.001  # gradients unknown
+    for trial in writer.run.trial_dirs():
+        rows = [{**line, "actor/grad_norm": 0.1} for line in read_jsonl(trial.metrics).rows]
+        trial.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert find_pilot(writer.loaded, tmp_path / "runs").spread is None
+    assert closing_of(writer).power == ""
+    with pytest.raises(InputError, match="those that were one run count once"):
+        read_pilot(writer.run.path, writer.loaded)
+
+
 def test_another_metric_is_no_pilot(tmp_path):
     writer = noisy_sweep(tmp_path)
     other = load_sweep(writer.loaded.path)
@@ -175,6 +197,13 @@ def test_a_sweep_that_ends_undecided_says_what_its_seeds_could_show(tmp_path):
         "(0.0597 to 0.72, as far as the spread is known)."
     )
     assert drawn(closing_view(closing, width=400), 400).rstrip().endswith(closing.power)
+
+
+def test_seeds_that_failed_were_no_part_of_the_looks():
+    spread = paired_spread([{("a", 0): 0.1, ("a", 1): 0.3, ("b", 0): 0.2, ("b", 1): 0.2}])
+    ended = undecided(Design(10, 1, SeedPlan(3, 12)), spread)
+    assert ended == undecided(Design(10, 1, SeedPlan(3, 10)), spread)
+    assert "at most 10 seeds" in ended
 
 
 def test_a_sweep_that_ends_decided_does_not(tmp_path):
