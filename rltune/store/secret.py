@@ -7,6 +7,7 @@ command line, in an exception's text or in a library's log line; all of these pa
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 MASK = "***"
 _NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
@@ -26,9 +27,14 @@ _SHORTEST_TOKEN = 6
 def secrets_in(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the values of variables whose name ends like that of a key, the longest first."""
     values = {
-        value for name, value in environ.items() if _NAME.search(name) and len(value) >= SHORTEST
+        value for name, value in environ.items() if len(value) >= SHORTEST and _is_of_secret(name)
     }
     return tuple(sorted(values, key=len, reverse=True))
+
+
+@lru_cache(maxsize=1024)  # the same variables for every text that is written
+def _is_of_secret(name: str) -> bool:
+    return _NAME.search(name) is not None
 
 
 def is_secret(name: str, value: str, environ: Mapping[str, str] = os.environ) -> bool:

@@ -71,7 +71,8 @@ def require_usable(loaded: LoadedSweep, base: Path, *, no_custom_code: bool = Fa
 
 def _require_no_secrets(loaded: LoadedSweep) -> None:
     """Refuse a key or a password in a config: every record of every trial would hold it."""
-    texts = (pair for condition in loaded.conditions for pair in _texts(condition.config))
+    configs = (condition.config for condition in loaded.conditions)
+    texts = dict.fromkeys(pair for config in configs for pair in _texts(config))  # most are in all
     what = "this is a key or a password, and a config is written to many files."
     action = "Take it out, and read it from an environment variable where it is used."
     keys = dict.fromkeys(key for key, text in texts if is_secret(key, text))
