@@ -25,7 +25,7 @@ from rltune.gate import GateResult
 from rltune.policy.load import FROZEN, Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
 from rltune.remote.model import RemoteAdamW
-from rltune.remote.state import restore_state, save_state
+from rltune.remote.state import REMOTE, restore_state, save_state
 from rltune.store.files import fsync_dir, link_atomic, sha256_file
 from rltune.store.rundir import TrialDir
 from rltune.trainer.ahead.rollouts import FILE, Rollouts, dump_rollouts
@@ -180,6 +180,21 @@ def restore_policy(folder: Path, policy: Policy, *, config_hash: str) -> int:
         require_same_parameters(path, policy.model)
     restore_module(policy.model, path)
     return step
+
+
+def path_on_service(folder: Path, *, config_hash: str) -> str:
+    """Return where a service keeps the state of a checkpoint of this config.
+
+    Raises:
+        CheckpointError: A file is missing or torn, or the checkpoint is of another config.
+
+    """
+    with _reading(folder):
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        _require_config(folder, state["config_hash"], config_hash)
+        _require_bytes(folder, state["sha256"])
+        path: str = json.loads((folder / REMOTE).read_text(encoding="utf-8"))["path"]
+    return path
 
 
 def newest_checkpoint(

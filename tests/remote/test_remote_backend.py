@@ -20,6 +20,7 @@ from rltune.trainer.batches.mini_batches import plan_scoring, plan_update
 from rltune.trainer.checkpoint import Progress, load_checkpoint, save_checkpoint
 from rltune.trainer.collect import collect
 from rltune.trainer.credit.estimate import estimate
+from rltune.trainer.credit.stages import assign_credit
 from rltune.trainer.engines import make_engine
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.ranks.scoring import score_actions
@@ -89,9 +90,12 @@ def one_step(state, config, episodes):
     signals = score_batch(
         state, batch, temperature=1.0, parts=scoring.parts, pending=scoring.pending
     )
-    data = MiniBatch(batch, signals, estimate(batch, signals, config.advantage))
+    assigned = assign_credit(
+        state.policy, batch, signals, episodes, config, step=1, sepa_lambda=0.5, scale=1.0, ask=None
+    )
+    data = MiniBatch(batch, signals, assigned.credit)
     metrics = update(state, data, config, step=1, kl_coef=config.loss.kl_loss_coef)
-    return metrics, batch
+    return metrics | assigned.metrics, batch
 
 
 def scores(state, batch):
@@ -102,6 +106,9 @@ def scores(state, batch):
         ).tokens.logprobs_M
 
 
+SHAPING = {  # SEPA, GTPO and HICRA, where a move up is a plan
+    "gtpo_beta": 0.5, "hicra_alpha": 0.3, "sepa": {"schedule": "linear"}, "grams": ["Up"],
+}  # fmt: skip
 SLOW = pytest.mark.slow  # one step of torch and one of the service are seconds
 CASES = [
     pytest.param({"loss": {"kind": "ppo", "clip_low": 0.01, "clip_high": 0.02}}, id="ppo"),
@@ -128,6 +135,7 @@ CASES = [
         {"optim": {"grad_clip": 0.01, "weight_decay": 0.1}}, id="clip-and-decay", marks=SLOW
     ),
     pytest.param({"advantage": {"kind": "reinforce_pp"}}, id="reinforce_pp", marks=SLOW),
+    pytest.param({"advantage": {"shaping": SHAPING}}, id="shaping", marks=SLOW),
 ]
 
 
@@ -143,6 +151,7 @@ def test_a_step_of_the_service_is_the_step_of_torch(state_of, played, sections):
     assert remote.actor_optimizer.state["adapter"]["step"] == 4  # two mini-batches, two epochs
     assert "actor/entropy" not in theirs  # absent, and not 0
     assert theirs["actor/grad_norm"] > 0
+    assert 0 < theirs.get("planning/token_ratio", 0.5) < 1  # some tokens are a plan, where asked
     for name in theirs:
         assert theirs[name] == pytest.approx(ours[name], rel=1e-3, abs=1e-5), name
 

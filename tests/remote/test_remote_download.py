@@ -1,17 +1,22 @@
 """An adapter that a service trained comes here as peft saves it, and computes the same."""
 
+import json
+
 import httpx
 import pytest
 import torch
 
-from rltune.errors import RemoteError
+from rltune.errors import RemoteError, StoreError
 from rltune.policy.adapter_folder import CONFIG, WEIGHTS
 from rltune.policy.lora import add_adapter
 from rltune.policy.source import read_model
 from rltune.remote.download import download_adapter
 from rltune.remote.model import RemoteModel
 from rltune.remote.session import Session
-from rltune.spec.schema.trial import LoraConfig
+from rltune.spec.schema.trial import LoraConfig, TrialConfig
+from rltune.store.files import sha256_file
+from rltune.store.rundir import TrialDir
+from rltune.trainer.models.export import Trained, trained_policy
 from rltune.trainer.ranks.scoring import score_actions
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # see `_sdk_garbage`
@@ -45,9 +50,10 @@ def test_what_was_downloaded_scores_as_the_service_does(trained, tmp_path):
 
 def test_nothing_is_left_on_the_service(trained, tmp_path, connected):
     model, path = trained
+    folder = connected._service.external._folder
+    before = sorted(folder.rglob("*"))
     download_adapter(model.session, path, tmp_path)
-    kept = connected._service.external._folder.glob("*/external_weights/*")
-    assert list(kept) == []
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_a_service_that_hands_out_no_adapters_is_named(trained, tmp_path, connected, monkeypatch):
@@ -64,6 +70,30 @@ def test_other_files_than_those_of_peft_are_named(trained, tmp_path, connected, 
     monkeypatch.setattr(external, "addresses", lambda model, name, root: answer)
     with pytest.raises(RemoteError, match=r"wrote model.safetensors for an adapter, and not adapt"):
         download_adapter(model.session, path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("now", "config_hash", "said"),
+    [
+        ('{"path": "tinker://another"}', "h", "remote.json was changed after it was written"),
+        ('{"path": "tinker://one"}', "other", "belongs to config h, not other"),
+    ],
+)
+def test_a_checkpoint_that_is_torn_or_of_another_config_is_named(tmp_path, now, config_hash, said):
+    trial = TrialDir(tmp_path / "trial").create()
+    folder = trial.checkpoint(3)
+    folder.mkdir(parents=True)
+    (folder / "remote.json").write_text('{"path": "tinker://one"}')
+    digests = {"remote.json": sha256_file(folder / "remote.json")}
+    (folder / "state.json").write_text(json.dumps({"config_hash": "h", "sha256": digests}))
+    (folder / "remote.json").write_text(now)
+    policy = {"model": "tiny", "lora": {"rank": 4, "alpha": 32.0}}
+    env = {"kind": "sokoban", "prompt": "compact"}
+    tree = {"env": env, "policy": policy, "advantage": {"kind": "grpo"}}
+    config = TrialConfig.model_validate({**tree, "trainer": {"backend": "tinker"}})
+    source = Trained(trial, config, config_hash, tmp_path, 3)
+    with pytest.raises(StoreError, match=said):
+        trained_policy(source)
 
 
 @pytest.mark.parametrize("file", ["files/..%2fsecret", "files/state.json", "files/", ""])

@@ -20,7 +20,10 @@ _LASTS = timedelta(hours=1)  # said of an address; it holds as long as the file 
 
 
 class External:
-    """Folders below a folder, named `tinker://MODEL/external_weights/NAME`."""
+    """Folders in a folder, named `tinker://MODEL/external_weights/NAME`.
+
+    One adapter is one folder, so that nothing is left of one that is deleted.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,4 +100,4 @@ class External:
     def _place(self, model: str, name: str) -> Path:
         if not (_NAME.fullmatch(model) and _NAME.fullmatch(name)):
             raise RefusedError(f"{name!r} is no name of a checkpoint: letters, digits and ._- only")
-        return self._folder / model.replace(":", "_") / "external_weights" / name.replace(":", "_")
+        return self._folder / f"{model}.external_weights.{name}".replace(":", "_")

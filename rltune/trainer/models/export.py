@@ -12,12 +12,11 @@ from rltune.policy.load import Policy, policy_of
 from rltune.policy.lora import merge_adapter
 from rltune.remote.download import download_adapter
 from rltune.remote.session import Session
-from rltune.remote.state import REMOTE
 from rltune.spec.schema.trial import TrialConfig
-from rltune.store.files import dumps, read_json, sha256_file
+from rltune.store.files import dumps, sha256_file
 from rltune.store.new_folder import new_folder
 from rltune.store.rundir import TrialDir
-from rltune.trainer.checkpoint import restore_policy
+from rltune.trainer.checkpoint import path_on_service, restore_policy
 from rltune.trainer.models.base import BaseModel, base_model
 from rltune.trainer.models.card import card_markdown
 from rltune.trainer.models.facts import card_facts
@@ -88,9 +87,10 @@ def trained_policy(source: Trained, *, device: str = "cpu", exact: bool = False)
 
     """
     folder = source.trial.checkpoint(source.step)
-    if source.config.trainer.backend == "tinker":
-        return _downloaded(source, folder, device=device)
     try:
+        if source.config.trainer.backend == "tinker":
+            path = path_on_service(folder, config_hash=source.config_hash)
+            return _downloaded(source, path, device=device)
         policy = policy_at_start(source.trial, source.config, source.base, device=device)
         step = restore_policy(folder, policy, config_hash=source.config_hash)
         if step != source.step:
@@ -102,13 +102,12 @@ def trained_policy(source: Trained, *, device: str = "cpu", exact: bool = False)
     return policy
 
 
-def _downloaded(source: Trained, folder: Path, *, device: str) -> Policy:
-    """Return the base with the adapter of a checkpoint, which the service that trained it keeps."""
-    saved, name = read_json(folder / REMOTE), remote_base(source.config)
-    session = Session(name, timeout_s=source.config.trainer.timeout_s)
+def _downloaded(source: Trained, path: str, *, device: str) -> Policy:
+    """Return the base with the adapter of a state, which the service that trained it keeps."""
+    session = Session(remote_base(source.config), timeout_s=source.config.trainer.timeout_s)
     try:
         with tempfile.TemporaryDirectory() as adapter:
-            download_adapter(session, saved["path"], Path(adapter))
+            download_adapter(session, path, Path(adapter))
             lora = source.config.policy.lora.model_copy(update={"init": adapter})
             policy = source.config.policy.model_copy(update={"lora": lora})
             config = source.config.model_copy(update={"policy": policy})

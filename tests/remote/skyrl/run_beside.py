@@ -6,6 +6,7 @@ PYTHON is the interpreter of an environment with skyrl 0.4.0; this one has rltun
 the server by TINKER_BASE_URL, and the folder of its base model by RLTUNE_SERVICE_MODEL.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -95,8 +96,8 @@ def main(python: str, *command: str) -> int:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        home, code = Path(name), 1
         write_base(home / "base")
         server = start(python, home / "base", home, port)
         try:
@@ -105,14 +106,20 @@ def main(python: str, *command: str) -> int:
             environ["RLTUNE_SERVICE_MODEL"] = str(home / "base")
             code = subprocess.run(command, env=os.environ | environ).returncode
         finally:
-            os.killpg(server.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-            log = (home / "log").read_text()
-        if code:
-            print(log[-4000:], file=sys.stderr)
+            if code:  # also of a server that did not start
+                print((home / "log").read_text()[-4000:], file=sys.stderr)
         return code
 
 
+def stop(*_: object) -> None:
+    """End as `timeout` asks; it asks twice, and the server must still be ended."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(124)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(124))  # what `timeout` sends; the server ends
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(main(*sys.argv[1:]))
