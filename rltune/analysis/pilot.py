@@ -4,6 +4,7 @@ A run folder is read at the last gate of each trial, which verdicts are about. A
 the metric at the gate's choice.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,12 @@ def find_pilot(loaded: LoadedSweep, runs_dir: Path) -> Pilot:
 
 
 def _advice(loaded: LoadedSweep) -> str:
-    one = f"rltune sweep {loaded.path} --seeds 0,1,2"
+    words = ["rltune", "sweep", str(loaded.path)]
+    if loaded.profile != loaded.spec.profiles.default:
+        words += ["--profile", loaded.profile]
+    for text in loaded.overrides:  # without them it would be the pilot of another config
+        words += ["--set", text]
+    one = shlex.join([*words, "--seeds", "0,1,2"])
     return f"Run a pilot, `{one}`, or give a run or a lineage table of the same metric: --pilot."
 
 

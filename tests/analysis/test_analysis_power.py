@@ -83,6 +83,7 @@ def test_a_run_of_another_config_is_named_and_not_taken(tmp_path):
     assert (pilot.spread, pilot.rows) == (None, ())
     assert pilot.advice.startswith("A run of this sweep differs in ")
     assert "optim.lr" in pilot.advice
+    assert "--set optim.lr=0.5 --set rollout.groups=4 --seeds 0,1,2`" in pilot.advice
     assert f"--pilot {writer.run.path}. Run a pilot, `rltune sweep" in pilot.advice
     given = read_pilot(writer.run.path, other)
     assert given.spread.value == pytest.approx(0.035119, abs=1e-6)
