@@ -6,6 +6,7 @@ a syntax tree and walked over a whitelist; Python's eval never sees it.
 
 import ast
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,8 @@ def evaluate_rule(rule: str, value: Json) -> Json:
         raise RuleError("it is not an expression") from error
     try:
         result = _walk(tree.body, value)
+        if isinstance(result, int) and abs(result) > sys.float_info.max:
+            raise OverflowError("too large")
     except (TypeError, ZeroDivisionError, OverflowError) as error:
         raise RuleError(f"it has no value for {value!r} ({error})") from error
     if not isinstance(result, bool | int | float | str | None):

@@ -71,19 +71,39 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key)
         return mapping
 
+    def construct_document(self, node: yaml.Node) -> Any:
+        """Refuse what Python cannot read, such as a whole number of thousands of digits."""
+        try:
+            return super().construct_document(node)
+        except ValueError as error:
+            raise yaml.YAMLError(str(error).partition(";")[0]) from error
+
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("^(null|~|)$"), ["n", "~", ""])
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789")
 )
-_Loader.add_implicit_resolver(
+_FLOAT = (
     "tag:yaml.org,2002:float",
     re.compile(
         r"^([-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(inf|Inf)|\.(nan|NaN))$"
     ),
     list("-+0123456789."),
 )
+_Loader.add_implicit_resolver(*_FLOAT)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes the texts that are numbers only here, such as "5e-3"."""
+
+
+_Dumper.add_implicit_resolver(*_FLOAT)
+
+
+def dump_yaml(data: object, *, width: int = 80) -> str:
+    """Return plain data as YAML that `parse_yaml` reads back as it was."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def parse_value(text: str) -> Any:
@@ -145,6 +165,8 @@ def parse_yaml(path: Path, text: str, kind: str) -> YamlFile | Problem:
         return Problem(where, f"{error.problem}.", action="Keep one of them.")
     except yaml.MarkedYAMLError as error:
         return _syntax_problem(path, text, error)
+    except yaml.YAMLError as error:
+        return Problem(str(path), f"is not YAML: {error}.")
     return YamlFile(path, text, data, lines)
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rltune.errors import Problem, SpecError
 from rltune.judge.budget import Usage
 from rltune.judge.prompt import encodable
 from rltune.judge.question import Answer, ask_service
 from rltune.judge.settings import JudgeSettings
 from rltune.spec.custom_code import refuse_paths
+from rltune.spec.yamlfile import dump_yaml
 from rltune.store.files import utc_now
 from rltune.store.secret import without_secrets
 from rltune.study.brief import brief_of, messages_of
@@ -133,7 +132,7 @@ def _ask(proposer: Proposer, brief: Mapping[str, Any], usage: Usage) -> Answer:
         return ask_service(_settings(proposer), messages_of(brief), usage=usage)
     try:
         given = load_object(proposer.function)(json.loads(json.dumps(brief)))
-        text = given if isinstance(given, str) else yaml.safe_dump(given, sort_keys=False)
+        text = given if isinstance(given, str) else dump_yaml(given)
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
         what = " ".join(f"{proposer.function} raised {type(error).__name__}: {error}".split())
         return Answer("", Usage(), without_secrets(what))

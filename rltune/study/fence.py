@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +107,23 @@ def _other_base(base: Base, loaded: LoadedSweep) -> Iterator[Problem]:
 
 
 def _second_axes(loaded: LoadedSweep) -> Iterator[Problem]:
-    """Yield the coupled keys without which the axis could move, too: each is a second axis."""
+    """Yield the coupled keys without which the axis could move, too: they are a second axis.
+
+    Keys that need only each other, such as a switch and its value, are one together.
+    """
     axis, control = loaded.spec.axis, flatten(loaded.control.config)
-    for i, one in enumerate(axis.coupled):
+    keys = [one.key for one in axis.coupled]
+    for some in (x for n in range(1, len(keys) + 1) for x in combinations(keys, n)):
         for condition in loaded.conditions:
             flat = flatten(condition.config)
-            if flat.get(one.key) == control.get(one.key):
+            if any(flat.get(key) == control.get(key) for key in some):
                 continue
-            if not _is_nothing({**flat, one.key: control.get(one.key)}, axis.key):
-                what = f"{one.key!r} is a second axis: {condition.label} has an effect without it."
+            if not _is_nothing({**flat, **{key: control.get(key) for key in some}}, axis.key):
+                names = " with ".join(map(repr, some))
+                what = f"{names} is a second axis: {condition.label} has an effect without it."
                 action = "Couple only what the axis has no effect without."
-                yield Problem(f"{WHERE}: axis.coupled.{i}", what, action=action)
-                break
+                yield Problem(f"{WHERE}: axis.coupled", what, action=action)
+                return
 
 
 def _is_nothing(flat: Mapping[str, Any], axis: str) -> bool:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from rltune.spec.yamlfile import dump_yaml
 from rltune.store.files import write_text_atomic
 
 
@@ -21,7 +20,7 @@ def write_sweep(path: Path, data: Mapping[str, Any], *, head: str, configs_of: P
             from there.
 
     """
-    body = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
+    body = dump_yaml(dict(data), width=100)
     text = f"# {head}\n{body}"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ from the study.
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -16,11 +17,14 @@ from rltune.lineage.calibration import parse_delta
 from rltune.report.markdown import visible
 from rltune.spec.identity import value_text
 from rltune.spec.keys import choices_of, did_you_mean
+from rltune.spec.paths import KeyPath
 from rltune.spec.problems import Locate, show, validate
+from rltune.spec.rule import RuleError, evaluate_rule
 from rltune.spec.schema.base import Section
 from rltune.spec.schema.proposal import OneLine
 from rltune.spec.schema.sweep import Axis, Name, Text, value_key
 from rltune.spec.yamlfile import parse_yaml
+from rltune.types import Json
 
 WHERE = Path("proposal")
 """What the messages call its text."""
@@ -29,6 +33,7 @@ MEASURED = ("env", "reward")
 """Sections that decide what is measured. A proposer that moves them could make the tasks easier."""
 
 _LONGEST = 20_000  # characters of a proposal
+_COUPLED = 4  # keys coupled to an axis
 _TEXT = 500  # characters of a question, a hypothesis or a reason
 _BLOCK = re.compile(r"^```[\w-]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -81,23 +86,41 @@ def _yaml_in(answer: str) -> str:
 
 def _axis_problems(axis: Axis, locate: Locate) -> Iterator[Problem]:
     """Yield what is not one knob, or says nothing of what is expected."""
-    section = axis.key.partition(".")[0]
-    if section in MEASURED:
-        what = f"{axis.key!r} decides what is measured, not how it is learned."
-        yield Problem(locate(("axis", "key")), what, action="Move a key of another section.")
     if isinstance(axis.values, Mapping):
         what = "named values can set several keys; a proposal moves one."
         yield Problem(locate(("axis", "values")), what, action="Give a list of single values.")
         return
-    choices = choices_of(axis.key)
+    yield from _key_problems(axis.key, ("axis", "key"), locate)
     for i, value in enumerate(axis.values):
-        if isinstance(value, str) and value not in choices:
-            allowed = "A proposal moves numbers, true/false, and choices that have a name."
-            if choices:
-                allowed = f"Choose one of {', '.join(choices)}."
-            where, what = locate(("axis", "values", str(i))), f"{value!r} is not a choice here."
-            yield Problem(where, what, allowed, did_you_mean(value, choices))
+        yield from _value_problems(axis.key, value, ("axis", "values", str(i)), locate)
+    if len(axis.coupled) > _COUPLED:
+        what = f"there are {len(axis.coupled)} coupled keys."
+        yield Problem(locate(("axis", "coupled")), what, action=f"{_COUPLED} at most.")
+    for i, one in enumerate(axis.coupled):
+        path = ("axis", "coupled", str(i))
+        yield from _key_problems(one.key, (*path, "key"), locate)
+        for value in axis.values:
+            with suppress(RuleError):  # the sweep that has it is refused
+                given = evaluate_rule(one.rule, value)
+                yield from _value_problems(one.key, given, (*path, "rule"), locate)
     yield from _unpredicted(axis, locate)
+
+
+def _key_problems(key: str, path: KeyPath, locate: Locate) -> Iterator[Problem]:
+    if key.partition(".")[0] in MEASURED:
+        what = f"{key!r} decides what is measured, not how it is learned."
+        yield Problem(locate(path), what, action="Move a key of another section.")
+
+
+def _value_problems(key: str, value: Json, path: KeyPath, locate: Locate) -> Iterator[Problem]:
+    """Yield what is wrong with a text: it may name a path, a model, a service or code."""
+    choices = choices_of(key)
+    if isinstance(value, str) and value not in choices:
+        allowed = "A proposal moves numbers, true/false, and choices that have a name."
+        if choices:
+            allowed = f"Choose one of {', '.join(choices)}."
+        hint = did_you_mean(value, choices)
+        yield Problem(locate(path), f"{value!r} is not a choice here.", allowed, hint)
 
 
 def _unpredicted(axis: Axis, locate: Locate) -> Iterator[Problem]:

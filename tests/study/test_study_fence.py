@@ -92,6 +92,13 @@ def test_a_proposal_that_every_rule_lets_run(project):
     assert standing.loaded.conditions[1].expected_delta == "+0.05"
 
 
+def test_a_prediction_that_only_this_yaml_reads_as_a_number_stays_text(project):
+    write_study(project)
+    entry = review(changed(('"+0.05"', '"+5e-3"')), "proposed-1", ground_of(project))
+    loaded = with_sweep(ground_of(project).study, entry).originals["proposed-1"]
+    assert loaded.conditions[1].expected_delta == "+5e-3"
+
+
 def test_a_proposal_may_go_on_with_the_knob_of_its_source(project):
     write_study(project)
     entry = review(KL, "proposed-1", ground_of(project))
@@ -110,6 +117,11 @@ BUNDLE = changed(
     ("key: loss.entropy_coeff", "key: loss\n  why: one"),
 )
 SECOND = "  coupled: [{key: loss.kl_type, rule: \"'k1' if value > 0 else 'k2'\", why: w}]\n"
+SWITCH_AND_VALUE = """\
+  coupled:
+    - {key: loss.use_kl_loss, rule: "value == 0", why: w}
+    - {key: loss.kl_loss_coef, rule: "0.1 if value == 0 else 0.0", why: w}
+"""
 CASES = {
     "no yaml": ("axis: [", "proposal:1: is not YAML"),
     "no mapping": ("I would try entropy.", "It must be a mapping of keys."),
@@ -119,6 +131,34 @@ CASES = {
     "a name": (GOOD + "name: ../../etc\n", "'name' is not a key of this file."),
     "bundles": (BUNDLE, "named values can set several keys; a proposal moves one."),
     "two axes": (GOOD + SECOND, "'loss.kl_type' is a second axis: entropy_coeff=0.01 has"),
+    "two axes, of which one is a switch and its value": (
+        GOOD + SWITCH_AND_VALUE,
+        "'loss.use_kl_loss' with 'loss.kl_loss_coef' is a second axis: entropy_coeff=0.01 has",
+    ),
+    "many coupled keys": (
+        GOOD + "  coupled: [" + "{key: loss.kl_type, rule: value, why: w}," * 5 + "]\n",
+        "there are 5 coupled keys. 4 at most.",
+    ),
+    "a coupled text": (
+        GOOD + "  coupled: [{key: policy.model, rule: \"'/etc' if value else 't'\", why: w}]\n",
+        "axis.coupled.0.rule: '/etc' is not a choice here.",
+    ),
+    "a coupled key that decides what is measured": (
+        GOOD + "  coupled: [{key: env.max_turns, rule: value, why: w}]\n",
+        "'env.max_turns' decides what is measured, not how it is learned.",
+    ),
+    "a number of no size": (
+        changed(("0.0, 0.01", "0.0, " + "9" * 400), ("{0.01", "{" + "9" * 400)),
+        "999 is not an axis value. Give a finite number",
+    ),
+    "a number that Python does not read": (
+        changed(("0.0, 0.01", "0.0, " + "9" * 5000)),
+        "is not YAML: Exceeds the limit (4300 digits)",
+    ),
+    "a tag that the value does not fit": (
+        GOOD + "source: !!int abc\n",
+        "is not YAML: invalid literal for int()",
+    ),
     "another control": (
         changed(("[0.05, 0.1]", "[0.05, 0.2]"), ("control: 0.1", "control: 0.2"), text=KL),
         "loss.kl_loss_coef is 0.2 in the control, and kl-",

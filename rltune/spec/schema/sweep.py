@@ -1,6 +1,7 @@
 """The sweep file and the protocol file as frozen typed trees."""
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -70,7 +71,9 @@ def is_scalar(value: object) -> bool:
     """Return whether a value is one finite number, text, true, false or null."""
     if isinstance(value, float):
         return math.isfinite(value)
-    return value is None or isinstance(value, bool | int | str)
+    if isinstance(value, int):
+        return abs(value) <= sys.float_info.max
+    return value is None or isinstance(value, str)
 
 
 def _require_scalar(value: Json) -> Json:
@@ -292,7 +295,7 @@ def value_key(value: Any) -> tuple[str, Any]:
     if isinstance(value, bool) or value is None:
         return "flag", value
     if isinstance(value, int | float):
-        return "number", "nan" if math.isnan(value) else float(value)
+        return "number", "nan" if isinstance(value, float) and math.isnan(value) else value
     if isinstance(value, Mapping):
         return "bundle", tuple(sorted((key, value_key(item)) for key, item in value.items()))
     return "text", str(value)
