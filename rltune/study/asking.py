@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from rltune.study.records import (
     REFUSED,
     UNANSWERED,
     accepted,
+    append_call,
     append_proposal,
-    asked,
+    read_asked,
     read_proposals,
 )
 from rltune.study.schema import Proposer, StudySweep
@@ -90,7 +92,7 @@ def propose(ground: Ground) -> Iterator[Proposed]:
         before = read_proposals(study, ground.runs_dir)
         name = f"proposed-{len(accepted(before)) + 1}"
         brief = brief_of(ground, refused)
-        answer = _ask(proposer, brief, asked(before))
+        answer = _ask(proposer, brief, ground)
         entry, outcome, problems = _reviewed(answer, name, ground)
         record = {
             "name": name,
@@ -127,9 +129,11 @@ def _reviewed(
         return None, REFUSED, lines
 
 
-def _ask(proposer: Proposer, brief: Mapping[str, Any], usage: Usage) -> Answer:
+def _ask(proposer: Proposer, brief: Mapping[str, Any], ground: Ground) -> Answer:
     if proposer.function is None:
-        return ask_service(_settings(proposer), messages_of(brief), usage=usage)
+        place = ground.study, ground.runs_dir
+        log, usage = partial(append_call, *place), read_asked(*place)
+        return ask_service(_settings(proposer), messages_of(brief), usage=usage, log=log)
     try:
         given = load_object(proposer.function)(json.loads(json.dumps(brief)))
         text = given if isinstance(given, str) else dump_yaml(given)

@@ -65,9 +65,21 @@ def accepted(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [one for one in records if one.get("outcome") == ACCEPTED]
 
 
-def asked(records: Sequence[Mapping[str, Any]]) -> Usage:
-    """Return what a study has asked of its service so far."""
-    return usage_in({"calls": 0, "tokens": 0, **one} for one in records)
+def read_asked(study: Study, runs_dir: Path) -> Usage:
+    """Return what a study has asked of its service so far, by the log of its calls.
+
+    An answer is recorded once it is judged, and the command may be stopped before that.
+    """
+    return usage_in(read_jsonl(_calls(study.folder(runs_dir))).rows)
+
+
+def append_call(study: Study, runs_dir: Path, record: Mapping[str, object]) -> None:
+    """Add the record of one call to the service, before its answer is judged."""
+    append_jsonl(_calls(study.folder(runs_dir)), record)
+
+
+def _calls(own: RunDir) -> Path:
+    return own.path / "proposer_calls.jsonl"
 
 
 def with_proposals(study: Study, runs_dir: Path) -> Study:

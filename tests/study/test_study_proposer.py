@@ -295,6 +295,25 @@ def test_the_limit_of_calls_is_that_of_the_whole_study(search, served):
     assert records(search)[-1]["problems"] == ["2 calls are used up; raise proposer.llm.max_calls"]
 
 
+def test_a_call_counts_even_if_the_command_ends_before_its_answer_is_judged(
+    search, served, monkeypatch
+):
+    served(GOOD, more=", max_calls: 1")
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rltune.study.asking.review", stop)
+        search.call()
+    assert records(search) == ()
+    log = search.runs / "study-search" / "proposer_calls.jsonl"
+    assert [one["calls"] for one in read_jsonl(log).rows] == [1]
+    assert KEY not in log.read_text()
+    search.call()
+    assert records(search)[-1]["problems"] == ["1 calls are used up; raise proposer.llm.max_calls"]
+
+
 def test_without_a_key_nothing_starts(search, served, monkeypatch):
     served(GOOD)
     monkeypatch.delenv("PROPOSER_KEY")
