@@ -19,7 +19,7 @@ from rltune.spec.keys import choices_of
 from rltune.spec.schema.sweep import is_scalar
 from rltune.study.fence import Ground
 from rltune.study.promotion import promotion_of, verdicts_of_run
-from rltune.study.proposal import MEASURED
+from rltune.study.proposal import FIXED
 from rltune.study.records import Base, base_of
 from rltune.study.state import Standing, used
 
@@ -116,7 +116,7 @@ def _sweep(one: Standing) -> dict[str, Any]:
 def _knobs(base: Base) -> Iterator[tuple[str, Any]]:
     """Yield the keys that a proposal may move with their values, and the choices of a text."""
     for key, value in flatten(base.config).items():
-        if key == "seed" or key.partition(".")[0] in MEASURED or is_excluded(key):
+        if key == "seed" or key.partition(".")[0] in FIXED or is_excluded(key):
             continue
         choices = choices_of(key)
         if choices:

@@ -29,8 +29,13 @@ from rltune.types import Json
 WHERE = Path("proposal")
 """What the messages call its text."""
 
-MEASURED = ("env", "reward")
-"""Sections that decide what is measured. A proposer that moves them could make the tasks easier."""
+FIXED = {
+    "env": "what is measured, not how it is learned",
+    "reward": "what is measured, not how it is learned",
+    "resources": "how much of the machine a trial takes, not how it is learned",
+}
+"""Sections that no proposer moves, with what they decide. It could make the tasks easier, or start
+more processes and threads than the machine has."""
 
 _LONGEST = 20_000  # characters of a proposal
 _COUPLED = 4  # keys coupled to an axis
@@ -107,9 +112,11 @@ def _axis_problems(axis: Axis, locate: Locate) -> Iterator[Problem]:
 
 
 def _key_problems(key: str, path: KeyPath, locate: Locate) -> Iterator[Problem]:
-    if key.partition(".")[0] in MEASURED:
-        what = f"{key!r} decides what is measured, not how it is learned."
-        yield Problem(locate(path), what, action="Move a key of another section.")
+    decides = FIXED.get(key.partition(".")[0])
+    if decides:
+        yield Problem(
+            locate(path), f"{key!r} decides {decides}.", action="Move a key of another section."
+        )
 
 
 def _value_problems(key: str, value: Json, path: KeyPath, locate: Locate) -> Iterator[Problem]:

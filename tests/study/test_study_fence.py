@@ -179,6 +179,11 @@ CASES = {
         changed(("loss.entropy_coeff", "env.max_turns")),
         "'env.max_turns' decides what is measured, not how it is learned.",
     ),
+    "the machine": (
+        changed(("loss.entropy_coeff", "resources.threads"), ("[0.0, 0.01]", "[1, 100000]"),
+                ("control: 0.0", "control: 1"), ("{0.01", "{100000")),
+        "'resources.threads' decides how much of the machine a trial takes",
+    ),
     "free text": (
         changed(("loss.entropy_coeff", "policy.model"), ("[0.0, 0.01]", "[tiny, /etc/passwd]")),
         "'/etc/passwd' is not a choice here.",
@@ -315,7 +320,7 @@ def test_what_a_proposer_is_shown(project):
     knobs = shown["knobs"]
     assert knobs["loss.kl_loss_coef"] == 0.1
     assert "k3" in knobs["loss.kl_type"]["choices"]
-    assert not any(key.startswith(("env.", "reward.", "tracking.")) for key in knobs)
+    assert not any(key.startswith(("env.", "reward.", "resources.", "tracking.")) for key in knobs)
     assert "policy.model" not in knobs
 
 
