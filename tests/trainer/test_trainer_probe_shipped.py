@@ -24,7 +24,7 @@ WARNED = {("filter_on_drop", "paper"): ["S6.same_groups"]}  # one update takes i
 
 
 def test_the_shipped_sweeps_are_all_here():
-    assert len(SWEEPS) == 24
+    assert len(SWEEPS) == 25
     names = {path.stem for path in SWEEPS}
     assert names >= PROBED
 
