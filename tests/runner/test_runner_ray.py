@@ -80,16 +80,12 @@ class Story:
 
     def interrupt(self, launch: Launch, number: int, *, training: TrialDir) -> None:
         """Signal the driver; the trial stands still until the stop is asked for."""
-        worker = read_provenance(training)["pid"]
-        os.kill(worker, signal.SIGSTOP)
-        try:
+        with standing_still(training):
             if number == signal.SIGINT:  # a terminal sends it to the whole group
                 os.killpg(launch.process.pid, number)
             else:
                 launch.process.send_signal(number)
             self.wait(lambda: any(self.run.tune.glob(f"*/{STOP_FILE}")))
-        finally:
-            os.kill(worker, signal.SIGCONT)
 
     def last_event(self, trial: TrialDir) -> str | None:
         """What the ledger says last of a trial; the driver writes it after the trial's marker."""
@@ -105,6 +101,17 @@ class Story:
         started = trial.provenance.stat().st_mtime
         lines = trial.metrics.read_bytes().splitlines()
         return len(lines) > 6 and trial.metrics.stat().st_mtime > started + 0.2
+
+
+@contextmanager
+def standing_still(trial: TrialDir) -> Iterator[None]:
+    """Stop a trial's process for a while, so that it cannot end meanwhile."""
+    worker = read_provenance(trial)["pid"]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
 
 
 @contextmanager
@@ -125,14 +132,12 @@ def tell(story: Story) -> None:
     control, crashing, third, _ = story.trials
     crashing.metrics.mkdir()  # nothing can be logged there
     launch = story.start(max_concurrent=2)
-    story.wait(
-        lambda: (
-            story.last_event(control) == "done"
-            and story.last_event(crashing) == "failed"
-            and story.has_trained(third, attempt=1)
+    story.wait(lambda: story.has_trained(third, attempt=1))
+    with standing_still(third):  # or it would be at its end when the control is
+        story.wait(
+            lambda: story.last_event(control) == "done" and story.last_event(crashing) == "failed"
         )
-    )
-    launch.process.send_signal(signal.SIGKILL)
+        launch.process.send_signal(signal.SIGKILL)
     story.end(launch)
 
     crashing.metrics.rmdir()

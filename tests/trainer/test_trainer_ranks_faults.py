@@ -60,7 +60,8 @@ def test_a_rank_that_falls_before_it_has_met_the_others_is_named(tmp_path, monke
     meet = launch.join
 
     def join_late(setup):
-        os.kill(started[0].process.pid, signal.SIGKILL)
+        started[0].process.kill()
+        started[0].process.wait()
         return meet(setup)
 
     started, start = [], launch._start
