@@ -18,9 +18,9 @@ import yaml
 
 from rltune.lineage.table import LineageStore
 from rltune.runner.recorder import RESULTS
-from rltune.runner.trial import read_provenance
 from rltune.store.digest import metrics_digest
 from rltune.store.jsonl import read_jsonl
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir
 
 MARK = "RLTUNE_FAULT_SANDBOX"

@@ -8,7 +8,7 @@ import time
 from finding import Finding, interrupt, steps_again
 from sandbox import ROOT, Sandbox, steps_of
 
-from rltune.runner.trial import read_provenance
+from rltune.store.provenance import read_provenance
 
 
 def not_a_number(sandbox: Sandbox) -> Finding:

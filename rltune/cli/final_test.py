@@ -17,11 +17,11 @@ from rltune.runner.inputs import require_inputs_of
 from rltune.runner.machine import short_temporary_folder
 from rltune.runner.process import device_of, prepare_for, set_threads
 from rltune.runner.provenance import code_state, device_name, versions
-from rltune.runner.trial import read_provenance
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.trial_reference import looking_in
-from rltune.store.inputs import base_of, recorded_inputs, within
+from rltune.store.inputs import recorded_inputs, within
+from rltune.store.provenance import base_of_trial, read_provenance
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker, require_same_rows
@@ -77,7 +77,7 @@ def final_test(
     if record is None or again:
         if source.read_done() is None:
             warn("The trial has not finished: its gate may still choose another checkpoint.")
-        base = base_of(read_provenance(source), otherwise=Path.cwd())
+        base = base_of_trial(source)
         there = TrialDir(source.path.absolute())
         with (
             naming_custom_env(config.env),

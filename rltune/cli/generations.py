@@ -20,11 +20,11 @@ from rltune.report.generations import generation_csv, generations_view
 from rltune.report.render import short_path
 from rltune.runner.machine import short_temporary_folder
 from rltune.runner.process import prepare_for
-from rltune.runner.trial import read_provenance
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.trial_reference import looking_in
 from rltune.store.files import read_json, replacing, utc_now, write_json_atomic, write_text_atomic
-from rltune.store.inputs import base_of, within
+from rltune.store.inputs import within
+from rltune.store.provenance import base_of_trial, read_provenance
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 
@@ -145,7 +145,7 @@ def _played(
     )
     from rltune.trainer.tasks import env_maker
 
-    base = _base(youngest.trial)
+    base = base_of_trial(youngest.trial)
     with _at(youngest.trial):
         make_env = env_maker(config.env, config.reward, base)
         manifests = [
@@ -179,7 +179,7 @@ def _played(
 def _job(trial: TrialDir) -> "TestJob":
     from rltune.cli.final_test import test_job
 
-    return test_job(TrialDir(trial.path.absolute()), prepare_for(trial), _base(trial))
+    return test_job(TrialDir(trial.path.absolute()), prepare_for(trial), base_of_trial(trial))
 
 
 @contextmanager
@@ -188,15 +188,11 @@ def _at(trial: TrialDir) -> Iterator[None]:
     config = prepare_for(trial)
     with (
         naming_custom_env(config.env),
-        within(_base(trial)),
+        within(base_of_trial(trial)),
         looking_in(trial.path.absolute()),
         short_temporary_folder(),
     ):
         yield
-
-
-def _base(trial: TrialDir) -> Path:
-    return base_of(read_provenance(trial), otherwise=Path.cwd())
 
 
 def _manifest_of(trial: TrialDir) -> str:

@@ -10,10 +10,9 @@ from rltune.cli.console import emit_json, warn
 from rltune.cli.options import RUNS, Checkpoint, Json, RunFolder, RunsDir, TrialName
 from rltune.errors import InputError, Problem
 from rltune.runner.process import prepare_for
-from rltune.runner.trial import read_provenance
 from rltune.spec.trial_reference import looking_in
-from rltune.store.inputs import base_of
 from rltune.store.new_folder import require_free
+from rltune.store.provenance import base_of_trial
 from rltune.store.rundir import TrialDir
 
 
@@ -81,7 +80,7 @@ def model(
     if source.read_done() is None:
         warn("The trial has not finished: its gate may still choose another checkpoint.")
     there = TrialDir(source.path.absolute())
-    base = base_of(read_provenance(source), otherwise=Path.cwd())
+    base = base_of_trial(source)
     trained = Trained(there, config, source.read_spec().config_hash, base, step)
     with looking_in(there.path):
         facts = export_model(trained, out, merge=merge, where=where)

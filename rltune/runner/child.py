@@ -13,13 +13,14 @@ from rltune.runner.process import set_environment
 from rltune.runner.rerun import link_or_copy
 from rltune.runner.single import Source, child_exp_id, record_single, run_single
 from rltune.runner.software import Change, changes_since, software_now
-from rltune.runner.trial import read_provenance, steps_done
+from rltune.runner.trial import steps_done
 from rltune.spec.derive import derive_config, derive_spec
 from rltune.spec.identity import diff_configs
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.inputs import recorded_inputs
 from rltune.store.origin import Origin, read_origin, write_origin
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import TrialDir, trial_status
 from rltune.trainer.inputs import inputs_of
 from rltune.types import TrialSpec, TrialStatus

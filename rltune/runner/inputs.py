@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rltune.errors import Problem, StoreError
-from rltune.runner.trial import read_provenance, steps_done
+from rltune.runner.trial import steps_done
 from rltune.store.inputs import GONE, base_of, changed_since, file_digest, recorded_inputs
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir
 
 

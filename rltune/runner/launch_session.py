@@ -8,7 +8,8 @@ from rltune.runner.environment import apply_ray_environment, make_ray_folder
 from rltune.runner.fork_server import ForkServer, threads_to_fork
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.recorder import Recorder
-from rltune.runner.trial import TrialPayload, read_provenance
+from rltune.runner.trial import TrialPayload
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import trial_status
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.guard import SLOW_S

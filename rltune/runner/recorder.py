@@ -17,13 +17,13 @@ from rltune.lineage.noise import outcomes_of_run, with_noise
 from rltune.lineage.record import Proposal, RowContext, exp_id_of, row_for
 from rltune.lineage.share import require_rankable, share
 from rltune.lineage.table import LineageStore
-from rltune.runner.trial import LOCK_S, read_provenance, steps_done
+from rltune.runner.trial import LOCK_S, steps_done
 from rltune.spec.trial_reference import looking_in
 from rltune.store.failure import TrialFailure, failure_kind
 from rltune.store.files import utc_now
-from rltune.store.inputs import base_of
 from rltune.store.ledger import Ledger, LedgerEvent, TrialLedger
 from rltune.store.lock import file_lock
+from rltune.store.provenance import base_of_trial, read_provenance
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.store.service_usage import known_usage
 from rltune.track.make import wandb_id
@@ -263,7 +263,7 @@ def _ended_at(trial: TrialDir) -> str:
 def _grown_from(trial: TrialDir, spec: TrialSpec) -> str:
     """Return the row of another sweep that a trial's model comes from; empty without one."""
     with looking_in(trial.path):
-        return grown_from(spec.config, base_of(read_provenance(trial), otherwise=Path.cwd()))
+        return grown_from(spec.config, base_of_trial(trial))
 
 
 def commit_of(trial: TrialDir) -> str:

@@ -9,8 +9,8 @@ from rltune.lineage.record import finite
 from rltune.runner.folder import freeze_all
 from rltune.runner.single import Source, run_single, spec_to_repeat
 from rltune.runner.software import Change, changes_since, software_now
-from rltune.runner.trial import read_provenance
 from rltune.spec.schema.sweep import Metric
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir
 from rltune.types import TrialSpec, TrialStatus
 

@@ -11,11 +11,12 @@ from typing import Any
 from rltune.errors import Problem, StoreError
 from rltune.runner.single import Source, record_single, run_single, spec_to_repeat
 from rltune.runner.software import Change, changes_since, software_now
-from rltune.runner.trial import read_provenance, steps_done
+from rltune.runner.trial import steps_done
 from rltune.store.compare import Comparison, compare_trials
 from rltune.store.failure import TrialFailure
 from rltune.store.files import write_json_atomic
 from rltune.store.origin import Origin, read_origin, write_origin
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus, TrialSpec, TrialStatus
 

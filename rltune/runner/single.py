@@ -23,13 +23,14 @@ from rltune.runner.launch_session import STOPPING
 from rltune.runner.machine import short_temporary_folder
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.recorder import commit_of, snapshot_of
-from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.runner.trial import TrialPayload, run_trial
 from rltune.spec.derive import derive_config
 from rltune.spec.identity import config_hash
 from rltune.spec.schema.sweep import Metric
 from rltune.spec.trial_reference import looking_in
 from rltune.store.files import utc_now
 from rltune.store.origin import read_origin, require_current_config
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
 from rltune.trainer.models.references import make_references

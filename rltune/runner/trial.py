@@ -30,6 +30,7 @@ from rltune.store.files import dumps, read_json, write_json_atomic, write_text_a
 from rltune.store.inputs import changed_since, recorded_inputs, within
 from rltune.store.jsonl import append_jsonl, read_jsonl
 from rltune.store.lock import file_lock
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
 from rltune.track.make import make_trackers
@@ -140,15 +141,6 @@ def steps_done(trial: TrialDir) -> int | None:
     except OSError:
         return None
     return max(steps, default=None)
-
-
-def read_provenance(trial: TrialDir) -> Mapping[str, Any]:
-    """Return provenance.json; empty when the trial has none that can be read."""
-    try:
-        content = read_json(trial.provenance)
-    except InputError:
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 @contextmanager

@@ -25,8 +25,9 @@ from rltune.runner.fork_server import (
     run_forked,
     threads_to_fork,
 )
-from rltune.runner.trial import read_provenance, run_trial
+from rltune.runner.trial import run_trial
 from rltune.store.digest import metrics_digest
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import TrialDir
 
 pytestmark = [

@@ -20,11 +20,12 @@ from patience import HANG_S, wait_while_it_runs
 
 from rltune.lineage.table import LineageStore
 from rltune.runner.sweep import STOP_FILE
-from rltune.runner.trial import read_provenance, run_trial
+from rltune.runner.trial import run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.digest import metrics_digest
 from rltune.store.ledger import Ledger, LedgerState
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import RowStatus
 

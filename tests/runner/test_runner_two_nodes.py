@@ -24,10 +24,11 @@ from rltune.analysis.audit import judge_folder
 from rltune.errors import ResourceError
 from rltune.lineage.table import LineageStore
 from rltune.runner.cluster_auth import choose_auth_mode
-from rltune.runner.trial import read_provenance, run_trial
+from rltune.runner.trial import run_trial
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.digest import metrics_digest
+from rltune.store.provenance import read_provenance
 from rltune.store.run_folder import read_folder, read_records
 from rltune.store.rundir import RunDir, TrialDir
 

@@ -19,8 +19,9 @@ from rltune.lineage.table import LineageStore
 from rltune.runner.folder import freeze_all, write_folder
 from rltune.runner.provenance import driver_provenance
 from rltune.runner.recorder import RESULTS, open_recorder
-from rltune.runner.trial import TrialPayload, read_provenance, run_trial
+from rltune.runner.trial import TrialPayload, run_trial
 from rltune.spec.expand import expand
+from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir
 from rltune.study.load import load_study
 from rltune.study.state import standings

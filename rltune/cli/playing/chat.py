@@ -14,10 +14,10 @@ from rltune.cli.playing.policy import PolicyPlayer
 from rltune.cli.playing.sides import Contestant, play_sides, summary
 from rltune.errors import InputError, Problem, StoreError
 from rltune.runner.process import prepare_for
-from rltune.runner.trial import read_provenance
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.trial_reference import checkpoint_of, is_reference, looking_in
-from rltune.store.inputs import base_of, within
+from rltune.store.inputs import within
+from rltune.store.provenance import base_of_trial, read_provenance
 from rltune.store.rundir import TrialDir
 from rltune.trainer.custom_env import naming_custom_env
 from rltune.trainer.tasks import env_maker
@@ -112,7 +112,7 @@ def chat(
     step = checkpoint_step(source, which)
     if source.read_done() is None:
         warn("The trial has not finished: its gate may still choose another checkpoint.")
-    there = base_of(read_provenance(source), otherwise=Path.cwd())
+    there = base_of_trial(source)
     digest = source.read_spec().config_hash
     trained = Trained(TrialDir(source.path.absolute()), config, digest, there, step)
     seeds = _heldout_seeds(source, tasks) if seed is None else range(seed, seed + tasks)
