@@ -67,17 +67,18 @@ class ReadsGlobalState(CoinEnv):
 
 
 class OneTillForAll(CoinEnv):
-    """What is left belongs to the class, so that two environments share it."""
+    """Two environments of one thread share what is left; with one till for all threads, the
+    clause about threads would sometimes be the first to see it."""
 
-    lefts: list = [0]  # noqa: RUF012
+    till = threading.local()
 
     @property
     def left(self):
-        return self.lefts[0]
+        return self.till.left
 
     @left.setter
     def left(self, value):
-        self.lefts[0] = value
+        self.till.left = value
 
 
 class SeesOtherThreads(CoinEnv):
