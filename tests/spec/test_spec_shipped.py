@@ -63,6 +63,7 @@ ACCEPTED = {
 FIVE_SEEDS = (
     "a2tgpo_alpha",
     "a2tgpo_modes",
+    "adca_scheme",
     "collapse",
     "filter_on_drop",
     "frozenlake_slip",
