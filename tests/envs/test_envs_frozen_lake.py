@@ -189,6 +189,7 @@ print([env.task(seed).content_hash for seed in range(300)], [env.reset(seed=s) f
 """
 
 
+@pytest.mark.slow
 def test_lakes_do_not_depend_on_the_hash_seed():
     out = {
         subprocess.run(

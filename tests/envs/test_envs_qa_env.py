@@ -284,6 +284,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_the_interpreters_hash_seed_changes_nothing():
     digests = {
         subprocess.run(

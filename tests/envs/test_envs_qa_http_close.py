@@ -14,6 +14,8 @@ from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.records import Passage
 from rltune_envs.multihop_qa.server import RetrievalServer
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
 import copy, gc, json, os, pickle, sys
 import httpx

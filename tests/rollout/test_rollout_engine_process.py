@@ -123,6 +123,7 @@ def test_an_engine_that_cannot_start_says_why_and_leaves_no_process():
     assert psutil.Process().children() == before
 
 
+@pytest.mark.slow
 def test_a_trial_that_cannot_answer_has_its_own_error(policy, monkeypatch):
     served = ServedPolicy(policy, LORA)
     engine = process_engine(Reader, served)

@@ -1,7 +1,5 @@
 """Several engines share the requests of a call: who samples what, and how one's end ends all."""
 
-import os
-import signal
 from functools import partial
 
 import psutil
@@ -10,7 +8,7 @@ from engine_makers import NoModel, process_engine, scripted_engine
 from patience import wait_until
 from process_engines import refusing
 
-from rltune.errors import EngineDiedError, InputError
+from rltune.errors import EngineDiedError, InputError, Problem
 from rltune.rollout.engine import Completion, Request, SamplingParams
 from rltune.rollout.replicas import Replicas, kill, replicas_of, start_replicas
 from rltune.types import StopReason
@@ -41,6 +39,9 @@ class Recording:
 
     def release(self):
         self.calls.append("release")
+
+    def close(self):
+        self.calls.append("close")
 
     def _answer(self, request):
         return Completion((self._number, request.conversation), (0.0, 0.0), StopReason.LENGTH)
@@ -79,7 +80,19 @@ def maker(number, make=scripted_engine):
     return partial(process_engine, make, NoModel(), name=f"rollout engine {number} of 2")
 
 
+def cannot_start():
+    raise InputError(Problem("rollout.engine", "it is too warm today.", action="Wait."))
+
+
 def test_one_that_cannot_start_leaves_none():
+    engines = [Recording(number) for number in range(2)]
+    with pytest.raises(InputError, match="it is too warm today"):
+        start_replicas([lambda: engines[0], cannot_start, lambda: engines[1]], block=1)
+    assert [engine.calls for engine in engines] == [["close"]] * 2
+
+
+@pytest.mark.slow
+def test_one_whose_process_cannot_start_leaves_no_process():
     before = psutil.Process().children()
     with pytest.raises(InputError, match="it is too warm today"):
         start_replicas([maker(1), maker(2, refusing)], block=1)
@@ -89,7 +102,7 @@ def test_one_that_cannot_start_leaves_none():
 def test_a_killed_one_is_named_and_ends_the_others():
     shared = start_replicas([maker(1), maker(2)], block=1)
     processes = [engine._process for engine in shared.engines]
-    os.kill(shared.engines[1].pid, signal.SIGKILL)
+    kill(shared.engines[1])
     with pytest.raises(
         EngineDiedError, match=r"^rollout engine 2 of 2's process ended by signal 9"
     ):
@@ -100,6 +113,7 @@ def test_a_killed_one_is_named_and_ends_the_others():
     shared.close()
 
 
+@pytest.mark.slow
 def test_all_are_killed_where_what_they_sample_is_not_needed_any_more():
     shared = start_replicas([maker(1), maker(2)], block=1)
     processes = [engine._process for engine in shared.engines]
@@ -108,4 +122,7 @@ def test_all_are_killed_where_what_they_sample_is_not_needed_any_more():
     with pytest.raises(EngineDiedError, match="ended by signal 9"):
         shared.generate(asked(range(4)), PARAMS)
     shared.close()
-    kill(Recording(0))  # it has no process to end
+
+
+def test_an_engine_without_a_process_has_none_to_kill():
+    kill(Recording(0))

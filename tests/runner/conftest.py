@@ -1,6 +1,7 @@
 """A sweep small enough to train in seconds, with an untrained policy in a folder."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,12 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def make_payload(tmp_path: Path, threads: None) -> MakePayload:
-    """Return a function that prepares one attempt of a trial in a run folder of its own."""
+@pytest.fixture(scope="session")
+def payload_in() -> MakePayload:
+    """Return a function that prepares one attempt of a trial in a run folder below a folder."""
 
     def make(
+        folder: Path,
         loaded: LoadedSweep,
         *,
         condition: int = 0,
@@ -95,7 +97,7 @@ def make_payload(tmp_path: Path, threads: None) -> MakePayload:
         name: str = "run",
         stop_file: Path | None = None,
     ) -> TrialPayload:
-        run = RunDir(tmp_path / name).create()
+        run = RunDir(folder / name).create()
         spec: TrialSpec = expand(loaded)[condition]
         tasks = freeze_all(run, [spec])
         return TrialPayload(
@@ -105,8 +107,14 @@ def make_payload(tmp_path: Path, threads: None) -> MakePayload:
             metric=loaded.spec.metric,
             attempt=attempt,
             driver=driver_provenance(["test"]),
-            stop_file=stop_file or tmp_path / "stop",
-            base=tmp_path,
+            stop_file=stop_file or folder / "stop",
+            base=folder,
         )
 
     return make
+
+
+@pytest.fixture
+def make_payload(tmp_path: Path, threads: None, payload_in: MakePayload) -> MakePayload:
+    """Return a function that prepares one attempt of a trial in a run folder of its own."""
+    return partial(payload_in, tmp_path)

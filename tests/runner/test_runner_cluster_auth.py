@@ -66,6 +66,7 @@ def test_what_we_do_not_know_is_left_to_ray(home, monkeypatch, address, mode):
     assert cluster_auth.os.environ["RAY_AUTH_MODE"] == mode
 
 
+@pytest.mark.slow
 def test_ray_itself_says_what_is_wrong_with_an_address():
     with pytest.raises(ResourceError, match=r"'rubbish' cannot be used: ValueError: Invalid addr"):
         choose_auth_mode("rubbish")

@@ -100,6 +100,7 @@ def test_a_task_dies_with_its_worker_and_no_other_one_does(server, tmp_path):
     workers[1].wait()
 
 
+@pytest.mark.slow
 def test_tasks_die_with_the_server(tmp_path):
     (tmp_path / "f").mkdir()
     with ForkServer(tmp_path / "f", 1, []) as server:
@@ -122,6 +123,7 @@ def test_tasks_die_with_a_server_that_is_killed(tmp_path):
             run_forked(print, server.address)
 
 
+@pytest.mark.slow
 def test_a_server_that_still_imports_is_ended(tmp_path, monkeypatch):
     (tmp_path / "slow_import.py").write_text("import time; time.sleep(900)")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -183,6 +185,7 @@ def test_a_task_that_gets_no_process_is_told_so_and_the_others_go_on(tmp_path, m
     refuses_one(tmp_path, "few_forks", r"^BlockingIOError: .* temporarily unavailable$")
 
 
+@pytest.mark.slow
 def test_a_task_for_which_no_file_is_left_is_told_so_and_the_others_go_on(tmp_path, monkeypatch):
     # Room for the bell (two files), the file in reserve, and one worker.
     (tmp_path / "few_files.py").write_text(
@@ -219,6 +222,7 @@ def test_what_a_task_started_and_left_ends_with_it(server, tmp_path):
     wait_until(lambda: is_gone(pid_in(tmp_path / "pid")))
 
 
+@pytest.mark.slow
 def test_a_job_can_run_in_a_new_interpreter(tmp_path):
     # As when rltune's files or a package changed since the server imported them.
     from fork_tasks import describe

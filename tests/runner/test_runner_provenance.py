@@ -3,16 +3,19 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import rltune
 from rltune.comparability.audit_provenance import SAME_EVERYWHERE
+from rltune.runner import provenance
 from rltune.runner.provenance import (
     PACKAGES,
     CodeState,
     DriverProvenance,
+    _git,
     code_of_worker,
     code_state,
     earlier_attempts,
@@ -33,7 +36,7 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def state_of(folder: Path) -> CodeState:
+def state_of_process(folder: Path) -> CodeState:
     """Return what a process that runs the rltune in `folder` finds."""
     path = os.pathsep.join(map(str, (folder, folder / "envs")))
     done = subprocess.run(
@@ -44,6 +47,17 @@ def state_of(folder: Path) -> CodeState:
         capture_output=True,
     )
     return CodeState(*json.loads(done.stdout))
+
+
+def state_of(folder: Path) -> CodeState:
+    """Return what this process would find if it ran the rltune in `folder`."""
+    parts = (folder / "rltune", folder / "envs" / "rltune_envs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "_FOLDERS", parts)
+        # As they were when this file was imported: the tests of a process share one answer.
+        patch.setattr(provenance, "source_digest", source_digest)
+        patch.setattr(provenance, "_git", partial(_git, at=parts[0]))
+        return provenance.code_state()
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +80,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clean(checkout: Path) -> CodeState:
-    """What a process that runs the repository as committed finds."""
+    """What is found of the repository as committed."""
     return state_of(checkout)
 
 
 def test_a_clean_checkout_is_its_commit(checkout, clean):
     state = clean
+    assert state == state_of_process(checkout)
     assert state.commit == git(checkout, "rev-parse", "HEAD")
     assert (state.dirty, state.diff_sha256) == (False, "")
     assert state.label == state.commit

@@ -173,6 +173,7 @@ sys.exit(run(["sweep", "own.yaml", "--runs-dir", "runs"]))
 """
 
 
+@pytest.mark.slow
 def test_the_first_signal_ends_a_driver_that_freezes_tasks(settle, tmp_path):
     settle("hangs_driver", reward=REWARD.replace("0.2", "1e6"))
     environment = {**os.environ, "HANGS": str(tmp_path / "hangs"), "OMP_NUM_THREADS": "1"}

@@ -165,6 +165,7 @@ def test_no_trial_at_a_time_is_refused(small, tmp_path):
         run_sweep(request_of(small, tmp_path, max_concurrent=0), on_start=nothing, on_tick=nothing)
 
 
+@pytest.mark.slow
 def test_importing_the_runner_imports_neither_torch_nor_ray():
     program = "import sys, rltune.runner.sweep; print({'torch', 'ray'} & set(sys.modules))"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -24,6 +24,15 @@ from rltune.store.rundir import TrialDir
 from rltune.types import RowStatus, TrialStatus
 
 
+@pytest.fixture(scope="module")
+def done(small, payload_in, tmp_path_factory):
+    """Return the payload of a trial that has ended; nobody changes its folder."""
+    payload, threads = payload_in(tmp_path_factory.mktemp("done"), small), torch.get_num_threads()
+    assert run_trial(payload) is TrialStatus.DONE
+    torch.set_num_threads(threads)
+    return payload
+
+
 def test_a_trial_ends_done_and_says_where_it_comes_from(small, make_payload, capfd):
     payload = make_payload(small)
     torch.set_num_threads(2)
@@ -50,12 +59,11 @@ def test_a_trial_ends_done_and_says_where_it_comes_from(small, make_payload, cap
     assert capfd.readouterr() == ("", "")  # all of it went to trial.log
 
 
-def test_a_finished_trial_is_left_alone(small, make_payload):
-    payload = make_payload(small)
-    run_trial(payload)
-    before = {path: path.stat().st_mtime_ns for path in payload.folder.rglob("*")}
-    assert run_trial(replace(payload, attempt=2)) is TrialStatus.DONE
-    assert {path: path.stat().st_mtime_ns for path in payload.folder.rglob("*")} == before
+@pytest.mark.usefixtures("threads")
+def test_a_finished_trial_is_left_alone(done):
+    before = {path: path.stat().st_mtime_ns for path in done.folder.rglob("*")}
+    assert run_trial(replace(done, attempt=2)) is TrialStatus.DONE
+    assert {path: path.stat().st_mtime_ns for path in done.folder.rglob("*")} == before
 
 
 def test_nothing_starts_once_the_stop_file_exists(small, make_payload, tmp_path):
@@ -108,12 +116,12 @@ def test_a_model_that_was_replaced_between_attempts_is_refused(
 ):
     folder = tmp_path / "policy"
     shutil.copytree(small_policy, folder)
-    payload = make_payload(load_sweep(write_sweep(steps=4, checkpoint_every=2)))
+    payload = make_payload(load_sweep(write_sweep(checkpoint_every=1)))
     config = {**payload.spec.config, "policy": {**payload.spec.config["policy"]}}
     config["policy"]["model"] = str(folder)
     payload = replace(payload, spec=replace(payload.spec, config=config))
     trial = TrialDir(payload.folder)
-    first = replace(payload, stop_file=trial.checkpoint(2))
+    first = replace(payload, stop_file=trial.checkpoint(1))
     assert run_trial(first) is TrialStatus.INTERRUPTED
 
     weights = load_file(folder / "model.safetensors")
@@ -129,22 +137,22 @@ def test_a_model_that_was_replaced_between_attempts_is_refused(
 
 
 def test_an_interrupted_trial_goes_on_bit_equal(write_sweep, make_payload):
-    # F1: 6 steps against 3 + 3. The checkpoint of step 3 is the stop file, so that the first
+    # F1: 4 steps against 2 + 2. The checkpoint of step 2 is the stop file, so that the first
     # attempt ends exactly there.
-    loaded = load_sweep(write_sweep(steps=6, gate_every=4, checkpoint_every=3))
+    loaded = load_sweep(write_sweep(steps=4, gate_every=3, checkpoint_every=2))
     whole = make_payload(loaded, condition=2, name="whole")
     assert run_trial(whole) is TrialStatus.DONE
 
     halved = make_payload(loaded, condition=2, name="halved")
     trial = TrialDir(halved.folder)
-    first = replace(halved, stop_file=trial.checkpoint(3))
+    first = replace(halved, stop_file=trial.checkpoint(2))
     assert run_trial(first) is TrialStatus.INTERRUPTED
     failure = trial.read_failed()
     assert failure is not None
-    assert (failure.kind, failure.step) == (RowStatus.PREEMPTED, 3)
+    assert (failure.kind, failure.step) == (RowStatus.PREEMPTED, 2)
     assert run_trial(replace(halved, attempt=2)) is TrialStatus.DONE
 
-    assert_bit_equal(TrialDir(whole.folder), trial, step=6)
+    assert_bit_equal(TrialDir(whole.folder), trial, step=4)
 
 
 def assert_bit_equal(one: TrialDir, other: TrialDir, *, step: int) -> None:
@@ -159,12 +167,10 @@ def assert_bit_equal(one: TrialDir, other: TrialDir, *, step: int) -> None:
         assert all(torch.equal(left[key], right[key]) for key in left), name
 
 
-def test_training_changes_the_weights(write_sweep, make_payload, small_policy):
+def test_training_changes_the_weights(done, small_policy):
     # Else the equality above would hold for a trial that learns nothing.
-    payload = make_payload(load_sweep(write_sweep(steps=4)))
-    run_trial(payload)
     before = load_file(small_policy / "model.safetensors")
-    after = load_file(TrialDir(payload.folder).checkpoint(4) / "policy.safetensors")
+    after = load_file(TrialDir(done.folder).checkpoint(2) / "policy.safetensors")
     assert before.keys() == after.keys()
     assert any(not torch.equal(after[key], before[key]) for key in before)
 
@@ -278,10 +284,8 @@ def test_steps_done_reads_what_is_there(tmp_path: Path):
     assert steps_done(trial) == 7
 
 
-def test_the_prompt_is_kept_as_it_is_shown(small, make_payload):
-    payload = make_payload(small)
-    run_trial(payload)
-    trial = TrialDir(payload.folder)
+def test_the_prompt_is_kept_as_it_is_shown(done):
+    trial = TrialDir(done.folder)
     first, response, onward = trial.prompt.read_text(encoding="utf-8").partition("⟦response⟧")
     assert first.endswith("<answer>")
     assert onward.endswith("<answer>")
