@@ -1,6 +1,6 @@
 """What the status of a trial means for those who ask: one property a question."""
 
-import pytest
+from cases import each
 
 from rltune.types import TrialStatus
 
@@ -15,7 +15,7 @@ ANSWERS = [  # (status, is_finished, is_failure, has_ended)
 ]
 
 
-@pytest.mark.parametrize(("status", "is_finished", "is_failure", "has_ended"), ANSWERS)
+@each(("status", "is_finished", "is_failure", "has_ended"), ANSWERS)
 def test_each_status_answers_three_questions(status, is_finished, is_failure, has_ended):
     assert status.is_finished is is_finished
     assert status.is_failure is is_failure

@@ -1,6 +1,6 @@
 """Which condition a text or a value names, for every kind of axis value."""
 
-import pytest
+from cases import each
 
 from rltune.analysis.named import of_condition, of_seed
 from rltune.types import TrialSpec
@@ -21,7 +21,7 @@ def spec(value, seed=0, key="env.arguments.x"):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "given"),
     [
         (0.01, "1e-2"),
@@ -48,7 +48,7 @@ def test_a_value_names_its_condition(value, given):
     assert of_condition(specs, given) == specs[:1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "given"),
     [(1, "true"), (True, 1), (True, "1"), (0, False), (None, ""), (0.1, "0.1000001"), ("0.1", 0.1)],
 )

@@ -1,6 +1,7 @@
 """`rltune next`, and the limits of `rltune sweep`, around a runner that only writes files."""
 
 import pytest
+from cases import each
 from run_folders import CONTROL, FolderWriter, write_sweep
 from test_cli_sweep import GATES, FakeRunner, finish
 
@@ -105,7 +106,7 @@ def test_lengths_of_time(text, seconds):
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon"])
+@each("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon"])
 def test_what_is_no_length_of_time(text):
     with pytest.raises(InputError, match=r"--budget: .* is not a duration"):
         parse_duration(text)
@@ -139,7 +140,7 @@ def test_a_budget_has_one_limit_of_a_kind(text, twice):
         parse_budget(text)
 
 
-@pytest.mark.parametrize("text", ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,"])
+@each("text", ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,"])
 def test_what_is_no_budget(text):
     with pytest.raises(InputError) as caught:
         parse_budget(text)

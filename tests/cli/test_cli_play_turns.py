@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from cases import each
 
 from rltune.cli.playing.turns import (
     LEGENDS,
@@ -65,7 +66,7 @@ def test_rows_follow_the_size():
     assert {len(row) for row in drawn(wide, wide.reset(seed=0)).split("\n")} == {5}
 
 
-@pytest.mark.parametrize(
+@each(
     ("env", "line", "response"),
     [
         (SOKOBAN, "up LEFT", "<answer>Up||Left</answer>"),

@@ -1,6 +1,6 @@
 """S6 beyond keys: which pairs need a probe, and what its answer comes to. No torch."""
 
-import pytest
+from cases import each
 
 from rltune.comparability.check import check_sweep, report_of
 from rltune.comparability.distinct import PROBED, UNSEEN, moves_selection, pairs_to_probe
@@ -57,12 +57,12 @@ NOT_NEEDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", NEEDED)
+@each("case", NEEDED)
 def test_a_pair_whose_keys_do_not_tell_is_probed(case):
     assert needs_probe(*NEEDED[case])
 
 
-@pytest.mark.parametrize("case", NOT_NEEDED)
+@each("case", NOT_NEEDED)
 def test_a_pair_whose_keys_tell_is_not(case):
     assert not needs_probe(*NOT_NEEDED[case])
 
@@ -139,7 +139,7 @@ def rubric(*weights, **keys):
     return {"reward": {"terms": terms, **keys}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("left", "right", "is_probed"),
     [
         (rubric(1.0, 0.5), rubric(2.0, 1.0), True),

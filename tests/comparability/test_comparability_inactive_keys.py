@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from cases import each
 from pydantic import ValidationError
 
 from rltune.comparability.check import check_sweep
@@ -298,7 +299,7 @@ def distinct(left, right):
     return list(check_distinct({"a": left, "b": right}))
 
 
-@pytest.mark.parametrize(("keys", "parts", "why", "live"), CASES, ids=IDS)
+@each(("keys", "parts", "why", "live"), CASES, ids=IDS)
 def test_a_key_that_does_nothing_makes_no_other_run(keys, parts, why, live):
     config = config_of(parts)
     reasons = inactive_keys(typed(config))
@@ -315,7 +316,7 @@ def test_a_key_that_does_nothing_makes_no_other_run(keys, parts, why, live):
             )
 
 
-@pytest.mark.parametrize(("keys", "parts", "why", "live"), CASES, ids=IDS)
+@each(("keys", "parts", "why", "live"), CASES, ids=IDS)
 def test_a_key_that_does_something_makes_another_run(keys, parts, why, live):
     for other in live:
         config = config_of(other)
@@ -349,7 +350,7 @@ def test_a_key_that_does_nothing_takes_along_what_it_decides():
         )
 
 
-@pytest.mark.parametrize(
+@each(
     ("left", "right", "key"),
     [
         ({}, {"rollout_filter.strategy": "top_k"}, "rollout_filter.strategy"),
@@ -401,7 +402,7 @@ def test_keys_that_come_to_the_same_make_no_other_run(left, right, key):
         assert f"{key} (" in found.message
 
 
-@pytest.mark.parametrize(
+@each(
     ("left", "right"),
     [
         ({**COMPACT, "advantage": "grpo"},
@@ -441,8 +442,8 @@ def test_keys_that_come_to_something_else_make_another_run(left, right):
         assert distinct(*map(config_of, pair)) == []
 
 
-@pytest.mark.parametrize("kind", ["sokoban", "frozen_lake", "multihop_qa"])
-@pytest.mark.parametrize("prompt", ["natural", "compact"])
+@each("kind", ["sokoban", "frozen_lake", "multihop_qa"])
+@each("prompt", ["natural", "compact"])
 def test_who_is_told_what_a_turn_earned_reads_its_penalty(kind, prompt):
     """So such a penalty can change what is sampled, and A2 compares no luck across it."""
     shown, configs = [], []

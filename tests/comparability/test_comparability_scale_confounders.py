@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 
-import pytest
+from cases import each
 
 from rltune.comparability.check import check_sweep
 from rltune.comparability.confounders import confounders
@@ -138,12 +138,12 @@ NEAR_MISSES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "moving", "conditions", "said"), FAULTS)
+@each(("code", "moving", "conditions", "said"), FAULTS)
 def test_found(code, moving, conditions, said):
     assert said in found(moving, *conditions)[f"S8.{code}"]
 
 
-@pytest.mark.parametrize(("code", "moving", "conditions"), NEAR_MISSES)
+@each(("code", "moving", "conditions"), NEAR_MISSES)
 def test_near_miss(code, moving, conditions):
     assert f"S8.{code}" not in found(moving, *conditions)
 

@@ -1,6 +1,7 @@
 """Every published finding: its page and figures are what its tables give, and it is small."""
 
 import pytest
+from cases import each
 from literals import ROOT
 
 from rltune.report.finding.index import folders_of
@@ -26,7 +27,7 @@ def test_a_finding_holds(folder):
     assert finding.name == folder.name
 
 
-@pytest.mark.parametrize("folder", FINDINGS, ids=[folder.name for folder in FINDINGS])
+@each("folder", FINDINGS, ids=[folder.name for folder in FINDINGS])
 def test_a_finding_is_small(folder):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 250_000
 

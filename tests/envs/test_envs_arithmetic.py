@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from cases import each
 
 from rltune_envs.arithmetic import ArithmeticEnv
 from rltune_envs.arithmetic.sums import Sum, draw_sum
@@ -115,7 +116,7 @@ def test_sums_of_the_same_terms_in_another_order_are_near():
     assert tasks["1+2"].content_hash != tasks["2+1"].content_hash
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ({"terms": []}, r"^terms is \[\]; give one or more different numbers$"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from examples import my_env, my_reward, my_verifier
 from examples.my_env import MyEnv
@@ -42,7 +43,7 @@ def test_an_episode_by_hand():
     assert (last.observation, last.success, last.reward) == ("Paid", True, 1.0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_the_difficulty_is_the_fewest_coins(seed):
     fewest = {0: 0}
     for amount in range(1, seed + 2):

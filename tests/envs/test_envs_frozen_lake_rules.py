@@ -6,6 +6,7 @@ from collections import Counter
 import gymnasium
 import numpy as np
 import pytest
+from cases import each
 from lake_drawings import parse_lake
 from scipy.stats import chisquare
 
@@ -117,7 +118,7 @@ def test_hashes_know_symmetric_pictures_and_near_ones():
     assert near_hash(parse_lake(["P__", "___", "O_G"])) != near_hash(lake)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "message"),
     [
         (1, "success_rate is 1, which may mean 1 % or always; write 1.0 for always, 0.01 for 1 %"),

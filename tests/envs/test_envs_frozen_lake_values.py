@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from cases import each
 from lake_drawings import parse_lake
 
 from rltune_envs.errors import GenerationError
@@ -40,7 +41,7 @@ def test_a_random_walk_by_hand():
     assert random_success_probability(lake, max_actions=2) == 0.25 + 0.5 * 0.25
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 def test_the_random_floor_is_the_same_at_every_slip(seed):
     """Pushed forward through the transition table itself, which knows the rate."""
     lake = lake_of(seed)
@@ -103,8 +104,8 @@ def brute_force(lake, rate, turns, actions, longest, cell):
     return best
 
 
-@pytest.mark.parametrize(("turns", "actions"), [(1, 2), (2, 3), (2, 4)])
-@pytest.mark.parametrize("rate", [0.0, 0.8])
+@each(("turns", "actions"), [(1, 2), (2, 3), (2, 4)])
+@each("rate", [0.0, 0.8])
 def test_the_perfect_player_equals_brute_force(rate, turns, actions):
     lake = parse_lake(["P_O", "___", "O_G"])
     player = PerfectPlayer(lake, success_rate=rate, max_actions_per_turn=2)

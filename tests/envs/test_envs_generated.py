@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from cases import each
 
 from rltune_envs.bounds import FloorKind
 from rltune_envs.checks import check_env
@@ -22,7 +23,7 @@ from rltune_envs.verifiers import Problem, make_verifier
 from rltune_envs.verifiers.reasoning_gym import last_tagged
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer"),
     [
         ("<answer>3</answer>", "3"),

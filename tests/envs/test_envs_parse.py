@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ ANSWERS = [  # (inside the answer tags, executed, invalid, over the limit of 5)
 ]
 
 
-@pytest.mark.parametrize(("answer", "actions", "n_invalid", "n_over_limit"), ANSWERS)
+@each(("answer", "actions", "n_invalid", "n_over_limit"), ANSWERS)
 def test_names_inside_an_answer(answer, actions, n_invalid, n_over_limit):
     expected = ParsedActions(actions, n_invalid, n_over_limit)
 
@@ -48,7 +48,7 @@ def test_names_inside_an_answer(answer, actions, n_invalid, n_over_limit):
     assert expected.is_valid == (n_invalid == 0)
 
 
-@pytest.mark.parametrize(
+@each(
     "response",
     [answer for answer, *_ in ANSWERS]
     + [
@@ -82,7 +82,7 @@ THOUGHTS = [
 ]
 
 
-@pytest.mark.parametrize(("response", "actions"), THOUGHTS)
+@each(("response", "actions"), THOUGHTS)
 def test_a_thought_stands_directly_before_the_answer(response, actions):
     assert parse(response, needs_think=True).actions == actions
 

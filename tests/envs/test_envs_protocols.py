@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from cases import each
 
 from rltune_envs import protocols
 from rltune_envs.base import FailureClass, GoldResponse, task_of
@@ -148,16 +149,16 @@ def test_every_protocol_is_known_here():
     assert methods_of(HasExpert) == ("format_response", "expert_actions")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("protocol", METHOD)
+@each("way", WAYS)
+@each("protocol", METHOD)
 def test_a_wrapper_answers_for_what_it_wraps(way, protocol):
     assert supports(way(Full), protocol)
     assert not supports(way(BareEnv), protocol)
     assert not supports(way(without(protocol)), protocol)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("protocol", METHOD)
+@each("way", WAYS)
+@each("protocol", METHOD)
 def test_one_that_lacks_is_named_with_its_method(way, protocol):
     env = way(without(protocol))
     message = f"^Without has no {METHOD[protocol]}\\(\\)\\. Define it$"

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from math import log
 
 import pytest
+from cases import each
 
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.records import Passage
@@ -37,7 +38,7 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("query", "expected"), GOLDEN, ids=[query or "-" for query, _ in GOLDEN])
+@each(("query", "expected"), GOLDEN, ids=[query or "-" for query, _ in GOLDEN])
 def test_scores_by_hand(query, expected):
     found = Bm25Retriever(CORPUS).rank(query, k=3)
     assert [number for number, _ in found] == [number for number, _ in expected]
@@ -78,7 +79,7 @@ def test_the_order_of_the_words_of_a_query_changes_no_bit():
     assert retriever.rank(" ".join(query), k=20) == retriever.rank(" ".join(query[::-1]), k=20)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("Arthur's Magazine (1844)", ["arthur", "s", "magazine", "1844"]),

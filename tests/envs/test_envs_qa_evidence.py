@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from cases import each
 
 from rltune_envs.checks import check_env
 from rltune_envs.multihop_qa import MultihopQaEnv
@@ -123,7 +124,7 @@ SAME = [  # what was read, of the two passages of the evidence; how much where t
 ]
 
 
-@pytest.mark.parametrize(("read", "foreign", "own"), SAME)
+@each(("read", "foreign", "own"), SAME)
 def test_a_corpus_of_other_origin_may_hold_another_edition(read, foreign, own):
     assert supporting_recall(read, QUESTION, is_exact=False) == foreign
     assert supporting_recall(read, QUESTION, is_exact=True) == own

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from cases import each
 
 from rltune_envs.errors import TaskError
 from rltune_envs.multihop_qa.files_corpus import (
@@ -13,7 +14,7 @@ from rltune_envs.multihop_qa.files_corpus import (
 from rltune_envs.multihop_qa.records import Passage
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "passage"),
     [
         ({"id": "0", "contents": '"Ulm"\nUlm is\na town.'}, Passage("Ulm", "Ulm is\na town.")),

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from cases import each
 from patience import HANG_S
 
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
@@ -247,7 +248,7 @@ def test_an_address_without_a_path_gets_the_usual_one(url, full):
     assert HttpRetriever(url).url == full
 
 
-@pytest.mark.parametrize("url", ["", "bm25", "127.0.0.1:8000", "ftp://h", "http://", "http://h:x"])
+@each("url", ["", "bm25", "127.0.0.1:8000", "ftp://h", "http://", "http://h:x"])
 def test_what_is_no_address_is_refused(url):
     with pytest.raises(
         ValueError, match=r"^retriever: .* is not an address; write it as http://127"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from cases import each
 from patience import HANG_S
 
 from rltune_envs.errors import RetrieverError
@@ -185,7 +186,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "answer", "cause"), WRONG)
+@each(("status", "answer", "cause"), WRONG)
 def test_another_protocol_is_not_asked_twice(status, answer, cause):
     with scripted((status, answer)) as (url, asked):
         assert failure(url) == f"{' '.join(cause.split())} (try 1); {CHECK}"

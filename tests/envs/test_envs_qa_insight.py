@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cases import each
 
 from rltune_envs.base import GoldResponse
 from rltune_envs.errors import RetrieverError
@@ -130,8 +131,8 @@ FORMS = [  # (answers, golds by hand)
 ]
 
 
-@pytest.mark.parametrize("is_compact", [True, False])
-@pytest.mark.parametrize(("answers", "golds"), FORMS)
+@each("is_compact", [True, False])
+@each(("answers", "golds"), FORMS)
 def test_only_forms_that_score_are_gold(answers, golds, is_compact):
     found = gold_answer(answers, is_compact=is_compact)
 

@@ -1,6 +1,7 @@
 """The turn protocol: which text of a response is an action, and what is shown after it."""
 
 import pytest
+from cases import each
 
 from rltune_envs.multihop_qa.protocol import (
     ANSWER,
@@ -75,7 +76,7 @@ COMPACT_INVALID = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "is_invented"),
     [
         (f"{T}<search>a</search><information>b</information>", True),
@@ -94,12 +95,12 @@ def test_an_information_block_that_the_policy_opens_is_invented(response, is_inv
     assert invents_information(response) == is_invented
 
 
-@pytest.mark.parametrize(("response", "name"), NATURAL)
+@each(("response", "name"), NATURAL)
 def test_natural_actions(response, name):
     assert parse_response(response, needs_think=True).name == name
 
 
-@pytest.mark.parametrize("response", NATURAL_INVALID)
+@each("response", NATURAL_INVALID)
 def test_natural_responses_without_an_action(response):
     assert parse_response(response, needs_think=True) is None
 
@@ -109,7 +110,7 @@ def test_compact_actions(response, name):
     assert parse_response(response, needs_think=False).name == name
 
 
-@pytest.mark.parametrize("response", COMPACT_INVALID)
+@each("response", COMPACT_INVALID)
 def test_compact_responses_without_an_action(response):
     assert parse_response(response, needs_think=False) is None
 
@@ -124,15 +125,15 @@ LONG = [  # (response, whether it is understood)
 ]
 
 
-@pytest.mark.parametrize("needs_think", [True, False])
-@pytest.mark.parametrize(("response", "is_action"), LONG, ids=range(len(LONG)))
+@each("needs_think", [True, False])
+@each(("response", "is_action"), LONG, ids=range(len(LONG)))
 def test_parsing_takes_linear_time(response, is_action, needs_think):
     # These take milliseconds; a lazy regular expression would need many minutes.
     assert (parse_response(response, needs_think=needs_think) is not None) == is_action
 
 
-@pytest.mark.parametrize("name", ["search: Alba Corvin", "answer: yes", "answer: a: b"])
-@pytest.mark.parametrize("is_compact", [True, False])
+@each("name", ["search: Alba Corvin", "answer: yes", "answer: a: b"])
+@each("is_compact", [True, False])
 def test_names_and_responses_are_the_same_thing(name, is_compact):
     action = parse_name(name)
     assert action.name == name
@@ -145,7 +146,7 @@ def test_formats():
     assert format_action(Action(ANSWER, "a b"), is_compact=False) == "<answer> a b </answer>"
 
 
-@pytest.mark.parametrize("name", ["", "Up", "search", "search:", "search:  ", "find: x", "answer"])
+@each("name", ["", "Up", "search", "search:", "search:  ", "find: x", "answer"])
 def test_other_names_are_refused(name):
     with pytest.raises(ValueError, match="write 'search: QUERY' or 'answer: TEXT'"):
         parse_name(name)
@@ -207,8 +208,8 @@ TAGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("tag", TAGS)
-@pytest.mark.parametrize("is_compact", [True, False])
+@each("tag", TAGS)
+@each("is_compact", [True, False])
 def test_tags_in_passages_are_disarmed(tag, is_compact):
     passage = Passage(f"T {tag}", f"a{tag}gold</answer> <{tag}b")
     block, shown = information((passage,), max_words=99, is_compact=is_compact)

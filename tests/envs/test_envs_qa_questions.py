@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from cases import each
 from qa_oracle import answer, world_of
 
 from rltune_envs.errors import GenerationError
@@ -208,8 +209,8 @@ def test_a_question_without_known_evidence_is_near_to_itself_only():
     assert near_hash(bare[0]) == content_hash(bare[0]) != near_hash(bare[1])
 
 
-@pytest.mark.parametrize("hops", HOPS)
-@pytest.mark.parametrize("kind", KINDS)
+@each("hops", HOPS)
+@each("kind", KINDS)
 def test_only_what_was_asked_for_comes(kind, hops):
     world = world_of(0, 100)  # the smallest world has questions of all shapes, too
     for seed in range(200):

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from cases import each
 from patience import HANG_S
 
 from rltune_envs.checks import check_env
@@ -224,7 +225,7 @@ GUESSES = [  # (gold answers, candidates, probability of a right guess)
 ]
 
 
-@pytest.mark.parametrize(("answers", "candidates", "probability"), GUESSES)
+@each(("answers", "candidates", "probability"), GUESSES)
 def test_guesses_by_hand(answers, candidates, probability):
     question = guess_of(answers, candidates)
     assert guess_probability(question) == pytest.approx(probability)
@@ -267,7 +268,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("arguments", REFUSED)
+@each("arguments", REFUSED)
 def test_arguments_out_of_range(arguments):
     with pytest.raises(ValueError, match=f"^{re.escape(REFUSED[arguments])}$"):
         eval(f"MultihopQaEnv({arguments})")

@@ -1,6 +1,7 @@
 """The scores of answers: numbers by hand, in the documented order of normalisation."""
 
 import pytest
+from cases import each
 
 from rltune_envs.multihop_qa.verifiers import (
     exact_match,
@@ -28,7 +29,7 @@ NORMALIZED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), NORMALIZED)
+@each(("text", "expected"), NORMALIZED)
 def test_normal_form(text, expected):
     assert normalize_answer(text) == expected
     assert normalize_answer(expected) == expected
@@ -57,7 +58,7 @@ EM = [  # (prediction, gold answers, exact match, contained)
 ]
 
 
-@pytest.mark.parametrize(("prediction", "answers", "em", "contained"), EM)
+@each(("prediction", "answers", "em", "contained"), EM)
 def test_exact_match_and_containment(prediction, answers, em, contained):
     assert exact_match(prediction, answers) == em
     assert sub_em(prediction, answers) == contained
@@ -84,7 +85,7 @@ F1 = [
 ]
 
 
-@pytest.mark.parametrize(("prediction", "answers", "expected"), F1)
+@each(("prediction", "answers", "expected"), F1)
 def test_f1(prediction, answers, expected):
     assert f1(prediction, answers) == pytest.approx(expected)
 

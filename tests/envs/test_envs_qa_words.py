@@ -1,6 +1,7 @@
 """Text without blanks: found by pairs of characters, limited and scored by characters."""
 
 import pytest
+from cases import each
 
 from rltune_envs.multihop_qa.bm25 import Bm25Retriever
 from rltune_envs.multihop_qa.evidence import missing, queries
@@ -13,7 +14,7 @@ BEIJING = Passage("北京", "北京是中国的首都。")
 TOKYO = Passage("東京", "東京タワーは東京にある。")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("Ada Bell's  book.", ["Ada", "Bell's", "book."]),  # as blanks part it
@@ -44,7 +45,7 @@ def test_terms_of_an_index(text, expected):
     assert terms(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "expected"),
     [(0, ""), (1, "Ab"), (2, "Ab 在"), (3, "Ab 在线"), (4, "Ab 在线 cd"), (9, "Ab 在线 cd")],
 )
@@ -78,7 +79,7 @@ SCORES = [  # (prediction, gold, EM, contained, F1 by hand)
 ]
 
 
-@pytest.mark.parametrize(("prediction", "gold", "em", "contained", "overlap"), SCORES)
+@each(("prediction", "gold", "em", "contained", "overlap"), SCORES)
 def test_scores(prediction, gold, em, contained, overlap):
     assert exact_match(prediction, [gold]) == em
     assert sub_em(prediction, [gold]) == contained

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 import pytest
+from cases import each
 from qa_oracle import FORMS, read, world_of
 
 from rltune_envs.multihop_qa import names
@@ -35,7 +36,7 @@ def test_there_is_one_short_passage_for_each_name(world):
     assert max(len(passage.text.split()) for passage in world.passages) <= 28
 
 
-@pytest.mark.parametrize("passages", [MIN_PASSAGES, 101, 299, 300, 3000, MAX_PASSAGES])
+@each("passages", [MIN_PASSAGES, 101, 299, 300, 3000, MAX_PASSAGES])
 def test_a_world_has_as_many_passages_as_asked_for(passages):
     assert len(world_of(0, passages).passages) == passages
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import each
 
 from rltune_envs.base import FailureClass, Task
 from rltune_envs.errors import ImportPathError, VerifierError
@@ -81,7 +82,7 @@ def test_only_the_first_score_decides_success():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("score", "threshold", "success"),
     [
         (1.0, 1.0, True),
@@ -96,7 +97,7 @@ def test_the_edge_of_the_threshold(score, threshold, success):
     assert rubric(score, threshold=threshold).judge(ATTEMPT).success is success
 
 
-@pytest.mark.parametrize("value", [1, True, 1.0, np.float64(1), np.float32(1), Fraction(1)])
+@each("value", [1, True, 1.0, np.float64(1), np.float32(1), Fraction(1)])
 def test_every_kind_of_number_is_a_score(value):
     number = evaluate(Term("a", 1.0, constant(value)), ATTEMPT)
 
@@ -116,7 +117,7 @@ BAD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), BAD_VALUES, ids=[str(type(v)) for v, _ in BAD_VALUES])
+@each(("value", "text"), BAD_VALUES, ids=[str(type(v)) for v, _ in BAD_VALUES])
 def test_a_score_that_is_no_finite_number(value, text):
     message = f"verifier b: it returned {text}, not a finite number"
     with pytest.raises(VerifierError, match=f"^{re.escape(message)}$"):

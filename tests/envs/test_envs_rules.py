@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ MOVES = [  # (one row of a room, action, the row after it)
 ]
 
 
-@pytest.mark.parametrize(("before", "action", "after"), MOVES)
+@each(("before", "action", "after"), MOVES)
 def test_one_action(before, action, after):
     wall = "#" * (len(before) + 2)
     level = parse_level([wall, f"#{before}#", wall])
@@ -87,7 +88,7 @@ BAD_LEVELS = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "message"), BAD_LEVELS)
+@each(("rows", "message"), BAD_LEVELS)
 def test_a_malformed_level_is_refused(rows, message):
     with pytest.raises(LevelError, match=f"^{re.escape(message)}$"):
         parse_level(rows)

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from cases import each
 
 from rltune_envs.base import FailureClass
 from rltune_envs.sokoban import SokobanEnv
@@ -33,7 +34,7 @@ HAND = [  # (inner rows, whether a dead-lock is seen)
 ]
 
 
-@pytest.mark.parametrize(("inner", "expected"), HAND)
+@each(("inner", "expected"), HAND)
 def test_hand_levels(inner, expected):
     level = room(*inner)
 

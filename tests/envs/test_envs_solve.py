@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import replace
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def is_pushable_home(level: Level, box: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_live_cells_equal_brute_force(seed):
     level = random_room(seed)
     free = [cell for cell in range(36) if not level.walls >> cell & 1]

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from cases import each
 
 from rltune_envs.base import FailureClass
 from rltune_envs.bounds import EPISODES, Floor, FloorKind, ceiling_of, floor_of
@@ -129,7 +130,7 @@ OUTCOMES = [  # (responses, score, success, class, terminated)
 ]
 
 
-@pytest.mark.parametrize(("responses", "score", "success", "kind", "terminated"), OUTCOMES)
+@each(("responses", "score", "success", "kind", "terminated"), OUTCOMES)
 def test_how_an_episode_ends(responses, score, success, kind, terminated):
     last = play(VerifiedEnv(Wallet(), by(lambda attempt: score)), *responses)[-1]
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from cases import each
 
 from rltune_envs.errors import TaskError
 from rltune_envs.verified_task.table import read_table
@@ -60,7 +61,7 @@ def test_a_file_that_is_no_parquet(tmp_path):
 ROW = {"q": " 1 + 1? ", "the q": "2 + 2?", "n": 3, "c": ["x", "y "]}
 
 
-@pytest.mark.parametrize(
+@each(
     ("template", "text"),
     [
         ("{q}", "1 + 1?"),

@@ -1,6 +1,7 @@
 """Verifiers by hand: what is found in a response, and what counts as equal."""
 
 import pytest
+from cases import each
 
 from rltune_envs.files_rows import RowError
 from rltune_envs.verifiers import Problem, make_verifier
@@ -15,7 +16,7 @@ def score(kind, response, answer, *, choices=(), **options):
     return make_verifier(kind, options).grade(response, problem).score
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "content"),
     [
         (r"so \boxed{4}", "4"),
@@ -51,7 +52,7 @@ def test_long_responses_of_one_kind_are_read():
     assert last_tagged("<answer>" * 50_000) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "form"),
     [
         (r"\frac12", "1/2"),
@@ -91,7 +92,7 @@ def test_boxed_answers_are_compared_in_this_form(text, form):
     assert normal_latex(text) == form
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer", "right"),
     [
         (r"\boxed{0.5}", r"\frac{1}{2}", True),
@@ -118,7 +119,7 @@ def test_boxed_as_text_compares_no_values():
     assert score("boxed", r"\boxed{\frac{1}{2}}", r"\frac12", compare="text") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "answer", "right"),
     [
         ("  Paris \n", "Paris", True),
@@ -151,7 +152,7 @@ def test_regex(response, right):
     assert score("regex", response, "4", pattern=r"^Answer:\s*(.+)$") == right
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("18", 18),
@@ -181,7 +182,7 @@ def test_numbers_are_read(text, value):
     assert read_number(text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "found"),
     [
         ("first 3, then 18.", "18"),
@@ -211,7 +212,7 @@ def test_number_tolerances():
     assert score("number", "0.1 + 0.2 is 0.3", "0.3") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("response", "letter"),
     [
         ("B", "B"),
@@ -243,7 +244,7 @@ def test_the_right_choice_by_letter_text_or_index(answer, letter):
     assert make_verifier("multiple_choice").gold(problem) == letter
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "problem", "message"),
     [
         ("number", Problem("?", "many"), "the answer 'many' is not one number; give a number, or "

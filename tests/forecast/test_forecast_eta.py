@@ -1,4 +1,5 @@
 import pytest
+from cases import each
 
 from rltune.forecast.eta import (
     Timing,
@@ -51,7 +52,7 @@ def test_the_pool_is_the_median_of_those_that_measured():
     assert found == Timing(step_s=2.0, gate_s=8.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "steps", "every", "left"),
     [
         (0, 20, 10, 2),
@@ -87,7 +88,7 @@ def test_nothing_is_said_before_a_step_was_measured():
     assert seconds_left(0, timing, steps=20, every=10, has_begun=True) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("left", "at_once", "seconds"),
     [
         ([10.0, 30.0], 1, 40.0),

@@ -2,6 +2,7 @@ import itertools
 import math
 
 import pytest
+from cases import each
 
 from rltune.gate import (
     GateResult,
@@ -57,7 +58,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("metrics", "mode", "winner"), CASES)
+@each(("metrics", "mode", "winner"), CASES)
 def test_choose_best_does_not_depend_on_the_order_of_the_history(metrics, mode, winner):
     history = [gate(step, metric) for step, metric in enumerate(metrics)]
     for order in itertools.permutations(history):
@@ -146,7 +147,7 @@ def test_training_up_and_heldout_down_is_an_inversion():
     assert found.pool_change == difference_interval((40, 200), (120, 200))
 
 
-@pytest.mark.parametrize(
+@each(
     ("gates", "pool"),
     [
         ([solved(0, 60), solved(4, 55)], RISING),  # inside the noise of 100 tasks

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from cases import each
 from judge_requests import KEY, make_request
 
 from rltune.errors import InputError
@@ -91,7 +92,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), REFUSED)
+@each(("settings", "message"), REFUSED)
 def test_settings_out_of_range(settings, message):
     with pytest.raises(ValueError, match=message):
         LlmJudge(**settings)

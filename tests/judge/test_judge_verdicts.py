@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from cases import each
 
 from rltune.judge.verdicts import (
     Verdict,
@@ -50,7 +51,7 @@ READABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", READABLE)
+@each("text", READABLE)
 def test_readable(text):
     assert parse_verdicts(text, n_steps=2) == GB
 
@@ -91,7 +92,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), UNREADABLE)
+@each(("text", "message"), UNREADABLE)
 def test_unreadable_is_never_a_guess(text, message):
     with pytest.raises(VerdictError) as caught:
         parse_verdicts(text, n_steps=2)

@@ -1,4 +1,5 @@
 import pytest
+from cases import each
 
 from rltune.lineage.calibration import calibrate, calibration_lines, parse_delta
 from rltune.lineage.noise import (
@@ -134,7 +135,7 @@ PREDICTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), PREDICTIONS)
+@each(("text", "value"), PREDICTIONS)
 def test_a_prediction_is_exactly_one_number(text, value):
     assert parse_delta(text) == value
 

@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from cases import each
 
 from rltune.errors import StoreError
 from rltune.lineage.query import best, chain, decide_status
@@ -56,7 +57,7 @@ DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "mode", "expected"), DECISIONS)
+@each(("metric", "mode", "expected"), DECISIONS)
 def test_decision_against_the_best_at_record_time(metric, mode, expected):
     rows = [row("b", 0.2, BASELINE), row("k", 0.35), row("blocked", 9.0, RowStatus.SIZE_BLOCKED)]
     status, delta, baseline = decide_status(metric, rows, mode)
@@ -202,8 +203,8 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.parametrize(("status", "expected"), OUTCOMES)
-@pytest.mark.parametrize("spec", [SPEC, CONTROL])
+@each(("status", "expected"), OUTCOMES)
+@each("spec", [SPEC, CONTROL])
 def test_a_result_short_of_its_budget_is_never_a_candidate(status, expected, spec):
     made = row_for(spec, replace(RESULT, status=status, reason="plateau"), [], CONTEXT)
     assert (made.status, made.core_metric, made.delta_vs_best) == (expected, 0.5, None)

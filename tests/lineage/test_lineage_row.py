@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ BAD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD_VALUES)
+@each(("changes", "message"), BAD_VALUES)
 def test_a_bad_value_is_named(changes, message):
     (problem,) = row_problems(LineageRow(**{"exp_id": "t", "status": RowStatus.KEEP} | changes))
     assert problem.startswith(message)
@@ -131,7 +132,7 @@ BAD_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "message"), BAD_LINES)
+@each(("line", "message"), BAD_LINES)
 def test_a_bad_line_is_named(line, message):
     with pytest.raises(ValueError) as refusal:  # noqa: PT011 - the message is compared below
         decode_row(line)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 from foreign_models import gpt2
 from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
@@ -167,7 +168,7 @@ def test_rows_without_any_copy(small_policy):
     assert gold_logprobs(small_policy().model, rows(), [[]] * 4).shape == (4, 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "call", "message"),
     [
         (

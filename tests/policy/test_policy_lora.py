@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from cases import each
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
@@ -214,7 +215,7 @@ def test_unknown_targets_are_refused_with_the_names_of_the_model(small_policy):
         with_adapter(small_policy(), targets=("lm_head",))
 
 
-@pytest.mark.parametrize(
+@each(
     "values",
     [
         {"rank": -1},

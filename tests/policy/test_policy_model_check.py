@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from cases import each
 from foreign_models import foreign
 
 from rltune.errors import InputError
@@ -94,7 +95,7 @@ def test_a_longer_row_beside_it_changes_no_logprob(name, width):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@each("name", SUPPORTED)
 def test_models_that_take_a_tree(name):
     assert why_rows(foreign(name), max_context=64) is None
 

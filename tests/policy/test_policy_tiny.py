@@ -1,4 +1,5 @@
 import pytest
+from cases import each
 
 from rltune.policy.tiny import END, UNKNOWN, language, tiny_model, tiny_tokenizer
 from rltune.spec.warmstart_data import TAUGHT_ENVS
@@ -45,8 +46,8 @@ def play(kind, seed):
     return texts
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("kind", TAUGHT_ENVS)
+@each("seed", range(5))
+@each("kind", TAUGHT_ENVS)
 def test_every_compact_observation_and_response_is_read_without_loss(kind, seed):
     tokenizer, spoken = tiny_tokenizer(kind), language(kind)
     for text in play(kind, seed):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from cases import each
 
 from rltune.remote.server.losses import LOSSES
 
@@ -17,7 +18,7 @@ CASES = [  # loss, bounds, logprobs of now minus given, advantages or weights, l
 ]
 
 
-@pytest.mark.parametrize(("kind", "bounds", "gap", "gains", "want"), CASES)
+@each(("kind", "bounds", "gap", "gains", "want"), CASES)
 def test_a_loss_is_the_sum_over_tokens(kind, bounds, gap, gains, want):
     logp = torch.full((2,), -LN2)
     inputs = {"weights": torch.tensor(gains)}

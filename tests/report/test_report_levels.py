@@ -1,6 +1,6 @@
 """Floor and ceiling in a sentence, as far as they are known."""
 
-import pytest
+from cases import each
 
 from rltune.report.levels import levels_sentence
 from rltune_envs.bounds import Floor, FloorKind
@@ -10,7 +10,7 @@ MEASURED = Floor(FloorKind.MEASURED, 0.5, 16, 32)  # Wilson: (0.5 + 0.06) / 1.12
 START = Floor(FloorKind.START)
 
 
-@pytest.mark.parametrize(
+@each(
     ("floor", "ceiling", "sentence"),
     [
         (EXACT, 1.0, "A random player solves 0.250, a perfect one 1.000."),

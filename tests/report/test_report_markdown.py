@@ -1,6 +1,6 @@
 import re
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), HOSTILE)
+@each(("text", "shown"), HOSTILE)
 def test_what_strangers_wrote_stays_text(text, shown):
     assert inline(text, 1000) == shown
 

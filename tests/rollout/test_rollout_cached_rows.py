@@ -1,6 +1,7 @@
 """Rows of a cache: nothing that is still needed is lost, and little is copied."""
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ CASES = [  # parents, kept, rows, moved, copies
 ]
 
 
-@pytest.mark.parametrize(("parents", "kept", "rows", "moved", "copies"), CASES)
+@each(("parents", "kept", "rows", "moved", "copies"), CASES)
 def test_by_hand(parents, kept, rows, moved, copies):
     assert lay_out(parents, kept) == (rows, moved, copies)
 

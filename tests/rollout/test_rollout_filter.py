@@ -3,6 +3,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,13 +39,13 @@ def kept(scores, **changes):
     return np.flatnonzero(select(scores, **changes)).tolist()
 
 
-@pytest.mark.parametrize(("scores", "mode", "counts"), GOLDEN)
+@each(("scores", "mode", "counts"), GOLDEN)
 def test_golden_kept_counts(scores, mode, counts):
     assert [int(select(scores, mode=mode, value=p).sum()) for p in SHARES] == counts
 
 
-@pytest.mark.parametrize("eps", [0.0016, 0.0085])
-@pytest.mark.parametrize(("scores", "mode", "counts"), GOLDEN)
+@each("eps", [0.0016, 0.0085])
+@each(("scores", "mode", "counts"), GOLDEN)
 def test_golden_holds_in_the_documented_window_of_eps(scores, mode, counts, eps):
     assert [int(select(scores, mode=mode, value=p, eps=eps).sum()) for p in SHARES] == counts
 
@@ -58,17 +59,17 @@ def test_value_one_keeps_all_but_the_zeros(mode):
     assert kept(SOKOBAN, mode=mode, value=1.0) == [0, 1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("mode", ["softmax", "mass"])
-@pytest.mark.parametrize("strategy", ["top_p", "top_k"])
-@pytest.mark.parametrize("scores", [SOKOBAN, [0.0, 0.0, 0.0]])
+@each("mode", ["softmax", "mass"])
+@each("strategy", ["top_p", "top_k"])
+@each("scores", [SOKOBAN, [0.0, 0.0, 0.0]])
 def test_value_one_with_zeros_is_no_filter(scores, strategy, mode):
     assert select(scores, strategy=strategy, mode=mode, value=1.0, include_zero=True).all()
 
 
-@pytest.mark.parametrize("strategy", ["top_p", "top_k", "top_k_abs", "min_p"])
-@pytest.mark.parametrize("mode", ["softmax", "mass"])
-@pytest.mark.parametrize("kind", ["largest", "smallest"])
-@pytest.mark.parametrize("scores", [[0.0] * 8, [1e-10, 0, 1e-11], []])
+@each("strategy", ["top_p", "top_k", "top_k_abs", "min_p"])
+@each("mode", ["softmax", "mass"])
+@each("kind", ["largest", "smallest"])
+@each("scores", [[0.0] * 8, [1e-10, 0, 1e-11], []])
 def test_case_b8_all_dropped_is_an_outcome_not_an_error(strategy, mode, kind, scores):
     keep = select(scores, strategy=strategy, mode=mode, kind=kind, value=1.0)
     assert keep.dtype == np.bool_
@@ -186,8 +187,8 @@ def test_the_metrics_of_the_config_are_those_of_the_maths():
     assert get_args(annotation) == tuple(METRICS)
 
 
-@pytest.mark.parametrize("metric", list(METRICS))
-@pytest.mark.parametrize("seed", [0, 1])
+@each("metric", list(METRICS))
+@each("seed", [0, 1])
 def test_scores_do_not_see_the_order_of_the_members(metric, seed):
     values = np.random.default_rng(seed).normal(size=(5, 6)) ** 2
     shuffled = values[:, np.random.default_rng(seed + 9).permutation(6)]
@@ -214,7 +215,7 @@ def test_nan_score_is_refused():
         select([1, math.nan])
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         (

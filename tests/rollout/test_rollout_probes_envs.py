@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from cases import each
 
 from rltune.rollout.engine import SamplingParams
 from rltune.rollout.episode import Probes, Slot, play
@@ -50,8 +51,8 @@ def run(env, *, renderer, script, seed):
     return episode
 
 
-@pytest.mark.parametrize("kind", ENVS)
-@pytest.mark.parametrize("seed", [1, 5])
+@each("kind", ENVS)
+@each("seed", [1, 5])
 def test_under_expert_play_the_distance_falls_to_0_and_there_is_always_gold(kind, seed):
     env = ENVS[kind]()
     renderer = Renderer([])

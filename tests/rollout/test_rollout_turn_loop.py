@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from cases import each
 from patience import HANG_S
 from waiting_envs import END, ThreeTurnsThatMeet, Untroubled, played
 
@@ -28,9 +29,9 @@ def streamed(batching=Batching.CONTINUOUS, script=uneven, kind=StreamingScript):
     return kind(script, end_ids=[END], batching=batching)
 
 
-@pytest.mark.parametrize("max_context", [1000, 16], ids=["room", "out of context"])
-@pytest.mark.parametrize("workers", [1, 5])
-@pytest.mark.parametrize("batching", Batching)
+@each("max_context", [1000, 16], ids=["room", "out of context"])
+@each("workers", [1, 5])
+@each("batching", Batching)
 def test_episodes_are_those_of_turns_in_lockstep(batching, workers, max_context):
     want = played(1, Untroubled, 11, ScriptedEngine(uneven, end_ids=[END]), max_context)
     got = played(workers, Untroubled, 11, streamed(batching), max_context)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from cases import each
 from safetensors.torch import load_file, save_file
 
 import rltune
@@ -250,7 +251,7 @@ def test_a_model_that_cannot_be_loaded_fails_before_the_first_step(small, make_p
     assert "'./nowhere' is not a folder" in failure.reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("error", "step", "kind"),
     [
         (DivergedError("loss is nan"), 3, RowStatus.DIVERGED),

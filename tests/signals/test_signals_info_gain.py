@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 
 from rltune.signals import info_gain
 from rltune.signals.info_gain import (
@@ -62,8 +63,8 @@ def test_no_columns_at_all():
     assert gains.ig_NK.shape == gains.has_ig_NK.shape == (2, 0)
 
 
-@pytest.mark.parametrize("rubbish", [NAN, 1e6, INF, -INF])
-@pytest.mark.parametrize("ig_type", IG_TYPES)
+@each("rubbish", [NAN, 1e6, INF, -INF])
+@each("ig_type", IG_TYPES)
 def test_columns_past_a_rows_contexts_are_not_read(ig_type, rubbish):
     scores = logs([0.1, 0.3, 0.5], [0.2, 0.6, 0.5])
     gain = InformationGain(ig_type=ig_type)
@@ -116,7 +117,7 @@ def test_half_precision_is_differenced_in_float32():
     assert gains.ig_NK[0, 0].item() == pytest.approx(want, abs=1e-6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "message"),
     [
         (

@@ -1,6 +1,7 @@
 """Planning tokens: phrases in text, and which tokens they are made of."""
 
 import pytest
+from cases import each
 
 from rltune.policy.spans import token_spans
 from rltune.policy.tiny import tiny_tokenizer
@@ -28,7 +29,7 @@ def test_the_default_phrases():
         assert gram in found(f"so, {gram}: yes")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "wait let me",
@@ -57,7 +58,7 @@ def test_apostrophes_are_one(mark, written):
     assert found(f"No, That{written}s not right.", [gram]) == [f"That{written}s not right"]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "the monkey insight",  # "key insight" inside a longer word
@@ -104,7 +105,7 @@ def test_an_empty_phrase_is_refused(gram):
         planning_spans("let me think", [gram])
 
 
-@pytest.mark.parametrize(
+@each(
     ("bars", "want"),
     [
         # The original marks "foo" and " bar" too.

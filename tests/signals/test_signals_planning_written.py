@@ -1,6 +1,6 @@
 """Planning tokens: the ways in which all default phrases are written, and words set apart."""
 
-import pytest
+from cases import each
 
 from rltune.policy.spans import token_spans
 from rltune.policy.tiny import tiny_tokenizer
@@ -44,8 +44,8 @@ def test_there_are_eighteen_in_five_families():
     assert tuple(gram for family in families.values() for gram in family) == DEFAULT_GRAMS
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("gram", DEFAULT_GRAMS)
+@each("way", WAYS)
+@each("gram", DEFAULT_GRAMS)
 def test_every_default_phrase_is_found_as_it_is_written(gram, way):
     written = WAYS[way](gram)
     text = f"Hm. {written}? No."
@@ -56,7 +56,7 @@ def test_every_default_phrase_is_found_as_it_is_written(gram, way):
     assert marks == [4 <= at < 4 + len(written) for at in range(len(text))]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "forgo back and",

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from cases import each
 
 from rltune.signals.step_flags import gold_flags, rows_to_judge, solver_flags, stack_flags
 from rltune.types import Distance as D
@@ -36,7 +37,7 @@ GOLD = [
 ]
 
 
-@pytest.mark.parametrize(("gains", "distances", "success", "want"), GOLD)
+@each(("gains", "distances", "success", "want"), GOLD)
 def test_gold_flags(gains, distances, success, want):
     assert gold_flags(gains, distances, is_success=success) == want
 

@@ -1,6 +1,7 @@
 """What a training service cannot do is refused, with the key and what would do."""
 
 import pytest
+from cases import each
 from pydantic import ValidationError
 
 from rltune.spec.schema.trial import TrialConfig
@@ -68,12 +69,12 @@ def problems(changes):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("changes", "message"), CASES)
+@each(("changes", "message"), CASES)
 def test_a_key_that_cannot_be_honoured_is_refused(changes, message):
     assert message in problems(changes)
 
 
-@pytest.mark.parametrize(("changes", "message"), CASES)
+@each(("changes", "message"), CASES)
 def test_torch_is_not_bound_by_it(changes, message):
     assert TrialConfig.model_validate({**OK, **changes, "trainer": {"backend": "torch"}})
 

@@ -1,6 +1,7 @@
 """`env: verified`: its section, the verifier's short form, and what is refused."""
 
 import pytest
+from cases import each
 from pydantic import ValidationError
 
 from rltune.spec.custom_code import import_paths
@@ -99,7 +100,7 @@ def test_a_template_may_hold_the_name_of_the_answer_in_braces():
     assert env_of(template="{question} Fill in {{answer}}.").template.endswith("{{answer}}.")
 
 
-@pytest.mark.parametrize(
+@each(
     ("keys", "message"),
     [
         ({"verifier": "box"}, "'box' is not a verifier."),

@@ -1,6 +1,7 @@
 """Named evaluation sets in a config: short and long form, and what is refused."""
 
 import pytest
+from cases import each
 from pydantic import ValidationError
 
 from rltune.report.render_check import held_values
@@ -24,7 +25,7 @@ def test_its_names_are_free_keys():
     assert [key for key in config_keys() if key.startswith("env.eval")] == ["env.eval"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("sets", "said"),
     [
         ({"n-q": "a"}, "'n-q' cannot be the name of a set: it becomes part of metric names. Use "

@@ -5,6 +5,7 @@ import sys
 from copy import deepcopy
 
 import pytest
+from cases import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,7 +129,7 @@ VARIANTS = (
 )
 
 
-@pytest.mark.parametrize("key", LEAF_KEYS)
+@each("key", LEAF_KEYS)
 def test_every_other_key_changes_the_identity(key):
     configs = [to_plain(TrialConfig(policy={"model": "x"}, **parts)) for parts in VARIANTS]
     config = next(config for config in configs if key in flatten(config))
@@ -160,7 +161,7 @@ def test_excluded_keys_are_the_documented_ones():
     assert all(EXCLUDED.values())
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "same"),
     [
         ("kl", "k1", True),

@@ -1,4 +1,5 @@
 import pytest
+from cases import each
 from pydantic import ValidationError
 
 from rltune.spec.identity import config_hash
@@ -42,7 +43,7 @@ DROPPING = {"rank": 4, "dropout": 0.1}
 QA = {"kind": "multihop_qa", "prompt": "compact"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "expected"),
     [
         (
@@ -104,7 +105,7 @@ OWN_ENGINE = {"gpus": 2.0, "cpus": 1.0, "engine": "own"}
 PARTS = {"vllm": {"tensor_parallel": 4}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "gpus"),
     [
         ({"resources": {"gpus": 0.0, "engine": "own"}}, 0.0),  # on CPUs both have the trial's

@@ -1,9 +1,10 @@
 import pytest
+from cases import each
 
 from rltune.spec.rule import RuleError, evaluate_rule
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "value", "expected"),
     [
         ("value > 0", 0.0, False),
@@ -25,7 +26,7 @@ def test_value_of_rule(rule, value, expected):
     assert type(evaluate_rule(rule, value)) is type(expected)
 
 
-@pytest.mark.parametrize(
+@each(
     "rule",
     [
         "__import__('os').system('true')",

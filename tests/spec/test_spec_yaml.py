@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from rltune.errors import Problem
 from rltune.spec.yamlfile import YamlFile, parse_value, read_yaml
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("1e-3", 0.001),  # text in YAML 1.1

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-import pytest
+from cases import each
 
 from rltune.store.inputs import (
     GONE,
@@ -30,7 +30,7 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "name"),
     [
         ("a.txt", "a.txt"),

@@ -1,4 +1,4 @@
-import pytest
+from cases import each
 
 from rltune.store.secret import is_secret, masked
 
@@ -11,7 +11,7 @@ ENVIRON = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "written"),
     [
         ("401 for key sk-abcdefgh.", "401 for key ***."),
@@ -44,7 +44,7 @@ def test_names_that_merely_end_like_one_are_masked_rather_than_leaked():
     assert masked("a-primate-of-some-sort", ENVIRON) == "***"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "expected"),
     [
         ("env.arguments.api_key", "hunter2", True),

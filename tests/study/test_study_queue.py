@@ -1,6 +1,6 @@
 """What is due next, by hand."""
 
-import pytest
+from cases import each
 
 from rltune.study.queue import Limits, Used, beyond, due
 from rltune.study.schema import StudySweep
@@ -13,7 +13,7 @@ def sweeps(*given):
 CHAIN = sweeps(("a", {}), ("b", {"control": "best kept of a"}), ("c", {"after": ("a",)}), ("d", {}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("finished", "left_alone", "expected"),
     [
         ((), (), "a"),
@@ -35,7 +35,7 @@ def test_needs_are_named_once():
     assert (one.source, one.needs) == ("a", ("a", "b"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("used", "limits", "expected"),
     [
         (Used(9e9, 10**12), Limits(), ""),
