@@ -24,9 +24,10 @@ def run(tmp_path):
     return finished_sweep(tmp_path).run.path
 
 
-@pytest.fixture
-def sweep(run):
-    return load_sweep(run)
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """A sweep that no test changes."""
+    return load_sweep(finished_sweep(tmp_path_factory.mktemp("sweep")).run.path)
 
 
 def test_importing_rltune_is_cheap_and_using_it_needs_no_torch():
@@ -60,7 +61,8 @@ def test_every_public_name_and_method_is_on_its_page():
     assert not missing
 
 
-def test_what_a_sweep_says_of_itself(sweep, run):
+def test_what_a_sweep_says_of_itself(sweep):
+    run = sweep.path
     assert repr(sweep) == f"<Sweep {run}: 6 of 6 trials finished, ok>"
     assert (sweep.path, sweep.name, sweep.metric) == (run, "kl", "heldout/success_rate")
     assert sweep.conditions == (CONTROL, TREATED)
@@ -68,7 +70,7 @@ def test_what_a_sweep_says_of_itself(sweep, run):
     assert not (run / "audit.json").exists()  # reading writes nothing
 
 
-def test_the_rows_are_those_that_export_writes(sweep, run, tmp_path):
+def test_the_rows_are_those_that_export_writes(sweep, tmp_path):
     folder = read_folder(sweep._folder.run)
     read = read_records(folder)
     write_tables(folder, read, sweep.audit(), tmp_path)
@@ -170,8 +172,8 @@ def test_the_newest_run_folder_is_the_default(run, monkeypatch):
     assert load_sweep().path == run
 
 
-def test_an_unreadable_line_is_said_and_kept(run, sweep):
-    metrics = sweep.trial_path("0.1@2") / "metrics.jsonl"
+def test_an_unreadable_line_is_said_and_kept(run):
+    metrics = load_sweep(run).trial_path("0.1@2") / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"step"', '"step', 1))
     with pytest.warns(UserWarning, match=r": lines that could not be read: 1; see \.problems$"):
         again = load_sweep(run)

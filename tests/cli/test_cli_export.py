@@ -26,7 +26,11 @@ PLAIN |= {"curves.csv", "manifest.json"}
 FIGURES = ("learning_curves", "comparison", "dynamics", "heatmap", "budget")
 DATA = {f"{name}.json" for name in FIGURES}
 KINDS = ("png", "svg", "pdf")
-ALL = PLAIN | DATA | {f"{name}.{kind}" for name in FIGURES for kind in KINDS}
+DRAWN = ("comparison", "budget")  # of `exported_once`
+
+
+def drawings(names):
+    return {f"{name}.{kind}" for name in names for kind in KINDS}
 
 
 def rows(path):
@@ -54,9 +58,24 @@ def measure(root, **extra):
     return writer.run.path
 
 
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory):
+    return measure(tmp_path_factory.mktemp("measured"))
+
+
+def copied(folder, root):
+    """Copy a run folder to where commands look by themselves."""
+    return Path(shutil.copytree(folder, root / "runs" / folder.name))
+
+
 @pytest.fixture
-def measured(tmp_path):
-    return measure(tmp_path)
+def measured(measured_once, tmp_path):
+    return copied(measured_once, tmp_path)
+
+
+def only(drawn):
+    """Return what draws these figures and no others."""
+    return lambda data, kinds: draw_kinds(data, kinds) if data.head.figure in drawn else {}
 
 
 @pytest.fixture(autouse=True)
@@ -67,11 +86,8 @@ def kinds(monkeypatch):
     """
 
     def wants(*wanted, of=FIGURES):
-        def some(data, kinds):
-            return draw_kinds(data, kinds) if data.head.figure in of else {}
-
         monkeypatch.setattr(files, "KINDS", wanted)
-        monkeypatch.setattr(files, "draw_kinds", some if wanted else lambda *_: {})
+        monkeypatch.setattr(files, "draw_kinds", only(of if wanted else ()))
 
     wants()
     return wants
@@ -83,11 +99,11 @@ def all_kinds(kinds):
 
 
 @pytest.fixture(scope="module")
-def exported_once(tmp_path_factory):
-    """Return the run folder of `measured`, exported in all kinds, and what the command wrote."""
+def exported_once(measured_once, tmp_path_factory):
+    """Return the run folder of `measured`, some figures exported, and what the command wrote."""
     from rltune.cli.entry import run
 
-    folder = measure(tmp_path_factory.mktemp("exported"))
+    folder = copied(measured_once, tmp_path_factory.mktemp("exported"))
     with (
         pytest.MonkeyPatch.context() as patch,
         redirect_stdout(io.StringIO()) as out,
@@ -96,7 +112,7 @@ def exported_once(tmp_path_factory):
         patch.chdir(folder.parent.parent)
         patch.setenv("COLUMNS", "80")
         patch.setattr(files, "KINDS", KINDS)
-        patch.setattr(files, "draw_kinds", draw_kinds)
+        patch.setattr(files, "draw_kinds", only(DRAWN))
         code = run(("export", str(folder)))
     assert (code, err.getvalue()) == (0, "")
     return folder, out.getvalue().splitlines()
@@ -104,14 +120,12 @@ def exported_once(tmp_path_factory):
 
 @pytest.fixture
 def exported(exported_once, tmp_path):
-    """Return a copy of it, under the folder that commands look in by themselves."""
-    folder, _ = exported_once
-    return Path(shutil.copytree(folder, tmp_path / "runs" / folder.name))
+    return copied(exported_once[0], tmp_path)
 
 
-def test_every_number_and_the_figure_are_written(exported_once):
+def test_every_number_and_the_figures_are_written(exported_once):
     measured, _ = exported_once
-    assert names(measured) == ALL
+    assert names(measured) == PLAIN | DATA | drawings(DRAWN)
     points = rows(measured / "figures" / "curves.csv")
     assert {(row["sweep"], row["condition"]) for row in points} == {
         ("kl", CONTROL),
@@ -147,8 +161,9 @@ def test_it_says_what_it_found_and_wrote(exported_once):
         f"wrote {folder}/figures/summary.csv, .parquet: 54 rows",
         f"wrote {folder}/figures/curves.csv: 996 values",
     ]
+    ends = {name: ", .png, .svg, .pdf" if name in DRAWN else "" for name in FIGURES}
     assert [text.rsplit("/")[-1] for text in said[7:]] == [
-        *(f"{name}.json, .png, .svg, .pdf" for name in FIGURES),
+        *(f"{name}.json{end}" for name, end in ends.items()),
         "manifest.json: digests of what was read and written",
     ]
 
@@ -177,15 +192,19 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
         *("spec.json", "provenance.json", "metrics.jsonl", "heldout.jsonl", "DONE"),
     }
     wrote = {entry["path"]: entry["sha256"] for entry in manifest["outputs"]}
-    assert set(wrote) == ALL - {"manifest.json"}
+    assert set(wrote) == (PLAIN | DATA | drawings(DRAWN)) - {"manifest.json"}
     assert wrote == {name: sha256_file(exported / "figures" / name) for name in wrote}
 
 
 @pytest.mark.slow
-def test_exporting_again_gives_the_same_bytes(rltune, all_kinds, exported):
-    before = contents(exported)
-    rltune("export", str(exported))
-    assert contents(exported) == before
+def test_every_figure_is_written_in_every_kind_and_exporting_again_gives_the_same_bytes(
+    rltune, all_kinds, measured
+):
+    rltune("export", str(measured))
+    before = contents(measured)
+    assert set(before) == PLAIN | DATA | drawings(FIGURES)
+    rltune("export", str(measured))
+    assert contents(measured) == before
 
 
 @pytest.mark.parametrize(("kind", "drawn_as"), [("csv", ("svg",)), ("parquet", ())])

@@ -27,15 +27,20 @@ def finished(tmp_path_factory):
     return run.path
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def lora(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def lora32(tmp_path_factory):
     """A run folder whose trial trained an adapter, with blocks computed again."""
-    return adapted(tmp_path_factory.mktemp("lora"), request.param)
+    return adapted(tmp_path_factory.mktemp("lora32"), "float32")
 
 
 @pytest.fixture(scope="module")
-def lora32(tmp_path_factory):
-    return adapted(tmp_path_factory.mktemp("lora32"), "float32")
+def lora16(tmp_path_factory):
+    return adapted(tmp_path_factory.mktemp("lora16"), "bfloat16")
+
+
+@pytest.fixture(params=["lora32", "lora16"])
+def lora(request):
+    return request.getfixturevalue(request.param)
 
 
 def gate_of(folder, trial, step, *, lora=None, base=None):

@@ -59,6 +59,7 @@ def test_it_serves_a_corpus_until_a_signal_and_ends_with_0(tmp_path, stop):
     assert err == f"Serving 3 passages of {tmp_path / 'wiki.jsonl'}. Stop with Ctrl-C.\n"
 
 
+@pytest.mark.slow
 def test_it_serves_the_closed_world(tmp_path):
     passage = World(seed=5, passages=300).passages[77]
     with served(tmp_path, "--world-seed", 5, "--world-passages", 300) as (process, url):
@@ -142,22 +143,7 @@ def test_help_has_an_example(rltune):
     assert "\n  Example:\n    rltune serve-retriever --port 0\n" in result.out
 
 
-def test_it_imports_neither_torch_nor_ray(tmp_path):
-    code = (
-        "import sys; from rltune.cli.entry import run; run(['serve-retriever', '--corpus', 'no']);"
-        "print(sorted({'torch', 'ray', 'transformers'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == "[]\n"
-
-
+@pytest.mark.slow
 def test_it_serves_by_vectors_and_keeps_their_index(tmp_path):
     pytest.importorskip("faiss", reason="pip install 'rltune[dense]'")
     corpus = write_corpus(tmp_path)

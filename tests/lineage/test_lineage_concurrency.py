@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
 from rltune.types import RowStatus
@@ -49,10 +51,11 @@ def go(processes):
         process.stdin.flush()
 
 
-def test_sixteen_processes_lose_and_damage_nothing(tmp_path):
+@pytest.mark.parametrize("n", [5, pytest.param(16, marks=pytest.mark.slow)])
+def test_many_processes_lose_and_damage_nothing(tmp_path, n):
     """A.3: a header race there. 16 x 500 rows: `python benchmarks/lineage.py`."""
     path = tmp_path / "results.tsv"
-    writers = [f"w{i}" for i in range(16)]
+    writers = [f"w{i}" for i in range(n)]
     processes = [start(path, writer, 50) for writer in writers]
     go(processes)
     for process in processes:
@@ -60,7 +63,7 @@ def test_sixteen_processes_lose_and_damage_nothing(tmp_path):
         assert process.returncode == 0
     rows, problems = LineageStore(path, *METRIC).read()
     assert problems == ()
-    assert len(path.read_bytes().splitlines()) == 1 + 16 * 50  # one header, one line a record
+    assert len(path.read_bytes().splitlines()) == 1 + n * 50  # one header, one line a record
     by_writer = {
         writer: [row for row in rows if row.exp_id.startswith(f"{writer}-")] for writer in writers
     }
@@ -97,14 +100,14 @@ def test_a_killed_writer_loses_nothing_it_reported_and_blocks_nobody(tmp_path):
 
 def test_writers_killed_among_others_leave_a_readable_table(tmp_path):
     path = tmp_path / "results.tsv"
-    processes = [start(path, f"w{i}", 40) for i in range(8)]
+    processes = [start(path, f"w{i}", 80) for i in range(4)]
     go(processes)
-    reported = [processes[i].stdout.readline().strip() for i in range(4)]  # they are under way
-    for process in processes[:4]:
+    reported = [processes[i].stdout.readline().strip() for i in range(2)]  # they are under way
+    for process in processes[:2]:
         process.send_signal(signal.SIGKILL)
     for process in processes:
         reported += process.communicate()[0].split()
-    assert [process.returncode for process in processes[4:]] == [0] * 4
+    assert [process.returncode for process in processes[2:]] == [0] * 2
     rows, problems = LineageStore(path, *METRIC).read()
     assert problems == ()
     assert {row.exp_id for row in rows} >= set(reported)

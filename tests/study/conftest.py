@@ -29,8 +29,8 @@ GATES = {"kl_loss_coef=0.0": (3, 4, 3), "kl_loss_coef=0.1": (8, 9, 8)}
 class Project:
     """A folder with a study, its sweeps and their runs."""
 
-    def __init__(self, root: Path) -> None:
-        self.kl = FolderWriter(root)
+    def __init__(self, root: Path, sweep: str = SWEEP) -> None:
+        self.kl = FolderWriter(root, sweep)
         self.root = root
         self.runs = root / "runs"
         self.study = root / "studies" / "nights.yaml"
@@ -52,5 +52,17 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path) -> Project:
-    return Project(tmp_path)
+def sweep_text() -> str:
+    """The text of the project's first sweep."""
+    return SWEEP
+
+
+@pytest.fixture(scope="session")
+def make_project():
+    """Make a project in a folder; given a text, with another first sweep."""
+    return Project
+
+
+@pytest.fixture
+def project(tmp_path, sweep_text) -> Project:
+    return Project(tmp_path, sweep_text)

@@ -8,8 +8,7 @@ from threading import Thread
 
 import pytest
 import yaml
-from run_folders import SWEEP, FolderWriter
-from test_study_fence import GOOD
+from test_study_fence import GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
 from rltune.runner.proof import prove_by_keys
@@ -22,6 +21,8 @@ from rltune.store.rundir import RunDir
 from rltune.study.asking import require_proposer
 from rltune.study.load import load_study
 from rltune.study.proposal import read_proposal
+
+assert sweep_text  # one without a protocol, for all tests here
 
 KEY = "sk-test-0123456789abcdef"
 STUDY = """
@@ -41,7 +42,6 @@ def search(project, monkeypatch, capsys):
     """A study whose one sweep is finished, in its folder; launches end their trials at once."""
     from rltune.cli.entry import run
 
-    project.kl = FolderWriter(project.root, SWEEP.replace("protocol: figure3\n", ""))
     project.finish()
     project.launched = []
 
