@@ -23,6 +23,7 @@ from rltune.report.finding.files import (
 )
 from rltune.report.finding.page import answer_in_short, page
 from rltune.report.finding.records import nested
+from rltune.report.finding.results import levels
 from rltune.report.finding.verify import verify
 from rltune.report.manifest import Code
 from rltune.store.files import read_json, sha256_file, write_json_atomic
@@ -432,3 +433,12 @@ def test_a_metric_that_no_trial_measured_is_refused(writer):
 def test_a_note_cannot_end_its_section(published):
     with pytest.raises(InputError, match="'## Verdict' is a heading of level 1 or 2"):
         noted(read_finding(published), "fine\n\n## Verdict\n")
+
+
+def test_ceilings_that_differ_name_their_conditions(published):
+    finding = read_finding(published)
+    trials = [row if row.is_control else replace(row, ceiling=0.5) for row in finding.trials]
+    lines = levels(replace(finding, trials=trials))
+    assert "- random play (floor): 0.184\n" in lines  # one for all
+    sides = "0.950 with `kl_loss_coef=0.0`; 0.500 with `kl_loss_coef=0.1`"
+    assert f"- perfect play (ceiling): {sides}" in lines

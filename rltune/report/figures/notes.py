@@ -118,14 +118,20 @@ _DIGEST = re.compile(r"'?\b([0-9a-f]{12})[0-9a-f]{28,52}\b'?")
 
 
 def in_short(warning: str, trials: Sequence[TrialRow]) -> str:
-    """Return a warning with twelve digits of a digest, conditions for all their trials, cut."""
-    text = _DIGEST.sub(r"\1", warning)
-    if trials:
-        rows = {row.trial_id: row for row in trials}
-        name = "|".join(re.escape(one) for one in sorted(rows, key=len, reverse=True))
-        several = rf"(?P<ids>(?:{name})(?:, (?:{name}))*)(?: and (?P<more>\d+) more)?"
-        text = re.sub(several, lambda found: _named(found["ids"], found["more"], rows), text)
+    """Return a warning by `by_condition`, cut."""
+    text = by_condition(warning, trials)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3].rpartition(' ')[0]} ..."
+
+
+def by_condition(warning: str, trials: Sequence[TrialRow]) -> str:
+    """Return a warning with twelve digits of a digest, and conditions for all their trials."""
+    text = _DIGEST.sub(r"\1", warning)
+    if not trials:
+        return text
+    rows = {row.trial_id: row for row in trials}
+    name = "|".join(re.escape(one) for one in sorted(rows, key=len, reverse=True))
+    several = rf"(?P<ids>(?:{name})(?:, (?:{name}))*)(?: and (?P<more>\d+) more)?"
+    return re.sub(several, lambda found: _named(found["ids"], found["more"], rows), text)
 
 
 def _named(ids: str, more: str | None, rows: Mapping[str, TrialRow]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.analysis.audit import AuditVerdict
 from rltune.report.figures.data_budget import budget_data, spread_text
-from rltune.report.figures.notes import label_of
+from rltune.report.figures.notes import by_condition, label_of
 from rltune.report.figures.records import LeftOut
 from rltune.report.finding.records import Finding
 from rltune.report.finding.words import DASH, bullets, code, plain, seconds, table
@@ -54,7 +54,11 @@ def budget(finding: Finding) -> str:
         f"All {plural(len(finding.trials), 'trial')} together took {seconds(wall)} and sampled "
         f"{quantity(tokens)} tokens in training."
     )
-    found = [_finding(item) for item in finding.manifest["audit"]["warnings"] if _is_budget(item)]
+    found = [
+        _finding(item, finding)
+        for item in finding.manifest["audit"]["warnings"]
+        if _is_budget(item)
+    ]
     return "\n\n".join(
         part
         for part in (table(headers, rows, numeric=range(1, len(headers))), total, bullets(found))
@@ -81,8 +85,8 @@ def evidence(finding: Finding) -> str:
     audit, about = finding.manifest["audit"], finding.about
     done = f"{about.finished} of {plural(about.planned, 'trial')} have a result."
     found = [
-        *map(_finding, audit["errors"]),
-        *(_finding(item) for item in audit["warnings"] if not _is_budget(item)),
+        *(_finding(item, finding) for item in audit["errors"]),
+        *(_finding(item, finding) for item in audit["warnings"] if not _is_budget(item)),
         *map(plain, about.open_warnings),
         *(f"{code(one['trial_id'])} is in no mean: {plain(one['why'])}" for one in _lost(finding)),
         *(f"unreadable: {plain(line)}" for line in finding.manifest["unreadable"]),
@@ -95,11 +99,12 @@ def _lost(finding: Finding) -> list[Mapping[str, Any]]:
     return list(finding.manifest["not_in_summary"])
 
 
-def _finding(item: Mapping[str, Any]) -> str:
+def _finding(item: Mapping[str, Any], finding: Finding) -> str:
     accepted = item.get("accepted_reason")
     reason = f" Accepted: {plain(str(accepted))}" if accepted else ""
     name = item.get("code") or item["rule"]
-    return f"{name} {item['severity']}: {plain(str(item['message']))}{reason}"
+    message = by_condition(str(item["message"]), finding.trials)
+    return f"{name} {item['severity']}: {plain(message)}{reason}"
 
 
 def what_ran(finding: Finding) -> str:

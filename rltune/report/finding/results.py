@@ -74,12 +74,23 @@ def levels(finding: Finding) -> str:
     lines = []
     if starts:
         lines.append(f"before training: {value(fmean(starts.values()))}")
-    for floor in dict.fromkeys(filter(None, map(_floor, trials))):
-        lines.append(f"random play (floor): {floor}")
+    lines += _level("random play (floor)", [(row.condition, _floor(row)) for row in trials])
     lines += _below_floor(finding)
-    for ceiling in dict.fromkeys(row.ceiling for row in trials if row.ceiling is not None):
-        lines.append(f"perfect play (ceiling): {value(ceiling)}")
+    ceilings = [(row.condition, value(row.ceiling)) for row in trials if row.ceiling is not None]
+    lines += _level("perfect play (ceiling)", ceilings)
     return bullets(lines)
+
+
+def _level(name: str, of_trials: Sequence[tuple[str, str]]) -> list[str]:
+    """Return one line for a level, with the conditions that it belongs to where they differ."""
+    conditions: dict[str, dict[str, None]] = {}
+    for condition, level in of_trials:
+        if level:
+            conditions.setdefault(level, {})[code(condition)] = None
+    if len(conditions) < 2:
+        return [f"{name}: {level}" for level in conditions]
+    sides = (f"{level} with {', '.join(names)}" for level, names in conditions.items())
+    return [f"{name}: {'; '.join(sides)}"]
 
 
 def _below_floor(finding: Finding) -> list[str]:
