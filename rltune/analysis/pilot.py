@@ -5,7 +5,7 @@ the metric at the gate's choice.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import stdev
@@ -154,9 +154,14 @@ def told_apart(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
     Between two names of one run nothing spreads, which says nothing of how far runs do.
     """
-    ordered = sorted(records, key=lambda record: not record.spec.is_control)
-    again = {finding.conditions[1] for finding in same_runs(ordered)}
+    control = next((one.spec.condition for one in records if one.spec.is_control), "")
+    again = second_names((finding.conditions for finding in same_runs(records)), control)
     return [record for record in records if record.spec.condition not in again]
+
+
+def second_names(pairs: Iterable[Sequence[str]], control: str) -> set[str]:
+    """Return of each pair of conditions that were one run the second name, never the control's."""
+    return {first if second == control else second for first, second in pairs}
 
 
 def block_of(ends: Sequence[End]) -> dict[tuple[str, int], float]:

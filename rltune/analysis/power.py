@@ -4,17 +4,18 @@ The test is that of the verdict: its strictest level (Holm's first step; with se
 the share of each condition), and 80 % power.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rltune.analysis.pilot import Pilot
-from rltune.analysis.verdict_words import LEVEL
+from rltune.analysis.ends import End
+from rltune.analysis.pilot import Pilot, block_of, second_names
+from rltune.analysis.verdict_words import LEVEL, SAME, Verdict
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.maths.interval import Interval
 from rltune.maths.power import seeds_for_power, size_for_power
 from rltune.maths.sequential import nominal_levels
 from rltune.maths.sequential_power import Expected, detectable, expected, seeds_for_looks
-from rltune.maths.spread import Spread
+from rltune.maths.spread import Spread, paired_spread
 from rltune.spec.load import LoadedSweep
 from rltune.types import SeedPlan
 
@@ -186,6 +187,34 @@ def _expected(design: Design, effect: float, spread: Spread) -> dict[float, Expe
         )
         for true in (0.0, effect)
     }
+
+
+def closing_power(
+    ends: Sequence[End],
+    found: Sequence[Verdict],
+    *,
+    one_runs: Iterable[Sequence[str]],
+    resolution: float,
+) -> str:
+    """Return what the seeds of a sweep could show; empty where every condition is decided.
+
+    Args:
+        ends: How its planned trials ended.
+        found: The verdict about each condition but the control.
+        one_runs: Pairs of conditions that were one run under two names (A7); nothing spreads
+            between them.
+        resolution: Smallest step of the metric; 0 if not known.
+
+    """
+    open_ones = [one for one in found if one.word == SAME]
+    if not open_ones:
+        return ""
+    control = next((end.condition for end in ends if end.is_control), "")
+    again = second_names(one_runs, control)
+    block = block_of([end for end in ends if end.condition not in again])
+    seeds = min(one.n for one in open_ones)
+    design = Design(seeds, open_ones[0].comparisons, ends[0].until)
+    return undecided(design, paired_spread([block], resolution=resolution))
 
 
 def undecided(design: Design, spread: Spread | None) -> str:

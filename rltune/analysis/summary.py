@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from rltune.analysis.audit import Audit
 from rltune.analysis.compare_sides import last_gate
 from rltune.analysis.ends import end_of
-from rltune.analysis.pilot import block_of, told_apart
-from rltune.analysis.power import Design, undecided
+from rltune.analysis.power import closing_power
 from rltune.analysis.rates import SUCCESS, is_rate_metric, recorded_resolution
 from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_difference
 from rltune.analysis.tables import against, mark_of
 from rltune.analysis.verdict import verdicts
-from rltune.analysis.verdict_words import SAME, Verdict
+from rltune.analysis.verdict_words import Verdict
+from rltune.comparability.audit_same_run import one_runs
 from rltune.comparability.judged import judged_by_condition, judged_in, judged_line
 from rltune.comparability.records import TrialRecord
 from rltune.comparability.scored import scored_line
 from rltune.gate import wilson_interval
 from rltune.lineage.noise import scores_of
 from rltune.maths.interval import Interval
-from rltune.maths.spread import paired_spread
 from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
 from rltune.store.service_usage import ServiceUsage, known_usage, money
 
@@ -82,12 +81,10 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
     groups: dict[str, list[TrialRecord]] = {}
     for record in sorted(records, key=lambda record: not record.spec.is_control):
         groups.setdefault(record.spec.condition, []).append(record)
-    of_condition = {one.condition: one for one in verdicts_of_records(folder, records, audit)}
+    found = verdicts_of_records(folder, records, audit)
+    of_condition = {one.condition: one for one in found}
     rows = tuple(_row(folder, group, of_condition.get(name)) for name, group in groups.items())
-    sentences = [
-        *_forbidden(audit),
-        *(f"{one.condition}: {one.sentence}." for one in of_condition.values()),
-    ]
+    sentences = [*_forbidden(audit), *(f"{one.condition}: {one.sentence}." for one in found)]
     shares = judged_by_condition((r.spec.condition, judged_in(r.metrics)) for r in records)
     stamps = open_warnings(folder.run)
     return Closing(
@@ -99,20 +96,13 @@ def close_sweep(folder: SweepFolder, records: Sequence[TrialRecord], audit: Audi
         scored=scored_line(records),
         service=_service(folder),
         warnings=_trial_warnings(records),
-        power=_power(folder, records, list(of_condition.values())),
+        power=closing_power(
+            [end_of(record) for record in records],
+            found,
+            one_runs=one_runs(audit.report.warnings),
+            resolution=recorded_resolution(folder.metric_name, records[0]),
+        ),
     )
-
-
-def _power(folder: SweepFolder, records: Sequence[TrialRecord], found: Sequence[Verdict]) -> str:
-    """Return what the seeds could show, where a condition is not separable from the control."""
-    open_ones = [one for one in found if one.word == SAME]
-    if not open_ones:
-        return ""
-    block = block_of([end_of(record) for record in told_apart(records)])
-    resolution = recorded_resolution(folder.metric_name, records[0])
-    seeds = min(one.n for one in open_ones)
-    design = Design(seeds, open_ones[0].comparisons, folder.until)
-    return undecided(design, paired_spread([block], resolution=resolution))
 
 
 def _service(folder: SweepFolder) -> str:

@@ -5,10 +5,11 @@ the interquartile mean with its bootstrap interval; each beside its difference t
 by seed. Tests are of the last gate of the sweep's metric alone, which nothing chose.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rltune.analysis.ends import End, pairs_of
+from rltune.analysis.power import closing_power
 from rltune.analysis.rates import is_rate_metric, resolution_of
 from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.tables import GateRow, SummaryRow, TrialRow, against, ends_of, same_runs_of
@@ -75,6 +76,21 @@ def verdicts_of(trials: Sequence[TrialRow]) -> tuple[Verdict, ...]:
         resolution=resolution_of(trials[0].metric, tasks=trials[0].heldout_tasks),
         against=against(trials[0].mark),
         same_runs=same_runs_of(trials),
+    )
+
+
+def power_of(trials: Sequence[TrialRow], one_runs: Iterable[Sequence[str]]) -> str:
+    """Return what the seeds could show; empty where every condition is decided.
+
+    `one_runs` are the pairs of conditions that A7 found to be one run.
+    """
+    if not trials:
+        return ""
+    return closing_power(
+        ends_of(trials),
+        verdicts_of(trials),
+        one_runs=one_runs,
+        resolution=resolution_of(trials[0].metric, tasks=trials[0].heldout_tasks),
     )
 
 

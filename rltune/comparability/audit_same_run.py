@@ -1,6 +1,6 @@
 """A7: two conditions whose trials were one run to the end, since nothing ever told them apart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from rltune.comparability.findings import Finding, warning
@@ -35,3 +35,8 @@ def same_runs(records: Sequence[TrialRecord]) -> Iterator[Finding]:
                 f"and had the same gradients in every step (seeds {named})."
             )
             yield warning("A7", message, _REMEDY, conditions=(first, second))
+
+
+def one_runs(found: Iterable[Finding]) -> list[tuple[str, ...]]:
+    """Return the pairs of conditions that A7 found."""
+    return [finding.conditions for finding in found if finding.rule == "A7"]

@@ -6,9 +6,11 @@ from goldens import drawn
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.audit import audit_folder
+from rltune.analysis.ends import End
 from rltune.analysis.pilot import find_pilot, read_pilot
 from rltune.analysis.power import (
     Design,
+    closing_power,
     design_of,
     power_plan,
     seeds_needed,
@@ -16,6 +18,8 @@ from rltune.analysis.power import (
     undecided,
 )
 from rltune.analysis.summary import close_sweep
+from rltune.analysis.verdict import verdicts
+from rltune.analysis.verdict_words import SAME
 from rltune.errors import InputError
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
@@ -27,7 +31,7 @@ from rltune.spec.expand import until_decided
 from rltune.spec.load import load_sweep
 from rltune.store.jsonl import read_jsonl
 from rltune.store.run_folder import read_folder, read_records
-from rltune.types import RowStatus, SeedPlan
+from rltune.types import RowStatus, SeedPlan, TrialStatus
 
 OF_1000 = ("budget.steps: 20", "budget.steps: 20\n  gate.tasks: 1000")
 METRIC = "heldout/success_rate"
@@ -209,3 +213,20 @@ def test_seeds_that_failed_were_no_part_of_the_looks():
 
 def test_a_sweep_that_ends_decided_does_not(tmp_path):
     assert closing_of(finished_sweep(tmp_path)).power == ""
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("control", "b"), ("b", "control")])
+def test_two_names_of_one_run_count_once(pair):
+    """Of a pair the second name is left out, and never the control's."""
+    values = {"control": (0.1, 0.3, 0.2), "a": (0.2, 0.1, 0.4), "b": (0.2, 0.2, 0.2)}
+    ends = [
+        End(name, name == "control", seed, TrialStatus.DONE, 20, 20, value)
+        for name, own in values.items()
+        for seed, value in enumerate(own)
+    ]
+    found = verdicts(ends, resolution=0.0)
+    assert [one.word for one in found] == [SAME, SAME]
+    left = {(end.condition, end.seed): end.value for end in ends if end.condition != "b"}
+    expected = undecided(Design(3, 2), paired_spread([left]))
+    assert closing_power(ends, found, one_runs=[pair], resolution=0.0) == expected
+    assert closing_power(ends, found, one_runs=[], resolution=0.0) != expected

@@ -58,6 +58,14 @@ def test_the_page_is_made_again_from_the_tables_and_the_note_stays(rltune, publi
     assert {path: path.read_bytes() for path in published.iterdir()} == before
 
 
+def test_a_page_that_is_made_again_has_the_present_form(rltune, published):
+    manifest = read_json(published / "manifest.json")
+    del manifest["page"]
+    write_json_atomic(published / "manifest.json", manifest)
+    assert rltune("report", "findings/kl").code == 0
+    assert read_json(published / "manifest.json")["page"] == 2
+
+
 def test_a_changed_table_makes_no_page(rltune, published):
     with (published / "gates.csv").open("a") as file:
         file.write("x\n")

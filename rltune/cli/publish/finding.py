@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group
@@ -19,8 +20,8 @@ from rltune.report.finding.files import (
     require_place,
     write_finding,
 )
-from rltune.report.finding.page import answers, stamps
-from rltune.report.finding.records import Finding
+from rltune.report.finding.page import answers, power, stamps
+from rltune.report.finding.records import PAGE_FORM, Finding
 from rltune.report.manifest import Code
 from rltune.report.render import line, short_path, size, verbatim
 from rltune.runner.provenance import code_state, versions
@@ -65,6 +66,7 @@ def redraw(folder: Path, note: Path | None, *, as_json: bool) -> None:
             [Problem(str(folder / n), f"{why}.", action=action) for n, why in changed.items()]
         )
     finding = read_finding(folder)
+    finding = replace(finding, manifest={**finding.manifest, "page": PAGE_FORM})
     if note is not None:
         finding = noted(finding, read_note(note))
     _say(finding, folder, write_finding(finding, folder), as_json=as_json)
@@ -105,14 +107,16 @@ def _say(finding: Finding, out: Path, files: Sequence[Path], *, as_json: bool) -
                 "bytes": count,
                 "audit": finding.about.verdict,
                 "answers": answers(finding),
+                "power": power(finding),
             }
         )
         return
-    stamp = stamps(finding)
+    stamp, shown = stamps(finding), power(finding)
     show(
         Group(
             *([line(stamp, "yellow")] if stamp else []),
             *(line(text) for text in answers(finding)),
+            *([line(shown)] if shown else []),
             verbatim(f"wrote {short_path(out)}: {len(files)} files, {size(count)}"),
             verbatim(f"Prove it with `rltune verify {short_path(out)}`."),
         )

@@ -23,7 +23,7 @@ from rltune.lineage.read import read_body
 from rltune.lineage.record import finite
 from rltune.report.export import lineage_ids
 from rltune.report.figures.records import MEAN
-from rltune.report.finding.records import FORMAT, PRIVATE, Finding, Recorded
+from rltune.report.finding.records import FORMAT, PAGE_FORM, PRIVATE, Finding, Recorded
 from rltune.report.manifest import Code, digests, input_files, manifest
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.keys import did_you_mean
@@ -119,6 +119,7 @@ def _manifest(
     asked = _asked(folder)
     return {
         "format": FORMAT,
+        "page": PAGE_FORM,
         "name": name,
         **{key: value for key, value in content.items() if key not in _LEFT_OUT},
         "question": folder.question,

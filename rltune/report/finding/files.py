@@ -13,7 +13,7 @@ from rltune.lineage.read import read_body
 from rltune.report.figures.draw import has_matplotlib
 from rltune.report.finding.figures import drawn
 from rltune.report.finding.page import page
-from rltune.report.finding.records import FORMAT, Finding, packed, unpacked
+from rltune.report.finding.records import FORMAT, PAGE_FORM, Finding, packed, unpacked
 from rltune.report.table_files import csv_columns, read_csv, write_csv
 from rltune.store.files import (
     read_json,
@@ -166,6 +166,10 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     if content["format"] != FORMAT or not isinstance(content.get("outputs"), dict):
         what = f"is of the format {content['format']!r}; this rltune reads {FORMAT!r}."
         raise StoreError(Problem(str(path), what, action=_AGAIN))
+    if content.get("page", 1) not in range(1, PAGE_FORM + 1):
+        what = f"has a page of form {content['page']!r}, unknown to this rltune."
+        action = "Use the rltune that wrote it (rltune.commit names it), or a later one."
+        raise StoreError(Problem(str(path), what, action=action))
     if missing := [key for key in _KEYS if key not in content]:
         what = f"lacks {', '.join(missing)}."
         raise StoreError(Problem(str(path), what, action=_AGAIN))

@@ -1,7 +1,7 @@
 """The page of a finding: a function of its tables and manifest alone, as Markdown."""
 
 from rltune.analysis.ends import NO_VERDICT
-from rltune.analysis.table_summary import verdicts_of
+from rltune.analysis.table_summary import power_of, verdicts_of
 from rltune.analysis.verdict_words import Verdict
 from rltune.report.figures.notes import bad_end_notes, label_of
 from rltune.report.finding.evidence import budget, evidence, files, reproduce, what_ran
@@ -24,6 +24,7 @@ def page(finding: Finding) -> str:
         _question(finding),
         stamps(finding),
         bullets(answers(finding)),
+        power(finding),
         _figures(finding),
         f"## Notes of the author\n\n{note}" if note else "",
         f"## Compared with the control\n\n{compared(finding)}\n\n{levels(finding)}",
@@ -70,6 +71,14 @@ def stamps(finding: Finding) -> str:
 def answers(finding: Finding) -> list[str]:
     """Return one sentence a condition: the verdict, with the difference that it is about."""
     return [_answer(one) for one in verdicts_of(finding.trials)]
+
+
+def power(finding: Finding) -> str:
+    """Return what the seeds could show, where they did not separate a condition."""
+    if finding.page_form < 2:
+        return ""
+    found = finding.manifest["audit"]["warnings"]
+    return power_of(finding.trials, [one["conditions"] for one in found if one["rule"] == "A7"])
 
 
 def _answer(one: Verdict) -> str:

@@ -14,6 +14,10 @@ from rltune.types import TrialSpec
 FORMAT = "rltune-finding-1"
 """Stands in manifest.json; another one is another version's."""
 
+PAGE_FORM = 2
+"""Stands in manifest.json as `page`. Pages of form 1, which have no such key, do not say what seeds
+that separated nothing could show; they stay as they are until they are drawn again."""
+
 PRIVATE = frozenset({"host", "node", "pid", "base", "argv"})
 """Keys of provenance.json that name a machine or its folders, and that no comparison needs."""
 
@@ -81,6 +85,11 @@ class Finding:
     def control(self) -> str:
         """Label of the control; empty without one."""
         return next((row.condition for row in self.trials if row.is_control), "")
+
+    @property
+    def page_form(self) -> int:
+        """The form of its page."""
+        return int(self.manifest.get("page", 1))
 
     @property
     def tables(self) -> Tables:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rltune.analysis.table_summary import verdicts_of
+from rltune.analysis.table_summary import power_of, verdicts_of
+from rltune.comparability.audit_same_run import one_runs
 from rltune.gate import set_metric
 from rltune.report.figures.data_benchmarks import benchmarks_data
 from rltune.report.figures.data_comparison import comparison_data
@@ -40,6 +41,7 @@ def results_of(evidence: Evidence, places: Mapping[str, str]) -> dict[str, Any]:
     compared, curves = comparison_data(tables), curves_data(tables)
     return {
         **_answers(tables, compared),
+        "power": power_of(tables.trials, one_runs(evidence.audit.report.warnings)),
         "no_curves": curves.reason if isinstance(curves, LeftOut) else "",
         "legend": _legend(tables),
         "figures": list(_figures(tables, curves, compared, places)),
