@@ -178,8 +178,8 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
-_MONEY = re.compile(r"(\d+(?:\.\d+)?) ?([A-Z]{3})")
-_REQUESTS = re.compile(r"(\d+) ?requests")
+_MONEY = re.compile(r"(\d{1,9}(?:\.\d+)?) ?([A-Z]{3})")
+_REQUESTS = re.compile(r"(\d{1,9}) ?requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +249,6 @@ def parse_duration(text: str) -> float:
     seconds = seconds_of(text)
     if seconds <= 0:
         what = f"{text!r} is not a duration, an amount of money or a number of requests."
-        allowed = "Give one such as 8h, 1h30m, 45s, 20USD or 5000requests."
+        allowed = "Give one such as 8h, 1h30m, 45s, 20USD or 5000requests; nine digits at most."
         raise InputError(Problem("--budget", what, allowed))
     return seconds

@@ -84,8 +84,10 @@ def plan(
 
     """
     loaded = load_sweep(file, profile=profile, overrides=overrides or (), seeds=parse_seeds(seeds))
-    is_fixed = loaded.until is None and until is None and max_seeds is None
-    loaded = with_looks(loaded, until, max_seeds, None if power and is_fixed else effect)
+    if loaded.until is None and until is None and max_seeds is None:  # a list of seeds, no looks
+        _require_power(power, effect)
+    else:
+        loaded = with_looks(loaded, until, max_seeds, effect)
     require_usable(loaded, Path.cwd(), no_custom_code=no_custom_code)
     shown = _power(loaded, power, pilot, effect, runs_dir)
     specs = expand(loaded)
@@ -95,6 +97,18 @@ def plan(
     data |= looks_json(design_of(loaded)) | ({"power": power_json(shown)} if shown else {})
     told = [power_view(shown, loaded)] if shown else []
     answer(data, Group(*told, plan_view(planned)), as_json=as_json)
+
+
+def _require_power(power: bool, effect: float | None) -> None:
+    """Refuse a difference of interest that nothing is asked of.
+
+    Raises:
+        SpecError: There is one.
+
+    """
+    if effect is not None and not power:
+        what = "the seeds are a list, of which only --power asks what they show."
+        raise SpecError(Problem("--effect", what, action="Add --power, or --until decided."))
 
 
 def _power(

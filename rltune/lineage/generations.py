@@ -15,9 +15,8 @@ from rltune.lineage.row import LineageRow, is_foreign, resolve_alias
 from rltune.lineage.share import shared_id
 from rltune.lineage.table import LineageStore
 from rltune.spec.trial_reference import Checkpoint, checkpoint_of, is_reference, looking_in
-from rltune.store.files import read_json
-from rltune.store.inputs import base_of
 from rltune.store.origin import read_origin
+from rltune.store.provenance import base_of_trial
 from rltune.store.rundir import RunDir, TrialDir
 
 
@@ -131,13 +130,8 @@ def _start_of(trial: TrialDir) -> Checkpoint | None:
     for name in (policy["lora"]["init"], policy["model"]):
         if name and is_reference(name):
             with looking_in(trial.path):
-                return checkpoint_of(name, _base(trial), "policy.model")
+                return checkpoint_of(name, base_of_trial(trial), "policy.model")
     return None
-
-
-def _base(trial: TrialDir) -> Path:
-    origin = read_json(trial.provenance) if trial.provenance.is_file() else {}
-    return base_of(origin if isinstance(origin, dict) else {}, otherwise=Path.cwd())
 
 
 def _of_trial(start: Checkpoint) -> Generation | None:

@@ -142,12 +142,15 @@ def read_declined(launch: Path) -> list[Declined]:
     return declined
 
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
 _UNITS = (86400, 3600, 60, 1)  # seconds of d, h, m, s
 
 
 def seconds_of(text: str) -> float:
-    """Return `8h`, `1h30m` or `45s` in seconds; 0 for what is not a duration."""
+    """Return `8h`, `1h30m` or `45s` in seconds; 0 for what is not a duration.
+
+    No number of a unit has more than nine digits: hundreds of digits would be no number of seconds.
+    """
     match = _DURATION.fullmatch(text.strip())
     parts = match.groups(default="0") if match is not None else ()
     return float(sum(int(part) * unit for part, unit in zip(parts, _UNITS, strict=False)))

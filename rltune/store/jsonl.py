@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from rltune.errors import Problem
+from rltune.errors import Problem, StoreError
 from rltune.store.files import (
     dumps,
     fsync_dir,
@@ -114,6 +114,30 @@ def read_jsonl(path: Path) -> JsonlRead:
                     Problem(f"{path}:{number}", complaint, action="The line is skipped.")
                 )
     return JsonlRead(tuple(rows), tuple(problems))
+
+
+def read_complete(path: Path) -> tuple[Row, ...]:
+    """Read a file of which no record may be missing; one whose line was cut off never was one.
+
+    Raises:
+        StoreError: A line that was written whole is not a record; names every such line.
+
+    """
+    if not path.exists():
+        return ()
+    rows: list[Row] = []
+    lost: list[Problem] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            row, complaint = _parse_line(line)
+            if row is not None:
+                rows.append(row)
+            elif line.endswith(b"\n"):
+                action = "Restore the line from a copy: a record would be lost with it."
+                lost.append(Problem(f"{path}:{number}", complaint, action=action))
+    if lost:
+        raise StoreError(lost)
+    return tuple(rows)
 
 
 def _parse_line(line: bytes) -> tuple[Row | None, str]:

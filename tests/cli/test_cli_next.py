@@ -106,7 +106,7 @@ def test_lengths_of_time(text, seconds):
     assert parse_duration(text) == seconds
 
 
-@each("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon"])
+@each("text", ["", "8", "h", "0s", "-1h", "1m1h", "soon", "9" * 400 + "h"])
 def test_what_is_no_length_of_time(text):
     with pytest.raises(InputError, match=r"--budget: .* is not a duration"):
         parse_duration(text)
@@ -140,13 +140,19 @@ def test_a_budget_has_one_limit_of_a_kind(text, twice):
         parse_budget(text)
 
 
-@each("text", ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,"])
+MANY = "9" * 400  # would be an infinite amount
+
+
+@each(
+    "text",
+    ["0USD", "20usd", "0requests", "1.5requests", "20", "8h,", f"{MANY}USD", f"{MANY}requests"],
+)
 def test_what_is_no_budget(text):
     with pytest.raises(InputError) as caught:
         parse_budget(text)
     assert str(caught.value).endswith(
         "is not a duration, an amount of money or a number of requests. Give one such as 8h, "
-        "1h30m, 45s, 20USD or 5000requests."
+        "1h30m, 45s, 20USD or 5000requests; nine digits at most."
     )
 
 

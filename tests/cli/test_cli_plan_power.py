@@ -83,11 +83,17 @@ def test_two_seeds_show_nothing(rltune, tmp_path):
     assert "2 planned seeds: no claim can be made." in text
 
 
+EFFECT = (
+    "--effect: the seeds are a list, of which only --power asks what they show. "
+    "Add --power, or --until decided."
+)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (("--pilot", "runs"), "--pilot: a pilot says what seeds can show, and only --power asks"),
-        (("--effect", "0.1"), "--effect: the seeds are a list, which has no looks."),
+        (("--effect", "0.1"), EFFECT),
         (("--power", "--effect", "0"), "--effect: 0 is not a difference of interest. Give one"),
         (("--power", "--effect", "nan"), "--effect: nan is not a difference of interest."),
         (("--power", "--pilot", "nowhere"), "nowhere: there is no such folder."),

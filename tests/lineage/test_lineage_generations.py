@@ -58,6 +58,20 @@ def test_an_adapter_is_a_model_and_one_that_is_not_trained_is_not(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("content", [None, "{", "[1]"])
+def test_a_provenance_that_cannot_be_read_is_as_none(tmp_path, content):
+    """As for all who ask for the base folder of a trial."""
+    add_generation(tmp_path, "a-1", "root", GATES)
+    table = add_generation(tmp_path, "b-2", "next", GATES, model="trial:a-1/root")
+    provenance = tmp_path / "b-2/trials/next/provenance.json"
+    provenance.unlink(missing_ok=True)
+    if content is not None:
+        provenance.write_text(content)
+    assert [name for name, _, _ in told(generations(table, "next", tmp_path))] == [
+        *("a-1/root", "b-2/next")
+    ]
+
+
 def test_what_is_not_there_is_named_and_ends_the_chain(tmp_path):
     add_generation(tmp_path, "a-1", "root", GATES)
     table = add_generation(tmp_path, "b-2", "next", GATES, model="trial:a-1/root")

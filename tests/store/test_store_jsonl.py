@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rltune.errors import StoreError
 from rltune.store.jsonl import (
     append_jsonl,
     append_jsonl_many,
+    read_complete,
     read_jsonl,
     read_metrics,
     truncate_after_step,
@@ -29,6 +31,17 @@ def test_nothing_is_written_when_one_record_has_no_json_form(tmp_path):
     with pytest.raises(TypeError):
         append_jsonl_many(path, [{"step": 0}, {"step": object()}])
     assert not path.exists()
+
+
+def test_a_file_of_which_no_record_may_be_missing(tmp_path):
+    path = tmp_path / "m.jsonl"
+    assert read_complete(path) == ()
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3')  # the last one never was written
+    assert read_complete(path) == ({"a": 1}, {"a": 2})
+    path.write_bytes(b'{"a": 1}\n{"a": \n[2]\n{"a": 3}\n')
+    with pytest.raises(StoreError) as caught:
+        read_complete(path)
+    assert [problem.where for problem in caught.value.problems] == [f"{path}:2", f"{path}:3"]
 
 
 def test_every_bad_line_is_named_and_every_good_line_is_read(tmp_path):
