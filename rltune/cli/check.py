@@ -17,10 +17,11 @@ from rltune.runner.proof import prove, prove_by_keys
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.schema.sweep import sweep_json_schema
 from rltune.spec.trial_reference import RUNS_VARIABLE
+from rltune.study.across import findings_across
 from rltune.study.load import is_study, load_study
-from rltune.study.records import with_proposals
+from rltune.study.records import read_proposals, with_proposals
 from rltune.study.state import standings, used
-from rltune.study.view import study_view
+from rltune.study.view import study_json, study_view
 from rltune.trainer.preflight.models import engine_problem
 from rltune.trainer.preflight.references import require_usable
 
@@ -66,7 +67,8 @@ def check(
         raise SpecError("check: no sweep file was given. Example: `rltune check sweeps/kl.yaml`.")
     if len(files) == 1 and is_study(files[0]):
         _require_bare(profile, seeds, overrides)
-        raise typer.Exit(_check_study(files[0], deep=deep, no_custom_code=no_custom_code))
+        is_ok = _check_study(files[0], deep=deep, no_custom_code=no_custom_code, as_json=as_json)
+        raise typer.Exit(0 if is_ok else 2)
     sweeps = _load_all(
         files,
         profile=profile,
@@ -89,8 +91,13 @@ def _require_bare(profile: str | None, seeds: str | None, overrides: list[str] |
             raise SpecError(Problem(option, "a study sets it.", action="Write it there."))
 
 
-def _check_study(path: Path, *, deep: bool, no_custom_code: bool) -> int:
-    """Show where a study stands, what is promoted, and the proof of each sweep as it would run."""
+def _check_study(path: Path, *, deep: bool, no_custom_code: bool, as_json: bool) -> bool:
+    """Show where a study stands, what is promoted, and the proof of each sweep as it would run.
+
+    Returns:
+        Whether there is no error.
+
+    """
     study = load_study(path)
     runs_dir = Path(os.environ.get(RUNS_VARIABLE) or RUNS)
     study = with_proposals(study, runs_dir)
@@ -100,10 +107,16 @@ def _check_study(path: Path, *, deep: bool, no_custom_code: bool) -> int:
         for sweep in sweeps:
             require_usable(sweep, Path.cwd(), no_custom_code=no_custom_code)
         reports = [_prove(sweep, deep=deep) for sweep in sweeps]
-        show(study_view(study, found, used(found)))
-        show("")
-        _show_all(sweeps, reports, deep=deep, across=False)
-    return 0 if all(report.ok for report in reports) else 2
+        total = used(found)
+        data = check_json(sweeps, reports, findings_across(study, found))
+        if as_json:
+            records = read_proposals(study, runs_dir)
+            emit_json({**data, "study": study_json(study, found, total, records)})
+        else:
+            show(study_view(study, found, total))
+            show("")
+            _show_all(sweeps, reports, deep=deep, across=False)
+    return bool(data["ok"])
 
 
 def _load_all(

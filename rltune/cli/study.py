@@ -19,6 +19,7 @@ from rltune.runner.spend import SpendLimit, usage_of_run
 from rltune.runner.sweep import SweepRequest
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.lock import take_driver_lock
+from rltune.study.across import require_agreement
 from rltune.study.asking import may_propose, propose, require_proposer
 from rltune.study.fence import Ground
 from rltune.study.load import Study, load_study
@@ -87,14 +88,14 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
     require_runs_dir(runs_dir, study.folder(runs_dir).path.name)
     require_proposer(study, Path.cwd(), no_custom_code=no_custom_code)
     console = make_console()
-    with looking_in_runs(runs_dir):
+    own = study.folder(runs_dir)
+    own.path.mkdir(parents=True, exist_ok=True)
+    with looking_in_runs(runs_dir), take_driver_lock(own.lock, argv=tuple(sys.argv)):
         study = with_proposals(study, runs_dir)
         found = standings(study, runs_dir)
         console.print(study_view(study, found, used(found)))
-        own = study.folder(runs_dir)
-        own.path.mkdir(parents=True, exist_ok=True)
-        with take_driver_lock(own.lock, argv=tuple(sys.argv)):
-            return _drain(study, runs_dir, console, max_trials, no_custom_code=no_custom_code)
+        require_agreement(study, found)
+        return _drain(study, runs_dir, console, max_trials, no_custom_code=no_custom_code)
 
 
 def _drain(

@@ -29,10 +29,16 @@ STATIC_RULES = tuple(rule for rule in RULES if rule.startswith("S"))
 
 
 def check_json(
-    sweeps: Sequence[LoadedSweep], reports: Sequence[ComparabilityReport]
+    sweeps: Sequence[LoadedSweep],
+    reports: Sequence[ComparabilityReport],
+    shared: Sequence[Finding] | None = None,
 ) -> dict[str, Any]:
-    """Return what `rltune check` found as JSON: the proof of each sweep, and S9 of them all."""
-    shared = check_protocol(sweeps)
+    """Return what `rltune check` found as JSON: the proof of each sweep, and S9 of them all.
+
+    `shared` is what S9 found; None: sweeps that are no study are asked.
+    """
+    if shared is None:
+        shared = check_protocol(sweeps)
     return {
         "ok": all(report.ok for report in reports) and not _errors(shared),
         "sweeps": [_sweep_json(*pair) for pair in zip(sweeps, reports, strict=True)],

@@ -38,7 +38,7 @@ hypothesis: What you expect and why, in a sentence.
 source: NAME            # optional: the finished sweep to depart from; the last one otherwise
 axis:
   key: loss.clip_high   # one of the knobs
-  values: [0.2, 0.3]    # a list of single values; the control is among them
+  values: [0.2, 0.3]    # a list of single values, 12 at most; the control is among them
   control: 0.2          # exactly the knob's value in the condition to depart from
   expect: {0.3: "+0.02"}  # for every other value: metric minus that of the control, one number
 

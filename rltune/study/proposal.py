@@ -38,6 +38,7 @@ FIXED = {
 more processes and threads than the machine has."""
 
 _LONGEST = 20_000  # characters of a proposal
+_VALUES = 12  # of an axis: each is one condition, over all seeds
 _COUPLED = 4  # keys coupled to an axis
 _TEXT = 500  # characters of a question, a hypothesis or a reason
 _BLOCK = re.compile(r"^```[\w-]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -94,6 +95,10 @@ def _axis_problems(axis: Axis, locate: Locate) -> Iterator[Problem]:
     if isinstance(axis.values, Mapping):
         what = "named values can set several keys; a proposal moves one."
         yield Problem(locate(("axis", "values")), what, action="Give a list of single values.")
+        return
+    if len(axis.values) > _VALUES:
+        what = f"there are {len(axis.values)} values."
+        yield Problem(locate(("axis", "values")), what, action=f"{_VALUES} at most.")
         return
     yield from _key_problems(axis.key, ("axis", "key"), locate)
     for i, value in enumerate(axis.values):

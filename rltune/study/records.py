@@ -15,7 +15,7 @@ from rltune.spec.identity import flatten
 from rltune.spec.keys import overlaps
 from rltune.spec.shortforms import config_tree
 from rltune.spec.yamlfile import read_yaml
-from rltune.store.jsonl import append_jsonl, read_jsonl
+from rltune.store.jsonl import append_jsonl, read_complete
 from rltune.store.rundir import RunDir
 from rltune.study.files import write_sweep
 from rltune.study.load import Study, load_as_asked
@@ -45,8 +45,13 @@ def base_of(source: Standing) -> Base:
 
 
 def read_proposals(study: Study, runs_dir: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the records of a study's proposals, accepted or not, in the order of asking."""
-    return read_jsonl(_path(study.folder(runs_dir))).rows
+    """Return the records of a study's proposals, accepted or not, in the order of asking.
+
+    Raises:
+        StoreError: One cannot be read: were it skipped, its name would be given again.
+
+    """
+    return read_complete(_path(study.folder(runs_dir)))
 
 
 def append_proposal(study: Study, runs_dir: Path, record: Mapping[str, object]) -> None:
@@ -69,8 +74,12 @@ def read_asked(study: Study, runs_dir: Path) -> Usage:
     """Return what a study has asked of its service so far, by the log of its calls.
 
     An answer is recorded once it is judged, and the command may be stopped before that.
+
+    Raises:
+        StoreError: A call cannot be read: were it skipped, it would not count.
+
     """
-    return usage_in(read_jsonl(_calls(study.folder(runs_dir))).rows)
+    return usage_in(read_complete(_calls(study.folder(runs_dir))))
 
 
 def append_call(study: Study, runs_dir: Path, record: Mapping[str, object]) -> None:
@@ -92,10 +101,15 @@ def with_proposals(study: Study, runs_dir: Path) -> Study:
     for record in accepted(read_proposals(study, runs_dir)):
         if record["name"] in study.originals:
             continue
-        path = study.folder(runs_dir).path / _FOLDER / "sweeps" / f"{record['name']}.yaml"
+        path = _file(study.folder(runs_dir).path, record["name"])
         entry = entry_of(study, record["name"], record["source"], record["question"], path)
         study = with_sweep(study, entry)
     return study
+
+
+def _file(place: Path, name: str) -> Path:
+    """Return the sweep file of a proposal: in a folder of its own, beside its source's configs."""
+    return place / _FOLDER / name / "sweeps" / f"{name}.yaml"
 
 
 def entry_of(study: Study, name: str, source: str, question: str, file: Path) -> StudySweep:
@@ -129,7 +143,8 @@ def write_proposed(
 
     Args:
         study: The study; it has a proposer.
-        place: Folder that gets `proposed/sweeps/NAME.yaml`, and a link to the configs beside it.
+        place: Folder that gets `proposed/NAME/sweeps/NAME.yaml`, and a link to the configs of its
+            source beside it.
         name: Of the sweep.
         proposal: What was proposed.
         base: What it departs from.
@@ -159,7 +174,7 @@ def write_proposed(
             "expect": dict(axis.expect),
         },
     }
-    path = place / _FOLDER / "sweeps" / f"{name}.yaml"
+    path = _file(place, name)
     head = f"{name} of the study {study.spec.name}, proposed after {source.sweep.name}."
     write_sweep(path, data, head=head, configs_of=original.path)
     return entry_of(study, name, source.sweep.name, proposal.question, path)

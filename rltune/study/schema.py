@@ -16,7 +16,15 @@ _PROMOTION = re.compile(r"best kept of ([a-z0-9][a-z0-9_-]{0,39})")
 
 def _require_duration(text: str) -> str:
     if text and seconds_of(text) <= 0:
-        refuse([Violation("", f"{text!r} is not a duration.", "Give one such as 8h or 1h30m.")])
+        refuse(
+            [
+                Violation(
+                    "",
+                    f"{text!r} is not a duration.",
+                    "Give one such as 8h or 1h30m; nine digits at most.",
+                )
+            ]
+        )
     return text
 
 
@@ -29,7 +37,7 @@ class StudyBudget(Section):
     tokens: PositiveInt | None = Field(
         None, description="Tokens that its trials may generate; null for no limit."
     )
-    money: Annotated[str, Field(pattern=r"^(\d+(\.\d+)? ?[A-Z]{3})?$")] = Field(
+    money: Annotated[str, Field(pattern=r"^(\d{1,9}(\.\d+)? ?[A-Z]{3})?$")] = Field(
         "",
         description="What calls to a training service may cost, such as 20USD; needs a price file "
         "in its currency; empty for no limit.",

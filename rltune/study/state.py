@@ -6,12 +6,12 @@ under it even if its source gets more seeds later.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rltune.analysis.seed_blocks import Due, due_trials
-from rltune.errors import Problem, SpecError
+from rltune.errors import Problem, SpecError, StoreError
 from rltune.lineage.row import LineageRow
 from rltune.lineage.table import LineageStore
 from rltune.runner.spend import usage_of_run
@@ -106,15 +106,26 @@ def _standing(
 
 def _decided(path: Path, sweep: StudySweep, source: Standing, *, is_kept: bool) -> Promotion:
     """Return what is promoted into a sweep, as a file of decisions has it, or decided now."""
-    known: dict[str, Any] = read_json(path) if path.exists() else {}
-    if sweep.name in known and known[sweep.name]["run"] == source.run.path.name:
-        return Promotion(**known[sweep.name])
+    known = _read_decisions(path)
+    if sweep.name in known and known[sweep.name].run == source.run.path.name:
+        return known[sweep.name]
     inherited = source.promotion.keys if source.promotion is not None else {}
     decision = promotion_of(source.run, source.loaded, inherited)
     if is_kept:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(path, {**known, sweep.name: asdict(decision)})
+        write_json_atomic(path, {**known, sweep.name: decision})
     return decision
+
+
+def _read_decisions(path: Path) -> dict[str, Promotion]:
+    """Return name of a sweep -> what was promoted into it; raises StoreError."""
+    known = read_json(path) if path.exists() else {}
+    try:
+        return {name: Promotion(**one) for name, one in known.items()}
+    except (TypeError, AttributeError) as error:
+        what = f"is not a record of promotions ({error})."
+        action = "Restore it from a copy; without it each is decided again."
+        raise StoreError(Problem(str(path), what, action=action)) from error
 
 
 def _promoted(study: Study, place: Path, sweep: StudySweep, promotion: Promotion) -> LoadedSweep:

@@ -6,9 +6,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from rltune.report.markdown import cut, visible
-from rltune.report.render import duration, grid, indent, line, verbatim
+from rltune.report.render import duration, finding, grid, indent, line, plural, verbatim
 from rltune.report.render_lineage import calibration_view
 from rltune.store.service_usage import money
+from rltune.study.across import Repeated, findings_across, repeated
 from rltune.study.load import Study
 from rltune.study.predictions import predictions_of
 from rltune.study.queue import Used
@@ -34,13 +35,28 @@ def study_view(study: Study, found: Sequence[Standing], total: Used) -> Renderab
         money_of = f" of {money({limits.currency: most})}" if most is not None else ""
         spent += f", {money(total.paid) or 0}{money_of}"
     promoted = [item for one in found for item in promoted_view(one, with_name=True)]
+    across = [
+        *(verbatim(repeated_text(one)) for one in repeated(found)),
+        *(finding(item) for item in findings_across(study, found)),
+    ]
     return Group(
         line(f"{study.spec.name}: {study.spec.question}", "bold"),
         line(),
         table,
         line(),
         *promoted,
+        *across,
         line(spent),
+    )
+
+
+def repeated_text(one: Repeated) -> str:
+    """Return which trials a sweep trains although another one does, and why it does."""
+    seeds = ", ".join(map(str, one.seeds))
+    return (
+        f"{one.sweep}: {one.condition} is {one.first_condition} of {one.first} (seeds {seeds}). "
+        f"{plural(len(one.seeds), 'trial')} trained again: a control has the code and the machine "
+        "of the trials that are compared with it."
     )
 
 
@@ -79,6 +95,8 @@ def study_json(
             }
             for one in found
         ],
+        "findings": list(findings_across(study, found)),
+        "repeated": list(repeated(found)),
         "proposals": list(records),
         "predictions": predictions_of(found, records),
     }

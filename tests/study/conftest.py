@@ -66,3 +66,21 @@ def make_project():
 @pytest.fixture
 def project(tmp_path, sweep_text) -> Project:
     return Project(tmp_path, sweep_text)
+
+
+@pytest.fixture
+def rltune(project, monkeypatch, capsys):
+    """Run one command in the project's folder, 100 columns wide."""
+    from rltune.cli.entry import run
+
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("RLTUNE_RUNS_DIR", raising=False)
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

@@ -7,24 +7,6 @@ import pytest
 
 
 @pytest.fixture
-def rltune(project, monkeypatch, capsys):
-    """Run one command in the project's folder, 100 columns wide."""
-    from rltune.cli.entry import run
-
-    monkeypatch.chdir(project.root)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("RLTUNE_RUNS_DIR", raising=False)
-
-    def call(*arguments):
-        capsys.readouterr()
-        code = run(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
 def launched(monkeypatch):
     """What the study would launch: the requests; each launch changes nothing, and fails."""
     requests = []

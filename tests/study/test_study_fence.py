@@ -142,6 +142,10 @@ CASES = {
         GOOD + SWITCH_AND_VALUE,
         "'loss.use_kl_loss' with 'loss.kl_loss_coef' is a second axis: entropy_coeff=0.01 has",
     ),
+    "many values": (
+        changed(("[0.0, 0.01]", str([i / 1000 for i in range(13)]))),
+        "axis.values: there are 13 values. 12 at most.",
+    ),
     "many coupled keys": (
         GOOD + "  coupled: [" + "{key: loss.kl_type, rule: value, why: w}," * 5 + "]\n",
         "there are 5 coupled keys. 4 at most.",
@@ -251,7 +255,7 @@ def test_a_repetition_is_known_by_the_lineage_alone(project):
 
 def treated_spec(project, ground):
     """Return the first trial of the proposed sweep that is not its control."""
-    path = ground.study.folder(project.runs).path / "proposed" / "sweeps" / "proposed-1.yaml"
+    path = ground.study.folder(project.runs).path / "proposed/proposed-1/sweeps/proposed-1.yaml"
     longer = with_sweep(ground.study, entry_of(ground.study, "proposed-1", "kl", "?", path))
     own = ground.study.folder(project.runs).path
     return next(

@@ -56,8 +56,11 @@ def test_what_is_wrong_is_said(project, change, expected):
     assert all(text in found for text in expected), found
 
 
-def test_a_budget_that_is_no_duration_is_refused(project):
-    assert "budget.time" in problems(project, budget="{time: 8 hours}")[0]
+@pytest.mark.parametrize(
+    ("key", "value"), [("time", "8 hours"), ("time", "9" * 400 + "h"), ("money", "9" * 400 + "USD")]
+)
+def test_a_budget_that_is_none_is_refused(project, key, value):
+    assert f"budget.{key}" in problems(project, budget=f"{{{key}: {value}}}")[0]
 
 
 def test_a_sweep_that_is_wrong_does_not_make_the_list_empty(project):

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
@@ -17,8 +19,10 @@ from rltune.spec.identity import flatten
 from rltune.spec.plan import plan_json
 from rltune.store.files import write_json_atomic, write_text_atomic
 from rltune.store.jsonl import read_jsonl
+from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir
 from rltune.study.asking import require_proposer
+from rltune.study.files import write_sweep
 from rltune.study.load import load_study
 from rltune.study.proposal import read_proposal
 
@@ -136,6 +140,72 @@ def test_the_predictions_are_compared_with_what_came(search, mine):
     assert "inside the 95 % interval of what was observed: 0 of 1" in out
     refused, accepted = json.loads(search.call("--json")[1])["proposals"]
     assert (refused["outcome"], accepted["outcome"]) == ("refused", "accepted")
+
+
+def test_a_proposal_that_cannot_be_read_any_more_stops_the_study(search, mine):
+    """Were it skipped, its name would be given to another sweep."""
+    mine("no yaml", GOOD, CLIP, more=", sweeps: 2")
+    search.call()
+    log = search.runs / "study-search" / "proposals.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([lines[0], lines[1].replace('"', "'"), lines[2]]))
+    for options in ((), ("--dry-run",), ("--json",)):
+        code, _, err = search.call(*options)
+        assert code == 2
+        assert "proposals.jsonl:2: not JSON" in err
+    log.write_text("".join([*lines, lines[2][:40]]))  # one that was cut off was not yet a record
+    assert search.call()[0] == 0
+
+
+def test_a_proposal_is_resolved_with_the_configs_of_its_source(search, mine):
+    """Sources may lie in different folders; each has its own configs beside it."""
+    other = search.root / "other"
+    shutil.copytree(search.root / "configs", other / "configs")
+    (other / "sweeps").mkdir()
+    rate = SWEEP.replace("protocol: figure3\n", "").replace("name: kl\n", "name: rate\n")
+    (other / "sweeps" / "rate.yaml").write_text(rate.replace("[0.0, 0.1]", "[0.0, 0.2]"))
+    search.use(MINE[:-1] + ", sweeps: 2}")
+    text = search.study.read_text().replace(
+        "proposer:", "  - {name: rate, file: ../other/sweeps/rate.yaml}\nproposer:"
+    )
+    mine(GOOD + "source: kl\n", CLIP + "source: rate\n")
+    search.study.write_text(text)
+    assert search.call()[0] == 0
+    proposed = search.runs / "study-search" / "proposed"
+    links = [(proposed / f"proposed-{n}" / "configs").resolve() for n in (1, 2)]
+    assert links == [search.root / "configs", other / "configs"]
+
+
+def test_a_name_that_was_refused_gets_the_configs_of_the_next_source(tmp_path):
+    places = [tmp_path / name / "sweeps" / "a.yaml" for name in ("with", "without", "moved")]
+    for place in places:
+        place.parent.mkdir(parents=True)
+    for name in ("with", "moved"):
+        (tmp_path / name / "configs").mkdir()
+    out = tmp_path / "out" / "sweeps" / "p.yaml"
+    link = tmp_path / "out" / "configs"
+    for place in (places[0], places[2], places[2], places[0]):
+        write_sweep(out, {}, head="", configs_of=place)
+        assert link.resolve() == place.parents[1] / "configs"
+    write_sweep(out, {}, head="", configs_of=places[1])
+    assert not link.is_symlink()
+
+
+def test_what_another_command_accepted_is_read_once_it_is_alone(search, mine, monkeypatch):
+    """Two commands at once: the second one goes on from the first one's proposal."""
+    mine(GOOD, more=", sweeps: 1")
+
+    @contextmanager
+    def take_after_the_other(path, *, argv):
+        with monkeypatch.context() as patched:
+            patched.setattr("rltune.cli.study.take_driver_lock", take_driver_lock)
+            assert search.call()[0] == 0
+        yield
+
+    monkeypatch.setattr("rltune.cli.study.take_driver_lock", take_after_the_other)
+    code, out, _ = search.call()
+    assert (code, len(search.launched), len(records(search))) == (0, 1, 1)
+    assert "proposed-1" in out
 
 
 def test_a_refusal_is_shown_to_the_next_try(search, mine):
