@@ -61,9 +61,8 @@ def repeated(found: Sequence[Standing]) -> Iterator[Repeated]:
     for one in found:
         groups: dict[tuple[str, str, str], list[int]] = {}
         for spec in one.due.specs:
-            place = first.get(spec.config_hash)
-            if place is not None and place[0] != one.sweep.name:
-                groups.setdefault((spec.condition, *place), []).append(spec.seed)
-            first.setdefault(spec.config_hash, (one.sweep.name, spec.condition))
-        for (condition, *place), seeds in groups.items():
-            yield Repeated(one.sweep.name, condition, place[0], place[1], tuple(seeds))
+            sweep, condition = first.setdefault(spec.config_hash, (one.sweep.name, spec.condition))
+            if sweep != one.sweep.name:
+                groups.setdefault((spec.condition, sweep, condition), []).append(spec.seed)
+        for (own, sweep, condition), seeds in groups.items():
+            yield Repeated(one.sweep.name, own, sweep, condition, tuple(seeds))
