@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 import yaml
-from test_study_fence import GOOD, sweep_text
+from test_study_fence import FREE, GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
 from rltune.runner.proof import prove_by_keys
@@ -162,7 +162,7 @@ def test_a_proposal_is_resolved_with_the_configs_of_its_source(search, mine):
     other = search.root / "other"
     shutil.copytree(search.root / "configs", other / "configs")
     (other / "sweeps").mkdir()
-    rate = SWEEP.replace("protocol: figure3\n", "").replace("name: kl\n", "name: rate\n")
+    rate = FREE.replace("name: kl\n", "name: rate\n")
     (other / "sweeps" / "rate.yaml").write_text(rate.replace("[0.0, 0.1]", "[0.0, 0.2]"))
     search.use(MINE[:-1] + ", sweeps: 2}")
     text = search.study.read_text().replace(
