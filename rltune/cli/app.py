@@ -41,7 +41,9 @@ COMMANDS = (
     Entry("audit", "inspect:audit", "Prove from the records that what ran is comparable."),
     Entry("export", "export:export", "Write the tables and figures of a sweep."),
     Entry("report", "report:report", "Write a sweep's HTML page, or a finding to publish."),
-    Entry("bundle", "publish.bundle:bundle", "Write a sweep's evidence as one zip to send."),
+    Entry(
+        "bundle", "publish.bundle:bundle", "Write the evidence of a sweep or a study as one zip."
+    ),
     Entry("verify", "publish.verify:verify", "Prove a finding or a bundle, or rerun its trials."),
     Entry(
         "compare",

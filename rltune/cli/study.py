@@ -22,6 +22,7 @@ from rltune.store.lock import take_driver_lock
 from rltune.study.across import require_agreement
 from rltune.study.asking import may_propose, propose, require_proposer
 from rltune.study.fence import Ground
+from rltune.study.kept import keep_files
 from rltune.study.load import Study, load_study
 from rltune.study.queue import Used, beyond, due
 from rltune.study.records import ACCEPTED, read_proposals, with_proposals
@@ -91,10 +92,11 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
     own = study.folder(runs_dir)
     own.path.mkdir(parents=True, exist_ok=True)
     with looking_in_runs(runs_dir), take_driver_lock(own.lock, argv=tuple(sys.argv)):
-        study = with_proposals(study, runs_dir)
+        asked, study = study, with_proposals(study, runs_dir)
         found = standings(study, runs_dir)
         console.print(study_view(study, found, used(found)))
         require_agreement(study, found)
+        keep_files(asked, own.path)
         return _drain(study, runs_dir, console, max_trials, no_custom_code=no_custom_code)
 
 

@@ -58,7 +58,7 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
     require_rankable(store, {row.domain for row in mine})
     theirs = store.read().rows
     known = {row.exp_id for row in theirs}
-    copies = [_copy(row, run_name) for row in _parents_first(mine)]
+    copies = [copy_of(row, run_name) for row in _parents_first(mine)]
     new = []
     for row in copies:
         if row.exp_id not in known:
@@ -68,7 +68,8 @@ def share(rows: Iterable[LineageRow], store: LineageStore, run_name: str) -> int
     return len(new)
 
 
-def _copy(row: LineageRow, run_name: str) -> LineageRow:
+def copy_of(row: LineageRow, run_name: str) -> LineageRow:
+    """Return the copy of a run's row in a shared table."""
     return replace(
         row,
         exp_id=shared_id(run_name, row.exp_id),

@@ -47,8 +47,16 @@ def is_study(path: Path) -> bool:
     return isinstance(file, YamlFile) and "sweeps" in file.data
 
 
-def load_study(path: Path) -> Study:
+KEPT = "study.sweeps"
+"""Folder beside a kept study file: a folder for each sweep, with its file and its configs."""
+
+
+def load_study(path: Path, *, is_kept: bool = False) -> Study:
     """Return a study file and its sweeps.
+
+    Args:
+        path: The study file.
+        is_kept: Whether it is a copy that `rltune study` or a bundle keeps, with its sweeps beside.
 
     Raises:
         SpecError: Carries every problem of the study and of its sweeps.
@@ -65,7 +73,8 @@ def load_study(path: Path) -> Study:
     originals: dict[str, LoadedSweep] = {}
     for sweep in spec.sweeps if spec is not None else ():
         try:
-            originals[sweep.name] = load_as_asked(Path(normpath(path.parent / sweep.file)), sweep)
+            file_of = kept_sweep if is_kept else _named_sweep
+            originals[sweep.name] = load_as_asked(file_of(path.parent, sweep), sweep)
         except SpecError as error:
             problems += error.problems
     if spec is not None:
@@ -73,6 +82,15 @@ def load_study(path: Path) -> Study:
     if problems or spec is None:
         raise SpecError(list(dict.fromkeys(problems)))
     return Study(path, spec, originals)
+
+
+def _named_sweep(folder: Path, sweep: StudySweep) -> Path:
+    return Path(normpath(folder / sweep.file))
+
+
+def kept_sweep(folder: Path, sweep: StudySweep) -> Path:
+    """Return where the file of a sweep is kept, in the folder of a kept study file."""
+    return folder / KEPT / sweep.name / "sweeps" / Path(sweep.file).name
 
 
 def load_as_asked(file: Path, sweep: StudySweep) -> LoadedSweep:

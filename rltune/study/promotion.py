@@ -5,14 +5,14 @@ paired seeds, and which counts every condition of the sweep (Holm).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rltune.analysis.audit import judge_folder
 from rltune.analysis.table_rows import trial_rows
 from rltune.analysis.table_summary import verdicts_of
-from rltune.analysis.tables import mark_of
+from rltune.analysis.tables import TrialRow, mark_of
 from rltune.analysis.verdict_words import ABOVE, BELOW, Verdict
 from rltune.errors import Problem, SpecError
 from rltune.report.export import lineage_ids
@@ -37,6 +37,7 @@ class Promotion:
     is_control: bool  # whether its control stays
     why: str  # the verdict, in a sentence
     keys: Mapping[str, Any] = field(default_factory=dict)  # dotted key -> value
+    seeds: Sequence[int] = ()  # that were looked at: the sweep may get more later
 
     @property
     def row(self) -> str:
@@ -51,22 +52,27 @@ class Promotion:
         return f"{self.condition} of {self.run} is promoted: {self.why}"
 
 
-def promotion_of(run: RunDir, loaded: LoadedSweep, inherited: Mapping[str, Any]) -> Promotion:
+def promotion_of(
+    run: RunDir, loaded: LoadedSweep, inherited: Mapping[str, Any], seeds: Collection[int] = ()
+) -> Promotion:
     """Return what a finished sweep hands on: its best condition that beats the control, if any.
 
     Args:
         run: Its run folder; nothing of it is left to run.
         loaded: The sweep as it ran.
         inherited: What was promoted into it: that is handed on, too.
+        seeds: Seeds to look at; all that it has where none is given.
 
     """
-    mode = loaded.spec.metric.mode
-    chosen = best_claim(verdicts_of_run(run), mode)
+    rows = [row for row in rows_of_run(run) if not seeds or row.seed in seeds]
+    looked_at = tuple(sorted({row.seed for row in rows}))
+    chosen = best_claim(verdicts_of(rows), loaded.spec.metric.mode)
     if chosen is None:
         why = "no condition is shown to be better"
-        return Promotion(run.path.name, loaded.control.label, True, why, dict(inherited))
+        control = loaded.control.label
+        return Promotion(run.path.name, control, True, why, dict(inherited), looked_at)
     keys = {**inherited, **_keys_of(loaded, chosen.condition)}
-    return Promotion(run.path.name, chosen.condition, False, chosen.sentence, keys)
+    return Promotion(run.path.name, chosen.condition, False, chosen.sentence, keys, looked_at)
 
 
 def best_claim(verdicts: Sequence[Verdict], mode: str) -> Verdict | None:
@@ -81,10 +87,15 @@ def best_claim(verdicts: Sequence[Verdict], mode: str) -> Verdict | None:
 
 def verdicts_of_run(run: RunDir) -> Sequence[Verdict]:
     """Return the verdict about each condition of a run but its control."""
+    return verdicts_of(rows_of_run(run))
+
+
+def rows_of_run(run: RunDir) -> Sequence[TrialRow]:
+    """Return one row per planned trial of a run."""
     folder = read_folder(run)
     read = read_records(folder)
     mark = mark_of(judge_folder(folder, read))
-    return verdicts_of(trial_rows(folder, read.records, mark=mark, lineage_ids=lineage_ids(run)))
+    return trial_rows(folder, read.records, mark=mark, lineage_ids=lineage_ids(run))
 
 
 def _keys_of(loaded: LoadedSweep, condition: str) -> dict[str, Any]:

@@ -27,7 +27,11 @@ from rltune.study.state import Standing
 ACCEPTED, REFUSED, UNANSWERED = "accepted", "refused", "no answer"
 """What became of a proposal."""
 
-_FOLDER = "proposed"  # in the study's folder
+PROPOSALS, CALLS = "proposals.jsonl", "proposer_calls.jsonl"
+"""Files of a study's folder: a record of every answer, and of every call to a service."""
+
+PROPOSED = "proposed"
+"""Its folder of the sweeps that were proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,12 @@ def append_proposal(study: Study, runs_dir: Path, record: Mapping[str, object]) 
 
 
 def _path(own: RunDir) -> Path:
-    return own.path / "proposals.jsonl"
+    return own.path / PROPOSALS
+
+
+def proposed_sweep(name: str) -> str:
+    """Return the file of a proposed sweep in the study's folder, beside its source's configs."""
+    return f"{PROPOSED}/{name}/sweeps/{name}.yaml"
 
 
 def accepted(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -88,7 +97,7 @@ def append_call(study: Study, runs_dir: Path, record: Mapping[str, object]) -> N
 
 
 def _calls(own: RunDir) -> Path:
-    return own.path / "proposer_calls.jsonl"
+    return own.path / CALLS
 
 
 def with_proposals(study: Study, runs_dir: Path) -> Study:
@@ -101,15 +110,10 @@ def with_proposals(study: Study, runs_dir: Path) -> Study:
     for record in accepted(read_proposals(study, runs_dir)):
         if record["name"] in study.originals:
             continue
-        path = _file(study.folder(runs_dir).path, record["name"])
+        path = study.folder(runs_dir).path / proposed_sweep(record["name"])
         entry = entry_of(study, record["name"], record["source"], record["question"], path)
         study = with_sweep(study, entry)
     return study
-
-
-def _file(place: Path, name: str) -> Path:
-    """Return the sweep file of a proposal: in a folder of its own, beside its source's configs."""
-    return place / _FOLDER / name / "sweeps" / f"{name}.yaml"
 
 
 def entry_of(study: Study, name: str, source: str, question: str, file: Path) -> StudySweep:
@@ -174,7 +178,7 @@ def write_proposed(
             "expect": dict(axis.expect),
         },
     }
-    path = _file(place, name)
+    path = place / proposed_sweep(name)
     head = f"{name} of the study {study.spec.name}, proposed after {source.sweep.name}."
     write_sweep(path, data, head=head, configs_of=original.path)
     return entry_of(study, name, source.sweep.name, proposal.question, path)

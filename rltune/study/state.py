@@ -29,7 +29,8 @@ from rltune.study.queue import Used
 from rltune.study.schema import StudySweep
 from rltune.types import TrialStatus
 
-_DECISIONS = "study.json"
+DECISIONS = "study.json"
+"""File of a study's folder: sweep -> what was promoted into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def standings(study: Study, runs_dir: Path, *, work: Path | None = None) -> list
         source = found.get(sweep.source)
         promotion = None
         if source is not None and source.is_finished:
-            promotion = _decided(own / _DECISIONS, sweep, source, is_kept=work is None)
+            promotion = _decided(own / DECISIONS, sweep, source, is_kept=work is None)
         found[sweep.name] = _standing(study, runs_dir, work or own, sweep, promotion)
     return list(found.values())
 
@@ -135,7 +136,7 @@ def _promoted(study: Study, place: Path, sweep: StudySweep, promotion: Promotion
     if isinstance(file, Problem):
         raise SpecError(file)
     data = promoted_data(file, original, promotion)
-    head = f"{original.path} in the study {study.spec.name}. {promotion.sentence}"
+    head = f"{original.path.name} in the study {study.spec.name}. {promotion.sentence}"
     path = place / "sweeps" / original.path.name
     write_sweep(path, data, head=head, configs_of=original.path)
     return load_as_asked(path, sweep)

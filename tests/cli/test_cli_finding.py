@@ -3,8 +3,8 @@
 import json
 
 import pytest
+from publishing import drawn_once
 from run_folders import FolderWriter, finished_sweep
-from test_report_finding import drawn_once
 from trained_folder import trained_folder
 
 from rltune.report.finding.files import read_finding

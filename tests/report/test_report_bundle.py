@@ -6,11 +6,13 @@ import zipfile
 from dataclasses import replace
 
 import pytest
+from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
 from run_folders import CONTROL, CRASH, PROVENANCE, TREATED, FolderWriter
-from test_report_finding import CODE, add_rows, drawn_once, replace_in, sources_at
+from test_report_finding import add_rows
 
 from rltune.errors import InputError, StoreError
-from rltune.report.finding.bundle import build, unpack, verify_bundle, write_zip
+from rltune.report.bundle.archive import unpack, write_zip
+from rltune.report.bundle.run import build, verify_bundle
 from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, sha256_file, write_json_atomic
 from rltune.store.run_folder import read_folder
@@ -226,10 +228,7 @@ DOCTORED = [  # (what was done, what is found)
 @pytest.mark.parametrize(("doctor", "found"), DOCTORED)
 def test_a_doctored_bundle_is_caught_even_with_digests_that_agree(root, doctor, found):
     doctor(root)
-    manifest = read_json(root / "finding" / "manifest.json")
-    manifest["outputs"] = {name: sha256_file(root / "finding" / name) for name in
-                           manifest["outputs"]}  # fmt: skip
-    write_json_atomic(root / "finding" / "manifest.json", manifest)
+    seal_again(root / "finding" / "manifest.json")
     listed = read_json(root / "bundle.json")
     listed["outputs"] = {
         path.relative_to(root).as_posix(): sha256_file(path)

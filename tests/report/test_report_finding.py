@@ -1,11 +1,10 @@
 """A finding: what its page says, and that no doctored folder passes for an honest one."""
 
-import json
 import shutil
 from dataclasses import replace
-from functools import cache
 
 import pytest
+from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
 from run_folders import CONTROL, CRASH, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.tables import PairRow
@@ -13,7 +12,6 @@ from rltune.errors import InputError, StoreError
 from rltune.lineage.record import RowContext, row_for
 from rltune.lineage.table import LineageStore
 from rltune.maths.significance import mcnemar_p
-from rltune.report.finding import figures
 from rltune.report.finding.collect import collect
 from rltune.report.finding.files import (
     noted,
@@ -25,17 +23,12 @@ from rltune.report.finding.page import answer_in_short, page
 from rltune.report.finding.records import nested
 from rltune.report.finding.results import levels
 from rltune.report.finding.verify import verify
-from rltune.report.manifest import Code
-from rltune.store.files import read_json, sha256_file, write_json_atomic
+from rltune.store.files import read_json, write_json_atomic
 from rltune.store.run_folder import read_folder
 
-CODE = Code(["rltune"], {"python": "3"}, "c0ffee", "s")
+assert drawn_once  # used by all tests here, too
+
 PREDICTED = SWEEP.replace("  control: 0.0\n", '  control: 0.0\n  expect: {0.1: "-0.2 success"}\n')
-
-
-def sources_at(commit):
-    """Stand for a checkout that knows the commit of the trials alone."""
-    return "s" if commit == "c0ffee" else None
 
 
 def add_rows(writer):
@@ -65,14 +58,6 @@ def failed_sweep(writer):
 
 def finding_of(writer, **asked):
     return collect(read_folder(writer.run), CODE, name="kl", **asked)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def drawn_once():
-    """Draw the same data once only: most of the time of these tests would go there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw", cache(figures.draw))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -236,15 +221,6 @@ def test_configs_come_back_as_they_were(published, writer):
     }  # fmt: skip
 
 
-def replace_in(name, old, new):
-    def doctor(folder):
-        text = (folder / name).read_text()
-        assert old in text, (name, old)
-        (folder / name).write_text(text.replace(old, new))
-
-    return doctor
-
-
 def without_trial(folder, *, names=("trials.csv", "trials.json")):
     """Remove the last trial of the condition, wherever it is named."""
     last = read_finding(folder).trials[-1].trial_id
@@ -358,11 +334,7 @@ def test_a_doctored_folder_is_caught_with_its_file_and_number(folder, doctor, fo
     doctor(folder)
     assert problems_of(folder)
     # and where the digests were made to agree, too
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["outputs"] = {
-        name: sha256_file(folder / name) for name in manifest["outputs"] if (folder / name).exists()
-    }
-    write_json_atomic(folder / "manifest.json", manifest)
+    seal_again(folder / "manifest.json")
     assert [text for text in problems_of(folder) if found in text]
 
 

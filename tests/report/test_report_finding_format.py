@@ -9,7 +9,7 @@ from run_folders import finished_sweep
 from test_report_finding import CODE, add_rows, drawn_once, problems_of, replace_in, sources_at
 
 from rltune.errors import StoreError
-from rltune.report.finding.bundle import build, verify_bundle
+from rltune.report.bundle.run import build, verify_bundle
 from rltune.report.finding.files import TABLES, read_finding, write_finding
 from rltune.report.finding.verify import verify
 from rltune.store.files import read_json, sha256_file, write_json_atomic

@@ -146,3 +146,49 @@ def test_options_that_a_study_sets_are_refused(project, rltune, command):
     code, _, err = rltune(command, "studies/nights.yaml", "--seeds", "0")
     assert code == 2
     assert err.startswith("error: --seeds: a")
+
+
+def test_a_study_keeps_its_files_and_is_bundled_from_its_folder(project, rltune, launched):
+    project.finish()
+    assert rltune("study", "studies/nights.yaml")[0] == 1
+    kept = project.runs / "study-nights"
+    assert (kept / "study.yaml").read_text() == project.study.read_text()
+    assert (kept / "study.sweeps/kl/configs/protocols/figure3.yaml").is_file()
+    code, out, err = rltune("bundle", "runs/study-nights", "--out", "nights.zip")
+    assert (code, err) == (0, "")
+    assert "kl_loss_coef=0.1 ends above the control" in out.replace("`", "").replace("**", "")
+    assert "Not finished: entropy has not begun." in out
+    assert "wrote nights.zip: " in out
+    code, out, err = rltune("verify", "nights.zip")
+    assert (code, err) == (0, "")
+    assert "promotions, by the verdicts of their sweeps" in out
+    assert out.endswith("nights.zip holds.\n")
+
+
+def test_a_study_file_is_bundled_and_the_data_says_where_it_stands(project, rltune):
+    project.finish()
+    code, out, _ = rltune("bundle", "studies/nights.yaml", "--out", "nights.zip", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert [one["is_finished"] for one in told["standing"]["sweeps"]] == [True, False]
+    assert list(told["answers"]) == [project.kl.run.path.name]
+    assert not (project.runs / "study-nights").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sweeps/kl.yaml",), "sweeps/kl.yaml: is a file, and no study file. Give the run folder"),
+        (("runs",), "runs: this is not a run folder; it has no sweep.yaml."),
+        (("nowhere",), "nowhere: there is no such folder."),
+        (("studies/nights.yaml", "--metric", "a"), "--metric: is of the page of one sweep."),
+        (("studies/nights.yaml",), "runs/study-nights: no sweep of this study has begun."),
+    ],
+)
+def test_what_is_no_bundle_is_refused(project, rltune, arguments, message):
+    if arguments == ("studies/nights.yaml",):
+        project.kl.run.plan.unlink()
+    code, out, err = rltune("bundle", *arguments, "--out", "a.zip")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (project.root / "a.zip").exists()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from run_folders import FolderWriter
+from study_project import replace_loaded
 
 from rltune.analysis.seed_blocks import take_looks
 from rltune.analysis.stats import mean_over_seeds
@@ -173,24 +174,6 @@ def test_what_was_promoted_into_a_sweep_is_handed_on(project):
     clip = standing(project)[2]
     assert clip.promotion.keys == {**BETTER, "loss.entropy_coeff": 0.01}
     assert set(clip.diff) == {*BETTER, "loss.entropy_coeff"}
-
-
-def replace_loaded(project, loaded):
-    """Return a writer of the run folder of a sweep that is loaded already."""
-    from rltune.spec.expand import expand
-    from rltune.spec.plan import plan_json
-    from rltune.store.files import write_json_atomic, write_text_atomic
-    from rltune.store.rundir import RunDir
-
-    writer = project.kl
-    writer.loaded, writer.specs = loaded, expand(loaded)
-    writer.run = RunDir(project.runs / loaded.run_name).create()
-    write_text_atomic(writer.run.sweep, loaded.text)
-    write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
-    from run_folders import TASKS
-
-    write_json_atomic(writer.run.tasks(), TASKS)
-    return writer
 
 
 def test_a_promoted_key_that_is_the_next_axis_must_be_its_control(project):

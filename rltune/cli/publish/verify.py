@@ -19,8 +19,9 @@ from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
 from rltune.errors import InputError, Problem
 from rltune.gate import difference_interval
+from rltune.report.bundle.archive import kind_of, unpack
+from rltune.report.bundle.run import verify_bundle
 from rltune.report.finding import verify as links
-from rltune.report.finding.bundle import unpack, verify_bundle
 from rltune.report.finding.records import Finding, Recorded
 from rltune.report.finding.verify import Check
 from rltune.report.render import indent, line, plural, short_path
@@ -33,6 +34,8 @@ from rltune.spec.schema.sweep import Metric
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps
 from rltune.store.rundir import RunDir
+from rltune.study.bundle import KIND as OF_STUDY
+from rltune.study.verify import verify_study
 from rltune.types import TrialStatus
 
 _Folder = Annotated[
@@ -61,7 +64,8 @@ def verify(
 ) -> None:
     """Recompute every number, verdict and figure of a finding from its tables, and compare.
 
-    Of a bundle, the audit and the tables are made again from the records first.
+    Of a bundle, the audit and the tables are made again from the records first; of that of a study,
+    also what was promoted from sweep to sweep, what was proposed, and what it used.
 
     With --rerun or --trial it also trains trials again and compares them bit for bit. On another
     machine or other software the bits may differ; then the result at the last gate has to agree
@@ -75,16 +79,11 @@ def verify(
       rltune verify paper.zip
 
     """
-    if folder.is_file():
-        with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
-            root = unpack(folder, Path(place))
-            finding, checks = verify_bundle(root, sources_at=source_digest_at)
-    else:
-        finding, checks = links.verify(folder, sources_at=source_digest_at)
+    findings, checks = _verified(folder)
     if not as_json:
         show(Group(*map(_shown, checks)))
-    if finding is not None and (count or trial is not None):
-        for one in _chosen(finding, count, trial):
+    if findings and (count or trial is not None):
+        for finding, one in _chosen(findings, count, trial):
             checks.append(_again(finding, one, runs_dir, no_custom_code=no_custom_code))
             if not as_json:
                 show(_shown(checks[-1]))
@@ -94,6 +93,20 @@ def verify(
     else:
         show(line(_verdict(folder, failed), "bold red" if failed else "green"))
     raise typer.Exit(1 if failed else 0)
+
+
+def _verified(folder: Path) -> tuple[Sequence[Finding], list[Check]]:
+    """Return the findings that could be read, and what was verified."""
+    if not folder.is_file():
+        finding, checks = links.verify(folder, sources_at=source_digest_at)
+        return [finding] if finding is not None else [], checks
+    with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
+        root = unpack(folder, Path(place))
+        if kind_of(root) == OF_STUDY:
+            findings, checks = verify_study(root, sources_at=source_digest_at)
+            return list(findings.values()), checks
+        finding, checks = verify_bundle(root, sources_at=source_digest_at)
+    return [finding] if finding is not None else [], checks
 
 
 def _shown(one: Check) -> Group:
@@ -111,21 +124,24 @@ def _verdict(folder: Path, failed: Sequence[Check]) -> str:
     return f"{short_path(folder)} holds."
 
 
-def _chosen(finding: Finding, count: int, trial: str | None) -> list[Recorded]:
+Chosen = tuple[Finding, Recorded]
+
+
+def _chosen(findings: Sequence[Finding], count: int, trial: str | None) -> list[Chosen]:
     """Return the trials to run again: the one that is named, and so many at random.
 
     Raises:
         InputError: The name is of no trial, or of several.
 
     """
-    chosen = [] if trial is None else [_named(finding, trial)]
-    rest = [one for one in finding.recorded if one.metrics_sha256 and one not in chosen]
+    known = [(finding, one) for finding in findings for one in finding.recorded]
+    chosen = [] if trial is None else [_named(known, trial)]
+    rest = [pair for pair in known if pair[1].metrics_sha256 and pair not in chosen]
     return [*chosen, *random.SystemRandom().sample(rest, min(count, len(rest)))]
 
 
-def _named(finding: Finding, trial: str) -> Recorded:
-    by_id = {one.spec.trial_id: one for one in finding.recorded}
-    specs = [one.spec for one in finding.recorded]
+def _named(known: Sequence[Chosen], trial: str) -> Chosen:
+    specs = [one.spec for _, one in known]
     found = of_seed(specs, trial) or [s for s in specs if trial and s.trial_id.startswith(trial)]
     if len(found) != 1:
         what = (
@@ -133,7 +149,7 @@ def _named(finding: Finding, trial: str) -> Recorded:
         )
         allowed = f"It has {specs[0].trial_id} and {len(specs) - 1} more."
         raise InputError(Problem("--trial", what, allowed, "Give condition@seed, or an id."))
-    return by_id[found[0].trial_id]
+    return next(pair for pair in known if pair[1].spec is found[0])
 
 
 def _again(finding: Finding, one: Recorded, runs_dir: Path, *, no_custom_code: bool) -> Check:

@@ -166,12 +166,17 @@ def row_differences(
 def _page(folder: Path, finding: Finding) -> Iterator[str]:
     path = folder / PAGE
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    old, new = text.splitlines(), page(finding).splitlines()
+    return line_differences(PAGE, text, page(finding))
+
+
+def line_differences(name: str, text: str, again: str) -> Iterator[str]:
+    """Yield every line of a text that is not what comes out again."""
+    old, new = text.splitlines(), again.splitlines()
     for number, (there, ours) in enumerate(zip(old, new, strict=False), start=1):
         if there != ours:
-            yield f"{PAGE}:{number}: {_shortened(there, ours)}"
+            yield f"{name}:{number}: {_shortened(there, ours)}"
     if len(old) != len(new):
-        yield f"{PAGE}: {plural(len(old), 'line')}, recomputed {len(new)}"
+        yield f"{name}: {plural(len(old), 'line')}, recomputed {len(new)}"
 
 
 def _shortened(there: str, ours: str) -> str:

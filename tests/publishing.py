@@ -1,0 +1,43 @@
+"""What the tests of findings and bundles share: who makes them, and how one is doctored."""
+
+from functools import cache
+
+import pytest
+
+from rltune.report.finding import figures
+from rltune.report.manifest import Code
+from rltune.store.files import read_json, sha256_file, write_json_atomic
+
+CODE = Code(["rltune"], {"python": "3"}, "c0ffee", "s")
+
+
+def sources_at(commit):
+    """Stand for a checkout that knows the commit of the trials alone."""
+    return "s" if commit == "c0ffee" else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_once():
+    """Draw the same data once only: most of the time of these tests would go there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "draw", cache(figures.draw))
+        yield
+
+
+def replace_in(name, old, new):
+    def doctor(folder):
+        text = (folder / name).read_text()
+        assert old in text, (name, old)
+        (folder / name).write_text(text.replace(old, new))
+
+    return doctor
+
+
+def seal_again(manifest):
+    """Make the digests that a list of files names agree with the files beside it."""
+    content = read_json(manifest)
+    folder = manifest.parent
+    content["outputs"] = {
+        name: sha256_file(folder / name) for name in content["outputs"] if (folder / name).exists()
+    }
+    write_json_atomic(manifest, content)
