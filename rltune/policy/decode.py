@@ -71,7 +71,8 @@ class ModelDecoder:
         positions_BT = starts_B1 + places_T.minimum(counts_B1 - 1).clamp(min=0)
         columns_BT = positions_BT.where(places_T < counts_B1, nobodys)
         last_B = (counts_B1[:, 0] - 1).clamp(min=0)
-        return NewTokens(*(t.to(self.device) for t in (ids_BT, positions_BT, columns_BT, last_B)))
+        device = self.device
+        return NewTokens(*(t.to(device) for t in (ids_BT, positions_BT, columns_BT, last_B)))
 
     def _logits(self, hidden_BTD: Tensor, last_B: Tensor) -> Tensor:
         """Return float32 logits (B, V) after column `last_B` of each row."""
@@ -105,7 +106,7 @@ class TransformersDecoder(ModelDecoder):
         cache.place(inputs.columns_BT, width=width)
         backbone = self._model.base_model
         longest = inputs.ids_BT.shape[1]
-        is_last_BT = torch.arange(longest, device=self.device) == inputs.last_B[:, None]
+        is_last_BT = torch.arange(longest, device=inputs.last_B.device) == inputs.last_B[:, None]
         only_last = reading(backbone, is_last_BT) if longest > 1 else nullcontext()
         with computing(backbone), only_last:
             hidden_BTD = backbone(

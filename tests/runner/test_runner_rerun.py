@@ -28,9 +28,11 @@ from rltune_envs.sokoban.levels import load_levels
 METRIC = Metric(name="heldout/reward_mean")
 
 
-def trained(tmp_path: Path, base: str, *, stop_after: int | None = None, env: str = ""):
+def trained(
+    tmp_path: Path, base: str, *, policy="tiny", stop_after: int | None = None, env: str = ""
+):
     """Train a trial of two steps and return it as a source; env is a line of its hold."""
-    text = small_sweep(policy="tiny", gate_every=1, checkpoint_every=1, values="[0.0, 0.1]")
+    text = small_sweep(policy=policy, gate_every=1, checkpoint_every=1, values="[0.0, 0.1]")
     text = text.replace("base: sokoban", f"base: {base}")
     text = text.replace("hold:\n", f"hold:\n{env}", 1)
     path = tmp_path / "small.yaml"
@@ -85,8 +87,8 @@ def test_a_rerun_is_bit_equal(tmp_path, base):
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path):
-    status, source = trained(tmp_path, "sokoban", stop_after=1)
+def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path, small_policy):
+    status, source = trained(tmp_path, "sokoban", policy=small_policy, stop_after=1)
     assert status is TrialStatus.INTERRUPTED
     found = again(source, tmp_path)
     assert (found.verdict, found.last, found.status) == (
@@ -99,15 +101,16 @@ def test_a_trial_that_was_stopped_is_compared_as_far_as_it_came(tmp_path):
 
 @pytest.mark.usefixtures("threads")
 def test_a_rerun_is_bit_equal_and_with_other_inputs_no_repetition_and_no_start(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, small_policy
 ):
     """Levels behind those that are played: bit-equal, and still another file."""
     text, file = levels(24), tmp_path / "levels.txt"
     file.write_text(text, encoding="utf-8")
     keys = "  env.levels: levels.txt\n"
-    status, source = trained(tmp_path, "sokoban", env=keys)
+    status, source = trained(tmp_path, "sokoban", policy=small_policy, env=keys)
     assert status is TrialStatus.DONE
-    assert set(source.provenance["inputs"]) == {"levels.txt"}
+    of_policy = {str(path) for path in small_policy.iterdir()}
+    assert set(source.provenance["inputs"]) - of_policy == {"levels.txt"}
     log, before = logging.getLogger("test"), read_json(source.trial.provenance)
     _record_edits(source.trial, before, tmp_path, log)
     assert read_json(source.trial.provenance) == before

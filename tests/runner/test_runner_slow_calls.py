@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = """
   policy: {{model: {policy}, dtype: float32}}
   resources: {{cpus: 1, gpus: 0, threads: 1}}
+  tracking: {{wandb: disabled}}
   budget.steps: 2
   rollout: {{engine: torch, groups: 2, group_size: 2, max_response_tokens: 6, max_context: 600}}
   optim: {{mini_batch_size: 4, micro_batch_size: 4}}

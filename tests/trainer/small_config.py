@@ -7,7 +7,7 @@ DEFAULTS = {
     "policy.model": "tiny",
     "rollout.groups": 2,
     "rollout.group_size": 4,
-    "rollout.max_response_tokens": 6,
+    "rollout.max_response_tokens": 4,
     "rollout.max_context": 120,
     "optim.lr": 1e-3,
     "optim.mini_batch_size": 4,

@@ -117,7 +117,7 @@ def test_no_number_depends_on_where_the_engine_is(make_trial):
     assert_same(own, shared)
 
 
-@pytest.mark.parametrize("stop_at", [2, 4])
+@pytest.mark.parametrize("stop_at", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_stopped_and_resumed_is_bit_equal(make_trial, whole, stop_at):
     trial = make_trial(**AHEAD)
     with pytest.raises(InterruptedRun):
@@ -128,7 +128,7 @@ def test_stopped_and_resumed_is_bit_equal(make_trial, whole, stop_at):
     assert_same(trial, whole[0])
 
 
-@pytest.mark.parametrize("die_at", [1, 3, 4])
+@pytest.mark.parametrize("die_at", [pytest.param(1, marks=pytest.mark.slow), 3, 4])
 def test_killed_and_resumed_is_bit_equal(make_trial, whole, killed, die_at):
     trial = make_trial(**AHEAD)
     with pytest.raises(killed):

@@ -27,7 +27,7 @@ LOST = {
     "optim__lr": 1e-9,  # the start stays the best, so no gate after it asks for a checkpoint
     "budget__steps": 9,
     "gate__every": 2,
-    "checkpoint__every": 9,
+    "checkpoint__every": 3,
 }
 LOST_REASON = (
     "heldout_collapse: held-out success was below 1 at 3 gates in a row "

@@ -142,7 +142,7 @@ def test_the_record_is_what_the_checkpoint_plays(make_job, trained, with_test, s
         make_env=job.make_env,
         renderer=policy.renderer,
         engine=TorchEngine(policy.decoder()),
-        params=SamplingParams(1.0, 6, 120),  # gate.temperature, and the limits of rollout
+        params=SamplingParams(1.0, 4, 120),  # gate.temperature, and the limits of rollout
     )
     solved = sum(episode.success for episode in episodes)
     assert record["success"] == [int(episode.success) for episode in episodes]

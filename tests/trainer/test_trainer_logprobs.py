@@ -25,7 +25,10 @@ def ratios(batch, train_state, *, temperature, micro_batch_size=3):
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
 def test_ratio_is_1_on_ragged_multi_turn_rows(small_policy, make_config, sample_batch, temperature):
     config = make_config(
-        rollout__temperature=temperature, rollout__groups=4, optim__micro_batch_size=4
+        rollout__temperature=temperature,
+        rollout__groups=4,
+        rollout__max_response_tokens=6,
+        optim__micro_batch_size=4,
     )
     policy = small_policy()
     episodes, batch = sample_batch(config, policy)
