@@ -2,6 +2,7 @@
 
 import torch
 
+from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.scripted_engine import ScriptedEngine
 
@@ -24,6 +25,16 @@ def script(request):
 def scripted_engine(model):
     """Make the scripted engine for a policy, as an engine's process does."""
     return ScriptedEngine(script, end_ids=model.end_ids, logprob=-1.0)
+
+
+def adapted(policy, lora, *, seed):
+    """Give a policy an adapter that changes what it samples: a fresh one adds nothing."""
+    add_adapter(policy.model, lora, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in trained_parameters(policy.model).values():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return policy
 
 
 def process_engine(make, model, *, dtype=torch.float32, name="the rollout engine"):

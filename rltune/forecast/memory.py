@@ -57,6 +57,7 @@ class MemoryPlan:
     heap: int = 0  # on a CPU, what a forward pass frees: see `heap_bytes`
     is_engine_kept: bool = False  # whether the engine and its cache stay during updates
     is_engine_apart: bool = False  # whether the engine has its own process and GPU
+    shared_engine: int = 0  # what all trials share, in none of the sums of one
 
     @property
     def parts(self) -> Mapping[str, int]:
@@ -118,23 +119,27 @@ def memory_plan(config: TrialConfig, shape: Shape, *, parameters: int, trained: 
     chunk = min(sampled, MOST_TOKENS, max(1, MOST_LOGITS // shape.vocabulary))
     kept_bytes, freed_bytes = token_bytes(config, shape)
     on_device, is_vllm = config.resources.gpus > 0, rollout.engine == "vllm"
-    is_own = config.resources.engine == "own"
+    is_own = config.resources.engine != "shared"
+    is_shared = config.resources.engine == "shared_by_sweep"
     adapters = trained if is_lora else 0
     is_here = not (is_vllm or is_own)  # the engine samples with the trainer's weights
     kept = rounded if on_device and is_here else 0
     amounts = {"parameters": parameters, "adapters": adapters, "width": width}
+    engine = _engine_bytes(config, shape, **amounts)
     return MemoryPlan(
         weights=frozen + FLOAT32 * (learned + references) + kept,
         gradients=FLOAT32 * learned,
         optimizer=2 * FLOAT32 * learned,
         kv_cache=_cache_bytes(config, shape, width) if is_here else 0,
-        engine=_engine_bytes(config, shape, **amounts) * (1 if on_device else rollout.replicas),
+        engine=0 if is_shared else engine * (1 if on_device else rollout.replicas),
         activations=batch * kept_bytes + tree_bytes(config, shape),
         logits=LOGITS_COPIES * FLOAT32 * chunk * shape.vocabulary,
         program=DEVICE_BYTES if on_device else PROGRAM_BYTES * (1 + _own_processes(config)),
         rounded=rounded,
         heap=batch * freed_bytes,
-        is_engine_apart=is_own and on_device,  # on a CPU both have one machine's memory
+        # On a CPU both have one machine's memory.
+        is_engine_apart=is_own and not is_shared and on_device,
+        shared_engine=engine + (DEVICE_BYTES if on_device else PROGRAM_BYTES) if is_shared else 0,
         is_engine_kept=not is_here and not (is_vllm and on_device and rollout.vllm.sleep),
     )
 
@@ -186,7 +191,7 @@ def _graph_bytes(config: TrialConfig, shape: Shape) -> int:
 def _own_processes(config: TrialConfig) -> int:
     """Return the processes of engines beside the trial's: of one in parts, one more than parts."""
     rollout = config.rollout
-    if config.resources.engine == "shared":
+    if config.resources.engine != "own":  # one that trials share is counted once, for all
         return 0
     parts = rollout.vllm.tensor_parallel if rollout.engine == "vllm" else 1
     return rollout.replicas * (1 + parts if parts > 1 else 1)

@@ -6,7 +6,7 @@ What serves it there is another program, or a copy of the policy in torch.
 import copy
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -149,9 +149,19 @@ class PolicyCopy:
             return
         with tempfile.TemporaryDirectory() as folder:
             self._source.write_adapter(Path(folder))
-            saved = load_file(Path(folder, WEIGHTS))
+            self.use(read_adapter(Path(folder)))
+
+    @torch.no_grad()
+    def use(self, saved: Mapping[str, Tensor]) -> None:
+        """Compute with an adapter from now on: what `read_adapter` returns."""
         for name, parameter in self._adapter.items():
             parameter.copy_(saved[peft_name(name)])
+
+
+def read_adapter(folder: Path) -> dict[str, Tensor]:
+    """Return the matrices of an adapter in peft's format, by their names there."""
+    matrices: dict[str, Tensor] = load_file(folder / WEIGHTS)
+    return matrices
 
 
 def _network(source: Served) -> PreTrainedModel:

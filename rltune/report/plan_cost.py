@@ -126,6 +126,10 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
         if on_gpu and name == "program":
             note = "what CUDA holds for a process"
         yield f"  {name.replace('_', ' ')}", size(amount), note
+    if largest.memory.shared_engine:
+        where = "on the first GPU" if on_gpu else "once"
+        note = f"{where}, for all trials: its process, weights and cache, beside the above"
+        yield "shared engine", size(largest.memory.shared_engine), note
     if on_gpu:
         yield from _gpu_rows(largest, ranks)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,12 +19,9 @@ import torch
 from torch import Tensor
 
 from rltune.errors import RltuneError
-from rltune.rollout.engine import Engine, StreamingEngine
+from rltune.rollout.distant_engine import ASK, ERROR, RESULT
+from rltune.rollout.engine import StreamingEngine
 from rltune.rollout.lockstep import streaming
-from rltune.rollout.vllm_start import ServableModel
-
-ASK, RESULT, ERROR = "ask", "result", "error"
-EngineMaker = Callable[[ServableModel], Engine]
 
 
 class DistantModel:
@@ -43,6 +40,7 @@ class DistantModel:
         self._connection = connection
         self.end_ids = end_ids
         self.adapter_rank = adapter_rank
+        self.patience_s: float | None = None  # for each answer; None: as long as it takes
 
     def write_config(self, folder: Path, *, max_context: int) -> None:
         """Have config.json written; both processes see the same folders."""
@@ -57,18 +55,28 @@ class DistantModel:
         self._ask("open_weights")
         while (header := self._ask("next_weight")) is not None:
             name, dtype, shape = header
+            self._require_answer("next_weight")
             memory = bytearray(self._connection.recv_bytes())
             yield name, torch.frombuffer(memory, dtype=dtype).reshape(shape)
 
+    def has_sent(self) -> bool:
+        """Return whether the trial has sent something, or is gone."""
+        return self._connection.poll(0)
+
     def _ask(self, *what: Any) -> Any:
         self._connection.send((ASK, what))
+        self._require_answer(what[0])
         return self._connection.recv()
+
+    def _require_answer(self, what: str) -> None:
+        if not self._connection.poll(self.patience_s):
+            raise TimeoutError(f"the trial has not answered {what} in {self.patience_s} s")
 
 
 def main() -> None:
     """Serve a trial. Arguments: a file descriptor and our folder; stdin: a pipe of the trial's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trial decides when its engine ends
-    watch = threading.Thread(target=_die_with_trial, daemon=True)
+    watch = threading.Thread(target=die_with_parent, args=(sys.argv[2],), daemon=True)
     watch.start()
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -106,11 +114,16 @@ def portable(error: Exception) -> Exception:
     return error
 
 
-def _die_with_trial() -> NoReturn:
-    """Wait until the trial's end of the pipe is gone, however it went, and leave nothing."""
+def die_with_parent(folder: str) -> NoReturn:
+    """Wait until the parent's end of stdin's pipe is gone, however it went, and leave nothing.
+
+    Args:
+        folder: Of this process; it is removed.
+
+    """
     while os.read(0, 4096):  # not sys.stdin: its lock would be held at the interpreter's end
         pass
-    shutil.rmtree(sys.argv[2], ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
+from rltune.rollout.distant_engine import DistantEngine
 from rltune.rollout.engine import Batching, Completion, Engine, Request, SamplingParams
 from rltune.rollout.engine_process import ProcessEngine
 
@@ -129,9 +130,9 @@ def replicas_of(engine: Engine) -> Sequence[Engine]:
 
 
 def kill(engine: Engine) -> None:
-    """Kill the processes of an engine, if it has any: a call in another thread then raises."""
+    """Kill an engine that is elsewhere, for this trial: a call in another thread then raises."""
     for one in replicas_of(engine):
-        if isinstance(one, ProcessEngine):
+        if isinstance(one, DistantEngine):
             one.kill()
 
 

@@ -52,7 +52,8 @@ class VllmEngine:
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="rltune-vllm-"))
         self._version = 0
-        self._adapter: Any = None
+        self._adapters: dict[int, Any] = {}  # by seat; without other trials there is one, 0
+        self._adapter: Any = None  # the one that samples
         self._cached: dict[int, list[int]] = {}
         self._under_way: dict[str, tuple[Request, SamplingParams]] = {}  # by vLLM's id
         self._ended: dict[str, Completion] = {}  # without a token, since the last `advance`
@@ -122,12 +123,40 @@ class VllmEngine:
     def sync(self) -> None:
         """Take over the trainer's weights; nothing computed with older ones is reused."""
         self._wake()
-        self._version += 1
         if self._model.adapter_rank:
-            self._swap_adapter()
-        elif self._version > 1:  # the first ones were loaded at the start
+            folder = Path(tempfile.mkdtemp(prefix="adapter-", dir=self._folder))
+            self._model.write_adapter(folder)
+            self.load(0, folder)
+            self.serve(0)
+            return
+        self._version += 1
+        if self._version > 1:  # the first ones were loaded at the start
             self._load_weights()
         self._forget()
+
+    def load(self, seat: int, folder: Path) -> None:
+        """Take over an adapter in peft's format; vLLM may read the folder until it is replaced."""
+        from vllm.lora.request import LoRARequest
+
+        self.unload(seat)
+        self._version += 1
+        name = f"version-{self._version}"
+        adapter = LoRARequest(name, self._version, str(folder))
+        if not self._llm.llm_engine.add_lora(adapter):
+            raise RuntimeError(f"vLLM did not load adapter {name}")
+        self._adapters[seat] = adapter
+
+    def serve(self, seat: int) -> None:
+        """Sample with an adapter from now on; nothing computed before is reused."""
+        self._adapter = self._adapters[seat]
+        self._forget()
+
+    def unload(self, seat: int) -> None:
+        """Forget an adapter, if there is one."""
+        adapter = self._adapters.pop(seat, None)
+        if adapter is not None:
+            self._llm.llm_engine.remove_lora(adapter.lora_int_id)
+            shutil.rmtree(adapter.lora_path, ignore_errors=True)
 
     def release(self) -> None:
         """Give GPU memory back until the next use, where the settings ask for it."""
@@ -159,20 +188,6 @@ class VllmEngine:
         self._llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": self._model.weights()}
         )
-
-    def _swap_adapter(self) -> None:
-        from vllm.lora.request import LoRARequest
-
-        name = f"version-{self._version}"
-        folder = self._folder / name
-        folder.mkdir()
-        self._model.write_adapter(folder)
-        if self._adapter is not None:
-            self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
-            shutil.rmtree(self._adapter.lora_path)
-        self._adapter = LoRARequest(name, self._version, str(folder))
-        if not self._llm.llm_engine.add_lora(self._adapter):
-            raise RuntimeError(f"vLLM did not load adapter {name}")
 
     def _submit(self, requests: Sequence[Request], params: SamplingParams) -> list[str]:
         """Take requests; return vLLM's ids of them."""

@@ -50,6 +50,7 @@ class VllmSettings:
     eager: bool  # run without compiling
     sleep: bool  # free the memory of the weights and the cache between `release` and the next use
     tensor_parallel: int = 1  # processes that have a part of every layer each
+    adapters: int = 1  # that are loaded at a time, where there are any
 
     @property
     def longest(self) -> int:
@@ -80,7 +81,7 @@ def start_vllm(model: ServableModel, settings: VllmSettings, folder: Path) -> An
         file = write_weights(model, served, getattr(torch, settings.dtype))
         options["load_format"] = "auto"
         fitting = next((size for size in _RANKS if size >= rank), rank)
-        options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
+        options |= {"enable_lora": True, "max_loras": settings.adapters, "max_lora_rank": fitting}
     if settings.device == "cpu":
         options["block_size"] = _CPU_BLOCK
         # After part of a prompt vLLM puts the generator of a seed back, which it can on CUDA alone.

@@ -2,13 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rltune.errors import Problem, ResourceError
+from rltune.rollout.shared.host import SHARED, EngineHosts, engine_key
 from rltune.runner.environment import apply_ray_environment, make_ray_folder
 from rltune.runner.fork_server import ForkServer, threads_to_fork
 from rltune.runner.interrupts import stop_on_signal
+from rltune.runner.machine import usable_cores
+from rltune.runner.orphan_cleanup import MARK
 from rltune.runner.recorder import Recorder
 from rltune.runner.trial import TrialPayload
+from rltune.spec.schema.run import reserved_cpus
 from rltune.store.provenance import read_provenance
 from rltune.store.rundir import trial_status
 from rltune.types import TrialSpec, TrialStatus
@@ -59,6 +66,7 @@ class LaunchSession:
         self._address = address
         self._stop_file = payloads[0].stop_file
         self._launch: TuneLaunch | None = None
+        self._engines: EngineHosts | None = None
         self._preempted: set[str] = set()  # trials whose machine went
 
     def run(self, on_tick: OnTick, *, tick_s: float) -> bool:
@@ -72,6 +80,7 @@ class LaunchSession:
             self._launch.start()
             try:
                 while self._launch.is_running(wait_s=tick_s):
+                    self._keep_engines()
                     self._tell_stop()
                     self._reconcile()
                     on_tick()
@@ -91,9 +100,11 @@ class LaunchSession:
     def _make_launch(self, stack: ExitStack) -> "TuneLaunch":
         """Return the launch; its fork server imports torch while this process imports Ray."""
         payloads = list(self._payloads.values())
+        self._require_one_machine()
         folder, server = None, None
         if self._address is None:
             folder = make_ray_folder(self._stop_file.parent)
+            payloads = self._place_engines(payloads, folder, stack)
         threads = threads_to_fork(payloads, self._address)
         if folder is not None and threads is not None:
             server = stack.enter_context(ForkServer(folder, threads))
@@ -108,6 +119,30 @@ class LaunchSession:
             ray_folder=folder,
             fork_server=None if server is None else server.address,
         )
+
+    def _require_one_machine(self) -> None:
+        """Refuse an engine that trials share where they may be on several machines."""
+        if self._address is None:
+            return
+        if any(engine_key(payload.spec.config) for payload in self._payloads.values()):
+            what = f"'{SHARED}' is one process of this machine, and --ray-address may have others."
+            action = "Set it to own, or run without --ray-address."
+            raise ResourceError(Problem("resources.engine", what, action=action))
+
+    def _place_engines(
+        self, payloads: Sequence[TrialPayload], folder: Path, stack: ExitStack
+    ) -> list[TrialPayload]:
+        """Return the payloads, those of trials that share an engine with its place."""
+        configs = {payload.spec.trial_id: payload.spec.config for payload in payloads}
+        cores = min((reserved_cpus(config) for config in configs.values()), default=1.0)
+        most = self._max_concurrent or max(1, int(usable_cores() / cores))
+        hosts = EngineHosts(configs, folder, most=most, variables={MARK: str(folder)})
+        self._engines = stack.enter_context(hosts)
+        return [replace(one, engine=hosts.place(one.spec.trial_id)) for one in payloads]
+
+    def _keep_engines(self) -> None:
+        if self._engines is not None:
+            self._engines.keep()
 
     @property
     def begun(self) -> frozenset[str]:

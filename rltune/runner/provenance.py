@@ -202,6 +202,7 @@ def trial_provenance(
         "cpu_model": cpu_model(),
         "dtype": config.policy.dtype,
         "engine": config.rollout.engine if config.trainer.backend == "torch" else "tinker",
+        "engine_place": config.resources.engine,
         "threads": config.resources.threads,
         "remote": {},
         "weights_sha256": "",

@@ -16,6 +16,7 @@ import yaml
 
 import rltune
 from rltune.errors import InputError, InterruptedRun
+from rltune.rollout.shared.host import EnginePlace
 from rltune.runner.budget import Deadline, decline, write_declined
 from rltune.runner.logfile import logging_to
 from rltune.runner.process import device_of, set_environment, set_threads
@@ -66,6 +67,7 @@ class TrialPayload:
     # training step after which the attempt ends as if it was asked to; None runs on
     stop_after: int | None = None
     spend: SpendLimit | None = None  # what the sweep may ask of a service; None: no limit
+    engine: EnginePlace | None = None  # of trials that share one; None: each makes its own
     node: str = ""  # machine of a cluster that runs it; empty outside Ray
 
 
@@ -225,7 +227,7 @@ def _running(
     from rltune.trainer.ranks.launch import ranks_for
     from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
-    engine = make_engine(config, policy)  # may refuse; no tracker is open then
+    engine = make_engine(config, policy, payload.engine)  # may refuse; no tracker is open then
     tracker = make_trackers(
         payload.spec,
         trial.path,

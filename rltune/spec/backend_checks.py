@@ -126,8 +126,8 @@ def _place_violations(
     if resources.gpus:
         what = f"{resources.gpus:g} would be reserved for nothing {_WITH}."
         found.append(Violation("resources.gpus", what, "Set it to 0."))
-    if resources.engine == "own":
-        what = f"'own' would start nothing {_WITH}: the service samples."
+    if resources.engine != "shared":
+        what = f"{resources.engine!r} would start nothing {_WITH}: the service samples."
         found.append(Violation("resources.engine", what, "Leave it at shared."))
     return found
 
@@ -147,7 +147,7 @@ def engine_violations(rollout: "RolloutConfig", resources: "ResourcesConfig") ->
     """Return whether an engine cannot live in a process of its own, or in several."""
     if found := _replica_violations(rollout, resources):
         return found
-    if resources.engine == "shared":
+    if resources.engine != "own":
         return []
     if resources.gpus == 0 or resources.gpus.is_integer():
         return []
@@ -180,6 +180,37 @@ def ahead_violations(
             f"{rollout.ahead} has both work at a time."
         )
         found.append(Violation("resources.engine", what, f"Set it to own, {back}"))
+    return found
+
+
+def shared_engine_violations(
+    rollout: "RolloutConfig",
+    resources: "ResourcesConfig",
+    policy: "PolicyConfig",
+    trainer: "TrainerConfig",
+) -> list[Violation]:
+    """Return why trials cannot share an engine."""
+    if resources.engine != "shared_by_sweep" or trainer.backend == "tinker":
+        return []
+    found, is_vllm = [], rollout.engine == "vllm"
+    back, ranks = "or resources.engine to own.", ranks_of(resources)
+    if policy.lora.rank == 0:
+        what = "0 trains all weights, and an engine that trials share has one base for all."
+        found.append(Violation("policy.lora.rank", what, f"Set it to a rank, such as 32, {back}"))
+    if rollout.replicas > 1:
+        what = f"{rollout.replicas} engines for each trial are not one engine for all trials."
+        found.append(Violation("rollout.replicas", what, f"Set it to 1, {back}"))
+    if is_vllm and rollout.vllm.tensor_parallel > 1:
+        parts = rollout.vllm.tensor_parallel
+        what = f"{parts} processes with a GPU each are not reserved for an engine of all trials."
+        found.append(Violation("rollout.vllm.tensor_parallel", what, f"Set it to 1, {back}"))
+    if is_vllm and rollout.vllm.sleep:
+        what = "true frees the engine while its trial updates, and other trials sample then."
+        found.append(Violation("rollout.vllm.sleep", what, f"Set it to false, {back}"))
+    if ranks > 1:
+        where = "resources.gpus" if resources.gpus else "resources.ranks"
+        what = f"{ranks} ranks have devices of their own, where nothing is left to share."
+        found.append(Violation(where, what, f"Set it to 1, {back}"))
     return found
 
 

@@ -28,7 +28,8 @@ EXCLUDED = {
     "trainer.max_requests": "a trial that exceeds it has no result, and no other is changed by it",
     "trainer.max_cost": "likewise",
     "resources.cpus": "a reservation; the numerics follow resources.threads",
-    "resources.engine": "the engine computes the same in a process of its own",
+    "resources.engine": "the engine computes the same in a process of its own, and in one that "
+    "trials share: it computes the rows of one trial at a time",
     "resources.gpus": "a reservation; the device that was really used is in provenance.json",
 }
 """Keys (or whole sections) outside the identity, each with the reason."""

@@ -10,6 +10,7 @@ from rltune.spec.backend_checks import (
     engine_violations,
     rank_violations,
     remote_violations,
+    shared_engine_violations,
 )
 from rltune.spec.credit_checks import (
     attribution_violations,
@@ -225,6 +226,7 @@ CROSS_CHECKS: tuple[Callable[..., list[Violation]], ...] = (
     ahead_violations,
     remote_violations,
     rank_violations,
+    shared_engine_violations,
 )
 """Checks over several sections; the parameters are named like the sections that they read."""
 

@@ -1,38 +1,52 @@
 """The rollout engine that a config names, over a policy."""
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from rltune.errors import Problem, ResourceError
 from rltune.policy.load import Policy
 from rltune.policy.precision import DTYPES
-from rltune.policy.serve import PolicyCopy, ServedPolicy
+from rltune.policy.serve import PolicyCopy, ServedPolicy, read_adapter
 from rltune.policy.static_decode import decoder_of
 from rltune.remote.engine import RemoteEngine
 from rltune.remote.model import RemoteModel
+from rltune.rollout.distant_engine import EngineMaker
 from rltune.rollout.engine import Completion, Engine, Request, SamplingParams
 from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.replicas import engine_name, start_replicas
+from rltune.rollout.shared.client import SharedEngine
+from rltune.rollout.shared.host import SHARED, EnginePlace, first_gpu
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_engine import VllmEngine
 from rltune.rollout.vllm_start import ServableModel, VllmSettings
 from rltune.spec.schema.trial import LoraConfig, TrialConfig
 
 
-def make_engine(config: TrialConfig, policy: Policy) -> Engine:
+def make_engine(config: TrialConfig, policy: Policy, place: EnginePlace | None = None) -> Engine:
     """Return the engine of `rollout.engine`, serving the policy's weights of now.
+
+    Args:
+        config: Resolved config.
+        policy: What it serves.
+        place: Where the engine is that trials share; None makes one for this trial alone.
 
     Raises:
         InputError: It is not installed, or cannot serve this policy.
+        EngineDiedError: It is in another process, which ended.
 
     """
     if isinstance(policy.model, RemoteModel):
         return RemoteEngine(policy.model, policy.end_ids)
     if config.resources.engine == "own":
         return _own_engines(config, policy)
+    if config.resources.engine == SHARED:
+        return _shared_engine(config, policy, place)
     if config.rollout.engine == "torch":
         return TorchEngine(policy.decoder())
     settings = _vllm_settings(config, policy.model.device.type)
@@ -48,23 +62,43 @@ def _own_engines(config: TrialConfig, policy: Policy) -> Engine:
     return start_replicas(makers, block=config.rollout.group_size)
 
 
+def _shared_engine(config: TrialConfig, policy: Policy, place: EnginePlace | None) -> Engine:
+    """Return the engine that trials share, or the same one in a process for this trial alone."""
+    served = ServedPolicy(policy, config.policy.lora)
+    if place is None:
+        gpu = first_gpu() if config.resources.gpus else ""
+        make, dtype = _maker(config, policy)
+        return ProcessEngine(make, served, dtype=dtype, gpu=gpu)
+    make, dtype = _maker(config, policy, adapters=place.seats)
+    return SharedEngine(make, served, dtype=dtype, address=place.address)
+
+
 def _process_engine(config: TrialConfig, policy: Policy, nth: int) -> ProcessEngine:
     """Return an engine in a process of its own, the `nth` from 0, with a copy of the weights."""
+    make, dtype = _maker(config, policy)
+    parts = config.rollout.vllm.tensor_parallel if config.rollout.engine == "vllm" else 1
+    return ProcessEngine(
+        make,
+        ServedPolicy(policy, config.policy.lora),
+        dtype=dtype,
+        gpu=engine_gpus(config.resources.gpus, first=nth * parts, count=parts),
+        name=engine_name(nth + 1, config.rollout.replicas),
+    )
+
+
+def _maker(
+    config: TrialConfig, policy: Policy, *, adapters: int = 1
+) -> tuple[EngineMaker, torch.dtype]:
+    """Return what makes the engine in another process, and the format of weights on their way."""
     lora, dtype = config.policy.lora, config.policy.dtype
-    name = engine_name(nth + 1, config.rollout.replicas)
-    own = partial(ProcessEngine, model=ServedPolicy(policy, lora), name=name)
     if config.rollout.engine == "vllm":
-        parts = config.rollout.vllm.tensor_parallel
-        settings = _vllm_settings(config, policy.model.device.type)
-        make = partial(VllmEngine, settings=settings)
-        gpus = engine_gpus(config.resources.gpus, first=nth * parts, count=parts)
-        return own(make, dtype=DTYPES[dtype], gpu=gpus)
+        settings = _vllm_settings(config, policy.model.device.type, adapters=adapters)
+        return partial(VllmEngine, settings=settings), DTYPES[dtype]
     copy = partial(TorchCopyEngine, lora=lora, dtype=dtype, pad_id=policy.pad_id)
-    # It is rounded there as the policy rounds.
-    return own(copy, dtype=torch.float32, gpu=engine_gpus(config.resources.gpus, first=nth))
+    return copy, torch.float32  # it is rounded there as the policy rounds
 
 
-def _vllm_settings(config: TrialConfig, device: str) -> VllmSettings:
+def _vllm_settings(config: TrialConfig, device: str, *, adapters: int = 1) -> VllmSettings:
     vllm = config.rollout.vllm
     return VllmSettings(
         dtype=config.policy.dtype,
@@ -74,6 +108,7 @@ def _vllm_settings(config: TrialConfig, device: str) -> VllmSettings:
         eager=vllm.eager,
         sleep=vllm.sleep,
         tensor_parallel=vllm.tensor_parallel,
+        adapters=adapters,
     )
 
 
@@ -95,6 +130,21 @@ class TorchCopyEngine:
         self._copy = PolicyCopy(model, lora=lora, dtype=dtype, device=device)
         decoder = decoder_of(self._copy.model, pad_id=pad_id, end_ids=model.end_ids)
         self._engine = TorchEngine(decoder)
+        self._adapters: dict[int, Mapping[str, Tensor]] = {}  # by seat
+
+    def load(self, seat: int, folder: Path) -> None:
+        """Take over a trial's adapter from a folder of peft's format, which is removed."""
+        self._adapters[seat] = read_adapter(folder)
+        shutil.rmtree(folder)
+
+    def serve(self, seat: int) -> None:
+        """Sample with a trial's adapter from now on; nothing computed before is reused."""
+        self._copy.use(self._adapters[seat])
+        self._engine.sync()
+
+    def unload(self, seat: int) -> None:
+        """Forget a trial's adapter, if there is one."""
+        self._adapters.pop(seat, None)
 
     def generate(self, requests: Sequence[Request], params: SamplingParams) -> list[Completion]:
         """Sample one response per request."""

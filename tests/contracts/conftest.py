@@ -3,10 +3,14 @@
 from functools import partial
 
 import pytest
-from engine_makers import NoModel, process_engine, scripted_engine
+import torch
+from engine_makers import NoModel, adapted, process_engine, scripted_engine
+from shared_host import hosting, sampling
 
 from rltune.policy.serve import ServedPolicy
+from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.replicas import start_replicas
+from rltune.rollout.shared.client import SharedEngine
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.rollout.vllm_setup import INSTALL, vllm_version
 from rltune.spec.schema.trial import LoraConfig
@@ -68,6 +72,26 @@ def _torch_process_pair(small_policy):
     engine = process_engine(make, ServedPolicy(policy, lora))
     yield [engine, TorchEngine(policy.decoder())]
     engine.close()
+
+
+@pytest.fixture(scope="session")
+def _torch_shared_pair(small_policy, tmp_path_factory):
+    """The first is shared with a trial that samples all the time; the second has all for itself."""
+    lora = LoraConfig(rank=2)
+    policies = [adapted(small_policy(hidden_size=HIDDEN), lora, seed=seed) for seed in range(2)]
+    pad_id = policies[0].pad_id
+    make = partial(TorchCopyEngine, lora=lora, dtype="float32", pad_id=pad_id)
+    with hosting(tmp_path_factory.mktemp("shared") / "engine") as host:
+        ours, others = (
+            SharedEngine(
+                make, ServedPolicy(policy, lora), dtype=torch.float32, address=host.address
+            )
+            for policy in policies
+        )
+        asked = [Request(n, [4, 5 + n], n) for n in range(3)]
+        with sampling(others, asked, SamplingParams(1.0, 8, 200)):
+            yield [ours, TorchEngine(policies[0].decoder())]
+        ours.close()
 
 
 @pytest.fixture(scope="session")

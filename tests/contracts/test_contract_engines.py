@@ -7,8 +7,8 @@ import torch
 from engine_makers import END, script
 
 from rltune.policy.static_decode import StaticDecoder
+from rltune.rollout.distant_engine import DistantEngine
 from rltune.rollout.engine import Request, SamplingParams
-from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.lockstep import streaming
 from rltune.rollout.replicas import Replicas
 from rltune.rollout.scripted_engine import ScriptedEngine, StreamingScript
@@ -48,11 +48,13 @@ PAIRS = {
     "scripted-process": "_scripted_process_pair",
     "torch-process": "_torch_process_pair",
     "scripted-replicas": "_replicas_pair",
+    "torch-shared": "_torch_shared_pair",
     "vllm": "_vllm_pair",
     "vllm-process": "_vllm_process_pair",
 }
 SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("scripted-replicas", "torch-process")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("scripted-replicas", "torch-process", "torch-shared")
 ]
 VLLM = [pytest.param(name, marks=pytest.mark.vllm) for name in ("vllm", "vllm-process")]
 
@@ -404,7 +406,7 @@ def _inner_step(engine):
         return engine._model, "extend", 3
     if isinstance(engine, Replicas):
         engine = engine.engines[1]
-    if isinstance(engine, ProcessEngine):
+    if isinstance(engine, DistantEngine):
         return engine, "_receive", 1
     return engine._llm.llm_engine, "step", 3
 

@@ -323,6 +323,26 @@ def test_use_is_the_most_of_a_condition_beside_its_plan(tmp_path):
     assert uses[0].share == uses[0].used / uses[0].planned
 
 
+@pytest.mark.parametrize("gpus", [0.0, 1.0])
+def test_an_engine_that_trials_share_is_counted_once_and_in_no_trial(configs, gpus):
+    rollout = {"engine": "vllm", "vllm": {"kv_cache_gib": 0.5, "sleep": False}, "max_context": 10}
+    own, shared = (
+        memory_plan(
+            with_keys(configs[0], rollout=rollout, resources={"engine": engine, "gpus": gpus}),
+            SMALL,
+            **COUNTS,
+        )
+        for engine in ("own", "shared_by_sweep")
+    )
+    program = 600 * 2**20 if gpus else 630_000_000
+    assert own.engine > 2**29
+    assert shared.engine == own.shared_engine == 0
+    assert shared.shared_engine == own.engine + program
+    assert shared.program == program
+    assert shared.peak == own.peak - (0 if gpus else own.engine + program)
+    assert shared.fullest == shared.peak
+
+
 def test_engines_and_their_parts_take_memory_of_their_own(configs):
     """On a CPU all of it is one machine's; on GPUs it is what one of them holds."""
     vllm = {"kv_cache_gib": 0.5, "eager": True, "sleep": False}

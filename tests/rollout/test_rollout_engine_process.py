@@ -18,6 +18,7 @@ from rltune.errors import EngineDiedError, InputError
 from rltune.policy.lora import add_adapter
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Request, SamplingParams
+from rltune.rollout.engine_environment import engine_environment
 from rltune.spec.schema.trial import LoraConfig
 
 ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
@@ -101,7 +102,8 @@ def test_compiled_kernels_are_kept_for_the_next_engine(reader, monkeypatch):
     seen = reader.generate([], "environment")
     assert not seen["TORCHINDUCTOR_CACHE_DIR"].startswith(seen["TMPDIR"])
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere")
-    assert reader._environment()["TORCHINDUCTOR_CACHE_DIR"] == "/somewhere"
+    environment = engine_environment(Path("/folder"), gpu="", threads=1)
+    assert environment["TORCHINDUCTOR_CACHE_DIR"] == "/somewhere"
 
 
 def test_errors_come_back_and_the_engine_goes_on(reader):

@@ -213,6 +213,35 @@ def test_several_engines_have_processes_of_their_own_and_groups_enough(problems,
     assert load(overrides=[VLLM, OWN, replicas, parts])
 
 
+SHARED = "resources.engine=shared_by_sweep"
+RANK = "policy.lora.rank=4"
+
+
+def test_an_engine_that_trials_share_has_one_base_and_one_process(problems, load):
+    sets = ["rollout.replicas=2", "rollout.vllm.tensor_parallel=3", "rollout.vllm.sleep=true"]
+    assert problems(overrides=[VLLM, SHARED, *sets, "resources.gpus=2"]) == [
+        "policy.lora.rank: 0 trains all weights, and an engine that trials share has one base for "
+        "all. Set it to a rank, such as 32, or resources.engine to own.",
+        "--set rollout.replicas=2: rollout.replicas: 2 engines for each trial are not one engine "
+        "for all trials. Set it to 1, or resources.engine to own.",
+        "--set rollout.vllm.tensor_parallel=3: rollout.vllm.tensor_parallel: 3 processes with a "
+        "GPU each are not reserved for an engine of all trials. Set it to 1, or resources.engine "
+        "to own.",
+        "--set rollout.vllm.sleep=true: rollout.vllm.sleep: true frees the engine while its trial "
+        "updates, and other trials sample then. Set it to false, or resources.engine to own.",
+        "--set resources.gpus=2: resources.gpus: 2 ranks have devices of their own, where nothing "
+        "is left to share. Set it to 1, or resources.engine to own.",
+    ]
+    for engine in (VLLM, "rollout.engine=torch"):
+        assert load(overrides=[engine, SHARED, RANK, "resources.gpus=0.25"])
+
+
+def test_no_trial_reserves_anything_for_an_engine_that_all_share():
+    resources = {"gpus": 0.25, "cpus": 1.0, "engine": "shared_by_sweep"}
+    assert reserved_gpus({"resources": resources}) == 0.25
+    assert reserved_cpus({"resources": {**resources, "gpus": 0.0}}) == 1.0
+
+
 def test_one_engine_of_one_process_is_outside_the_identity():
     one = config_hash({"rollout": {"vllm": {"eager": True}}})
     same = {"replicas": 1, "vllm": {"eager": True, "tensor_parallel": 1}}

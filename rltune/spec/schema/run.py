@@ -113,10 +113,11 @@ class ResourcesConfig(Section):
         description="Processes that train a trial together on a CPU, each with a part of weights, "
         "gradients and optimiser states; on GPUs there is one for each.",
     )
-    engine: Literal["shared", "own"] = Field(
+    engine: Literal["shared", "own", "shared_by_sweep"] = Field(
         "shared",
-        description="Where the rollout engine lives: in the trial's process and on its GPU, or in "
-        "a process of its own, with one more GPU where the trial has any. It samples the same.",
+        description="Where the rollout engine lives: in the trial's process and on its GPU; in a "
+        "process of its own, with one more GPU where the trial has any; or in one process for all "
+        "trials of a sweep, with an adapter for each. It samples the same.",
     )
     threads: PositiveInt = Field(
         1, description="Threads given to torch; part of the identity, it can change the last bit."

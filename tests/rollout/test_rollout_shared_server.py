@@ -1,0 +1,240 @@
+"""Trials that share an engine: to each it is as if the engine were its own, whatever others do."""
+
+import socket
+import threading
+from functools import partial
+
+import pytest
+import torch
+from patience import wait_until
+from shared_engines import Adapter, Alone, Rounding
+
+from rltune.rollout.engine import Request, SamplingParams
+from rltune.rollout.shared.client import SharedEngine
+from rltune.rollout.shared.server import Server
+from rltune.rollout.shared.turns import Turns
+
+PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
+
+
+class Hosted:
+    """A server in this process, and what it made."""
+
+    def __init__(self, address, *, idle_s):
+        self.made, self.address = [], address
+        self.server = Server(turns=Turns(idle_s=idle_s))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(address))
+        listener.listen()
+        threading.Thread(target=self.server.work, daemon=True).start()
+        threading.Thread(target=self.server.listen, args=(listener,), daemon=True).start()
+
+    def client(self, word):
+        model = Adapter(word)
+        return SharedEngine(Rounding, model, dtype=torch.float32, address=self.address)
+
+    @property
+    def engine(self):
+        return self.server._made.adapters
+
+
+@pytest.fixture
+def hosted(tmp_path):
+    """Return a maker of servers; whoever is idle for so long loses its turn: by default at once."""
+    return partial(Hosted, tmp_path / "socket", idle_s=0.0)
+
+
+def requests(count, *, first=0):
+    return [Request(n, [4 + first, 5 + n], seed=10 * first + n) for n in range(count)]
+
+
+def play(engine, count, *, first=0, turns=3):
+    """Yield after each call to an engine; return what was said, as a loop over episodes does."""
+    said, calls, played = [], 0, dict.fromkeys(range(count), 0)
+    asked = requests(count, first=first)
+    last = {one.conversation: one for one in asked}
+    engine.submit(asked, PARAMS)
+    yield
+    while min(played.values()) < turns:
+        assert (calls := calls + 1) < 100, "its requests are gone"
+        ended = engine.advance()
+        yield
+        for number, completion in ended:
+            said.append((number, completion))
+            played[number] += 1
+            before = last[number]
+            last[number] = Request(
+                number, [*before.prompt_ids, *completion.token_ids, 9], before.seed
+            )
+        going_on = [last[number] for number, _ in ended if played[number] < turns]
+        if going_on:
+            engine.submit(going_on, PARAMS)
+            yield
+    return said
+
+
+def results(*players):
+    """Run players in turns, a call each, and return what each said."""
+    said, running = {}, dict(enumerate(players))
+    while running:
+        for name, player in list(running.items()):
+            try:
+                next(player)
+            except StopIteration as stop:
+                said[name] = stop.value
+                del running[name]
+    return [said[name] for name in range(len(players))]
+
+
+def alone(word, count, **options):
+    return results(play(Alone(Adapter(word)), count, **options))[0]
+
+
+def test_each_trial_samples_what_it_would_alone_though_all_lose_their_turn_at_each_call(hosted):
+    host = hosted()
+    first, second = host.client("red"), host.client("blue")
+    got = results(play(first, 5), play(second, 3, first=1))
+    assert got == [alone("red", 5), alone("blue", 3, first=1)]
+    assert got[0] != alone("blue", 5)
+    # Other episodes, over new weights: nothing of the first is left.
+    first._model.word = "green"
+    first.sync()
+    again = results(play(first, 2, first=2), play(second, 4, first=3))
+    assert again == [alone("green", 2, first=2), alone("blue", 4, first=3)]
+
+
+def test_a_trial_keeps_its_turn_until_it_releases_the_engine(hosted):
+    """Its calls are made once: a second trial's wait, and are made once, too."""
+    host = hosted(idle_s=1e9)
+    first, second = host.client("red"), host.client("blue")
+    said = []
+    player = play(first, 4)
+    next(player)
+    other = threading.Thread(target=lambda: said.extend(results(play(second, 2))), daemon=True)
+    other.start()
+    (got,) = results(player)
+    assert got == alone("red", 4)
+    assert said == []
+    first.release()
+    other.join()
+    assert said == [alone("blue", 2)]
+
+
+def test_a_sync_of_one_leaves_the_episodes_of_another_alone(hosted):
+    host = hosted(idle_s=1e9)
+    first, second = host.client("red"), host.client("blue")
+    player = play(first, 4)
+    for _ in range(3):
+        next(player)
+    second._model.word = "green"
+    second.sync()
+    assert results(player) == [alone("red", 4)]
+    first.release()
+    assert results(play(second, 2)) == [alone("green", 2)]
+
+
+def test_what_a_trial_abandons_or_releases_while_another_has_the_engine_counts_when_it_returns(
+    hosted,
+):
+    host = hosted()
+    engine, other, own = host.client("red"), host.client("blue"), Alone(Adapter("red"))
+    for each in (engine, own):
+        each.submit(requests(4), PARAMS)
+        each.advance()
+        results(play(other, 2))
+        each.abandon()
+        each.release()
+    assert results(play(engine, 3), play(other, 2))[0] == results(play(own, 3))[0]
+
+
+def test_a_dead_trial_leaves_its_place_and_its_requests(hosted):
+    host = hosted(idle_s=1e9)
+    first, second = host.client("red"), host.client("blue")
+    assert sorted(host.engine.adapters.values()) == ["blue", "red"]
+    first.submit(requests(4), PARAMS)
+    first.advance()
+    first.end()  # the socket is closed, as when its process dies
+    assert results(play(second, 3)) == [alone("blue", 3)]
+    wait_until(lambda: list(host.engine.adapters.values()) == ["blue"])
+    assert host.engine._under_way == {}
+
+
+def test_the_call_of_a_trial_that_dies_while_it_waits_is_not_made(hosted):
+    host = hosted(idle_s=1e9)
+    first, second, third = (host.client(word) for word in ("red", "blue", "green"))
+    first.submit(requests(2), PARAMS)
+    second._send(("generate", (requests(3), PARAMS)))
+    wait_until(lambda: host.server._turns._waiting)
+    second.end()
+    wait_until(lambda: not host.server._turns._waiting)
+    first.release()
+    assert results(play(third, 2)) == [alone("green", 2)]
+    wait_until(lambda: sorted(host.engine.adapters.values()) == ["green", "red"])
+
+
+def test_a_trial_that_does_not_read_holds_up_nobody_else(hosted):
+    """Its answer is larger than a socket holds; its writing of an adapter never ends."""
+    host = hosted()
+    stuck, slow, other = (host.client(word) for word in ("red", "blue", "green"))
+    many = [Request(n, [4, n], n) for n in range(8_000)]
+    stuck._send(("generate", (many, PARAMS)))
+    slow._send(("sync", ()))
+    assert results(play(other, 3)) == [alone("green", 3)]
+
+
+def test_a_refused_call_is_its_callers_alone(hosted):
+    host = hosted()
+    first, second = host.client("red"), host.client("blue")
+    player = play(second, 3)
+    next(player)
+    with pytest.raises(ValueError, match="it is too long"):
+        first.submit(requests(2), "too long")
+    assert results(player, play(first, 2)) == [alone("blue", 3), alone("red", 2)]
+
+
+def test_a_first_trial_that_cannot_start_the_engine_leaves_that_to_the_next(hosted):
+    host = hosted()
+    host_made = []
+
+    class Dead:
+        end_ids, adapter_rank = (3,), 1
+
+        def write_adapter(self, folder):
+            host_made.append(folder)
+            raise KeyError("it dies")
+
+    with pytest.raises(KeyError, match="it dies"):
+        SharedEngine(Rounding, Dead(), dtype=torch.float32, address=host.address)
+    assert host_made
+    assert results(play(host.client("blue"), 2)) == [alone("blue", 2)]
+
+
+def test_closing_twice_and_coming_back(hosted):
+    host = hosted()
+    engine = host.client("red")
+    engine.close()
+    engine.close()
+    wait_until(lambda: not host.engine.adapters)
+    assert results(play(engine, 2)) == [alone("red", 2)]  # a new place
+
+
+def test_a_call_that_is_killed_from_another_thread_raises(hosted):
+    from rltune.errors import EngineDiedError
+
+    host = hosted(idle_s=1e9)
+    first, second = host.client("red"), host.client("blue")
+    first.submit(requests(2), PARAMS)
+    errors = []
+
+    def wait():
+        with pytest.raises(EngineDiedError) as caught:
+            second.generate(requests(2), PARAMS)
+        errors.append(str(caught.value))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    wait_until(lambda: host.server._turns._waiting)
+    second.kill()
+    thread.join()
+    assert "that the trials of this sweep share is gone" in errors[0]
+    assert results(play(first, 2)) == [alone("red", 2)]
