@@ -28,18 +28,18 @@ def hosting(folder, **options):
 
 @contextmanager
 def sampling(engine, requests, params):
-    """Have an engine sample all the time, as a trial that shares it with others."""
-    is_over = threading.Event()
+    """Have an engine sample all the time, as a trial that shares it; yield a list of its calls."""
+    is_over, calls = threading.Event(), []
 
     def sample():
         while not is_over.is_set():
-            engine.generate(requests, params)
+            calls.append(len(engine.generate(requests, params)))
             engine.release()
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     try:
-        yield
+        yield calls
     finally:
         is_over.set()
         thread.join()

@@ -23,6 +23,7 @@ from finding import Finding
 from processes import kill_driver, kill_ray, kill_worker, out_of_memory, signalled, two_drivers
 from ranks import RANKS, kill_driver_of_ranks, kill_first_rank, kill_rank, stop_rank
 from sandbox import Sandbox
+from shared_engine import SHARED, kill_driver_of_shared_engine, kill_shared_engine
 from world import changed_code, clock_jump, hanging_judge, hanging_retriever, not_a_number
 
 CASES: dict[str, tuple[Callable[[Sandbox], Finding], Mapping[str, object]]] = {
@@ -36,6 +37,8 @@ CASES: dict[str, tuple[Callable[[Sandbox], Finding], Mapping[str, object]]] = {
     "SIGSTOP of a rank": (stop_rank, RANKS),
     "SIGKILL of a trial's first rank": (kill_first_rank, RANKS),
     "SIGKILL of the driver, two ranks": (kill_driver_of_ranks, RANKS),
+    "SIGKILL of a shared engine": (kill_shared_engine, SHARED),
+    "SIGKILL of the driver, shared engine": (kill_driver_of_shared_engine, SHARED),
     "out of memory": (out_of_memory, {}),
     "disk full": (disk_full, {}),
     "read-only folder": (read_only, {}),

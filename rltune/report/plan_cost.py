@@ -10,6 +10,7 @@ from rltune.comparability.judge_budget import judge_need
 from rltune.forecast.cost import Measured, TrialCost, largest_of
 from rltune.forecast.gpus import GPUS, names
 from rltune.forecast.memory import PART_NOTES, MemoryPlan
+from rltune.forecast.pass_memory import DTYPE_BYTES
 from rltune.report.plan_service import service_rows
 from rltune.report.render import duration, grid, quantity, size
 from rltune.spec.keys import typed
@@ -127,8 +128,9 @@ def _memory_rows(costs: Sequence[TrialCost], config: Mapping[str, Any]) -> Itera
             note = "what CUDA holds for a process"
         yield f"  {name.replace('_', ' ')}", size(amount), note
     if largest.memory.shared_engine:
-        where = "on the first GPU" if on_gpu else "once"
-        note = f"{where}, for all trials: its process, weights and cache, beside the above"
+        adapter = (largest.trained or 0) * DTYPE_BYTES[config["policy"]["dtype"]]
+        where = "on the first GPU, beside trials" if on_gpu else "beside trials"
+        note = f"once, {where}: a base and an adapter; {size(adapter)} more for each other trial"
         yield "shared engine", size(largest.memory.shared_engine), note
     if on_gpu:
         yield from _gpu_rows(largest, ranks)

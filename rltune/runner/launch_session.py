@@ -100,7 +100,7 @@ class LaunchSession:
     def _make_launch(self, stack: ExitStack) -> "TuneLaunch":
         """Return the launch; its fork server imports torch while this process imports Ray."""
         payloads = list(self._payloads.values())
-        self._require_one_machine()
+        require_one_machine([payload.spec for payload in payloads], self._address)
         folder, server = None, None
         if self._address is None:
             folder = make_ray_folder(self._stop_file.parent)
@@ -119,15 +119,6 @@ class LaunchSession:
             ray_folder=folder,
             fork_server=None if server is None else server.address,
         )
-
-    def _require_one_machine(self) -> None:
-        """Refuse an engine that trials share where they may be on several machines."""
-        if self._address is None:
-            return
-        if any(engine_key(payload.spec.config) for payload in self._payloads.values()):
-            what = f"'{SHARED}' is one process of this machine, and --ray-address may have others."
-            action = "Set it to own, or run without --ray-address."
-            raise ResourceError(Problem("resources.engine", what, action=action))
 
     def _place_engines(
         self, payloads: Sequence[TrialPayload], folder: Path, stack: ExitStack
@@ -220,3 +211,20 @@ class LaunchSession:
             if read_provenance(trial).get("attempt") == payload.attempt:
                 self._mark_failed(trial_id, "its process ended with the launch, without a marker")
         self._recorder.reconcile(self._specs)
+
+
+def require_one_machine(specs: Sequence[TrialSpec], address: str | None) -> None:
+    """Refuse an engine that trials share where they may be on several machines.
+
+    Args:
+        specs: The trials.
+        address: A running cluster; None for a private one on this machine.
+
+    Raises:
+        ResourceError: Some share an engine, and there is a cluster.
+
+    """
+    if address is not None and any(engine_key(spec.config) for spec in specs):
+        what = f"'{SHARED}' is one process of this machine, and --ray-address may have others."
+        action = "Set it to own, or run without --ray-address."
+        raise ResourceError(Problem("resources.engine", what, action=action))

@@ -326,9 +326,10 @@ def test_use_is_the_most_of_a_condition_beside_its_plan(tmp_path):
 @pytest.mark.parametrize("gpus", [0.0, 1.0])
 def test_an_engine_that_trials_share_is_counted_once_and_in_no_trial(configs, gpus):
     rollout = {"engine": "vllm", "vllm": {"kv_cache_gib": 0.5, "sleep": False}, "max_context": 10}
+    adapted = with_keys(configs[0], policy={"lora": {"rank": 2}})
     own, shared = (
         memory_plan(
-            with_keys(configs[0], rollout=rollout, resources={"engine": engine, "gpus": gpus}),
+            with_keys(adapted, rollout=rollout, resources={"engine": engine, "gpus": gpus}),
             SMALL,
             **COUNTS,
         )

@@ -228,6 +228,20 @@ def test_a_trial_that_no_gpu_holds_says_what_makes_it_smaller(planned):
     assert "time unknown not measured yet" in text
 
 
+def test_an_engine_that_trials_share_has_a_row_of_its_own(planned):
+    sets = ["policy.lora.rank=64", "resources.gpus=0.25", "rollout.vllm.sleep=false"]
+    own, shared = (
+        planned("gpu", *sets, f"resources.engine={where}")
+        for where in ("shared", "shared_by_sweep")
+    )
+    cost = shared.costs[1]
+    assert cost.memory.fullest < own.costs[1].memory.fullest
+    text = " ".join(drawn(plan_view(shared), 200).split())
+    base, adapter = size(cost.memory.shared_engine), size(2 * cost.trained)  # bfloat16
+    assert f"shared engine {base} once, on the first GPU, beside trials" in text
+    assert f"a base and an adapter; {adapter} more for each other trial" in text
+
+
 def test_a_share_of_a_gpu_is_a_small_gpu(planned):
     names = [gpu.name for gpu in planned("gpu", "resources.gpus=0.25").costs[1].gpus]
     assert names == ["H100 NVL", "H200", "B200"]  # a quarter of each is 25 GB and more

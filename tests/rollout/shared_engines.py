@@ -78,6 +78,12 @@ class Rounding:
         """Nothing is held."""
 
 
+class Continuous(Rounding):
+    """The same, which says that it does not repeat."""
+
+    batching = Batching.CONTINUOUS
+
+
 class Adapter:
     """Stands for a trial's policy: its adapter is a word."""
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from patience import wait_until
-from shared_engines import Adapter, Alone, Rounding
+from shared_engines import Adapter, Alone, Continuous, Rounding
 
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.shared.client import SharedEngine
@@ -29,9 +29,9 @@ class Hosted:
         threading.Thread(target=self.server.work, daemon=True).start()
         threading.Thread(target=self.server.listen, args=(listener,), daemon=True).start()
 
-    def client(self, word):
+    def client(self, word, make=Rounding):
         model = Adapter(word)
-        return SharedEngine(Rounding, model, dtype=torch.float32, address=self.address)
+        return SharedEngine(make, model, dtype=torch.float32, address=self.address)
 
     @property
     def engine(self):
@@ -101,6 +101,22 @@ def test_each_trial_samples_what_it_would_alone_though_all_lose_their_turn_at_ea
     first.sync()
     again = results(play(first, 2, first=2), play(second, 4, first=3))
     assert again == [alone("green", 2, first=2), alone("blue", 4, first=3)]
+
+
+def test_where_nothing_repeats_to_the_last_bit_only_what_is_under_way_is_sampled_again(hosted):
+    """As on a GPU: each response comes once, and says what it says."""
+    host = hosted(idle_s=1e9)
+    first, second = host.client("red", make=Continuous), host.client("blue", make=Continuous)
+    player = play(first, 5)
+    for _ in range(7):  # in the second turn of some
+        next(player)
+    first.release()  # it gives its turn up with requests under way
+    results(play(second, 3))
+    second.release()
+    (said,), want = results(player), alone("red", 5)
+    tokens = [sorted((n, one.token_ids) for n, one in pairs) for pairs in (said, want)]
+    assert tokens[0] == tokens[1]
+    assert said != want
 
 
 def test_a_trial_keeps_its_turn_until_it_releases_the_engine(hosted):

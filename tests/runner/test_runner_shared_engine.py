@@ -11,22 +11,20 @@ from trained_folder import train_one
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "fault_injection"))
 
-from sandbox import Sandbox, processes_of, steps_of
+from sandbox import Sandbox, steps_of
+from shared_engine import GONE, SHARED, engines_of
 
 from rltune.store.digest import metrics_digest
 
 pytestmark = pytest.mark.slow
 
 SHORT = {
-    "policy.lora.rank": 4,
-    "policy.lora.alpha": 8.0,
+    **SHARED,
     "optim.lr": 1e-3,
-    "resources.engine": "shared_by_sweep",
     "budget.steps": 8,
     "checkpoint.every": 2,
     "gate.every": 4,
 }
-_MODULE = b"rltune.rollout.shared.server"
 
 
 class Together(Sandbox):
@@ -35,10 +33,6 @@ class Together(Sandbox):
     @property
     def sweep_arguments(self):
         return (*super().sweep_arguments[:-1], "2")
-
-    def engines(self):
-        commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in processes_of(self.name)}
-        return [pid for pid, path in commands.items() if _MODULE in path.read_bytes()]
 
     def both_train(self):
         """Whether both have made steps and left a checkpoint."""
@@ -51,16 +45,17 @@ def test_its_end_fails_its_trials_by_name_and_they_measure_what_each_would_alone
     sandbox = Together(tmp_path / "shared", SHORT)
     sweep = sandbox.launch()
     sandbox.wait(sweep, sandbox.both_train)
-    (engine,) = sandbox.engines()
+    (engine,) = engines_of(sandbox)
     os.kill(engine, signal.SIGKILL)
     ended = sandbox.end(sweep)
     assert ended.code == 1
-    assert ended.text.count("the trials of this sweep share is gone") >= 2
+    assert ended.says(GONE)
     assert sandbox.orphans() == 0
+    assert all(GONE in trial.read_failed().reason for trial in sandbox.trials)
     assert all(0 < steps_of(trial) < SHORT["budget.steps"] for trial in sandbox.trials)
 
     sweep = sandbox.launch()
-    sandbox.wait(sweep, sandbox.engines)
+    sandbox.wait(sweep, lambda: engines_of(sandbox))
     sweep.kill()
     sandbox.end(sweep)
     assert sandbox.orphans() == 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rltune.rollout.engine import Engine, Request, StreamingEngine
+from rltune.rollout.engine import Batching, Engine, Request, SamplingParams, StreamingEngine
 
 
 class AdapterEngine(Engine, Protocol):
@@ -40,30 +40,37 @@ class Seat:
         self.number = number
         self._calls: list[tuple[str, Sequence[Any]]] = []
         self._prompts: dict[int, list[int]] = {}  # the last of each conversation
-        self._under_way: set[int] = set()
+        self._under_way: dict[int, tuple[Request, SamplingParams]] = {}
 
     def call(self, stream: StreamingEngine, name: str, arguments: Sequence[Any]) -> Any:
         """Call a method of the engine, which is as the last call left it."""
         if name in ("submit", "generate"):
-            requests: Sequence[Request] = arguments[0]
+            requests, params = arguments
             self._prompts |= {one.conversation: list(one.prompt_ids) for one in requests}
             if name == "submit":
-                self._under_way |= {one.conversation for one in requests}
+                self._under_way |= {one.conversation: (one, params) for one in requests}
         self._calls.append((name, arguments))
         result = getattr(stream, name)(*arguments)
         if name == "advance":
-            self._under_way -= {conversation for conversation, _ in result}
+            for conversation, _ in result:
+                del self._under_way[conversation]
         elif name == "abandon":
-            self._under_way = set()
+            self._under_way = {}
         return result
 
     def note(self, name: str) -> None:
         """Note a call that the engine need not make now: it is with another trial."""
         self._calls.append((name, ()))
-        self._under_way = set()
+        if name == "abandon":
+            self._under_way = {}
 
     def return_to(self, stream: StreamingEngine) -> None:
         """Bring an engine that has forgotten everything to where this trial left it."""
+        if stream.batching is Batching.CONTINUOUS:  # nothing repeats to the last bit there
+            self._calls = []
+            for request, params in self._under_way.values():
+                stream.submit([request], params)
+            return
         for name, arguments in self._calls:
             getattr(stream, name)(*arguments)
 
@@ -75,7 +82,7 @@ class Seat:
 
     def forget(self) -> None:
         """Forget the calls: the next one begins with nothing cached."""
-        self._calls, self._prompts, self._under_way = [], {}, set()
+        self._calls, self._prompts, self._under_way = [], {}, {}
 
     def _continues(self, request: Request) -> bool:
         """Return whether an engine may have cached a part of a prompt."""
