@@ -1,9 +1,23 @@
 """An engine that trials share, hosted by a test as the driver of a sweep does."""
 
+import socket
 import threading
 from contextlib import contextmanager
 
 from rltune.rollout.shared.host import EngineHost
+from rltune.rollout.shared.server import Server
+from rltune.rollout.shared.turns import Turns
+
+
+def server_here(address, *, idle_s=0.0):
+    """Return a server in this process; whoever is idle for so long loses its turn to another."""
+    server = Server(Turns(idle_s=idle_s))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(address))
+    listener.listen()
+    threading.Thread(target=server.work, daemon=True).start()
+    threading.Thread(target=server.listen, args=(listener,), daemon=True).start()
+    return server
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Trials that share an engine: to each it is as if the engine were its own, whatever others do."""
 
-import socket
 import threading
 from functools import partial
 
@@ -8,26 +7,20 @@ import pytest
 import torch
 from patience import wait_until
 from shared_engines import Adapter, Alone, Continuous, Rounding
+from shared_host import server_here
 
 from rltune.rollout.engine import Request, SamplingParams
 from rltune.rollout.shared.client import SharedEngine
-from rltune.rollout.shared.server import Server
-from rltune.rollout.shared.turns import Turns
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
 
 
 class Hosted:
-    """A server in this process, and what it made."""
+    """A server in this process, and its clients."""
 
     def __init__(self, address, *, idle_s):
-        self.made, self.address = [], address
-        self.server = Server(turns=Turns(idle_s=idle_s))
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(address))
-        listener.listen()
-        threading.Thread(target=self.server.work, daemon=True).start()
-        threading.Thread(target=self.server.listen, args=(listener,), daemon=True).start()
+        self.address = address
+        self.server = server_here(address, idle_s=idle_s)
 
     def client(self, word, make=Rounding):
         model = Adapter(word)
