@@ -12,6 +12,8 @@ from rltune.rollout.shared.host import EnginePlace
 from rltune.store.digest import deterministic_row
 from rltune.trainer.engines import make_engine
 
+pytestmark = pytest.mark.slow
+
 SHARED = {
     "policy__lora__rank": 2,
     "optim__lr": 1e-2,
