@@ -19,6 +19,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 # pytest's capture of logs is left out: nobody reads them, and it costs time in every test. Without
@@ -118,6 +119,19 @@ def pytest_collection_finish():
     """Collect garbage again, but never look at what the imports made."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_protocol(item, nextitem):
+    """In a worker of pytest-xdist, send one report of a test that passes in place of three.
+
+    What is left out, and the messages that a test begins and ends, is printed nowhere.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_runtest_setup(item):

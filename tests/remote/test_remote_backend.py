@@ -119,7 +119,10 @@ CASES = [
     ),
     pytest.param({"loss": {"kind": "turn"}}, id="turn", marks=SLOW),
     pytest.param({"loss": {"kind": "reinforce"}}, id="reinforce", marks=SLOW),
-    pytest.param({"loss": {**KL, "kl_type": "k2"}}, id="k2"),
+    pytest.param(
+        {"loss": {**KL, "kl_type": "k2"}, "optim": {"micro_batch_size": 3}},
+        id="k2-in-micro-batches",
+    ),
     pytest.param({"loss": {**KL, "kl_type": "k3+"}}, id="k3+", marks=SLOW),
     pytest.param({"loss": {**KL, "kl_type": "k1+"}}, id="k1+", marks=SLOW),
     pytest.param(
@@ -130,7 +133,7 @@ CASES = [
         id="sum-norm",
         marks=SLOW,
     ),
-    pytest.param({"optim": {"micro_batch_size": 3}}, id="micro-batches"),
+    pytest.param({"optim": {"micro_batch_size": 3}}, id="micro-batches", marks=SLOW),
     pytest.param(
         {"optim": {"grad_clip": 0.01, "weight_decay": 0.1}}, id="clip-and-decay", marks=SLOW
     ),
