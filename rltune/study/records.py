@@ -4,12 +4,12 @@ A proposal that was accepted is one more sweep of the study. Its file is a copy 
 it departs from, with another axis; all that is not the axis is held as it is there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rltune.errors import Problem, SpecError
+from rltune.errors import Problem, SpecError, StoreError
 from rltune.judge.budget import Usage, usage_in
 from rltune.spec.identity import flatten
 from rltune.spec.keys import overlaps
@@ -33,6 +33,9 @@ PROPOSALS, CALLS = "proposals.jsonl", "proposer_calls.jsonl"
 PROPOSED = "proposed"
 """Its folder of the sweeps that were proposed."""
 
+_KEYS = ("name", "try", "outcome", "problems")  # of every record
+_OF_ACCEPTED = ("source", "question")  # of one that is a sweep
+
 
 @dataclass(frozen=True, slots=True)
 class Base:
@@ -52,10 +55,28 @@ def read_proposals(study: Study, runs_dir: Path) -> tuple[Mapping[str, Any], ...
     """Return the records of a study's proposals, accepted or not, in the order of asking.
 
     Raises:
-        StoreError: One cannot be read: were it skipped, its name would be given again.
+        StoreError: One cannot be read or lacks a key, or a name was given twice: were it skipped,
+            its name would be given again.
 
     """
-    return read_complete(_path(study.folder(runs_dir)))
+    path = _path(study.folder(runs_dir))
+    records = read_complete(path)
+    if problems := [*_incomplete(records)]:
+        action = "Restore the file from a copy."
+        raise StoreError([Problem(str(path), what, action=action) for what in problems])
+    return records
+
+
+def _incomplete(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield which records lack a key, and which names of sweeps were given twice."""
+    for number, record in enumerate(records, start=1):
+        keys = (*_KEYS, *(_OF_ACCEPTED if record.get("outcome") == ACCEPTED else ()))
+        if missing := [key for key in keys if key not in record]:
+            yield f"record {number} lacks {', '.join(missing)}."
+    names = [record.get("name") for record in accepted(records)]
+    yield from (
+        f"{name} is accepted twice." for name in dict.fromkeys(names) if names.count(name) > 1
+    )
 
 
 def append_proposal(study: Study, runs_dir: Path, record: Mapping[str, object]) -> None:

@@ -124,9 +124,8 @@ def _read_decisions(path: Path) -> dict[str, Promotion]:
     try:
         return {name: Promotion(**one) for name, one in known.items()}
     except (TypeError, AttributeError) as error:
-        what = f"is not a record of promotions ({error})."
         action = "Restore it from a copy; without it each is decided again."
-        raise StoreError(Problem(str(path), what, action=action)) from error
+        raise StoreError(Problem(str(path), "is no record of promotions.", action)) from error
 
 
 def _promoted(study: Study, place: Path, sweep: StudySweep, promotion: Promotion) -> LoadedSweep:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from rltune.report.markdown import cut, visible
-from rltune.report.render import duration, finding, grid, indent, line, plural, verbatim
+from rltune.report.render import duration, finding, grid, indent, line, verbatim
 from rltune.report.render_lineage import calibration_view
 from rltune.store.service_usage import money
 from rltune.study.across import Repeated, findings_across, repeated
@@ -55,8 +55,8 @@ def repeated_text(one: Repeated) -> str:
     seeds = ", ".join(map(str, one.seeds))
     return (
         f"{one.sweep}: {one.condition} is {one.first_condition} of {one.first} (seeds {seeds}). "
-        f"{plural(len(one.seeds), 'trial')} trained again: a control has the code and the machine "
-        "of the trials that are compared with it."
+        f"Both sweeps train {'them' if len(one.seeds) > 1 else 'it'}: a control has the code and "
+        "the machine of the trials that are compared with it."
     )
 
 

@@ -157,6 +157,25 @@ def test_a_proposal_that_cannot_be_read_any_more_stops_the_study(search, mine):
     assert search.call()[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"name": "proposed-1", ', "", "record 1 lacks name."),
+        ('"source": "kl", ', "", "record 1 lacks source."),
+        ('"proposed-2"', '"proposed-1"', "proposed-1 is accepted twice."),
+    ],
+)
+def test_records_that_someone_edited_stop_the_study(search, mine, old, new, message):
+    mine(GOOD, CLIP, more=", sweeps: 2")
+    search.call()
+    log = search.runs / "study-search" / "proposals.jsonl"
+    assert old in log.read_text()
+    log.write_text(log.read_text().replace(old, new, 1))
+    code, _, err = search.call("--dry-run")
+    assert code == 2
+    assert f"proposals.jsonl: {message} Restore the file from a copy." in err
+
+
 def test_a_proposal_is_resolved_with_the_configs_of_its_source(search, mine):
     """Sources may lie in different folders; each has its own configs beside it."""
     other = search.root / "other"

@@ -10,7 +10,7 @@ from study_project import replace_loaded
 from rltune.analysis.seed_blocks import take_looks
 from rltune.analysis.stats import mean_over_seeds
 from rltune.analysis.verdict_words import ABOVE, BELOW, SAME, Verdict
-from rltune.errors import SpecError
+from rltune.errors import SpecError, StoreError
 from rltune.spec.identity import flatten
 from rltune.spec.yamlfile import read_yaml
 from rltune.study.load import load_study
@@ -144,6 +144,16 @@ def test_a_decision_is_made_once(project):
     again = standing(project)[1]
     assert flatten(again.loaded.control.config)["loss.kl_loss_coef"] == 0.3
     assert again.run != first.run
+
+
+@pytest.mark.parametrize("text", ["[]", '{"entropy": 3}', '{"entropy": {"run": "x"}}', "{"])
+def test_decisions_that_cannot_be_read_are_not_made_again_silently(project, text):
+    record = project.runs / "study-nights" / "study.json"
+    record.parent.mkdir(parents=True)
+    project.finish()
+    record.write_text(text)
+    with pytest.raises(StoreError, match=r"study\.json: is no"):
+        standing(project)
 
 
 def test_a_look_that_must_not_write_decides_and_writes_nothing(project, tmp_path):
