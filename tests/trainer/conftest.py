@@ -25,7 +25,7 @@ HASH = "c" * 64
 
 
 class UpEnv(TextEnv):
-    """Pays 1 for each Up and -0.5 for each Down; solved by a Right; three turns.
+    """Pays 1 for each Up and -0.5 for each Down; solved by a Right; two turns.
 
     Observations differ in length, and those of seeds 0 and 10 are the same text. An episode whose
     seed `is_faulty` says yes to has a fault in every turn.
@@ -51,12 +51,12 @@ class UpEnv(TextEnv):
         success = "Right" in response
         reward = 1.0 * response.count("Up") - 0.5 * response.count("Down")
         self._ups += response.count("Up")
-        is_over = success or self._turn == 3
+        is_over = success or self._turn == 2
         return Step(
             self._show(),
             reward=0.0 if self.is_constant else reward,
             terminated=success,
-            truncated=self._turn == 3 and not success,
+            truncated=self._turn == 2 and not success,
             success=success,
             is_valid=response.endswith("</answer>"),
             n_invalid=int(not response.endswith("</answer>")),

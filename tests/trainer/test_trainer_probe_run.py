@@ -10,12 +10,13 @@ from rltune.trainer.probe.run import probe
 SMALL = {
     "env": {"kind": "sokoban", "prompt": "compact"},
     "policy": {"model": "tiny"},
-    "rollout": {"groups": 8, "group_size": 4, "max_response_tokens": 8, "max_context": 256},
-    "optim": {"mini_batch_size": 16, "micro_batch_size": 8},
+    "rollout": {"groups": 4, "group_size": 4, "max_response_tokens": 8, "max_context": 256},
+    "optim": {"mini_batch_size": 8, "micro_batch_size": 4},
     "gate": {"every": 10, "tasks": 8},
     "budget": {"steps": 40},
 }
-ONE_STEP = {"optim": {"mini_batch_size": 32}}
+EIGHT = {"rollout": {"groups": 8}}  # enough for a fault that leaves an episode alone
+ONE_STEP = {"optim": {"mini_batch_size": 16}}
 ONE_TURN = {"env": {"max_turns": 1, "max_actions": 2}}
 CENTER = {"advantage": {"kind": "grpo_center"}}
 RLOO = {"advantage": {"kind": "rloo"}}
@@ -115,7 +116,7 @@ ONE_RUN = {
         loss(kl_type="k1+"), loss(kl_type="k3+"), (CENTER, KL),
     ),
     "how a mini-batch is divided": (
-        {"optim": {"micro_batch_size": 4}}, {"optim": {"micro_batch_size": 16}}, (CENTER,),
+        {"optim": {"micro_batch_size": 2}}, {"optim": {"micro_batch_size": 8}}, (CENTER,),
     ),
     "a correction of an engine that is the trainer": (
         {"rollout_correction": {"kind": "none"}}, {"rollout_correction": {"kind": "tis"}},
@@ -150,13 +151,15 @@ def test_one_run_under_two_names_is_equal(case):
 
 
 PROPORTIONAL = {
-    "rloo is centred times n/(n-1)": (CENTER, RLOO, (), 4 / 3, True),
+    "rloo is centred times n/(n-1)": (CENTER, RLOO, (EIGHT,), 4 / 3, True),
     "a divisor of the loss": (
         loss(sum_norm=16.0), loss(sum_norm=1.0),
         (CENTER, loss(aggregation="seq-mean-token-sum-norm")), 16.0, False,
     ),
     "a factor on rewards": (reward(success=1.0), reward(success=2.0), (CENTER,), 2.0, False),
-    "the std of a sample, and of the population": (grpo(ddof=1), grpo(ddof=0), (), 1.1547, True),
+    "the std of a sample, and of the population": (
+        grpo(ddof=1), grpo(ddof=0), (EIGHT,), 1.1547, True,
+    ),
     "and of a loss with a critic": (
         loss(sum_norm=2.0), loss(sum_norm=1.0),
         ({"advantage": {"kind": "gae"}}, loss(aggregation="seq-mean-token-sum-norm")), 2.0, False,
@@ -188,7 +191,7 @@ TWO_RUNS = {
     ),
     "another epoch": ({"optim": {"epochs": 1}}, {"optim": {"epochs": 2}}, (CENTER,)),
     "other mini-batches": (
-        {"optim": {"mini_batch_size": 16}}, {"optim": {"mini_batch_size": 32}}, (CENTER,),
+        {"optim": {"mini_batch_size": 8}}, {"optim": {"mini_batch_size": 16}}, (CENTER,),
     ),
     "a reward that is more than a success": (
         {"advantage": {"kind": "maxrl", "outcome": "reward"}},
@@ -265,9 +268,8 @@ def test_an_estimator_of_ones_own_is_compared_by_what_it_does(own):
 
 
 def test_what_differs_only_where_a_fault_left_an_episode_alone():
-    assert compare(CENTER, {"advantage": {"kind": "grpo_center", "singleton": 1.0}}) == (
-        "equal", 1.0, True,
-    )  # fmt: skip
+    alone = {"advantage": {"kind": "grpo_center", "singleton": 1.0}}
+    assert compare(CENTER, alone, EIGHT) == ("equal", 1.0, True)
 
 
 def test_an_estimator_that_fails_is_named_and_the_others_are_compared(own):
