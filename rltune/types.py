@@ -180,3 +180,4 @@ class TrialResult:
     budget: Mapping[str, float] = field(default_factory=dict)  # rollouts, generated_tokens, ...
     receipts: Mapping[str, float] = field(default_factory=dict)  # ig/*: means over all steps
     warnings: tuple[str, ...] = ()  # shown beside its numbers
+    weights_sha256: str = ""  # of the chosen checkpoint's file, as written at its gate; if local

@@ -34,7 +34,7 @@ class Code:
 def input_files(folder: SweepFolder) -> list[Path]:
     """Return every file that the tables come from, in a fixed order. Children and reruns do not."""
     run = folder.run
-    files = [run.sweep, run.plan, run.comparability, run.results]
+    files = [run.sweep, run.plan, run.comparability, run.results, run.looks]
     files += sorted(run.path.glob("tasks*.json"))
     for spec in folder.specs:
         trial = run.trial(spec.trial_id)

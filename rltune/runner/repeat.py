@@ -24,6 +24,7 @@ class Published:
     metrics_sha256: str  # over its metrics without clocks and rates
     final: float | None  # the sweep's metric at its last gate
     metric: Metric  # the held-out metric that decides
+    weights_sha256: str = ""  # of the checkpoint that its gate chose; empty where not recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Repeated:
     is_equal: bool  # whether every metric but clocks and rates has the same bits
     final: float | None  # the sweep's metric at its last gate
     changes: tuple[Change, ...]  # of software, hardware and inputs since
+    has_other_weights: bool = False  # whether its gate chose other weights than are published
 
     @property
     def deciding(self) -> tuple[Change, ...]:
@@ -77,6 +79,9 @@ def repeat(published: Published, run: RunDir, *, argv: tuple[str, ...], base: Pa
         result is not None and result.metrics_sha256 == published.metrics_sha256,
         finite(result.final_metric) if result is not None else None,
         changes,
+        result is not None
+        and bool(published.weights_sha256)
+        and result.weights_sha256 != published.weights_sha256,
     )
 
 

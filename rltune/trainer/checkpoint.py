@@ -161,6 +161,16 @@ def with_updates(progress: Progress, train_state: TrainState) -> Progress:
     )
 
 
+def written_weights(folder: Path) -> str:
+    """Return the sha256 of a checkpoint's policy as it was written, whatever the file is by now.
+
+    Empty where a service keeps it, or the checkpoint is gone.
+    """
+    path = folder / "state.json"
+    state = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"sha256": {}}
+    return str(state["sha256"].get("policy.safetensors", ""))
+
+
 def restore_policy(folder: Path, policy: Policy, *, config_hash: str) -> int:
     """Put a checkpoint's weights into the policy that its trial began with; return its step.
 

@@ -11,7 +11,7 @@ from rltune.store.jsonl import read_metrics
 from rltune.store.prices import Price
 from rltune.store.rundir import TrialDir
 from rltune.store.service_usage import ServiceUsage, money
-from rltune.trainer.checkpoint import Progress
+from rltune.trainer.checkpoint import Progress, written_weights
 from rltune.trainer.records.outcomes import mean
 from rltune.trainer.trial_warnings import Row, trial_warnings
 from rltune.types import TrialResult, TrialStatus
@@ -153,6 +153,7 @@ def trial_result(
         },
         receipts=_receipts(rows),
         warnings=(*fault_warnings(progress.gates, mode=mode), *trial_warnings(rows, config)),
+        weights_sha256=written_weights(trial.checkpoint(best.step)),
     )
 
 

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from publishing import drawn_once
+from publishing import drawn_once, seal_again
 from run_folders import FolderWriter, finished_sweep
 from trained_folder import trained_folder
 
 from rltune.report.finding.files import read_finding
-from rltune.store.files import read_json, sha256_file, write_json_atomic
+from rltune.store.files import read_json, write_json_atomic
 
 assert drawn_once  # used by all tests here, too
 
@@ -118,14 +118,20 @@ def test_a_trial_is_run_again_without_its_run_folder(rltune, trained, monkeypatc
     assert f"{spec.trial_id} again: bit-equal" in " ".join(result.out.split())
     assert list((tmp_path / "runs").iterdir()) == []  # nothing stays of one that agrees
 
-    # numbers that no run gives, with digests that agree
-    content = read_json(tmp_path / "f" / "trials.json")
-    for one in content["trials"]:
-        one["metrics_sha256"] = one["metrics_sha256"] and "0" * 64
-    write_json_atomic(tmp_path / "f" / "trials.json", content)
-    manifest = read_json(tmp_path / "f" / "manifest.json")
-    manifest["outputs"]["trials.json"] = sha256_file(tmp_path / "f" / "trials.json")
-    write_json_atomic(tmp_path / "f" / "manifest.json", manifest)
+    def publish_other(digest):
+        content = read_json(tmp_path / "f" / "trials.json")
+        for one in content["trials"]:
+            one[digest] = one.get(digest) and "0" * 64
+        write_json_atomic(tmp_path / "f" / "trials.json", content)
+        seal_again(tmp_path / "f" / "manifest.json")
+
+    # weights, then numbers that no run gives, with digests that agree
+    publish_other("weights_sha256")
+    result = rltune("verify", "f", "--trial", "0.01@0")
+    assert result.code == 1
+    text = " ".join(result.out.split())
+    assert "every metric is the same, and the weights that its gate chose are others" in text
+    publish_other("metrics_sha256")
     result = rltune("verify", "f", "--rerun", "5")  # only one has a result
     assert result.code == 1
     text = " ".join(result.out.split())

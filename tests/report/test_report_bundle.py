@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
-from run_folders import CONTROL, CRASH, PROVENANCE, TREATED, FolderWriter
+from run_folders import CONTROL, CRASH, PROVENANCE, SWEEP, TREATED, FolderWriter
 from test_report_finding import add_rows
 
+from rltune.analysis.seed_blocks import take_looks
 from rltune.errors import InputError, StoreError
 from rltune.report.bundle.archive import unpack, write_zip
 from rltune.report.bundle.run import build, verify_bundle
+from rltune.spec.plan import plan_json
 from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, sha256_file, write_json_atomic
 from rltune.store.run_folder import read_folder
@@ -32,10 +34,14 @@ def writer(tmp_path_factory):
     for trial in writer.run.trial_dirs():
         if result := trial.read_done():
             digest = metrics_digest(trial.metrics)
-            trial.write_done(replace(result, metrics_sha256=digest))
             weights = trial.checkpoint(10) / "policy.safetensors"
             weights.parent.mkdir(parents=True)
             weights.write_bytes(trial.trial_id.encode())
+            written = {weights.name: sha256_file(weights)}
+            state = {"config_hash": trial.read_spec().config_hash, "sha256": written}
+            write_json_atomic(weights.with_name("state.json"), state)
+            known = {"metrics_sha256": digest, "weights_sha256": sha256_file(weights)}
+            trial.write_done(replace(result, **known))
             card = {"trial_id": trial.trial_id, "checkpoint": {"file_sha256": sha256_file(weights)}}
             write_json_atomic(trial.model_card, card)
         provenance = read_json(trial.provenance)
@@ -126,6 +132,29 @@ def other_weights(root):
     (trial_of(root, CONTROL, 0) / "checkpoints/step-000010/policy.safetensors").write_bytes(b"x")
 
 
+def other_weights_with_card_and_state(root):
+    """With the digest that belongs to them in all that lies beside them."""
+    other_weights(root)
+    trial = trial_of(root, CONTROL, 0)
+    weights = trial / "checkpoints/step-000010/policy.safetensors"
+    digest = sha256_file(weights)
+    for path, key in ((trial / "card.json", "checkpoint"), (weights.parent / "state.json", "")):
+        content = read_json(path)
+        (content[key] if key else content["sha256"])["file_sha256" if key else weights.name] = (
+            digest
+        )
+        write_json_atomic(path, content)
+
+
+def other_weights_with_done(root):
+    """With DONE, too, but not with the finding's own record of it."""
+    other_weights_with_card_and_state(root)
+    trial = trial_of(root, CONTROL, 0)
+    done = read_json(trial / "DONE")
+    done["weights_sha256"] = sha256_file(trial / "checkpoints/step-000010/policy.safetensors")
+    write_json_atomic(trial / "DONE", done)
+
+
 def other_weights_without_card(root):
     other_weights(root)
     (trial_of(root, CONTROL, 0) / "card.json").unlink()
@@ -174,6 +203,15 @@ DOCTORED = [  # (what was done, what is found)
     ),
     pytest.param(other_checkpoint, "step-000020, but the gate chose step 10", id="a checkpoint"),
     pytest.param(other_weights, "is not the file of its card", id="weights"),
+    pytest.param(other_weights, "is not the file of its state.json", id="weights, by state.json"),
+    pytest.param(
+        other_weights_with_card_and_state,
+        "policy.safetensors is not the file of weights_sha256 in DONE",
+        id="weights, with card and state",
+    ),
+    pytest.param(
+        other_weights_with_done, "trials.json is not what the records give", id="weights, with DONE"
+    ),
     pytest.param(other_weights_without_card, "is missing or another", id="weights, no card"),
     pytest.param(other_trial_s_weights, "or another trial's", id="another trial's weights"),
     pytest.param(
@@ -237,6 +275,41 @@ def test_a_doctored_bundle_is_caught_even_with_digests_that_agree(root, doctor, 
     }
     write_json_atomic(root / "bundle.json", listed)
     assert [text for text in problems_of(root) if found in text], problems_of(root)
+
+
+UNTIL = SWEEP.replace("seeds: [0, 1, 2]", "seeds: {start: 3, max: 4, until: decided}")
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory):
+    """The bundle of a sweep with seeds until decided, whose first look decided."""
+    writer = FolderWriter(tmp_path_factory.mktemp("until"), UNTIL)
+    for spec in writer.specs[:6]:
+        last = (7, 8, 8) if spec.is_control else (1, 1, 1)
+        writer.finish(spec, {0: 4, 10: 5, 20: last[spec.seed]})
+    take_looks(writer.run, writer.loaded, launch="1", say=lambda text: None)
+    write_json_atomic(writer.run.plan, plan_json(writer.loaded, writer.specs[:6], tasks=None))
+    root = tmp_path_factory.mktemp("decided")
+    build(read_folder(writer.run), root, CODE, place="paper.zip")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("doctor", "found"),
+    [
+        (lambda path: None, ""),
+        (lambda path: path.unlink(), "finding/manifest.json: inputs is not what the records give"),
+        (
+            lambda path: path.write_text(path.read_text().replace('"different"', '"go on"')),
+            "finding/manifest.json: audit is not what the records give",
+        ),
+    ],
+)
+def test_the_looks_of_a_sweep_until_decided_are_taken_again(decided, tmp_path, doctor, found):
+    root = shutil.copytree(decided, tmp_path / "bundle")
+    doctor(run_of(root) / "looks.jsonl")
+    problems = problems_of(root)
+    assert (not problems) if not found else (found in problems), problems
 
 
 def test_files_that_are_changed_missing_or_not_listed_are_named(root):

@@ -1,5 +1,6 @@
 """A finding: what its page says, and that no doctored folder passes for an honest one."""
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -336,6 +337,57 @@ def test_a_doctored_folder_is_caught_with_its_file_and_number(folder, doctor, fo
     # and where the digests were made to agree, too
     seal_again(folder / "manifest.json")
     assert [text for text in problems_of(folder) if found in text]
+
+
+def by_another_matplotlib(folder):
+    """Let the manifest say that another one drew the figures, and list them as they are."""
+    content = read_json(folder / "manifest.json")
+    write_json_atomic(folder / "manifest.json", {**content, "drawn_with": "3.0.0"})
+    seal_again(folder / "manifest.json")
+
+
+def move_a_point(folder):
+    """Move the first point of the comparison by three points of print."""
+    path = folder / "comparison.svg"
+    svg = path.read_text()
+    found = re.search(r'<g id="mark-0">.*?<use [^>]*x="([\d.]+)"', svg, re.DOTALL)
+    at = found.start(1)
+    path.write_text(f"{svg[:at]}{float(found[1]) + 3:.6f}{svg[at + len(found[1]) :]}")
+
+
+@pytest.mark.parametrize(
+    ("doctor", "found"),
+    [
+        pytest.param(replace_in("figure.svg", "patch_", "part_"), "", id="other names inside"),
+        pytest.param(other_figure, "comparison.svg does not show these tables: it says", id="swap"),
+        pytest.param(move_a_point, "tables: panel 1: shape ", id="a point"),
+        pytest.param(
+            replace_in("comparison.svg", "below the control", "above the control"),
+            "not '-0.433 [-0.682, -0.185], below the control",
+            id="a word",
+        ),
+        pytest.param(
+            replace_in("figure.svg", "stroke: #e69f00", "stroke: #0072b2"),
+            "has the colours ('#0072b2', 'none'), not ('#e69f00', 'none')",
+            id="a colour",
+        ),
+        pytest.param(replace_in("figure.svg", "</svg>", ""), "it cannot be read", id="no XML"),
+    ],
+)
+def test_a_figure_that_another_matplotlib_drew_must_show_the_same(folder, doctor, found):
+    doctor(folder)
+    by_another_matplotlib(folder)
+    problems = problems_of(folder)
+    assert any(found in text for text in problems) if found else problems == [], problems
+
+
+def test_without_matplotlib_the_titles_of_figures_are_compared(folder, monkeypatch):
+    monkeypatch.setattr("rltune.report.finding.verify.has_matplotlib", lambda: False)
+    assert problems_of(folder) == []
+    other_figure(folder)
+    seal_again(folder / "manifest.json")
+    (text,) = problems_of(folder)
+    assert text.startswith("comparison.svg does not show these tables: it says ")
 
 
 def test_a_changed_file_is_named_with_its_digest(folder):

@@ -165,7 +165,9 @@ def _again(finding: Finding, one: Recorded, runs_dir: Path, *, no_custom_code: b
     warn(f"Running {spec.trial_id} again in {short_path(place)}")
     row = next(row for row in finding.trials if row.trial_id == spec.trial_id)
     metric = Metric.model_validate({"name": row.metric, "mode": row.mode})
-    published = Published(spec, dict(one.provenance), one.metrics_sha256, row.final, metric)
+    published = Published(
+        spec, dict(one.provenance), one.metrics_sha256, row.final, metric, one.weights_sha256
+    )
     again = repeat(published, RunDir(place), argv=tuple(sys.argv), base=Path.cwd())
     check = _compared(spec.trial_id, published, again, tasks=row.final_tasks or 0)
     if check.ok:
@@ -179,6 +181,9 @@ def _compared(name: str, published: Published, again: Repeated, *, tasks: int) -
     label = f"{name} again"
     if again.status is TrialStatus.INTERRUPTED:
         raise typer.Exit(3)
+    if again.is_equal and again.has_other_weights:
+        what = "every metric is the same, and the weights that its gate chose are others"
+        return Check(label, (what,))
     if again.is_equal:
         return Check(f"{label}: bit-equal in every metric but clocks{_changed(again, 'since')}")
     numbers = f"{published.metric.name} {published.final} then, {again.final} now"

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from rltune.report.bundle.archive import MOST
+from rltune.report.bundle.checkpoint import checkpoint_problems
 from rltune.report.bundle.contents import copied
 from rltune.report.finding.collect import collect
 from rltune.report.finding.figures import figures_of
@@ -16,9 +17,8 @@ from rltune.report.finding.records import Finding
 from rltune.report.finding.verify import UNREADABLE, Check, row_differences
 from rltune.report.manifest import Code
 from rltune.spec.identity import config_hash
-from rltune.store.files import read_json, sha256_file
 from rltune.store.run_folder import read_folder
-from rltune.store.rundir import RunDir, TrialDir
+from rltune.store.rundir import RunDir
 
 _KEY_COLUMNS = ("trial_id", "condition", "seed", "step")
 
@@ -60,7 +60,8 @@ def _differences(run: RunDir, finding: Finding, records: str, place: str) -> Ite
         yield f"{place}/{TRIALS} is not what the records give"
     for spec in folder.specs:
         trial = run.trial(spec.trial_id)
-        yield from (f"{records}: {spec.trial_id}: {text}" for text in _checkpoint(trial))
+        found = checkpoint_problems(trial, spec)
+        yield from (f"{records}: {spec.trial_id}: {text}" for text in found)
         config = yaml.safe_load(trial.config.read_bytes()) if trial.config.is_file() else None
         if config is not None and config_hash(config) != spec.config_hash:
             yield f"{records}: {spec.trial_id}: config.yaml is not the config of the trial"
@@ -78,28 +79,6 @@ def _agrees(known: object, again: object) -> bool:
 def _has(finding: Finding, table: str, column: str) -> bool:
     rows = getattr(finding, table)
     return bool(rows) and column in {one.name for one in fields(rows[0])}
-
-
-def _checkpoint(trial: TrialDir) -> Iterator[str]:
-    """Yield where a checkpoint is not the one that the gate chose, or not as its card says."""
-    result = trial.read_done()
-    folders = sorted(trial.checkpoints.glob("step-*"))
-    if not folders or result is None:
-        return
-    if [path.name for path in folders] != [trial.checkpoint(result.best_step).name]:
-        names = ", ".join(path.name for path in folders)
-        yield f"{names}, but the gate chose step {result.best_step}"
-        return
-    card = read_json(trial.model_card) if trial.model_card.is_file() else {}
-    if card.get("trial_id") != trial.trial_id:
-        yield "card.json, which names its weights, is missing or another trial's"
-        return
-    known = (card["checkpoint"] or {}).get("file_sha256")
-    weights = folders[0] / "policy.safetensors"
-    if weights.is_file() and not known:
-        yield f"{folders[0].name}/policy.safetensors is no file of its card"
-    elif known and (not weights.is_file() or sha256_file(weights) != known):
-        yield f"{folders[0].name}/policy.safetensors is not the file of its card"
 
 
 def own_files(run: RunDir, finding: Finding, place: Path) -> set[Path]:

@@ -98,10 +98,14 @@ def _draw(sheet: Sheet, data: Figure) -> None:
         draw_heatmap(sheet, data)
 
 
+def described(head: Head) -> tuple[str, str]:
+    """Return title and description of a file."""
+    return _printable(f"{head.title}: {head.figure.replace('_', ' ')}"), _printable(head.alt)
+
+
 def _metadata(head: Head, kind: str) -> dict[str, Any]:
     """Return title and description of the file, and no date."""
-    title = _printable(f"{head.title}: {head.figure.replace('_', ' ')}")
-    alt = _printable(head.alt)
+    title, alt = described(head)
     if kind == "svg":
         return {"Title": title, "Description": alt, "Creator": "rltune", "Date": None}
     if kind == "pdf":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rltune.analysis.tables import GateRow, TrialRow, against, mark_of_counts
+from rltune.analysis.tables import GateRow, TrialRow, against, mark_of_counts, until_of
 from rltune.errors import SpecError
 from rltune.gate import GateResult, choose_best, wilson_interval
 from rltune.lineage.row import LineageRow
@@ -24,10 +24,12 @@ def sweep_to_trials(folder: Path, finding: Finding) -> tuple[list[str], str]:
     """Return where the trials are not those of the sweep file, and why that could not be seen."""
     asked = finding.manifest["asked"]
     grid = {(row.condition, row.seed) for row in finding.trials}
+    due = {condition: _due_seeds(finding, condition) for condition in finding.conditions}
+    why = "the looks needed it" if asked.get("until") else "other conditions have this seed"
     problems = [
-        f"trials.csv: {condition}, seed {seed} is missing; other conditions have this seed"
-        for condition in finding.conditions
-        for seed in sorted({row.seed for row in finding.trials})
+        f"trials.csv: {condition}, seed {seed} is missing; {why}"
+        for condition, seeds in due.items()
+        for seed in seeds
         if (condition, seed) not in grid
     ]
     try:
@@ -44,6 +46,7 @@ def sweep_to_trials(folder: Path, finding: Finding) -> tuple[list[str], str]:
         f"trials.csv: {spec.condition}, seed {spec.seed} of sweep.yaml is missing"
         for spec in specs
         if (spec.condition, spec.seed) not in grid
+        and (not asked.get("until") or spec.seed in _due_seeds(finding, spec.condition))
     ]
     known = {(spec.condition, spec.seed): spec.trial_id for spec in specs}
     asked_for = {label for label, _ in known}
@@ -57,6 +60,22 @@ def sweep_to_trials(folder: Path, finding: Finding) -> tuple[list[str], str]:
     )
     unseen = f"this rltune resolves {others} of their configs otherwise" if others else ""
     return list(dict.fromkeys(problems)), unseen
+
+
+def _due_seeds(finding: Finding, condition: str) -> list[int]:
+    """Return the seeds that a condition must have, as far as the trials tell.
+
+    Of listed seeds those that any other condition has. Until decided the first in their order: at
+    least those of the first look, as many as there are, and for the control as many as for any.
+    """
+    asked = finding.manifest["asked"]
+    plan = until_of(str(asked.get("until", "")))
+    if plan is None:
+        return sorted({row.seed for row in finding.trials})
+    counts = {label: len(rows) for label, rows in finding.conditions.items()}
+    if condition == finding.control:
+        counts[condition] = max(counts.values())
+    return list(asked["seeds"])[: max(plan.start, counts.get(condition, 0))]
 
 
 def recorded_to_trials(finding: Finding) -> Iterator[str]:

@@ -163,8 +163,9 @@ def public(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recorded(record: TrialRecord) -> Recorded:
     kept = public(record.provenance)
-    digest = record.result.metrics_sha256 if record.result is not None else ""
-    return Recorded(record.spec, kept, digest)
+    result = record.result
+    digests = (result.metrics_sha256, result.weights_sha256) if result is not None else ("", "")
+    return Recorded(record.spec, kept, *digests)
 
 
 def _recorded_gates(

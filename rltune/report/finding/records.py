@@ -34,6 +34,7 @@ class Recorded:
     spec: TrialSpec  # with its whole config
     provenance: Mapping[str, Any]  # provenance.json without `PRIVATE`
     metrics_sha256: str  # over its metrics without clocks and rates; empty without a result
+    weights_sha256: str = ""  # of the checkpoint that its gate chose; empty where not recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ def packed(recorded: Sequence[Recorded]) -> dict[str, Any]:
             {
                 **{name: getattr(one.spec, name) for name in _SPEC},
                 "metrics_sha256": one.metrics_sha256,
+                **({"weights_sha256": one.weights_sha256} if one.weights_sha256 else {}),
                 "config": _own(config, shared_config),
                 "provenance": _own(one.provenance, shared_provenance),
             }
@@ -157,6 +159,7 @@ def unpacked(content: Mapping[str, Any]) -> tuple[Recorded, ...]:
             ),
             {**shared["provenance"], **one["provenance"]},
             str(one["metrics_sha256"]),
+            str(one.get("weights_sha256", "")),
         )
         for one in content["trials"]
     )

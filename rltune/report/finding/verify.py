@@ -29,6 +29,7 @@ from rltune.report.finding.figures import drawn, figures_of
 from rltune.report.finding.files import PAGE, changed_files, read_finding, read_manifest
 from rltune.report.finding.page import page
 from rltune.report.finding.records import Finding
+from rltune.report.finding.shown import other_drawing, other_title
 from rltune.report.render import plural
 
 MOST = 5
@@ -190,17 +191,18 @@ def _shortened(there: str, ours: str) -> str:
 
 
 def _figures(folder: Path, finding: Finding) -> Check:
-    name = "figures, drawn again"
+    expected = figures_of(finding)
     listed = {path.name for path in folder.glob("*.svg")}
-    expected = set(figures_of(finding))
-    problems = [f"{one} is not a figure of these tables" for one in sorted(listed - expected)]
-    problems += [f"{one} is missing" for one in sorted(expected - listed)]
-    with_ = str(read_manifest(folder).get("drawn_with", ""))
-    if not has_matplotlib() or metadata.version("matplotlib") != with_:
-        have = metadata.version("matplotlib") if has_matplotlib() else "none"
-        unseen = f"they were drawn with matplotlib {with_}, and {have} is installed"
-        return Check(name, tuple(problems), unseen)
-    for one, content in drawn(finding).items():
-        if one in listed and (folder / one).read_bytes() != content:
-            problems.append(f"{one} does not show these tables")
-    return Check(name, tuple(problems))
+    problems = [f"{one} is not a figure of these tables" for one in sorted(listed - set(expected))]
+    problems += [f"{one} is missing" for one in sorted(set(expected) - listed)]
+    there = {one: (folder / one).read_bytes() for one in expected if one in listed}
+    before = str(read_manifest(folder).get("drawn_with", ""))
+    if not has_matplotlib():
+        problems += [text for one in there for text in other_title(one, there[one], expected[one])]
+        return Check("figures", tuple(problems), "matplotlib is not installed: their titles alone")
+    now = metadata.version("matplotlib")
+    again = drawn(finding)
+    for one, content in there.items():
+        problems += other_drawing(one, content, again[one], is_exact=now == before)
+    what = "" if now == before else f" by matplotlib {now}, {before} before, as they show"
+    return Check(f"figures, drawn again{what}", tuple(problems))
