@@ -160,30 +160,37 @@ def _rows(run: RunDir) -> Sequence[LineageRow]:
     return LineageStore.open(run.results).read().rows if run.results.is_file() else ()
 
 
-def proposals(evidence: Evidence, work: Path) -> Iterator[str]:
-    """Yield where the records of proposals contradict each other, or the sweeps made from them.
-
-    `work` is a folder to write them to again.
-    """
-    read = read_jsonl(evidence.own.path / PROPOSALS)
+def proposal_records(own: RunDir) -> Iterator[str]:
+    """Yield where the records of proposals contradict each other, or the log of calls."""
+    read = read_jsonl(own.path / PROPOSALS)
     yield from (f"{PROPOSALS}: {problem}" for problem in read.problems)
     number, calls = 1, 0
     for line, record in enumerate(read.rows, start=1):
         where = f"{PROPOSALS}:{line}"
         outcome, name = record["outcome"], f"proposed-{number}"
         calls += record["calls"]
+        number += outcome == ACCEPTED
         if record["name"] != name:
             yield f"{where}: name: {record['name']}, expected {name}"
         if outcome not in (ACCEPTED, REFUSED, UNANSWERED):
             yield f"{where}: outcome: {outcome!r}"
         if (outcome == ACCEPTED) == bool(record["problems"]):
             yield f"{where}: {outcome} with {plural(len(record['problems']), 'problem')}"
-        if outcome == ACCEPTED:
-            number += 1
-            yield from _as_answered(evidence, record, where, work)
-    logged = usage_in(read_jsonl(evidence.own.path / CALLS).rows).calls
+        if outcome == ACCEPTED and not {"source", "question"} <= set(record):
+            yield f"{where}: accepted without a source or a question"
+    logged = usage_in(read_jsonl(own.path / CALLS).rows).calls
     if calls > logged:
         yield f"{PROPOSALS}: {plural(calls, 'call')}, {CALLS} has {logged}"
+
+
+def proposals(evidence: Evidence, work: Path) -> Iterator[str]:
+    """Yield where the sweep of an accepted proposal is not what was answered.
+
+    `work` is a folder to write it to again.
+    """
+    for line, record in enumerate(read_jsonl(evidence.own.path / PROPOSALS).rows, start=1):
+        if record["outcome"] == ACCEPTED:
+            yield from _as_answered(evidence, record, f"{PROPOSALS}:{line}", work)
 
 
 def _as_answered(

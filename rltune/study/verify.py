@@ -36,6 +36,7 @@ from rltune.study.links import (
     Evidence,
     parents,
     promotions,
+    proposal_records,
     proposals,
     shared_rows,
     sweep_files,
@@ -97,6 +98,7 @@ def _study_checks(
 ) -> Iterator[Check]:
     runs = root / RUNS
     yield _check("runs that its records name", _missing(own, findings))
+    yield _check("records of proposals", proposal_records(own))
     study = load_kept(own.path)
     whole = with_proposals(study, runs)
     evidence = Evidence(whole, own, standings(whole, runs, work=work / "standing"))
@@ -105,7 +107,7 @@ def _study_checks(
     yield _check("sweeps as they ran, with what was promoted", sweep_files(evidence))
     yield _check("parents of the promoted controls", parents(evidence))
     yield _check("lineage of the study, row by row", shared_rows(evidence))
-    yield _check("proposals, and the sweeps made from them", proposals(evidence, work / "again"))
+    yield _check("sweeps that were proposed, by the answers", proposals(evidence, work / "again"))
     again = standing_of(study, runs, work / "claims")
     yield _check("where it stands, and what it used", _standing(root, again))
     yield _check("every line of its page", _page(root, again, findings))

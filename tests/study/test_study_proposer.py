@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 import yaml
+from publishing import CODE, sources_at
 from test_study_fence import FREE, GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
@@ -22,9 +23,11 @@ from rltune.store.jsonl import read_jsonl
 from rltune.store.lock import take_driver_lock
 from rltune.store.rundir import RunDir
 from rltune.study.asking import require_proposer
+from rltune.study.bundle import build_study
 from rltune.study.files import write_sweep
 from rltune.study.load import load_study
 from rltune.study.proposal import read_proposal
+from rltune.study.verify import verify_study
 
 assert sweep_text  # one without a protocol, for all tests here
 
@@ -409,3 +412,30 @@ def test_without_a_key_nothing_starts(search, served, monkeypatch):
     code, _, err = search.call()
     assert (code, records(search)) == (2, ())
     assert "proposer.llm.api_key_env: the environment variable 'PROPOSER_KEY' is not set." in err
+
+
+def test_a_bundle_holds_what_was_proposed_and_an_edited_proposal_is_caught(search, mine):
+    mine("no yaml", GOOD, more=", sweeps: 1")
+    search.call()
+    root = search.root / "bundle"
+    root.mkdir()
+    build_study(
+        load_study(search.study), search.runs, root, CODE, place="a.zip", has_checkpoints=False
+    )
+    assert "1 accepted, 1 refused." in (root / "index.md").read_text()
+
+    def problems():
+        _, checks = verify_study(root, sources_at=sources_at)
+        return [text for check in checks for text in check.problems]
+
+    assert problems() == []
+    path = root / "runs" / "study-search" / "proposals.jsonl"
+    text = path.read_text()
+    for old, new, found in (
+        ("+0.05", "+0.5", "proposed/proposed-1/sweeps/proposed-1.yaml: axis: {"),
+        ('"outcome": "refused"', '"outcome": "accepted"', "proposals.jsonl:1: accepted with "),
+        ('"source": "kl"', '"source": "lk"', "'lk', which is not a sweep of the study"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        assert any(found in one for one in problems()), (old, problems())

@@ -39,7 +39,9 @@ def _by_result(folder: Path, result: TrialResult) -> Iterator[str]:
 def _by_state(folder: Path, spec: TrialSpec) -> Iterator[str]:
     """Yield the files that are not as they were written, by the checkpoint's own list."""
     path = folder / "state.json"
-    state = read_json(path) if path.is_file() else {"sha256": {}, "config_hash": spec.config_hash}
+    if not path.is_file():
+        return
+    state = read_json(path)
     if state["config_hash"] != spec.config_hash:
         yield f"{folder.name}/state.json is of another config"
     for name, digest in state["sha256"].items():
