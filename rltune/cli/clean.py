@@ -11,6 +11,7 @@ from rltune.cli.console import emit_json, show
 from rltune.cli.options import RUNS, Json, RunFolder, RunsDir
 from rltune.report.render import grid, line, plural, size, verbatim
 from rltune.runner.environment import remove_ray_folders
+from rltune.scratch import remove_abandoned
 from rltune.store.cleaning import Spare, remove, size_of, spares
 from rltune.store.lock import take_driver_lock
 from rltune.store.run_folder import find_run
@@ -47,6 +48,7 @@ def clean(
         unneeded = spares(run, best_only=best_only)
         if not dry_run:
             remove_ray_folders(run.tune)  # before the notes go that say where they are
+            remove_abandoned()
             remove(unneeded)
     if as_json:
         emit_json({"deleted": not dry_run, "spares": list(unneeded), "run": str(run.path)})

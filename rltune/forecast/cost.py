@@ -17,6 +17,7 @@ from rltune.forecast.parameters import adapter_parameters, model_shape, paramete
 from rltune.forecast.pass_memory import sampled_tokens
 from rltune.forecast.ranks import rank_plan
 from rltune.forecast.service import priced, scaled, service_need, usage_of_steps
+from rltune.forecast.spread import Spread, is_common, spread_of
 from rltune.spec.identity import flatten
 from rltune.spec.keys import nested, typed
 from rltune.spec.schema.trial import TrialConfig, to_plain
@@ -56,6 +57,7 @@ class TrialCost:
     wall_s: float | None = None  # seconds by measured steps of an earlier run; None without one
     gpus: tuple[Gpu, ...] = ()  # that hold it, the smallest first; empty for a trial on a CPU
     savings: tuple[tuple[str, int], ...] = ()  # where no GPU does: setting -> bytes with it
+    spread: Spread | None = None  # where no common GPU does: on several; None: on none, or no need
     service: ServiceUsage | None = None  # most asked of a training service; None: nothing, unknown
     expected: ServiceUsage | None = None  # the same by an earlier run; None without one
 
@@ -133,9 +135,12 @@ def _with_model(cost: TrialCost, config: TrialConfig, model: Mapping[str, Any]) 
     share = min(1.0, config.resources.gpus)  # each rank has a GPU of its own
     if not share:
         return cost
-    if gpus := gpus_that_hold(memory.fullest, share=share):
-        return replace(cost, gpus=gpus)
-    return replace(cost, savings=tuple(_savings(config, model, memory.fullest)))
+    gpus = gpus_that_hold(memory.fullest, share=share)
+    if share == 1.0 and not any(is_common(gpu) for gpu in gpus):
+        spread = spread_of(config, shape, parameters=parameters, trained=trained)
+        cost = replace(cost, spread=spread)
+    savings = () if gpus else tuple(_savings(config, model, memory.fullest))
+    return replace(cost, gpus=gpus, savings=savings)
 
 
 def _savings(config: TrialConfig, model: Mapping[str, Any], peak: int) -> Iterator[tuple[str, int]]:

@@ -6,7 +6,7 @@ What serves it there is another program, or a copy of the policy in torch.
 import copy
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,8 @@ _BASE, _ADAPTER = ".base_layer", ".default.weight"  # peft's names inside a laye
 
 class ServedPolicy:
     """A policy for an engine with its own weights; reads the policy's current weights.
+
+    Of weights in shards one at a time is put together, by all ranks: each reads the same.
 
     Args:
         policy: Trained in place elsewhere.
@@ -58,17 +60,25 @@ class ServedPolicy:
         """Yield all weights but the adapters', each under its name in a checkpoint."""
         head = self._model.get_output_embeddings()
         head_name = next(name for name, module in self._model.named_modules() if module is head)
-        yield f"{head_name}.weight", head.weight.detach()
+        yield f"{head_name}.weight", whole(head.weight)
         for name, parameter in self._model.named_parameters():
             if not (name.endswith(_ADAPTER) or parameter is head.weight):
-                yield name.replace(_BASE, ""), parameter.detach()
+                yield name.replace(_BASE, ""), whole(parameter)
         if head.weight is self._model.get_input_embeddings().weight:
-            yield self._embedding_name(), head.weight.detach()
+            yield self._embedding_name(), whole(head.weight)
+
+    def trained(self) -> Iterator[tuple[str, Tensor]]:
+        """Return what an engine takes over at a sync: the adapter, or else all weights."""
+        return self._adapter() if self.adapter_rank else self.weights()
+
+    def _adapter(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the adapter's weights, each under its name in a file of peft."""
+        for name, parameter in trained_parameters(self._model).items():
+            yield peft_name(name), whole(parameter)
 
     def write_adapter(self, folder: Path) -> None:
         """Write the adapter in peft's format; the folder must exist."""
-        adapter = trained_parameters(self._model)
-        layers = sorted({_layer(name) for name in adapter})
+        layers = sorted({_layer(name) for name in trained_parameters(self._model)})
         config = {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -80,13 +90,20 @@ class ServedPolicy:
         }
         (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
         save_file(
-            {peft_name(name): p.detach().cpu().contiguous() for name, p in adapter.items()},
+            {name: tensor.cpu().contiguous() for name, tensor in self._adapter()},
             folder / WEIGHTS,
         )
 
     def _embedding_name(self) -> str:
         table: nn.Module = self._model.get_input_embeddings()
         return next(f"{n}.weight" for n, module in self._model.named_modules() if module is table)
+
+
+def whole(parameter: nn.Parameter) -> Tensor:
+    """Return the values of a parameter; of one in shards, put together with the other ranks."""
+    values = parameter.detach()
+    gather: Callable[[], Tensor] | None = getattr(values, "full_tensor", None)
+    return values if gather is None else gather()
 
 
 def _layer(name: str) -> str:

@@ -11,6 +11,7 @@ from rltune.forecast.cost import Measured, TrialCost, largest_of
 from rltune.forecast.gpus import GPUS, names
 from rltune.forecast.memory import PART_NOTES, MemoryPlan
 from rltune.forecast.pass_memory import DTYPE_BYTES
+from rltune.forecast.spread import Spread
 from rltune.report.plan_service import service_rows
 from rltune.report.render import duration, grid, quantity, size
 from rltune.spec.keys import typed
@@ -44,10 +45,15 @@ def cost_data(cost: TrialCost) -> dict[str, Any]:
     """Return the cost of a trial as data, in bytes and seconds."""
     memory = cost.memory
     return {
-        **asdict(replace(cost, memory=None, gpus=())),
+        **asdict(replace(cost, memory=None, gpus=(), spread=None)),
         "gpus": [gpu.name for gpu in cost.gpus],
+        "spread": cost.spread and _spread_data(cost.spread),
         "memory": memory and {"peak": memory.peak, **memory.parts},
     }
+
+
+def _spread_data(spread: Spread) -> dict[str, Any]:
+    return {**asdict(spread), "gpus": [gpu.name for gpu in spread.gpus]}
 
 
 def _rows(
@@ -147,18 +153,28 @@ def _turns(memory: MemoryPlan) -> str:
 
 
 def _gpu_rows(cost: TrialCost, ranks: int) -> Iterator[Row]:
-    """Yield the GPUs that hold a trial, or the settings that make it smaller."""
+    """Yield the GPUs that hold a trial, or several together, or what makes it smaller."""
     if cost.gpus:
         yield "  fits", "" if ranks == 1 else f"{ranks} x", names(cost.gpus)
         others = [gpu for gpu in GPUS if gpu not in cost.gpus]
         if others:
             largest = max(others, key=lambda gpu: gpu.memory)
             yield "  does not fit", "", f"{names([largest])} and smaller"
+        yield from _spread_rows(cost)
         return
     most = size(max(gpu.memory for gpu in GPUS))
     yield "  fits", "", f"no known GPU: the largest has {most}. It would take"
     for setting, peak in cost.savings:
         yield "", size(peak), f"with --set {setting}"
+    yield from _spread_rows(cost)
+
+
+def _spread_rows(cost: TrialCost) -> Iterator[Row]:
+    """Yield the common GPUs that hold a trial together, where it takes a rare one alone."""
+    if cost.spread is None:
+        return
+    sets = " ".join(f"--set {key}={value}" for key, value in cost.spread.settings.items())
+    yield "  fits", f"{cost.spread.count} x", f"{names(cost.spread.gpus, most=1)} with {sets}"
 
 
 def _time_rows(costs: Sequence[TrialCost], measured: Measured | None) -> Iterator[Row]:

@@ -4,10 +4,8 @@ The process lives as long as its trial: it ends when the trial closes it, and wh
 any way. Both are on one machine and see the same folders.
 """
 
-import shutil
 import socket
 import subprocess
-import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from rltune.interpreter import module_command
 from rltune.rollout.distant_engine import LAST_WORDS, DistantEngine, EngineMaker
 from rltune.rollout.engine_environment import engine_environment
 from rltune.rollout.vllm_start import ServableModel
+from rltune.scratch import Scratch, make_scratch
 
 _CHILD = "rltune.rollout.engine_child"
 _END_S = 30.0  # an engine that was told to end and does not is killed
@@ -52,7 +51,7 @@ class ProcessEngine(DistantEngine):
         self._gpu = gpu
         self._name = name
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = Path()
+        self._scratch: Scratch | None = None
         self._start()
 
     @property
@@ -60,6 +59,12 @@ class ProcessEngine(DistantEngine):
         """Id of the engine's process."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def folder(self) -> Path:
+        """Temporary folder of the engine's process."""
+        assert self._scratch is not None
+        return self._scratch.path
 
     def close(self) -> None:
         """End the process; may be called twice."""
@@ -91,21 +96,21 @@ class ProcessEngine(DistantEngine):
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process = self._connection = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        assert self._scratch is not None
+        self._scratch.remove()
+        self._scratch = None
 
     def _start(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="rltune-engine-"))
+        self._scratch = make_scratch("engine")
         ours, theirs = socket.socketpair()
-        with theirs, (self._folder / "stderr").open("wb") as errors:
+        with theirs, (self.folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                module_command(_CHILD, str(theirs.fileno()), str(self._folder)),
+                module_command(_CHILD, str(theirs.fileno()), str(self.folder)),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env=engine_environment(
-                    self._folder, gpu=self._gpu, threads=torch.get_num_threads()
-                ),
+                env=engine_environment(self.folder, gpu=self._gpu, threads=torch.get_num_threads()),
                 start_new_session=True,  # Ctrl-C is for the trial, which may want one more step
             )
         self._connection = Connection(ours.detach())
@@ -116,7 +121,7 @@ class ProcessEngine(DistantEngine):
         assert self._process is not None
         code = self._process.wait()
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        words = (self._folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
+        words = (self.folder / "stderr").read_text(encoding="utf-8", errors="replace").strip()
         self.end()
         error = EngineDiedError(
             f"{self._name}'s process ended {how}. If it was killed for its memory (see "

@@ -5,9 +5,7 @@ starts no process unless its layers are split: those end with this one.
 """
 
 import shutil
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +26,7 @@ from rltune.rollout.vllm_start import (
     undisturbed,
     write_weights,
 )
+from rltune.scratch import Scratch, make_scratch
 from rltune.types import StopReason
 
 # A shutdown ends the process group that all engines of a process share: the last one does it.
@@ -50,7 +49,8 @@ class VllmEngine:
     def __init__(self, model: ServableModel, settings: VllmSettings) -> None:
         self._model = model
         self._settings = settings
-        self._folder = Path(tempfile.mkdtemp(prefix="rltune-vllm-"))
+        self._scratch: Scratch | None = make_scratch("vllm")
+        self._folder = self._scratch.path
         self._version = 0
         self._adapters: dict[int, Any] = {}  # by seat; without other trials there is one, 0
         self._adapter: Any = None  # the one that samples
@@ -174,7 +174,9 @@ class VllmEngine:
         if not _ALIVE:
             while _ENDED:
                 _ENDED.pop().llm_engine.engine_core.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
 
     def _load_weights(self) -> None:
         if self._settings.tensor_parallel > 1:  # each process takes its parts from a file

@@ -26,6 +26,7 @@ from rltune.runner.provenance import DriverProvenance, driver_provenance
 from rltune.runner.recorder import Recorder, open_recorder
 from rltune.runner.spend import SpendLimit, overspent
 from rltune.runner.trial import TrialPayload
+from rltune.scratch import remove_abandoned
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep
 from rltune.store.lock import take_driver_lock
@@ -174,6 +175,7 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     recorder.reconcile_all(specs)
     ran.launch = recorder.launch
     remove_ray_folders(run.tune)
+    remove_abandoned()
     recorder.ledger.plan([spec.trial_id for spec in specs], launch=recorder.launch)
     if todo or not ran.begun:
         command.on_start(run, specs)

@@ -6,7 +6,7 @@ Torch is imported late: its thread pools read the environment when they are firs
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from rltune.store.lock import file_lock
 from rltune.store.provenance import read_provenance
 from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
+from rltune.track.base import Tracker
 from rltune.track.make import make_trackers
 from rltune.trainer.inputs import inputs_of
 from rltune.trainer.tasks import env_maker, require_same_rows
@@ -227,17 +228,12 @@ def _running(
     from rltune.trainer.ranks.launch import ranks_for
     from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
-    engine = make_engine(config, policy, payload.engine)  # may refuse; no tracker is open then
-    tracker = make_trackers(
-        payload.spec,
-        trial.path,
-        append=partial(append_jsonl, trial.metrics),
-        wandb=config.tracking.wandb,
-        project=config.tracking.project,
-        warn=log.warning,
-    )
-    status = TrialStatus.FAILED
-    try:
+    with (
+        closing(
+            make_engine(config, policy, payload.engine)
+        ) as engine,  # may refuse; no tracker yet
+        _tracking(payload, trial, config, log) as tracker,
+    ):
         if tracker.shows_media:
             tracker.use(tasks_artifact(manifest, payload.manifest))
             tracker.use(start_artifact(trial, policy, model=config.policy.model))
@@ -258,15 +254,30 @@ def _running(
                 overspent=partial(overspent, RunDir(payload.folder.parents[1]), payload.spend),
                 group=group,
             )
+
+
+@contextmanager
+def _tracking(
+    payload: TrialPayload, trial: TrialDir, config: TrialConfig, log: logging.Logger
+) -> Iterator[Tracker]:
+    """Yield the trackers of a trial; they are closed with how it ended."""
+    tracker = make_trackers(
+        payload.spec,
+        trial.path,
+        append=partial(append_jsonl, trial.metrics),
+        wandb=config.tracking.wandb,
+        project=config.tracking.project,
+        warn=log.warning,
+    )
+    status = TrialStatus.FAILED
+    try:
+        yield tracker
         status = trial_status(trial)
     except InterruptedRun:
         status = TrialStatus.INTERRUPTED
         raise
     finally:
-        try:
-            engine.close()
-        finally:
-            tracker.close(status)
+        tracker.close(status)
 
 
 def _should_stop(payload: TrialPayload, trial: TrialDir) -> bool:

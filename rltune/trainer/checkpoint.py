@@ -18,11 +18,10 @@ from pathlib import Path
 import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
-from safetensors.torch import save_file
 
 from rltune.errors import CheckpointError
 from rltune.gate import GateResult
-from rltune.policy.load import FROZEN, Policy, frozen_digest
+from rltune.policy.load import Policy, frozen_digest
 from rltune.policy.lora import trained_parameters
 from rltune.remote.model import RemoteAdamW
 from rltune.remote.state import REMOTE, restore_state, save_state
@@ -31,12 +30,12 @@ from rltune.store.rundir import TrialDir
 from rltune.trainer.ahead.rollouts import FILE, Rollouts, dump_rollouts
 from rltune.trainer.controllers import Controllers
 from rltune.trainer.ranks.tensors import (
-    module_tensors,
     modules_of,
-    optimizer_tensors,
     optimizers_of,
     restore,
     restore_module,
+    write_module,
+    write_optimizer,
 )
 from rltune.trainer.train_state import TrainState, updates_made
 
@@ -108,14 +107,13 @@ def save_checkpoint(
         save_state(train_state.policy.model, adamw, part, folder.name)
     everywhere = train_state.group.everywhere
     for name, module in modules_of(train_state).items():
-        is_here = train_state.sharded is None or name == "policy"
-        frozen = frozen_digest(module) if is_here else train_state.critic_frozen
-        metadata = {FROZEN: frozen} if frozen else None
-        tensors = everywhere("a checkpoint", module_tensors, train_state, name)
-        save_file(tensors, part / f"{name}.safetensors", metadata=metadata)
+        is_whole = train_state.sharded is None
+        frozen = frozen_digest(module) if is_whole else train_state.frozen[name]
+        path = part / f"{name}.safetensors"
+        everywhere("a checkpoint", write_module, train_state, name, path, frozen)
     for name in optimizers_of(train_state):
-        tensors = everywhere("a checkpoint", optimizer_tensors, train_state, name)
-        save_file(tensors, part / f"{name}.safetensors")
+        path = part / f"{name}.safetensors"
+        everywhere("a checkpoint", write_optimizer, train_state, name, path)
     if rollouts is not None:
         (part / FILE).write_text(dump_rollouts(rollouts), encoding="utf-8")
     state = {

@@ -30,6 +30,7 @@ from rltune.trainer.ending import (
 from rltune.trainer.heldout import HeldoutResult, evaluate, start_kl, task_digest
 from rltune.trainer.job import Job
 from rltune.trainer.memory import keep_heap, memory_used, trim_heap
+from rltune.trainer.ranks.handover import hand_over
 from rltune.trainer.records.artifacts import record_outcome
 from rltune.trainer.records.episodes import forget_after, write_heldout
 from rltune.trainer.records.measures import Metrics, gate_line
@@ -290,7 +291,7 @@ class _Run:
 
     def _sync(self) -> None:
         with self.watch.timed("sync"):
-            self.job.engine.sync()
+            hand_over(self.train_state, self.job.engine, self.config.policy.lora)
             engines = replicas_of(self.job.engine)
             for nth, engine in enumerate(engines, start=1):
                 name = engine_name(nth, len(engines))

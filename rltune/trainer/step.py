@@ -200,7 +200,8 @@ class TrainingStep:
                 on_entropy=entropies.append if is_shown else None,
             )
         if is_shown:
-            shown = distributions(entropies, job.policy.model)
+            is_here = self._train_state.sharded is None  # else no rank has a whole gradient
+            shown = distributions(entropies, job.policy.model if is_here else None)
             job.tracker.media(step, {"rollout/groups": filter_table(episodes, chosen), **shown})
         return updated
 

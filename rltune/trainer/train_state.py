@@ -1,7 +1,7 @@
 """The trained state of a trial: policy, critic, reference, optimisers; and scoring with them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from rltune.maths.streams import stream_seed
 from rltune.policy.gold import GoldCopy
 from rltune.policy.gold_scores import gold_logprobs, hidden_with_gold
 from rltune.policy.kv_cache import new_kv_cache
-from rltune.policy.load import CausalLM, Policy
+from rltune.policy.load import CausalLM, Policy, frozen_digest
 from rltune.policy.logprobs import head_chunk
 from rltune.policy.lora import trained_parameters
 from rltune.policy.model_check import why_rows
@@ -22,6 +22,7 @@ from rltune.policy.value_head import ValueModel, copy_of_trained, frozen_copy
 from rltune.remote.model import RemoteAdamW, RemoteModel, RemoteStart
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
+from rltune.spec.schema.run import samples_itself
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import MicroBatch
 from rltune.trainer.ranks.group import ALONE, Group
@@ -34,8 +35,8 @@ class TrainState:
     """The mutable part of a trial.
 
     Attributes:
-        policy: What is trained. On several ranks the first has it whole, for all that samples and
-            records, as of the last update; the others in shards.
+        policy: What is trained. On several ranks each has it in shards; but the first has it whole,
+            as of the last update, where it samples itself (`is_copied`).
         reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
             when no KL term is on.
         critic: None when the advantage needs no values.
@@ -45,7 +46,9 @@ class TrainState:
         why_rows: Why rows that share a prefix are run as they are; None where they are not.
         group: The ranks that train it.
         sharded: On several ranks, the policy that is trained: this rank's shards of it.
-        critic_frozen: Digest of a sharded critic's frozen weights; empty where none are.
+        is_copied: Whether the first of several ranks has the whole policy beside its shards.
+        frozen: Digests of the frozen weights that are in shards: `policy`, `critic`; empty where
+            none are. The first rank's; the others need none.
 
     """
 
@@ -58,7 +61,8 @@ class TrainState:
     start: CausalLM | None = None
     group: Group = ALONE
     sharded: ShardedModel | None = None
-    critic_frozen: str = ""
+    is_copied: bool = False
+    frozen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def actor(self) -> CausalLM | ShardedModel:
@@ -75,18 +79,21 @@ def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) 
     """Make the state around a freshly loaded policy, or this rank's part of it."""
     if isinstance(policy.model, RemoteModel):
         return _remote_state(policy, config)
-    critic, critic_frozen = None, ""
+    critic, frozen = None, {}
+    if group.size > 1 and group.rank == 0:
+        frozen["policy"] = frozen_digest(policy.model)
     if config.advantage.kind in CRITIC_KINDS:
         torch.manual_seed(stream_seed(config.seed, "critic"))
         critic = ValueModel(policy.model, backbone=config.critic.backbone)
-        critic_frozen = shard_critic(critic, group)  # one model after the other: less memory
+        frozen["critic"] = shard_critic(critic, group)  # one model after the other: less memory
     has_reference, is_measured = config.loss.use_kl_loss, config.gate.start_kl
     start = frozen_copy(policy.model) if has_reference or is_measured else None
     reference = start if has_reference else None
     if reference is not None and group.size > 1:  # the gates read theirs whole
         reference = shard_model(frozen_copy(policy.model) if is_measured else reference, group)
     why = why_rows(policy.model, max_context=config.rollout.max_context)
-    is_kept = group.size > 1 and group.rank == 0  # the first rank has the policy whole as well
+    is_copied = group.size > 1 and samples_itself(config.resources, config.gate, config.collapse)
+    is_kept = is_copied and group.rank == 0
     actor = shard_model(copy_of_trained(policy.model) if is_kept else policy.model, group)
     optim = config.optim
 
@@ -108,7 +115,8 @@ def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) 
         why_rows=why,
         group=group,
         sharded=actor if isinstance(actor, ShardedModel) else None,
-        critic_frozen=critic_frozen,
+        is_copied=is_copied,
+        frozen=frozen,
         start=start if is_measured and group.rank == 0 else None,
     )
 

@@ -56,7 +56,7 @@ def _vllm_process_pair(vllm_engine_of, small_policy, _vllm_pair):
     """The second runs in this process: where an engine runs changes nothing either."""
     engine = vllm_engine_of(small_policy(hidden_size=HIDDEN), is_own_process=True)
     yield [engine, _vllm_pair[1]]
-    process, folder = engine._process, engine._folder
+    process, folder = engine._process, engine.folder
     engine.close()
     engine.close()
     assert process.returncode == 0

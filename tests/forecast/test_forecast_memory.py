@@ -6,6 +6,7 @@ from run_folders import write_sweep
 from rltune.analysis.memory_use import memory_uses
 from rltune.comparability.records import TrialRecord
 from rltune.forecast import memory, pass_memory
+from rltune.forecast.cost import trial_cost
 from rltune.forecast.memory import MemoryPlan
 from rltune.forecast.model_shapes import Shape, shape_of
 from rltune.forecast.parameters import model_shape, parameter_count
@@ -342,6 +343,23 @@ def test_an_engine_that_trials_share_is_counted_once_and_in_no_trial(configs, gp
     assert shared.program == program
     assert shared.peak == own.peak - (0 if gpus else own.engine + program)
     assert shared.fullest == shared.peak
+
+
+def test_use_of_the_trials_process_is_compared_with_the_plan_of_that_process(tmp_path):
+    """An engine in a process of its own is planned, and not in what the trial records."""
+    specs = expand(load_sweep(write_sweep(tmp_path)))
+    control = next(spec for spec in specs if spec.is_control)
+    resources = control.config["resources"] | {"engine": "own"}
+    own = replace(control, config=control.config | {"resources": resources})
+    rows = ({"step": 1, "perf/max_rss_gb": 1.0},)
+    (alone,), (beside,) = (memory_uses([TrialRecord(s, {}, rows)]) for s in (control, own))
+    plan, apart = (trial_cost(spec).memory for spec in (control, own))
+    assert apart.program == 2 * plan.program
+    assert beside.planned == apart.peak - apart.engine - plan.program
+    # With its own weights and cache elsewhere, what is left is the updating trainer.
+    updating = plan.activations + plan.logits + plan.heap + plan.rounded
+    assert beside.planned == plan.weights + plan.gradients + plan.optimizer + 630_000_000 + updating
+    assert alone.planned == plan.peak
 
 
 def test_engines_and_their_parts_take_memory_of_their_own(configs):

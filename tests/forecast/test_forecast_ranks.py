@@ -13,6 +13,7 @@ from rltune.spec.load import load_sweep
 
 # Layers 2, D 8, I 16, Q 8, K 4, V 10
 SMALL = Shape(layers=2, hidden=8, inner=16, queries=8, keys=4, vocabulary=10)
+EMBEDDINGS = 4 * 10 * 8  # bytes that are whole while they compute, or go over to an engine
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def planned(config, trained=1000, **sections):
 
 def test_the_policy_is_whole_and_all_else_that_lasts_is_shared(config):
     plan, alone = planned(config, resources={"ranks": 4})
-    assert plan.weights == 4 * 1000 + 4 * 3 * 1000 // 4
+    assert plan.weights == 4 * 1000 + 4 * 3 * 1000 // 4 + EMBEDDINGS
     assert plan.gradients == 4 * 2 * 1000 // 4
     assert plan.optimizer == 2 * 4 * 2 * 1000 // 4
     lasting = {"weights": 0, "gradients": 0, "optimizer": 0}
@@ -39,13 +40,24 @@ def test_the_policy_is_whole_and_all_else_that_lasts_is_shared(config):
 
 def test_gpus_are_ranks_and_the_start_that_gates_measure_is_whole_too(config):
     plan, _ = planned(config, resources={"gpus": 2.0}, gate={"start_kl": True})
-    assert plan.weights == 2 * 4 * 1000 + 4 * 3 * 1000 // 2
+    assert plan.weights == 2 * 4 * 1000 + 4 * 3 * 1000 // 2 + EMBEDDINGS
+
+
+def test_no_rank_has_the_policy_whole_where_an_engine_of_its_own_samples(config):
+    own = {"ranks": 4, "engine": "own"}
+    plan, _ = planned(config, resources=own)
+    assert plan.weights == 4 * 3 * 1000 // 4 + EMBEDDINGS
+    # but where a gate or a signal is computed by the first rank alone
+    plan, _ = planned(config, resources=own, gate={"start_kl": True})
+    assert plan.weights == 2 * 4 * 1000 + 4 * 3 * 1000 // 4 + EMBEDDINGS
+    plan, _ = planned(config, resources=own, collapse={"every": 5, "prompts": 2})
+    assert plan.weights == 4 * 1000 + 4 * 3 * 1000 // 4 + EMBEDDINGS
 
 
 def test_with_adapters_the_frozen_base_is_whole_once_and_shared_once(config):
     lora = config["policy"]["lora"] | {"rank": 4}
     plan, alone = planned(config, trained=10, resources={"ranks": 2}, policy={"lora": lora})
-    assert plan.weights == 4 * 1000 + 4 * 10 + alone.weights // 2
+    assert plan.weights == 4 * 1000 + 4 * 10 + alone.weights // 2 + EMBEDDINGS
 
 
 def test_one_rank_is_the_trial(config):

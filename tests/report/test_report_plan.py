@@ -199,6 +199,10 @@ def test_paper_fits_a_known_gpu(planned):
     assert all(cost.gpus for cost in plan.costs)
     text = " ".join(drawn(plan_view(plan), 80).split())
     assert "fits H200 (151 GB), B200 (192 GB) does not fit H100 NVL (100 GB) and smaller" in text
+    assert (
+        "fits 3 x H100, H100 PCIe, A100 80GB, A100 80GB PCIe (86 GB) and larger with --set "
+        "resources.gpus=2 --set resources.engine=own"
+    ) in text
     assert largest < 143_771 * 2**20 * 0.95
     assert "time unknown not measured yet" in text
     assert f"{plan.specs[0].trial_id} 0.0 false -" in text

@@ -48,7 +48,7 @@ def policy(small_policy):
 def reader(small_policy):
     """Return a reader of the policy that `policy` makes, too; for tests that leave it alive."""
     engine = process_engine(Reader, ServedPolicy(adapted(small_policy), LORA))
-    process, folder = engine._process, engine._folder
+    process, folder = engine._process, engine.folder
     yield engine
     engine.close()
     assert process.returncode == 0  # an orderly end
@@ -150,7 +150,7 @@ def test_a_killed_engine_is_an_error_of_the_trial_with_its_last_words():
     assert completion.token_ids == (11, 2, 7, 12, 3)
     assert completion.token_ids[-1] == END
     assert json.dumps(completion.logprobs) == "[-1.0, -1.0, -1.0, -1.0, -1.0]"
-    folder = engine._folder
+    folder = engine.folder
     (folder / "stderr").write_text("out of cheese\n")
     os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(EngineDiedError, match="ended by signal 9") as died:
@@ -166,7 +166,7 @@ def test_an_engine_that_does_not_end_well_is_ended(monkeypatch, rank):
     model = NoModel()
     model.adapter_rank = rank
     engine = process_engine(Stuck, model)
-    pid, folder = engine.pid, engine._folder
+    pid, folder = engine.pid, engine.folder
     engine.close()
     assert is_gone(pid)
     assert not folder.exists()
@@ -186,7 +186,7 @@ import sys, time
 from engine_makers import NoModel, process_engine, scripted_engine
 from rltune.rollout.engine import Request, SamplingParams
 engine = process_engine(scripted_engine, NoModel())
-print(engine.pid, engine._folder, flush=True)
+print(engine.pid, engine.folder, flush=True)
 {then}
 """
 BUSY = (

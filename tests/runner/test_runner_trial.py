@@ -60,6 +60,24 @@ def test_a_trial_ends_done_and_says_where_it_comes_from(small, make_payload, cap
     assert capfd.readouterr() == ("", "")  # all of it went to trial.log
 
 
+def test_an_engine_is_closed_where_no_tracker_can_be_opened(small, make_payload, monkeypatch):
+    closed = []
+
+    class Engine:
+        def close(self):
+            closed.append(True)
+
+    def full(*given, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rltune.trainer.engines.make_engine", lambda *given: Engine())
+    monkeypatch.setattr("rltune.runner.trial.make_trackers", full)
+    payload = make_payload(small)
+    assert run_trial(payload) is TrialStatus.FAILED
+    assert "No space left" in TrialDir(payload.folder).read_failed().reason
+    assert closed == [True]
+
+
 @pytest.mark.usefixtures("threads")
 def test_a_finished_trial_is_left_alone(done):
     before = {path: path.stat().st_mtime_ns for path in done.folder.rglob("*")}

@@ -16,6 +16,7 @@ from rltune.track.base import MultiTracker
 from rltune.track.jsonl import JsonlTracker
 from rltune.trainer.job import Job
 from rltune.trainer.loop import train
+from rltune.trainer.ranks.group import ALONE
 from rltune_envs.base import FailureClass, Step, Task, TextEnv
 from rltune_envs.bounds import Floor, FloorKind
 from rltune_envs.splits import Manifest
@@ -134,6 +135,7 @@ class Trial:
         mode="max",
         metric="heldout/reward_mean",
         watcher=None,
+        group=ALONE,
     ):
         """Train; stop politely before step `stop_at`, or die when step `die_at` is logged."""
         self.policy = with_adapter(self.make_policy(), self.config)
@@ -152,6 +154,7 @@ class Trial:
             should_stop=lambda: stop_at is not None and self.last_step >= stop_at - 1,
             warn=self.warnings.append,
             say=self.lines.append,
+            group=group,
         )
         return train(job)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import torch
@@ -9,12 +10,12 @@ import torch
 from rltune.maths.streams import stream_seed
 from rltune.policy.load import policy_of
 from rltune.policy.lora import trained_parameters
+from rltune.policy.serve import ServedPolicy
 from rltune.rollout.tokens import TokenBatch
 from rltune.trainer.credit.estimate import Credit
 from rltune.trainer.objective import MiniBatch, update
 from rltune.trainer.ranks.group import ALONE
 from rltune.trainer.ranks.shard import like
-from rltune.trainer.ranks.tensors import module_tensors, optimizer_tensors, optimizers_of
 from rltune.trainer.train_state import make_train_state
 from rltune.trainer.update_step import _score, _update
 
@@ -66,10 +67,6 @@ def trained(state, config, lengths):
             key = key.replace("Qwen2ForCausalLM", "actor").replace("FSDP", "")
             found[f"gradient of {key}"] = group.whole(parameter.grad)
             found[f"weight of {key}"] = group.whole(parameter.detach())
-    for name in optimizers_of(own):
-        optimizer_tensors(own, name)
-    if own.critic is not None:
-        module_tensors(own, "critic")
     return found
 
 
@@ -100,6 +97,20 @@ def one_step(state, config):
     _update(state, data, config, step=1, kl_coef=0.1, is_shown=False, plan=None)
 
 
+def handed_over(state, config):
+    """Make a state on the ranks of another one, and train it for a step.
+
+    Returns:
+        What an engine takes over, by name, and how many numbers of the policy this rank holds.
+
+    """
+    own = make_train_state(policy_of(config, Path.cwd(), device="cpu"), config, state.group)
+    one_step(own, config)
+    taken = {n: t.clone() for n, t in ServedPolicy(own.policy, config.policy.lora).trained()}
+    parts = [getattr(p, "to_local", lambda p=p: p)() for p in own.policy.model.parameters()]
+    return taken, sum(part.numel() for part in parts)
+
+
 def fall(state, rank, how):
     """Have one rank fall while the others wait for it."""
     if state.group.rank == rank:
@@ -107,5 +118,7 @@ def fall(state, rank, how):
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "stopped":
             os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "late":
+            time.sleep(600)
         raise ValueError("a bad day")
     state.group.sum(torch.zeros(1))

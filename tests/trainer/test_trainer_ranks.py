@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rank_cases import LENGTHS, one_step, trained
+from rank_cases import LENGTHS, handed_over, one_step, trained
 from small_config import config_of
 
 from rltune.losses.reduce import AGGREGATIONS
@@ -90,6 +90,22 @@ def test_ranks_compute_what_one_computes(state, model, name):
             limit = 1e-2 * config.optim.lr
         message = partial("{}: {}".format, key)
         torch.testing.assert_close(found, expected, rtol=0, atol=limit, msg=message)
+
+
+@pytest.mark.parametrize("changes", [{}, LORA], ids=["all weights", "adapters"])
+def test_an_engine_of_its_own_takes_over_the_same_weights_and_no_rank_has_them_whole(
+    state, model, changes
+):
+    configs = [
+        config_of(**PPO, **changes, policy__model=model, resources__engine=engine)
+        for engine in ("shared", "own")
+    ]
+    (whole, copied), (parts, held) = (
+        state.group.everywhere("a sync", handed_over, state, config) for config in configs
+    )
+    assert parts.keys() == whole.keys()
+    assert all(torch.equal(parts[name], whole[name]) for name in whole)
+    assert copied / RANKS <= held < 1.1 * copied / RANKS  # some are padded
 
 
 def saved(folder, state):

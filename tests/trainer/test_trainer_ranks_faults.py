@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rltune.errors import RankDiedError
 from rltune.policy.load import policy_of
 from rltune.trainer.ranks import launch
 from rltune.trainer.ranks.launch import ranks_for
+from rltune.trainer.ranks.process import start_rank
 from rltune.trainer.train_state import make_train_state
 
 pytestmark = pytest.mark.slow
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text, monkeypatch):
-    for module in ("watch", "launch"):
+    for module in ("watch", "blame"):
         monkeypatch.setattr(f"rltune.trainer.ranks.{module}.SILENT_BEATS", 8)
     config, rank = config_of(resources__ranks=3), 2 if how == "raises" else 1
     with ranks_for(config, trial=tmp_path, base=Path.cwd()) as group:
@@ -42,6 +44,19 @@ def test_a_rank_that_falls_is_named_within_seconds(tmp_path, how, text, monkeypa
         with pytest.raises(RankDiedError, match=text):
             group.everywhere("update of step 7", fall, state, rank, how)
     assert time.monotonic() - began < 60  # and not the ten minutes of an exchange
+
+
+def test_a_rank_that_lives_and_does_not_come_is_named(tmp_path, monkeypatch):
+    """torch itself says only that it has waited; here ten seconds."""
+    monkeypatch.setattr("rltune.trainer.ranks.join._TIMEOUT", timedelta(seconds=10))
+    config = config_of(resources__ranks=3)
+    text = r"rank 1 of 3 .* did not come to the others in update of step 7: it lives, but .* the "
+    with ranks_for(config, trial=tmp_path, base=Path.cwd()) as group:
+        state = make_train_state(policy_of(config, Path.cwd(), device="cpu"), config, group)
+        group.everywhere("scoring of step 7", fall, state, None, "")
+        with pytest.raises(RankDiedError, match=text + r"last in update of step 7\.") as raised:
+            group.everywhere("update of step 7", fall, state, 1, "late")
+    assert "rank_cases.py" in raised.value.__notes__[0]
 
 
 def test_a_rank_that_cannot_start_says_why(tmp_path):
@@ -64,8 +79,10 @@ def test_a_rank_that_falls_before_it_has_met_the_others_is_named(tmp_path, monke
         started[0].process.wait()
         return meet(setup)
 
-    started, start = [], launch._start
-    monkeypatch.setattr(launch, "_start", lambda *args: started.append(start(*args)) or started[-1])
+    started = []
+    monkeypatch.setattr(
+        launch, "start_rank", lambda *args: started.append(start_rank(*args)) or started[-1]
+    )
     monkeypatch.setattr(launch, "join", join_late)
     with (
         pytest.raises(RankDiedError, match=r"rank 1 of 3 .* ended by signal 9 in the start\."),
@@ -129,7 +146,7 @@ def test_ranks_end_with_their_trial_and_leave_nothing(tmp_path):
 def test_a_trial_that_ends_while_its_ranks_start_leaves_no_files(tmp_path):
     folder = tmp_path / "ranks"
     folder.mkdir()
-    rank = launch._start(1, folder)
+    rank = start_rank(1, folder)
     rank.connection.close()
     rank.process.stdin.close()  # as the system does for a trial that is killed
     rank.process.wait(120)

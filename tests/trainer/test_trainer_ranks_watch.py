@@ -4,7 +4,14 @@ import os
 
 import pytest
 
-from rltune.trainer.ranks.watch import FIRST_BEATS, SILENT_BEATS, Watch, beat
+from rltune.trainer.ranks.watch import (
+    FIRST_BEATS,
+    SILENT_BEATS,
+    Sign,
+    Watch,
+    _written,
+    beat,
+)
 
 
 class Beats:
@@ -18,8 +25,9 @@ class Beats:
         heard = {rank: pipe[0] for rank, pipe in self._pipes.items()}
         self.watch = Watch(heard, self.ended.append)
 
-    def give(self, rank, n=1):
-        os.write(self._pipes[rank][1], b"." * n)
+    def give(self, rank, *signs):
+        for sign in signs or [Sign()]:
+            os.write(self._pipes[rank][1], _written(sign))
 
     def end(self, rank):
         os.close(self._pipes[rank][1])
@@ -46,7 +54,7 @@ def test_who_gives_a_sign_in_time_lives_and_who_gives_none_is_ended_once(beats):
     for rank in (1, 2):
         beats.give(rank)
     beats.count(SILENT_BEATS)  # the first of them hears both
-    beats.give(2, n=3)
+    beats.give(2, Sign(), Sign(), Sign())
     assert beats.ended == []
     beats.count(1)
     assert beats.ended == [1]
@@ -78,10 +86,23 @@ def test_a_rank_has_longer_for_its_first_sign(beats):
     assert beats.ended == [1]
 
 
+def test_the_last_sign_says_where_a_rank_is(beats):
+    """Also where many have gathered, and the name of a call is long."""
+    call = "scoring of step 12" + 100 * "0"
+    beats.give(1, *(Sign(n, call) for n in range(200)))
+    beats.give(2, Sign(7, "update of step 3"))
+    beats.count(1)
+    assert beats.watch.signs[2] == Sign(7, "update of step 3")
+    assert beats.watch.signs[1] == Sign(63, call[:61])  # 64 signs are read at a beat
+    beats.count(3)
+    assert beats.watch.signs[1] == Sign(199, call[:60])
+
+
 def test_signs_come_by_themselves_and_end_where_nobody_reads(monkeypatch):
     monkeypatch.setattr("rltune.trainer.ranks.watch.BEAT_S", 0.01)
     heard, given = os.pipe()
-    beat(given)
-    assert os.read(heard, 1) == b"."
-    assert os.read(heard, 1) == b"."
+    signs = iter([Sign(1, "one"), Sign(2, "two")])
+    beat(given, lambda: next(signs, Sign()))
+    assert os.read(heard, 64).split() == [b"1", b"one"]
+    assert os.read(heard, 64).split() == [b"2", b"two"]
     os.close(heard)

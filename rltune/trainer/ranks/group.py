@@ -34,6 +34,27 @@ class Group:
         """
         return function(*args, **named)
 
+    def beside(
+        self,
+        what: str,
+        here: Callable[[], T],
+        there: Callable[..., object],
+        *args: object,
+    ) -> T:
+        """Call a function on this rank, and another one on the others meanwhile.
+
+        Args:
+            what: As in `everywhere`.
+            here: For this rank. Both make the same exchanges.
+            there: Of a module. Its first argument is the trained state of each.
+            args: The others.
+
+        Returns:
+            What the first function does.
+
+        """
+        return here()
+
     def sum(self, tensor: Tensor) -> Tensor:
         """Return the sum of the ranks' tensors, the same on all."""
         return tensor
@@ -70,6 +91,14 @@ class Ranks(Group):
         self.rank = torch.distributed.get_rank()
         self.size = torch.distributed.get_world_size()
         self.mesh = init_device_mesh(device.type, (self.size,))
+        backend = self.mesh.get_group()._get_backend(device)
+        # torch's own count, for its own debugging; a torch without it has 0 on all ranks
+        self._begun: Callable[[], int] = getattr(backend, "_get_sequence_number_for_group", int)
+
+    @property
+    def exchanges(self) -> int:
+        """How many exchanges of tensors with the others this rank has begun."""
+        return self._begun()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Return the sum of the ranks' tensors, the same on all."""

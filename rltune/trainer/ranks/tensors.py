@@ -1,16 +1,16 @@
-"""Weights and states of optimisers as whole tensors: from the ranks, and back to them."""
+"""Weights and states of optimisers in files: from the ranks, and back to them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+from rltune.policy.load import FROZEN
 from rltune.policy.lora import trained_parameters
 from rltune.remote.model import RemoteAdamW, RemoteModel
-from rltune.trainer.ranks.group import Group
 from rltune.trainer.ranks.shard import like
+from rltune.trainer.ranks.tensor_file import write_tensors
 from rltune.trainer.train_state import TrainState
 
 
@@ -33,8 +33,8 @@ def optimizers_of(train_state: TrainState) -> dict[str, torch.optim.Optimizer]:
 
 @torch.no_grad()
 def take_over(train_state: TrainState) -> None:
-    """Copy the trained shards into the whole policy of the first rank, one weight at a time."""
-    if train_state.sharded is None:
+    """Copy the trained shards into the first rank's copy, if any, one weight at a time."""
+    if train_state.sharded is None or not train_state.is_copied:
         return
     group = train_state.group
     whole = trained_parameters(train_state.policy.model)
@@ -57,7 +57,7 @@ def restore(train_state: TrainState, folder: Path) -> None:
     modules = modules_of(train_state)
     if train_state.sharded is not None:
         restore_module(train_state.sharded.model, folder / "policy.safetensors")
-        if train_state.group.rank > 0:
+        if not (train_state.is_copied and train_state.group.rank == 0):
             del modules["policy"]  # those shards again
     for name, module in modules.items():
         restore_module(module, folder / f"{name}.safetensors")
@@ -65,29 +65,25 @@ def restore(train_state: TrainState, folder: Path) -> None:
         _restore_optimizer(optimizer, folder / f"{name}.safetensors")
 
 
-def module_tensors(train_state: TrainState, name: str) -> dict[str, torch.Tensor]:
-    """Return what a module trains, whole: a tied weight once, under its first name.
+def write_module(train_state: TrainState, name: str, path: Path, frozen: str) -> None:
+    """Write what a module trains: a tied weight once, under its first name.
 
-    The policy is whole on the first rank.
+    Args:
+        train_state: Has it.
+        name: `policy` or `critic`.
+        path: The file, which the first rank writes.
+        frozen: Digest of the frozen weights, which go with it; empty where none are.
+
     """
     group, module = train_state.group, modules_of(train_state)[name]
-    if name == "policy" and group.rank > 0:
-        return {}
-    return _whole(trained_parameters(module), group)
+    if name == "policy" and train_state.is_copied and group.rank > 0:
+        return  # the first rank has it whole
+    metadata = {FROZEN: frozen} if frozen else None
+    write_tensors(path, trained_parameters(module), group, metadata)
 
 
-def _whole(tensors: Mapping[str, torch.Tensor], group: Group) -> dict[str, torch.Tensor]:
-    """Return whole tensors in memory of the CPU; only the first rank keeps them."""
-    kept = {}
-    for name, tensor in tensors.items():
-        whole = group.whole(tensor.detach())
-        if group.rank == 0:
-            kept[name] = whole.cpu().contiguous()
-    return kept
-
-
-def optimizer_tensors(train_state: TrainState, name: str) -> dict[str, torch.Tensor]:
-    """Return AdamW's state as `<parameter index>.<name>`; empty before the first step."""
+def write_optimizer(train_state: TrainState, name: str, path: Path) -> None:
+    """Write AdamW's state as `<parameter index>.<name>`; nothing before the first step."""
     optimizer = optimizers_of(train_state)[name]
     state: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
     tensors = {
@@ -95,7 +91,7 @@ def optimizer_tensors(train_state: TrainState, name: str) -> dict[str, torch.Ten
         for index, entry in state.items()
         for key, value in entry.items()
     }
-    return _whole(tensors, train_state.group)
+    write_tensors(path, tensors, train_state.group)
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:

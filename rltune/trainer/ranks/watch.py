@@ -1,7 +1,8 @@
 """Signs of life: a rank gives one each second, and the first one ends a rank that gives none.
 
 A rank that only computes for long goes on with them, and so does one that waits for the others: a
-thread of its own gives them. One that is stopped, or stands still as a whole, does not.
+thread of its own gives them. One that is stopped, or stands still as a whole, does not. Each says
+where the rank is, so that one which lives but does not come to the others can be named.
 """
 
 import os
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 BEAT_S = 1.0
 SILENT_BEATS = 60
@@ -16,17 +18,32 @@ SILENT_BEATS = 60
 what slows all processes, or stops all of them, slows the counting as well."""
 FIRST_BEATS = 600
 """The same before a rank's first one: it imports torch, from a disk that may be slow."""
+_SIGN_BYTES = 64  # of each sign, so that none is ever read in parts
 
 
-def beat(descriptor: int) -> None:
-    """Give signs of life, from now on, to what reads this descriptor."""
-    threading.Thread(target=_beat, args=[descriptor], daemon=True).start()
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Where a rank is."""
+
+    exchanges: int = 0  # with the others that it has begun
+    call: str = "the start"  # that it makes, or made last
 
 
-def _beat(descriptor: int) -> None:
+def beat(descriptor: int, now: Callable[[], Sign] = Sign) -> None:
+    """Give signs of life, from now on, to what reads this descriptor.
+
+    Args:
+        descriptor: Of a pipe.
+        now: Returns where this rank is; asked in another thread.
+
+    """
+    threading.Thread(target=_beat, args=[descriptor, now], daemon=True).start()
+
+
+def _beat(descriptor: int, now: Callable[[], Sign]) -> None:
     with suppress(OSError):  # nobody reads them any more
         while True:
-            os.write(descriptor, b".")
+            os.write(descriptor, _written(now()))
             time.sleep(BEAT_S)
 
 
@@ -45,6 +62,7 @@ class Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self.silent: set[int] = set()  # ranks that were ended
+        self.signs: dict[int, Sign] = {}  # the last one of each
 
     def begin(self) -> None:
         """Listen from now on."""
@@ -62,6 +80,7 @@ class Watch:
             signs = _heard(self._beats[rank])
             if signs:
                 self._left[rank] = SILENT_BEATS
+                self.signs[rank] = _last_sign(signs)
             if signs == b"":  # it has ended, which says more than its silence
                 del self._left[rank]
             elif self._left[rank] == 0:
@@ -76,6 +95,17 @@ class Watch:
 def _heard(descriptor: int) -> bytes | None:
     """Return the signs since the last call; None: none; empty: the process has ended."""
     try:
-        return os.read(descriptor, 4096)
+        return os.read(descriptor, 64 * _SIGN_BYTES)
     except BlockingIOError:
         return None
+
+
+def _written(sign: Sign) -> bytes:
+    return f"{sign.exchanges} {sign.call}".encode()[:_SIGN_BYTES].ljust(_SIGN_BYTES)
+
+
+def _last_sign(signs: bytes) -> Sign:
+    """Return the last of some signs."""
+    text = signs[-_SIGN_BYTES:].decode(errors="replace")
+    exchanges, _, call = text.rstrip().partition(" ")
+    return Sign(int(exchanges), call)

@@ -62,11 +62,11 @@ def filter_table(episodes: Sequence[Episode], chosen: FilterResult) -> Table:
     return Table(columns, tuple(rows))
 
 
-def distributions(entropies: Sequence[Tensor], model: nn.Module) -> dict[str, Histogram]:
-    """Return how the entropy of a step's tokens and its last gradient are distributed."""
+def distributions(entropies: Sequence[Tensor], model: nn.Module | None) -> dict[str, Histogram]:
+    """Return how the entropy of a step's tokens and a model's last gradient are distributed."""
     histograms = {
         "actor/token_entropy": value_histogram(entropies),
-        "actor/gradient": gradient_histogram(model),
+        "actor/gradient": None if model is None else gradient_histogram(model),
     }
     return {name: one for name, one in histograms.items() if one is not None}
 
