@@ -18,6 +18,7 @@ from rltune.rollout.episode import Slot, play
 from rltune.rollout.tokens import TokenBatch, to_batch
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import limit_of, micro_batches
+from rltune.trainer.ranks.shard import computed
 from rltune.trainer.records.outcomes import (
     cut_shares,
     failure_metrics,
@@ -25,6 +26,7 @@ from rltune.trainer.records.outcomes import (
     set_metrics,
 )
 from rltune.trainer.tasks import workers_of
+from rltune.trainer.train_state import TrainState
 from rltune.types import Episode
 from rltune_envs.base import SET, Task, TextEnv
 from rltune_envs.faults import retry
@@ -104,9 +106,7 @@ def evaluate(
 
 
 @torch.no_grad()
-def start_kl(
-    policy: Policy, start: CausalLM, episodes: Sequence[Episode], config: TrialConfig
-) -> float:
+def start_kl(train_state: TrainState, episodes: Sequence[Episode], config: TrialConfig) -> float:
     """Return the KL of the policy to its start per token that it sampled, in nats.
 
     It is the mean over the sampled tokens of sum_v p_v (log p_v - log q_v), with p the policy and q
@@ -114,24 +114,31 @@ def start_kl(
     Nothing is drawn at random, so measuring does not change a trial. NaN without a sampled token.
 
     Args:
-        policy: Sampled the episodes.
-        start: The frozen copy of what the trial began with.
+        train_state: Of the policy that sampled the episodes; has its start.
         episodes: Of one evaluation; those with a fault do not count.
         config: Of the trial.
 
     """
+    policy, temperature = train_state.policy, config.rollout.temperature
     batch = to_batch(episodes, pad_id=policy.pad_id).to(policy.model.device)
     rows = torch.arange(len(batch), device=policy.model.device)
     parts = micro_batches(batch, rows, limit_of(policy, config))
-    values = [
-        _token_kl(policy.model, start, batch.rows(part.rows), config.rollout.temperature)
-        for part in parts
-    ]
+    values = [_token_kl(train_state, batch.rows(part.rows), temperature) for part in parts]
     return torch.cat(values).double().mean().item() if values else math.nan
 
 
-def _token_kl(model: CausalLM, start: CausalLM, part: TokenBatch, temperature: float) -> Tensor:
+def _token_kl(train_state: TrainState, part: TokenBatch, temperature: float) -> Tensor:
     """Return the KL of the next-token distributions at each sampled token, (M,)."""
+    actor, start = train_state.actor, train_state.start
+    assert start is not None
+
+    def with_policy(model: CausalLM) -> Tensor:
+        return computed(start, lambda start: _kl_between(model, start, part, temperature))
+
+    return computed(actor, with_policy)
+
+
+def _kl_between(model: CausalLM, start: CausalLM, part: TokenBatch, temperature: float) -> Tensor:
     hidden_MD, start_MD = (
         action_hidden(one.base_model, part.ids_NT, part.action_mask_NT) for one in (model, start)
     )

@@ -247,10 +247,11 @@ class _Run:
         return metrics
 
     def _start_kl(self, result: HeldoutResult) -> Metrics:
-        start = self.train_state.start
-        if start is None:
+        state = self.train_state
+        if state.start is None:
             return {}
-        kl = start_kl(self.job.policy, start, result.episodes, self.config)
+        what = "the KL to the start"
+        kl = state.group.everywhere(what, start_kl, state, result.episodes, self.config)
         return {"heldout/start_kl": kl}
 
     def _say_gate(self, metrics: Metrics) -> None:
@@ -300,7 +301,7 @@ class _Run:
     def _score(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return the logprobs of sampled tokens by the weights that are trained."""
         what, state = "a check of the engine", self.train_state
-        return state.group.everywhere(what, actor_logprobs, state, ids, mask)
+        return state.group.everywhere(what, actor_logprobs, state, ids, mask, temperature=1.0)
 
     def _make_probe(self) -> list[int]:
         return probe_prompt(self.job.policy, self.job.manifest.heldout[0], self.job.make_env())

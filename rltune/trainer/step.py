@@ -27,7 +27,7 @@ from rltune.trainer.records.media import distributions, filter_table
 from rltune.trainer.records.outcomes import fault_line
 from rltune.trainer.records.replays import write_replays
 from rltune.trainer.stopwatch import Stopwatch
-from rltune.trainer.train_state import TrainState
+from rltune.trainer.train_state import TrainState, actor_logprobs
 from rltune.trainer.update_step import StepResult, update_step, without_batch
 from rltune.types import Episode
 from rltune_envs.base import Task
@@ -163,11 +163,16 @@ class TrainingStep:
             return {}
         with self._watch.timed("collapse"):
             return collapse_metrics(
-                self._job.policy,
-                episodes,
-                prompts=config.prompts,
-                temperature=self._config.rollout.temperature,
+                self._job.policy, episodes, prompts=config.prompts, score=self._score
             )
+
+    def _score(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the logprobs of sampled tokens by the weights that are trained."""
+        what, state = "the signals of collapse", self._train_state
+        temperature = self._config.rollout.temperature
+        return state.group.everywhere(
+            what, actor_logprobs, state, ids, mask, temperature=temperature
+        )
 
     def _update(
         self,

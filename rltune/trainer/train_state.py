@@ -22,7 +22,6 @@ from rltune.policy.value_head import ValueModel, copy_of_trained, frozen_copy
 from rltune.remote.model import RemoteAdamW, RemoteModel, RemoteStart
 from rltune.rollout.tokens import TokenBatch
 from rltune.spec.estimators import CRITIC_KINDS
-from rltune.spec.schema.run import samples_itself
 from rltune.spec.schema.trial import TrialConfig
 from rltune.trainer.batches.micro_batches import MicroBatch
 from rltune.trainer.ranks.group import ALONE, Group
@@ -36,13 +35,13 @@ class TrainState:
 
     Attributes:
         policy: What is trained. On several ranks each has it in shards; but the first has it whole,
-            as of the last update, where it samples itself (`is_copied`).
+            as of the last update, where it samples with it (`is_copied`).
         reference: Frozen copy of the policy (with LoRA, of its adapter) at the trial's start; None
             when no KL term is on.
         critic: None when the advantage needs no values.
         actor_optimizer: AdamW over the policy.
         critic_optimizer: AdamW over the critic.
-        start: The same copy for the gates' KL to the start; None where none is measured.
+        start: The same for the gates' KL to the start; None where none is measured.
         why_rows: Why rows that share a prefix are run as they are; None where they are not.
         group: The ranks that train it.
         sharded: On several ranks, the policy that is trained: this rank's shards of it.
@@ -58,7 +57,7 @@ class TrainState:
     actor_optimizer: torch.optim.Optimizer | RemoteAdamW
     critic_optimizer: torch.optim.Optimizer | None
     why_rows: str | None = "nothing was asked of this policy"
-    start: CausalLM | None = None
+    start: CausalLM | ShardedModel | None = None
     group: Group = ALONE
     sharded: ShardedModel | None = None
     is_copied: bool = False
@@ -87,12 +86,11 @@ def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) 
         critic = ValueModel(policy.model, backbone=config.critic.backbone)
         frozen["critic"] = shard_critic(critic, group)  # one model after the other: less memory
     has_reference, is_measured = config.loss.use_kl_loss, config.gate.start_kl
-    start = frozen_copy(policy.model) if has_reference or is_measured else None
-    reference = start if has_reference else None
-    if reference is not None and group.size > 1:  # the gates read theirs whole
-        reference = shard_model(frozen_copy(policy.model) if is_measured else reference, group)
+    start = None
+    if has_reference or is_measured:
+        start = shard_model(frozen_copy(policy.model), group)
     why = why_rows(policy.model, max_context=config.rollout.max_context)
-    is_copied = group.size > 1 and samples_itself(config.resources, config.gate, config.collapse)
+    is_copied = group.size > 1 and config.resources.engine == "shared"
     is_kept = is_copied and group.rank == 0
     actor = shard_model(copy_of_trained(policy.model) if is_kept else policy.model, group)
     optim = config.optim
@@ -108,7 +106,7 @@ def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) 
 
     return TrainState(
         policy=policy,
-        reference=reference,
+        reference=start if has_reference else None,
         critic=critic,
         actor_optimizer=adamw(actor, optim.lr),
         critic_optimizer=adamw(critic, config.critic.lr) if critic is not None else None,
@@ -117,7 +115,7 @@ def make_train_state(policy: Policy, config: TrialConfig, group: Group = ALONE) 
         sharded=actor if isinstance(actor, ShardedModel) else None,
         is_copied=is_copied,
         frozen=frozen,
-        start=start if is_measured and group.rank == 0 else None,
+        start=start if is_measured else None,
     )
 
 
@@ -147,9 +145,11 @@ def updates_made(optimizer: torch.optim.Optimizer | RemoteAdamW | None) -> int:
 
 
 @torch.no_grad()
-def actor_logprobs(train_state: TrainState, ids_BT: Tensor, action_mask_BT: Tensor) -> Tensor:
-    """Return the logprobs (M,) of sampled tokens, at temperature 1, by what is trained."""
-    scores = score_actions(train_state.actor, ids_BT, action_mask_BT, temperature=1.0)
+def actor_logprobs(
+    train_state: TrainState, ids_BT: Tensor, action_mask_BT: Tensor, temperature: float
+) -> Tensor:
+    """Return the logprobs (M,) of sampled tokens by what is trained."""
+    scores = score_actions(train_state.actor, ids_BT, action_mask_BT, temperature=temperature)
     return scores.tokens.logprobs_M
 
 

@@ -9,6 +9,7 @@ from credit_cases import lasting, make_episode, make_turn, sample, shipped
 from rltune.rollout.episode import Probes
 from rltune.signals.collapse import collapse_signals
 from rltune.trainer.credit.collapse import collapse_metrics
+from rltune.trainer.ranks.scoring import score_actions
 
 KIND = "frozen_lake"
 
@@ -19,7 +20,14 @@ def episodes():
 
 
 def measured(episodes, *, prompts=8, temperature=0.7):
-    return collapse_metrics(shipped(KIND), episodes, prompts=prompts, temperature=temperature)
+    policy = shipped(KIND)
+
+    @torch.no_grad()
+    def score(ids, mask):
+        scores = score_actions(policy.model, ids, mask, temperature=temperature)
+        return scores.tokens.logprobs_M
+
+    return collapse_metrics(policy, episodes, prompts=prompts, score=score)
 
 
 @torch.no_grad()

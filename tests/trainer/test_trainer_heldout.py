@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from rltune.errors import InterruptedRun
-from rltune.policy.value_head import frozen_copy
 from rltune.rollout.torch_engine import TorchEngine
 from rltune.trainer import heldout
 from rltune.trainer.heldout import evaluate, start_kl
+from rltune.trainer.train_state import make_train_state
 from rltune_envs.frozen_lake import FrozenLakeEnv
 
 
@@ -50,12 +50,14 @@ def next_token(model, context, temperature):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_kl_to_the_start_is_the_sum_over_the_vocabulary(small_policy, make_config, temperature):
-    config, policy = make_config(rollout__temperature=temperature), small_policy()
+    config = make_config(rollout__temperature=temperature, gate__start_kl=True)
+    policy = small_policy()
     tasks = [lake().task(seed) for seed in range(3)]
     engine = TorchEngine(policy.decoder())
     episodes = evaluate(config, policy, engine, tasks, make_env=lake, step=1).episodes
-    start = frozen_copy(policy.model)
-    assert start_kl(policy, start, episodes, config) == 0.0
+    state = make_train_state(policy, config)
+    start = state.start
+    assert start_kl(state, episodes, config) == 0.0
     with torch.no_grad():
         for weight in policy.model.parameters():
             weight.mul_(1.3)
@@ -69,24 +71,24 @@ def test_the_kl_to_the_start_is_the_sum_over_the_vocabulary(small_policy, make_c
                 values.append(float((p.exp() * (p - q)).sum()))
                 context.append(token)
     mean = sum(values) / len(values)
-    assert start_kl(policy, start, episodes, config) == pytest.approx(mean, rel=1e-4)
+    assert start_kl(state, episodes, config) == pytest.approx(mean, rel=1e-4)
     assert mean > 0.01
 
 
 def test_an_episode_with_a_fault_does_not_count(small_policy, make_config):
-    config, policy = make_config(), small_policy()
+    config, policy = make_config(gate__start_kl=True), small_policy()
     tasks = [lake().task(seed) for seed in range(2)]
     engine = TorchEngine(policy.decoder())
     one, other = evaluate(config, policy, engine, tasks, make_env=lake, step=1).episodes
-    start = frozen_copy(policy.model)
+    state = make_train_state(policy, config)
     with torch.no_grad():
         policy.model.get_output_embeddings().weight.mul_(1.3)
     lost = replace(other.turns[-1], fault="it is down")
     broken = replace(other, turns=(*other.turns[:-1], lost))
-    alone = start_kl(policy, start, [one], config)
-    assert start_kl(policy, start, [one, broken], config) == pytest.approx(alone, rel=1e-6)
-    assert start_kl(policy, start, [one, other], config) != pytest.approx(alone, rel=1e-6)
-    assert math.isnan(start_kl(policy, start, [broken], config))
+    alone = start_kl(state, [one], config)
+    assert start_kl(state, [one, broken], config) == pytest.approx(alone, rel=1e-6)
+    assert start_kl(state, [one, other], config) != pytest.approx(alone, rel=1e-6)
+    assert math.isnan(start_kl(state, [broken], config))
 
 
 @pytest.mark.parametrize("kl", [{}, {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05}])

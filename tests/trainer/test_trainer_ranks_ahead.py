@@ -22,6 +22,9 @@ AHEAD = {
     "budget__steps": 4,
     "checkpoint__every": 2,
     "gate__every": 2,
+    "gate__start_kl": True,
+    "collapse__every": 1,
+    "collapse__prompts": 2,
 }
 SEVERAL = {"resources__ranks": 2, "rollout__replicas": 2}
 STATED = 1e-5  # of the larger of a metric and 1; as in docs/engines.md

@@ -158,15 +158,6 @@ def ranks_of(resources: ResourcesConfig) -> int:
     return max(resources.ranks, int(resources.gpus))
 
 
-def samples_itself(resources: ResourcesConfig, gate: GateConfig, collapse: CollapseConfig) -> bool:
-    """Return whether a trial's own process makes forward passes of the policy by itself.
-
-    To sample, for a gate's KL to the start, or for the signals of collapse. Its other passes are
-    made with all ranks.
-    """
-    return resources.engine == "shared" or gate.start_kl or collapse.every > 0
-
-
 def engine_devices(config: Mapping[str, Any]) -> int:
     """Return how many GPUs the engines of a trial take beside the trainer's, where it has any.
 

@@ -1,6 +1,5 @@
 """Which rank an error is about: one that ended, or one that the others waited for in vain."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 
@@ -84,7 +83,7 @@ def late_error(
         exchanges: That the first rank has begun.
 
     """
-    os.kill(rank.process.pid, STACKS)
+    rank.process.send_signal(STACKS)
     time.sleep(_STACKS_S)
     late = RankDiedError(
         f"{_name(rank, size)} did not come to the others in {what}: it lives, but it has begun "

@@ -5,7 +5,7 @@ mini-batch counts.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from rltune.policy.gradient_checkpointing import blocks_of
 from rltune.policy.load import CausalLM, frozen_digest
 from rltune.policy.value_head import ValueModel
 from rltune.trainer.ranks.group import Group, Ranks
+
+T = TypeVar("T")
 
 
 class ShardedModel(nn.Module):
@@ -32,6 +34,17 @@ class ShardedModel(nn.Module):
     def forward(self, compute: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Return what a function of the model computes: a tensor, or a tuple of them."""
         return compute(self.model, *args, **named)
+
+
+def computed(model: CausalLM | ShardedModel, compute: Callable[[CausalLM], T]) -> T:
+    """Return what a function of a model computes: a tensor, or a tuple of them.
+
+    All ranks of one in shards call this together.
+    """
+    if not isinstance(model, ShardedModel):
+        return compute(model)
+    result: T = model(compute)
+    return result
 
 
 def whole_model(model: CausalLM | ShardedModel) -> CausalLM:
