@@ -106,7 +106,9 @@ def handed_over(state, config):
     """
     own = make_train_state(policy_of(config, Path.cwd(), device="cpu"), config, state.group)
     one_step(own, config)
-    taken = {n: t.clone() for n, t in ServedPolicy(own.policy, config.policy.lora).trained()}
+    is_asked = not own.is_copied or own.group.rank == 0  # a copy is put together by nobody
+    served = ServedPolicy(own.policy, config.policy.lora).trained() if is_asked else ()
+    taken = {name: tensor.clone() for name, tensor in served}
     parts = [getattr(p, "to_local", lambda p=p: p)() for p in own.policy.model.parameters()]
     return taken, sum(part.numel() for part in parts)
 

@@ -55,7 +55,10 @@ def died_error(
     if is_silent:
         how = f"gave no sign of life for {SILENT_BEATS * BEAT_S:g} s, and was ended,"
         advice = "A machine without free memory (see `vmstat 1`) can be the cause."
-    died = RankDiedError(f"{_name(rank, size)} {how} in {what}{why}. {advice} {_GOES_ON}")
+    died = RankDiedError(
+        f"rank {rank.number} of {size} (process {rank.process.pid}) {how} in {what}{why}. {advice} "
+        f"{_GOES_ON}"
+    )
     return _with_words(died, rank, "\n".join(getattr(error, "__notes__", ())))
 
 
@@ -86,15 +89,11 @@ def late_error(
     rank.process.send_signal(STACKS)
     time.sleep(_STACKS_S)
     late = RankDiedError(
-        f"{_name(rank, size)} did not come to the others in {what}: it lives, but it has begun "
-        f"{sign.exchanges} of {exchanges} exchanges with them, the last in {sign.call}. The "
-        f"trial's log says where it is. {_GOES_ON}"
+        f"rank {rank.number} of {size} (process {rank.process.pid}) did not come to the others in "
+        f"{what}: it lives, but it has begun {sign.exchanges} of {exchanges} exchanges with them, "
+        f"the last in {sign.call}. The trial's log says where it is. {_GOES_ON}"
     )
     return _with_words(late, rank)
-
-
-def _name(rank: RankProcess, size: int) -> str:
-    return f"rank {rank.number} of {size} (process {rank.process.pid})"
 
 
 def _with_words(error: RankDiedError, rank: RankProcess, told: str = "") -> RankDiedError:
