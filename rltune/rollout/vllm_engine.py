@@ -5,7 +5,9 @@ starts no process unless its layers are split: those end with this one.
 """
 
 import shutil
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch

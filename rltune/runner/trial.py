@@ -229,9 +229,7 @@ def _running(
     from rltune.trainer.records.artifacts import start_artifact, tasks_artifact
 
     with (
-        closing(
-            make_engine(config, policy, payload.engine)
-        ) as engine,  # may refuse; no tracker yet
+        closing(make_engine(config, policy, payload.engine)) as engine,  # it may refuse
         _tracking(payload, trial, config, log) as tracker,
     ):
         if tracker.shows_media:
