@@ -163,7 +163,7 @@ class _Others:
         if first is None:
             return None
         rank, told = first
-        is_silent = rank.number in self._watch.silent
+        is_silent = told is None and rank.number in self._watch.silent  # not while it ended
         return died_error(rank, told, what, size=size, is_silent=is_silent)
 
     def finish(self) -> None:
