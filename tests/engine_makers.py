@@ -2,7 +2,6 @@
 
 import torch
 
-from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.rollout.engine_process import ProcessEngine
 from rltune.rollout.scripted_engine import ScriptedEngine
 
@@ -29,6 +28,9 @@ def scripted_engine(model):
 
 def adapted(policy, lora, *, seed):
     """Give a policy an adapter that changes what it samples: a fresh one adds nothing."""
+    # Not above: an engine's process imports this file, and needs no transformers.
+    from rltune.policy.lora import add_adapter, trained_parameters
+
     add_adapter(policy.model, lora, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
