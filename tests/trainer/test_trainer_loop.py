@@ -362,7 +362,8 @@ class Remembering:
 
 
 def by(policy):
-    return partial(actor_logprobs, TrainState(policy, None, None, None, None))
+    state = TrainState(policy, None, None, None, None)
+    return partial(actor_logprobs, state, temperature=1.0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
