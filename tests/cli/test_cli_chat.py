@@ -180,6 +180,7 @@ def test_a_checkpoint_of_a_folder_is_refused(rltune, trial):
     assert result.err == "error: --checkpoint: my-model is the folder of one model. Leave it out.\n"
 
 
+@pytest.mark.slow
 def test_an_adapter_plays_beside_its_base_where_that_is(rltune, tmp_path):
     run = adapted(tmp_path / "lora", "float32")
     (trial,) = run.trial_dirs()

@@ -221,6 +221,7 @@ for variable in ("NO_COLOR", "CI"):
 """
 
 
+@pytest.mark.slow
 def test_no_escape_codes_off_a_terminal_or_without_colour(tmp_path):
     write_sweep(tmp_path)
     done = in_process(COLOURS, tmp_path)

@@ -158,9 +158,10 @@ def test_a_dumb_terminal_gets_plain_lines(tmp_path):
     assert "\x1b[1A" not in shown.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
-    [{"FORCE_COLOR": "1"}, pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.slow)],
+    [{"FORCE_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}],
 )
 def test_a_pipe_gets_plain_lines_and_its_end_ends_the_watch(tmp_path, environment):
     """Nothing is redrawn in a file, whatever FORCE_COLOR says; `| head` ends a watch."""

@@ -74,7 +74,7 @@ def _torch_process_pair(small_policy):
     engine.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # the other trial samples no longer than it is needed
 def _torch_shared_pair(small_policy, tmp_path_factory):
     """The first is shared with a trial that samples all the time; the second has all for itself."""
     lora = LoraConfig(rank=2)

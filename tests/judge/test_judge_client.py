@@ -238,7 +238,7 @@ def test_a_reply_of_other_settings_is_no_reply(ask):
 
 def test_concurrency_is_bounded_and_used(ask):
     requests = [make_request(name) for name in "abcdefgh"]
-    asked = ask(requests=requests, max_concurrency=3, delay_s=0.3)
+    asked = ask(requests=requests, max_concurrency=3, delay_s=0.1)
     assert asked.server.stats()["max_in_flight"] == 3
 
 

@@ -122,6 +122,7 @@ CASES = [
     pytest.param(
         {"loss": {**KL, "kl_type": "k2"}, "optim": {"micro_batch_size": 3}},
         id="k2-in-micro-batches",
+        marks=SLOW,
     ),
     pytest.param({"loss": {**KL, "kl_type": "k3+"}}, id="k3+", marks=SLOW),
     pytest.param({"loss": {**KL, "kl_type": "k1+"}}, id="k1+", marks=SLOW),
@@ -186,6 +187,7 @@ def test_the_engine_samples_what_the_trainer_scores(state_of, played):
     torch.testing.assert_close(scores(remote, batch), sampled, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_mini_batch_without_anything_to_train_on_still_makes_its_step(state_of, played):
     remote, config = state_of("tinker")
     state, _ = state_of("torch")

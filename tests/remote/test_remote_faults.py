@@ -109,6 +109,7 @@ def test_a_service_that_is_gone_is_named_within_the_limit(new_model, tmp_path, m
     assert client._closed
 
 
+@pytest.mark.slow
 def test_a_state_outlives_its_server_and_nothing_else_does(new_model, tmp_path, monkeypatch):
     first = TinkerServer(Service(tmp_path, Bases()))
     with first:

@@ -126,6 +126,7 @@ def test_a_loss_that_is_missing_is_named(connected, monkeypatch):
         probe()
 
 
+@pytest.mark.slow
 def test_a_service_that_accepts_and_is_silent_is_left_in_time(connected, monkeypatch):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

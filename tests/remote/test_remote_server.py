@@ -114,6 +114,7 @@ def test_a_stop_token_ends_a_sample_and_belongs_to_it(client):
     assert third not in one.tokens[:-1]
 
 
+@pytest.mark.slow
 def test_an_old_snapshot_keeps_its_weights_and_adapters_do_not_disturb_each_other(client):
     trained, beside = new_adapter(client), new_adapter(client)
     start = logprobs(beside, ROWS)

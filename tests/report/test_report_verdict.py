@@ -141,6 +141,7 @@ def test_two_differences_that_three_rules_judged_three_ways(tmp_path):
     assert "p = 0.005 unadjusted, p = 0.01 by Holm over 2 comparisons" in texts["compare"]
 
 
+@pytest.mark.slow
 def test_a_third_condition_takes_the_claim_of_the_second_everywhere(tmp_path):
     writer = sweep_of(tmp_path, 0.1, 0.2, 0.3)
     finish(writer, 0.1, (542, 562, 582))

@@ -99,6 +99,7 @@ def test_one_whose_process_cannot_start_leaves_no_process():
     assert psutil.Process().children() == before
 
 
+@pytest.mark.slow
 def test_a_killed_one_is_named_and_ends_the_others():
     shared = start_replicas([maker(1), maker(2)], block=1)
     processes = [engine._process for engine in shared.engines]

@@ -50,6 +50,7 @@ def test_a_killed_driver_leaves_neither_processes_nor_folder(folder):
     wait_until(lambda: not folder.exists())
 
 
+@pytest.mark.slow
 def test_an_orderly_end_kills_nothing(folder):
     driver, child = drive(folder, "cleanup.dismiss(); cleanup.dismiss()")
     assert driver.wait() == 0

@@ -138,12 +138,13 @@ def score(attempt):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(
     ("code", "what"),
     [
         ({"env": ENV}, "env MyEnv.step()"),
-        pytest.param({"reward": SCORE}, "score score()", marks=pytest.mark.slow),
+        ({"reward": SCORE}, "score score()"),
     ],
 )
 def test_a_trial_whose_code_hangs_ends_at_a_stop(

@@ -414,6 +414,7 @@ def test_without_a_key_nothing_starts(search, served, monkeypatch):
     assert "proposer.llm.api_key_env: the environment variable 'PROPOSER_KEY' is not set." in err
 
 
+@pytest.mark.slow
 def test_a_bundle_holds_what_was_proposed_and_an_edited_proposal_is_caught(search, mine):
     mine("no yaml", GOOD, more=", sweeps: 1")
     search.call()

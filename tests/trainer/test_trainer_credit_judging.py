@@ -147,6 +147,7 @@ def test_other_judges_need_no_key():
         assert make_judge(job) is None
 
 
+@pytest.mark.slow
 def test_a_trial_with_a_judge_killed_and_resumed(serve, tmp_path):
     server = serve("ok*2,500,429")
     llm = {

@@ -94,6 +94,7 @@ def test_who_lives_and_has_begun_less_is_late(make_rank):
     assert late_ranks(ranks, signs, 40) == []
 
 
+@pytest.mark.slow
 def test_a_late_rank_is_named_with_its_call_and_where_it_is(make_rank):
     rank = make_rank(2)
     error = late_error(
