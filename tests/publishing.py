@@ -16,6 +16,12 @@ def sources_at(commit):
     return "s" if commit == "c0ffee" else None
 
 
+def problems_in(verified):
+    """Return what the checks of a finding or bundle found, of what its verify returns."""
+    _, checks = verified
+    return [text for check in checks for text in check.problems]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def drawn_once():
     """Draw the same data once only: most of the time of these tests would go there."""

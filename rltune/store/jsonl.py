@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -100,19 +100,13 @@ def read_jsonl(path: Path) -> JsonlRead:
         for each line that is not a JSON object.
 
     """
-    if not path.exists():
-        return JsonlRead((), ())
     rows: list[Row] = []
     problems: list[Problem] = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            row, complaint = _parse_line(line)
-            if row is not None:
-                rows.append(row)
-            else:
-                problems.append(
-                    Problem(f"{path}:{number}", complaint, action="The line is skipped.")
-                )
+    for number, _, row, complaint in _parsed_lines(path):
+        if row is not None:
+            rows.append(row)
+        else:
+            problems.append(Problem(f"{path}:{number}", complaint, action="The line is skipped."))
     return JsonlRead(tuple(rows), tuple(problems))
 
 
@@ -123,21 +117,26 @@ def read_complete(path: Path) -> tuple[Row, ...]:
         StoreError: A line that was written whole is not a record; names every such line.
 
     """
-    if not path.exists():
-        return ()
     rows: list[Row] = []
     lost: list[Problem] = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            row, complaint = _parse_line(line)
-            if row is not None:
-                rows.append(row)
-            elif line.endswith(b"\n"):
-                action = "Restore the line from a copy: a record would be lost with it."
-                lost.append(Problem(f"{path}:{number}", complaint, action=action))
+    for number, line, row, complaint in _parsed_lines(path):
+        if row is not None:
+            rows.append(row)
+        elif line.endswith(b"\n"):
+            action = "Restore the line from a copy: a record would be lost with it."
+            lost.append(Problem(f"{path}:{number}", complaint, action=action))
     if lost:
         raise StoreError(lost)
     return tuple(rows)
+
+
+def _parsed_lines(path: Path) -> Iterator[tuple[int, bytes, Row | None, str]]:
+    """Yield the number and bytes of each line, and its record or what is wrong with it."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            yield number, line, *_parse_line(line)
 
 
 def _parse_line(line: bytes) -> tuple[Row | None, str]:

@@ -6,7 +6,7 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
+from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
 from run_folders import CONTROL, CRASH, PROVENANCE, SWEEP, TREATED, FolderWriter
 from test_report_finding import add_rows
 
@@ -65,8 +65,7 @@ def root(built, tmp_path):
 
 
 def problems_of(root):
-    _, checks = verify_bundle(root, sources_at=sources_at)
-    return [text for check in checks for text in check.problems]
+    return problems_in(verify_bundle(root, sources_at=sources_at))
 
 
 def test_an_honest_bundle_holds_and_names_no_machine(built, tmp_path):

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
+from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
 from run_folders import CONTROL, CRASH, SWEEP, TREATED, FolderWriter, finished_sweep
 
 from rltune.analysis.tables import PairRow
@@ -81,8 +81,7 @@ def folder(published, tmp_path):
 
 
 def problems_of(folder):
-    _, checks = verify(folder, sources_at=sources_at)
-    return [text for check in checks for text in check.problems]
+    return problems_in(verify(folder, sources_at=sources_at))
 
 
 def test_the_page_answers_first_and_holds_what_a_reviewer_asks(published):

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from publishing import CODE, drawn_once, replace_in, seal_again, sources_at
+from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
 from study_project import Project, replace_loaded
 
 from rltune.errors import InputError, StoreError
@@ -82,8 +82,7 @@ def root(built, tmp_path):
 
 
 def problems_of(root):
-    _, checks = verify_study(root, sources_at=sources_at)
-    return [text for check in checks for text in check.problems]
+    return problems_in(verify_study(root, sources_at=sources_at))
 
 
 def test_an_honest_bundle_holds_elsewhere_and_names_no_machine(built, project, tmp_path):

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 import yaml
-from publishing import CODE, sources_at
+from publishing import CODE, problems_in, sources_at
 from test_study_fence import FREE, GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
@@ -426,8 +426,7 @@ def test_a_bundle_holds_what_was_proposed_and_an_edited_proposal_is_caught(searc
     assert "1 accepted, 1 refused." in (root / "index.md").read_text()
 
     def problems():
-        _, checks = verify_study(root, sources_at=sources_at)
-        return [text for check in checks for text in check.problems]
+        return problems_in(verify_study(root, sources_at=sources_at))
 
     assert problems() == []
     path = root / "runs" / "study-search" / "proposals.jsonl"
