@@ -95,8 +95,12 @@ def _shown(text: str) -> str:
 
 
 def _guarded(spec: SweepSpec) -> dict[str, str]:
-    """Return protected dotted key -> why it is protected."""
-    guarded = dict.fromkeys(flatten(config_tree(spec.hold)), "held by this sweep")
+    """Return protected dotted key -> why it is protected.
+
+    A held length (`budget`) is not: all conditions have it in common, and the question stays.
+    """
+    held = (key for key in flatten(config_tree(spec.hold)) if not overlaps(key, "budget"))
+    guarded = dict.fromkeys(held, "held by this sweep")
     guarded |= {coupled.key: "coupled with the axis" for coupled in spec.axis.coupled}
     for value in axis_values(spec.axis):
         guarded |= dict.fromkeys(flatten(value.data), "the axis of this sweep")

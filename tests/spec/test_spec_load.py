@@ -324,6 +324,17 @@ def test_override_messages(problems, override):
     assert problems(overrides=[override]) == expected
 
 
+def test_how_long_all_train_may_be_set_though_it_is_held(problems, load):
+    entropy = "loss.entropy_coeff: 0.0"
+    held = (entropy, f"{entropy}\n  budget.steps: 20")
+    assert load(held).control.config["budget"]["steps"] == 20
+    assert load(held, overrides=["budget.steps=5"]).control.config["budget"]["steps"] == 5
+    held = (entropy, f"{entropy}\n  gate.every: 10")
+    assert problems(held, overrides=["gate.every=5"]) == [
+        "--set gate.every=5: 'gate.every' is held by this sweep. Edit the sweep file instead."
+    ]
+
+
 def test_unknown_kl_type_lists_every_name(problems):
     names = "k1, k2, k3, abs, full, kl, mse, low_var_kl"
     plus = ", ".join(f"{name}+" for name in names.split(", "))
