@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from rltune.report.bundle import chart_check
 from rltune.report.finding import figures
 from rltune.report.manifest import Code
 from rltune.store.files import read_json, sha256_file, write_json_atomic
@@ -26,7 +27,8 @@ def problems_in(verified):
 def drawn_once():
     """Draw the same data once only: most of the time of these tests would go there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw", cache(figures.draw))
+        for module in (figures, chart_check):
+            patch.setattr(module, "draw", cache(module.draw))
         yield
 
 

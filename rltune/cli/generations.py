@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rltune.analysis.fresh import FORMAT, FRESH, read_fresh, split_seed_of
 from rltune.analysis.generations import START, generation_table
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.lineage import Row, Source, best_id, table_path
@@ -14,15 +15,13 @@ from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.generations import Generation, Generations, generations
 from rltune.lineage.table import LineageStore
-from rltune.report.figures.data_generations import generations_data
-from rltune.report.figures.draw import draw_kinds, has_matplotlib
-from rltune.report.generations import generation_csv, generations_view
+from rltune.report.generations import CHARTS, generations_view, write_generations
 from rltune.report.render import short_path
 from rltune.runner.machine import short_temporary_folder
 from rltune.runner.process import prepare_for
 from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.trial_reference import looking_in
-from rltune.store.files import read_json, replacing, utc_now, write_json_atomic, write_text_atomic
+from rltune.store.files import utc_now, write_json_atomic
 from rltune.store.inputs import within
 from rltune.store.provenance import base_of_trial, read_provenance
 from rltune.store.rundir import TrialDir
@@ -30,10 +29,6 @@ from rltune.trainer.custom_env import naming_custom_env
 
 if TYPE_CHECKING:
     from rltune.trainer.final_test import TestJob
-
-_KINDS = ("svg", "png")
-_FORMAT = "rltune-fresh-1"
-_KEYS = {"format", "youngest", "looks", "tasks", "generations"}
 
 Fresh = Annotated[
     int | None,
@@ -78,53 +73,25 @@ def show_generations(
     found = generations(table, of or best_id(LineageStore.open(table)), runs_dir)
     youngest = found.chain[-1]
     run = youngest.trial.path.parents[1]
-    folder = out or run / "generations" / youngest.row.exp_id
+    folder = out or run / CHARTS / youngest.row.exp_id
     if again and fresh is None:
         what = "fresh tasks are played again, and only --fresh says how many."
         raise InputError(Problem("--again", what, action="Add --fresh N."))
-    record = _recorded(folder / "fresh.json", found, again=again)
+    record = read_fresh(folder / FRESH, found, again=again)
     if fresh is not None and (record is None or again):
         record = _played(found, fresh, record, no_custom_code=no_custom_code)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(folder / "fresh.json", record)
+        write_json_atomic(folder / FRESH, record)
     elif fresh is not None and record is not None and len(record["tasks"]) != fresh:
         what = f"{len(record['tasks'])} fresh tasks were played, not {fresh}."
         raise StoreError(Problem(str(folder), what, action="Add --again: each time is counted."))
     made = generation_table(found, record)
-    written = _write(folder, made)
+    written = write_generations(folder, made)
     if as_json:
         emit_json(made)
     else:
         show(generations_view(made))
         typer.echo("\n".join(f"wrote {short_path(path)}" for path in written))
-
-
-def _recorded(path: Path, found: Generations, *, again: bool) -> dict[str, Any] | None:
-    """Return what playing fresh tasks recorded for this chain; None where nobody did.
-
-    Raises:
-        StoreError: The file is no such record, or of another chain.
-
-    """
-    if not path.is_file():
-        return None
-    record, youngest = read_json(path), found.chain[-1]
-    if not isinstance(record, dict) or not set(record) >= _KEYS or record["format"] != _FORMAT:
-        raise StoreError(Problem(str(path), "is no record of fresh tasks.", action="Restore it."))
-    if record["youngest"] != youngest.name:
-        what = f"it is of {record['youngest']}, not of {youngest.name}."
-        raise StoreError(Problem(str(path), what, action="Give another --out."))
-    if not again and not _is_of(record, found):
-        what = "it is of other generations than are found now."
-        action = f"Play again: --fresh {len(record['tasks'])} --again (each time is counted)."
-        raise StoreError(Problem(str(path), what, action=action))
-    return record
-
-
-def _is_of(record: Mapping[str, Any], found: Generations) -> bool:
-    """Tell whether these generations played; another chain has another start."""
-    played = [(one.get("name"), one.get("step")) for one in record["generations"]]
-    return played == [(START, 0), *((one.name, one.step) for one in found.chain)]
 
 
 def _played(
@@ -141,7 +108,6 @@ def _played(
         fresh_tasks,
         known_contents,
         play_generation,
-        split_seed_of,
     )
     from rltune.trainer.tasks import env_maker
 
@@ -165,7 +131,7 @@ def _played(
                 play_generation(job, step, tasks, name=name, config=config, make_env=make_env)
             )
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "youngest": youngest.name,
         "looks": (before["looks"] if before else 0) + 1,
         "time": utc_now(),
@@ -202,17 +168,3 @@ def _manifest_of(trial: TrialDir) -> str:
 def _custom_code(trial: TrialDir) -> Iterator[tuple[str, str]]:
     paths = import_paths(prepare_for(trial).model_dump())
     return ((f"{trial.config}: {key}", path) for key, path in paths)
-
-
-def _write(folder: Path, table: Any) -> list[Path]:
-    """Write the table as data and as a figure; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / "generations.json", folder / "generations.csv"]
-    write_json_atomic(files[0], table)
-    write_text_atomic(files[1], generation_csv(table))
-    if has_matplotlib():
-        for kind, drawn in draw_kinds(generations_data(table), _KINDS).items():
-            files.append(folder / f"generations.{kind}")
-            with replacing(files[-1]) as file:
-                file.write(drawn)
-    return files

@@ -14,7 +14,13 @@ from rltune.lineage.query import find_id
 from rltune.lineage.row import LineageRow, is_foreign, resolve_alias
 from rltune.lineage.share import shared_id
 from rltune.lineage.table import LineageStore
-from rltune.spec.trial_reference import Checkpoint, checkpoint_of, is_reference, looking_in
+from rltune.spec.trial_reference import (
+    Checkpoint,
+    checkpoint_of,
+    is_reference,
+    looking_in,
+    recorded_checkpoint,
+)
 from rltune.store.origin import read_origin
 from rltune.store.provenance import base_of_trial
 from rltune.store.rundir import RunDir, TrialDir
@@ -50,7 +56,9 @@ class Generations:
     missing: str = ""
 
 
-def generations(table: Path, exp_id: str, runs_dir: Path) -> Generations:
+def generations(
+    table: Path, exp_id: str, runs_dir: Path, *, bundled: Sequence[Path] = ()
+) -> Generations:
     """Walk from a row to the root, on into the runs beside its own.
 
     Args:
@@ -58,6 +66,8 @@ def generations(table: Path, exp_id: str, runs_dir: Path) -> Generations:
         exp_id: The youngest generation: a row's id, or the start of it.
         runs_dir: Where the run folder of a row of a shared table is, unless it is beside the
             folder of the table.
+        bundled: Runs dirs of a bundle: other runs are looked for there alone, by the names of their
+            folders, and the steps of checkpoints come from results.
 
     Raises:
         StoreError: No row has this id, its trial's folder is not beside the table, it has no
@@ -73,7 +83,7 @@ def generations(table: Path, exp_id: str, runs_dir: Path) -> Generations:
         raise StoreError(Problem(str(table), what, action=action))
     chain = [youngest]
     while True:
-        older, has_model, missing = _parent(chain[0])
+        older, has_model, missing = _parent(chain[0], bundled)
         chain[0] = replace(chain[0], has_model_of_parent=has_model)
         if older is None:
             return Generations(tuple(chain), missing)
@@ -94,11 +104,11 @@ def _youngest(table: Path, row: LineageRow, runs_dir: Path) -> Generation | None
     return None
 
 
-def _parent(child: Generation) -> tuple[Generation | None, bool, str]:
+def _parent(child: Generation, bundled: Sequence[Path]) -> tuple[Generation | None, bool, str]:
     """Return what a generation departs from, whether with its model, and its name if not found."""
     run = child.trial.path.parents[1]
     try:
-        start = _start_of(child.trial)
+        start = _start_of(child.trial, bundled)
     except InputError as error:
         return None, True, str(error)
     if start is not None:
@@ -108,14 +118,16 @@ def _parent(child: Generation) -> tuple[Generation | None, bool, str]:
     if not named:
         return None, False, ""
     folder, _, name = named.rpartition("/") if is_foreign(named) else ("", "", named)
-    beside = run.parent / folder if folder else run
+    places = [place / Path(folder).name for place in bundled] or [run.parent / folder]
+    places = places if folder else [run]
+    beside = next((one for one in places if one.is_dir()), places[0])
     rows = _by_id(_rows(beside))
     row = rows.get(resolve_alias(name, rows))
     found = _generation(beside, row) if row else None
     return found, False, "" if found else named
 
 
-def _start_of(trial: TrialDir) -> Checkpoint | None:
+def _start_of(trial: TrialDir, bundled: Sequence[Path]) -> Checkpoint | None:
     """Return the checkpoint of a trial whose model another one starts from.
 
     Raises:
@@ -128,6 +140,8 @@ def _start_of(trial: TrialDir) -> Checkpoint | None:
         return Checkpoint((run / origin.folder).resolve(), run, origin.step)
     policy: Mapping[str, Any] = trial.read_spec().config["policy"]
     for name in (policy["lora"]["init"], policy["model"]):
+        if name and is_reference(name) and bundled:
+            return recorded_checkpoint(name, bundled, "policy.model")
         if name and is_reference(name):
             with looking_in(trial.path):
                 return checkpoint_of(name, base_of_trial(trial), "policy.model")

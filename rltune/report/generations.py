@@ -1,14 +1,23 @@
-"""The generations of a model as text and as CSV."""
+"""The generations of a model as text, and as files: data, CSV and chart."""
 
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 
 from rltune.analysis.generations import Beside, GenerationRow, GenerationTable, Measured
+from rltune.report.figures.data_generations import GENERATIONS, generations_data
+from rltune.report.figures.draw import draw_kinds, has_matplotlib
 from rltune.report.markdown import visible
 from rltune.report.render import grid, indent, interval, line, plural, rate, signed
+from rltune.store.files import replacing, write_json_atomic, write_text_atomic
+
+CHARTS = "generations"
+"""Folder of a run: of each row whose generations were charted, a folder with its id."""
+DATA, CSV, CHART = (f"{GENERATIONS}.{kind}" for kind in ("json", "csv", "svg"))
+"""Files of such a folder."""
 
 _COLUMNS = ("number", "name", "step", "departs")
 _BESIDE = ("tasks", "before", "after", "difference", "low", "high", "is_paired")
@@ -88,3 +97,19 @@ def _of(one: Beside | Measured | None, names: tuple[str, ...]) -> list[object]:
         return [""] * len(names)
     ends = {"low": None, "high": None} if one.interval is None else one.interval._asdict()
     return [ends[name] if name in ends else getattr(one, name) for name in names]
+
+
+def write_generations(
+    folder: Path, table: GenerationTable, kinds: Sequence[str] = ("svg", "png")
+) -> list[Path]:
+    """Write a table as data and, where matplotlib is, as a chart of each kind; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / DATA, folder / CSV]
+    write_json_atomic(files[0], table)
+    write_text_atomic(files[1], generation_csv(table))
+    if has_matplotlib():
+        for kind, drawn in draw_kinds(generations_data(table), kinds).items():
+            files.append(folder / f"{GENERATIONS}.{kind}")
+            with replacing(files[-1]) as file:
+                file.write(drawn)
+    return files

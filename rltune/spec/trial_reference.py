@@ -7,7 +7,7 @@ stands for a folder in RUN, `models/TRIAL@STEP`, which is exported once, before 
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -102,13 +102,30 @@ def checkpoint_of(name: str, base: Path, where: str) -> Checkpoint:
         InputError: There is no such run, trial or checkpoint, or one that may still move.
 
     """
-    path, _, last = name.removeprefix(PREFIX).rpartition("/")
-    trial_name, _, which = last.partition("@")
-    if not path or not trial_name:
-        raise InputError(Problem(where, f"{name!r} names no run and trial.", _FORM))
+    path, trial_name, which = _parts(name, where)
     run = _run(name, path, base, where)
     trial = _trial(name, run, trial_name, where)
-    return Checkpoint(trial, run, _step(name, trial, which or "best", where))
+    return Checkpoint(trial, run, _step(name, trial, which, where))
+
+
+def recorded_checkpoint(name: str, places: Sequence[Path], where: str) -> Checkpoint:
+    """Return the checkpoint that a reference means, by records whose checkpoints are elsewhere.
+
+    Args:
+        name: The reference.
+        places: Runs dirs; the run is the first with the name of the folder that is meant.
+        where: What messages call it.
+
+    Raises:
+        InputError: There is no such run or trial, or it has no result that names the checkpoint.
+
+    """
+    path, trial_name, which = _parts(name, where)
+    run = next((one for place in places if _is_run(one := place / Path(path).name)), None)
+    if run is None:
+        raise InputError(Problem(where, f"{name!r} names a run that is not here."))
+    trial = _trial(name, run, trial_name, where)
+    return Checkpoint(trial, run, _recorded_step(name, trial, which, where))
 
 
 def require_reference(name: str, base: Path, *, adapter: bool, where: str) -> Checkpoint:
@@ -123,6 +140,15 @@ def require_reference(name: str, base: Path, *, adapter: bool, where: str) -> Ch
         what = f"{name!r} trained all weights, so it has no adapter."
         raise InputError(Problem(where, what, action="Name it in policy.model."))
     return found
+
+
+def _parts(name: str, where: str) -> tuple[str, str, str]:
+    """Return the run folder, the trial and the checkpoint that a reference names."""
+    path, _, last = name.removeprefix(PREFIX).rpartition("/")
+    trial, _, which = last.partition("@")
+    if not path or not trial:
+        raise InputError(Problem(where, f"{name!r} names no run and trial.", _FORM))
+    return path, trial, which or "best"
 
 
 def _run(name: str, path: str, base: Path, where: str) -> Path:
@@ -177,6 +203,18 @@ def _step(name: str, trial: Path, which: str, where: str) -> int:
         allowed = f"There are those of steps {', '.join(_steps(checkpoints)) or '(none)'}."
         raise InputError(Problem(where, f"{name!r}: checkpoint {which!r} is missing.", allowed))
     return int(folder.name.removeprefix("step-"))
+
+
+def _recorded_step(name: str, trial: Path, which: str, where: str) -> int:
+    """Return a step that is named, or the one that the result has for `best` or `latest`."""
+    if which.isascii() and which.isdigit():
+        return int(which)
+    key = {"best_heldout": "best_step", "latest": "final_step"}.get(_LINKS.get(which, ""), "")
+    try:
+        return int(json.loads((trial / "DONE").read_text(encoding="utf-8"))[key])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"{name!r}: {trial.name} has no result that names the checkpoint {which!r}."
+        raise InputError(Problem(where, what)) from error
 
 
 def _is_exported(trial: Path, checkpoint: str) -> bool:

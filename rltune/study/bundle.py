@@ -14,6 +14,7 @@ from typing import Any
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.table import LineageStore
 from rltune.report.bundle.archive import seal
+from rltune.report.bundle.charts import add_charts
 from rltune.report.bundle.contents import copy_run
 from rltune.report.finding.collect import collect
 from rltune.report.finding.files import write_finding
@@ -67,7 +68,8 @@ def build_study(
 
     Raises:
         InputError: A file holds a secret, or the study is being run.
-        StoreError: Nothing has run yet, or a run folder that its records name is missing.
+        StoreError: Nothing has run yet, a run folder that its records name is missing, or a chart
+            of generations cannot be made from its records any more.
 
     """
     findings = {}
@@ -79,6 +81,7 @@ def build_study(
         finding = collect(read_folder(there), code, name=name, place=place)
         write_finding(finding, root / FINDINGS / name)
         findings[name] = finding
+    add_charts({(runs_dir / name).resolve(): RunDir(root / RUNS / name) for name in names}, root)
     with tempfile.TemporaryDirectory() as work:
         standing = standing_of(study, root / RUNS, Path(work))
     write_json_atomic(root / STANDING, standing)

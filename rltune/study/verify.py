@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from rltune.report.bundle.archive import LIST, MOST, files_of, listed_check
+from rltune.report.bundle.chart_check import chart_checks
 from rltune.report.bundle.remade import own_files, remade_check
 from rltune.report.bundle.run import strangers_check
 from rltune.report.finding.files import MANIFEST
 from rltune.report.finding.records import Finding
-from rltune.report.finding.verify import UNREADABLE, Check, SourcesAt, line_differences, verify
+from rltune.report.finding.verify import (
+    UNREADABLE,
+    Check,
+    SourcesAt,
+    leaf_differences,
+    line_differences,
+    verify,
+)
 from rltune.report.render import plural
-from rltune.spec.problems import show
 from rltune.store.files import read_json
 from rltune.store.rundir import RunDir
 from rltune.study.bundle import (
@@ -56,10 +63,10 @@ def verify_study(root: Path, *, sources_at: SourcesAt) -> tuple[dict[str, Findin
         if (folder / STUDY).is_file():
             continue
         finding, check = _run_check(root, folder, sources_at)
-        checks.append(check)
+        checks += [check, *chart_checks(root, RunDir(folder))]
         if finding is not None:
             findings[folder.name] = finding
-            own |= own_files(RunDir(folder), finding, root / FINDINGS / folder.name)
+            own |= own_files(root, RunDir(folder), finding, root / FINDINGS / folder.name)
     places = [folder for folder in _folders(root / RUNS) if (folder / STUDY).is_file()]
     if len(places) != 1:
         what = f"{RUNS} holds {plural(len(places), 'folder')} of a study, not one"
@@ -132,19 +139,7 @@ def _foreign(evidence: Evidence, findings: Mapping[str, Finding]) -> Iterator[st
 
 
 def _standing(root: Path, again: Mapping[str, Any]) -> Iterator[str]:
-    return _other_leaves(STANDING, read_json(root / STANDING), again)
-
-
-def _other_leaves(where: str, there: Any, again: Any) -> Iterator[str]:
-    """Yield every value of nested JSON that is not what comes out again."""
-    if isinstance(there, dict) and isinstance(again, dict):
-        for key in dict.fromkeys((*there, *again)):
-            yield from _other_leaves(f"{where}: {key}", there.get(key), again.get(key))
-    elif isinstance(there, list) and isinstance(again, list) and len(there) == len(again):
-        for i, (old, new) in enumerate(zip(there, again, strict=True)):
-            yield from _other_leaves(f"{where}: {i}", old, new)
-    elif there != again:
-        yield f"{where}: {show(there)}, recomputed {show(again)}"
+    return leaf_differences(STANDING, read_json(root / STANDING), again)
 
 
 def _page(root: Path, again: Mapping[str, Any], findings: Mapping[str, Finding]) -> Iterator[str]:

@@ -58,6 +58,8 @@ def project(tmp_path_factory):
     writer = replace_loaded(project, entropy.loaded)
     project.finish(HELPS, writer=writer)
     add_rows(writer, own)
+    best = next(one for one in writer.specs if not one.is_control and one.seed == 1)
+    (writer.run.path / "generations" / best.trial_id).mkdir(parents=True)  # it was charted
     keep_files(load_study(project.study), own.path)
     return project
 
@@ -90,6 +92,9 @@ def test_an_honest_bundle_holds_elsewhere_and_names_no_machine(built, project, t
     findings, checks = verify_study(there, sources_at=sources_at)
     assert [check.problems for check in checks if check.problems] == []
     assert len(findings) == 2
+    (chart,) = built.glob("runs/entropy-*/generations/*/generations.json")
+    names = [row["name"].partition("-")[0] for row in read_json(chart)["rows"]]
+    assert names == ["start", "kl", "entropy", "entropy"]
     texts = {path: path.read_text(errors="replace") for path in files_of(built)}
     assert [path for path, text in texts.items() if str(project.root) in text] == []
 
@@ -260,6 +265,12 @@ APART = [  # (what was done, what is found); none of these touches what another 
     (
         lambda root: (own_of(root) / "notes.md").write_text("We win."),
         "runs/study-nights/notes.md is no file of a bundle",
+    ),
+    (
+        lambda root: replace_in("generations.json", "0.9", "0.8")(
+            next(run_of(root, "entropy").glob("generations/*"))
+        ),
+        "generations.json: rows: 2: heldout: before: 0.8, recomputed 0.9",
     ),
     (edit(kl_of, "trials.csv", "c0ffee", "decaf0"), "code_rev: decaf0, recomputed c0ffee"),
 ]

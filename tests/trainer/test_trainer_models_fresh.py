@@ -10,10 +10,8 @@ from rltune.trainer.models.fresh import (
     fresh_tasks,
     known_contents,
     play_generation,
-    split_seed_of,
 )
 from rltune_envs.arithmetic.env import ArithmeticEnv
-from rltune_envs.draw import MAX_SPLIT_SEED
 from rltune_envs.errors import TaskError
 from rltune_envs.splits import build_manifest
 
@@ -65,12 +63,6 @@ class Wrong(ArithmeticEnv):
 def test_fresh_tasks_prove_themselves_as_held_out_ones_do():
     with pytest.raises(TaskError, match="its own gold solution does not earn full marks"):
         fresh_tasks(Wrong, 1, split_seed=0, known=())
-
-
-def test_each_generation_has_a_split_seed_of_its_own():
-    seeds = [split_seed_of(name) for name in ("a-1/x", "b-2/y", "b-2/z")]
-    assert len(set(seeds)) == 3
-    assert all(0 <= seed <= MAX_SPLIT_SEED for seed in seeds)
 
 
 @pytest.fixture

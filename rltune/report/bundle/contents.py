@@ -1,7 +1,7 @@
 """What of a run folder a bundle holds: its records, and the chosen checkpoints on demand."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,18 @@ _OF_TRIAL = (
 def copy_run(folder: SweepFolder, run: RunDir, *, has_checkpoints: bool) -> None:
     """Copy the records of a run into a folder, without what names its machine."""
     for source, target in copied(folder, run, has_checkpoints=has_checkpoints):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.name == "provenance.json":
-            write_json_atomic(target, public(read_json(source)))
-        elif source == folder.run.plan:
-            write_json_atomic(target, _portable(read_json(source)))
-        else:
-            shutil.copyfile(source, target)
+        copy_record(source, target)
+
+
+def copy_record(source: Path, target: Path) -> None:
+    """Copy one record of a run, without what names its machine."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.name == "provenance.json":
+        write_json_atomic(target, public(read_json(source)))
+    elif source.name == "plan.json":
+        write_json_atomic(target, _portable(read_json(source)))
+    else:
+        shutil.copyfile(source, target)
 
 
 def _portable(plan: Any) -> Any:
@@ -44,14 +49,27 @@ def copied(
 ) -> Iterator[tuple[Path, Path]]:
     """Yield the files of a run that a bundle holds, and where in the folder `run`."""
     own = folder.run.path
-    names = [*_OF_RUN, *sorted(path.name for path in own.glob("tasks*.json"))]
-    yield from ((own / name, run.path / name) for name in names if (own / name).is_file())
+    yield from named_records(own, run.path, [*_OF_RUN, *task_files(own)])
     for spec in folder.specs:
         trial, target = folder.run.trial(spec.trial_id), run.trial(spec.trial_id)
-        there = [name for name in _OF_TRIAL if (trial.path / name).is_file()]
-        yield from ((trial.path / name, target.path / name) for name in there)
+        yield from records_of_trial(trial, target)
         if has_checkpoints:
             yield from _chosen(trial, target)
+
+
+def records_of_trial(trial: TrialDir, target: TrialDir) -> Iterator[tuple[Path, Path]]:
+    """Yield the records of a trial, and where in the folder `target`."""
+    return named_records(trial.path, target.path, _OF_TRIAL)
+
+
+def named_records(own: Path, there: Path, names: Iterable[str]) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a folder that have one of these names, and where in the folder `there`."""
+    return ((own / name, there / name) for name in names if (own / name).is_file())
+
+
+def task_files(run: Path) -> list[str]:
+    """Return the names of the files of frozen tasks of a run folder."""
+    return sorted(path.name for path in run.glob("tasks*.json"))
 
 
 def _chosen(trial: TrialDir, target: TrialDir) -> Iterator[tuple[Path, Path]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from rltune.report.bundle.archive import MOST
+from rltune.report.bundle.charts import chart_files
 from rltune.report.bundle.checkpoint import checkpoint_problems
 from rltune.report.bundle.contents import copied
 from rltune.report.finding.collect import collect
@@ -81,10 +82,18 @@ def _has(finding: Finding, table: str, column: str) -> bool:
     return bool(rows) and column in {one.name for one in fields(rows[0])}
 
 
-def own_files(run: RunDir, finding: Finding, place: Path) -> set[Path]:
-    """Return the files that a bundle may hold of a run and its finding, there or not."""
+def own_files(root: Path, run: RunDir, finding: Finding, place: Path) -> set[Path]:
+    """Return the files that a bundle may hold of a run, its charts and its finding, there or not.
+
+    Args:
+        root: Folder of the bundle.
+        run: The run in it.
+        finding: Of the run.
+        place: Folder of the finding.
+
+    """
     folder = read_folder(run)
     tables = (f"{name}.csv" for name in TABLES)
     names = (MANIFEST, PAGE, SWEEP, LINEAGE, TRIALS, *tables, *figures_of(finding))
     records = {source for source, _ in copied(folder, run, has_checkpoints=True)}
-    return records | {place / name for name in names}
+    return records | {place / name for name in names} | chart_files(root, run)

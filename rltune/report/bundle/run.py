@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rltune.report.bundle.archive import LIST, MOST, files_of, listed_check, seal, shown
+from rltune.report.bundle.chart_check import chart_checks
+from rltune.report.bundle.charts import add_charts
 from rltune.report.bundle.contents import copy_run
 from rltune.report.bundle.remade import own_files, remade_check
 from rltune.report.finding.collect import collect
@@ -42,6 +44,7 @@ def build(
 
     Raises:
         InputError: A file of the run holds a secret.
+        StoreError: A chart of generations cannot be made from its records any more.
 
     """
     run = RunDir(root / RUN / folder.run.path.resolve().name)
@@ -49,6 +52,7 @@ def build(
     found = collect(read_folder(run), code, name=Path(place).stem, metrics=metrics, place=place)
     finding = noted(found, note)
     write_finding(finding, root / FINDING)
+    add_charts({folder.run.path.resolve(): run}, root)
     seal(root, finding.name, kind=KIND)
     return finding
 
@@ -76,8 +80,9 @@ def _of_records(root: Path, finding: Finding) -> Iterator[Check]:
         return
     run = RunDir(folders[0])
     yield remade_check(run, finding, names=(RUN, FINDING))
+    yield from chart_checks(root, run)
     try:
-        own = own_files(run, finding, root / FINDING)
+        own = own_files(root, run, finding, root / FINDING)
     except UNREADABLE:
         return  # the check before says so
     yield strangers_check(root, {root / LIST, *own})

@@ -31,6 +31,7 @@ from rltune.report.finding.page import page
 from rltune.report.finding.records import Finding
 from rltune.report.finding.shown import other_drawing, other_title
 from rltune.report.render import plural
+from rltune.spec.problems import show
 
 MOST = 5
 """Differences of one check that are named."""
@@ -162,6 +163,18 @@ def row_differences(
             cells: tuple[Any, Any] = getattr(old, column), getattr(new, column)
             if cells[0] != cells[1]:
                 yield f"{name}: {where}, {column}: {cells[0]}, recomputed {cells[1]}"
+
+
+def leaf_differences(where: str, there: Any, again: Any) -> Iterator[str]:
+    """Yield every value of nested JSON that is not what comes out again."""
+    if isinstance(there, dict) and isinstance(again, dict):
+        for key in dict.fromkeys((*there, *again)):
+            yield from leaf_differences(f"{where}: {key}", there.get(key), again.get(key))
+    elif isinstance(there, list) and isinstance(again, list) and len(there) == len(again):
+        for i, (old, new) in enumerate(zip(there, again, strict=True)):
+            yield from leaf_differences(f"{where}: {i}", old, new)
+    elif there != again:
+        yield f"{where}: {show(there)}, recomputed {show(again)}"
 
 
 def _page(folder: Path, finding: Finding) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Fresh tasks: all generations of a model play tasks that none of them trained or was chosen on."""
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -12,20 +11,12 @@ from rltune.trainer.heldout import evaluate
 from rltune.trainer.records.episodes import gate_row
 from rltune.trainer.records.outcomes import fault_line, valid
 from rltune_envs.base import Task, TextEnv
-from rltune_envs.draw import MAX_SPLIT_SEED, draw
+from rltune_envs.draw import draw
 from rltune_envs.errors import EnvError
 from rltune_envs.splits import Manifest, validate
 
 PURPOSE = "fresh"
 """Names the streams of sampling seeds: another luck than that of gates and tests."""
-
-
-def split_seed_of(name: str) -> int:
-    """Return the split seed of the youngest generation: each has fresh tasks of its own.
-
-    Tasks by which somebody chose to go on from a generation do not serve for the next one.
-    """
-    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % (MAX_SPLIT_SEED + 1)
 
 
 def known_contents(manifests: Iterable[Manifest]) -> set[str]:
