@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.initialization import no_init_weights
 
+from rltune.maths.alignment import empty_at, place_of
 from rltune.policy.adapter_folder import WEIGHTS
 from rltune.policy.load import Policy, quiet
 from rltune.policy.lora import add_adapter, trained_parameters
@@ -132,8 +133,9 @@ class Served(Protocol):
 class PolicyCopy:
     """A causal LM with a policy's weights, which follow it at every `update`.
 
-    The same layers compute in the same formats as the policy's, so the logits are equal bit by bit
-    on one kind of machine. Linear layers are stored as they are computed with: nothing trains here.
+    The same layers compute in the same formats as the policy's, with weights that lie as the
+    policy's do, so the logits are equal bit by bit on one kind of machine. Linear layers are stored
+    as they are computed with: nothing trains here.
 
     Args:
         source: The policy.
@@ -148,7 +150,7 @@ class PolicyCopy:
         self._source = source
         self.model = _network(source)
         self._base = dict(self.model.named_parameters())
-        _fill(self._base, source)
+        _fill(self._base, source, is_placed=True)
         bare = lora.model_copy(update={"init": "default"})  # its weights come with `update`
         add_adapter(self.model, bare, seed=0)
         self._adapter = trained_parameters(self.model) if lora.rank else {}
@@ -191,11 +193,23 @@ def _network(source: Served) -> PreTrainedModel:
 
 
 @torch.no_grad()
-def _fill(parameters: dict[str, torch.nn.Parameter], source: Served) -> None:
-    """Copy all weights, in place: a CUDA graph reads them where they are."""
+def _fill(
+    parameters: dict[str, torch.nn.Parameter], source: Served, *, is_placed: bool = False
+) -> None:
+    """Copy all weights, in place: a CUDA graph reads them where they are.
+
+    Args:
+        parameters: To be filled, by name.
+        source: The policy.
+        is_placed: Move each first to memory that begins as the policy's does.
+
+    """
     missing = set(parameters)
     for name, tensor in source.weights():
-        parameters[name].copy_(tensor)
+        parameter = parameters[name]
+        if is_placed:
+            parameter.data = empty_at(place_of(tensor), parameter.shape, parameter.dtype)
+        parameter.copy_(tensor)
         missing.discard(name)
     if missing:
         raise ValueError(f"the policy has no weights for {', '.join(sorted(missing)[:3])}")

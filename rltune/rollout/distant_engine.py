@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rltune.errors import EngineDiedError
+from rltune.maths.alignment import place_of
 from rltune.rollout.engine import Batching, Completion, Engine, Request, SamplingParams
 from rltune.rollout.vllm_start import ServableModel
 
@@ -144,7 +145,7 @@ class DistantEngine(ABC):
             self._send(None)
             return
         name, tensor = weight[0], weight[1].to("cpu", self._dtype).contiguous()
-        self._send((name, tensor.dtype, tuple(tensor.shape)))
+        self._send((name, tensor.dtype, tuple(tensor.shape), place_of(tensor)))
         assert self._connection is not None
         self._connection.send_bytes(tensor.reshape(-1).view(torch.uint8).numpy().data)
 

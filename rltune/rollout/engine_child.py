@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rltune.errors import RltuneError
+from rltune.maths.alignment import empty_at
 from rltune.rollout.distant_engine import ASK, ERROR, RESULT
 from rltune.rollout.engine import StreamingEngine
 from rltune.rollout.lockstep import streaming
@@ -51,13 +52,17 @@ class DistantModel:
         self._ask("write_adapter", folder)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the trial's weights one by one, in the format that the engine computes in."""
+        """Yield the trial's weights one by one, in the format that the engine computes in.
+
+        Each lies as the trial's does (`maths.alignment`).
+        """
         self._ask("open_weights")
         while (header := self._ask("next_weight")) is not None:
-            name, dtype, shape = header
+            name, dtype, shape, place = header
             self._require_answer("next_weight")
-            memory = bytearray(self._connection.recv_bytes())
-            yield name, torch.frombuffer(memory, dtype=dtype).reshape(shape)
+            weight = empty_at(place, shape, dtype)
+            self._connection.recv_bytes_into(weight.reshape(-1).view(torch.uint8).numpy().data)
+            yield name, weight
 
     def has_sent(self) -> bool:
         """Return whether the trial has sent something, or is gone."""

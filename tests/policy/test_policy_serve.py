@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from engine_makers import lying_as_in_a_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from rltune.maths.alignment import place_of
 from rltune.policy.lora import add_adapter, trained_parameters
 from rltune.policy.precision import round_frozen, set_compute_dtype
 from rltune.policy.serve import PolicyCopy, ServedPolicy
@@ -39,9 +41,9 @@ def step(policy):
             parameter.add_(0.01 * (nth % 7 + 1))
 
 
-def logits(model, policy):
+def logits(model, policy, rows=ROWS):
     decoder = decoder_of(model, pad_id=policy.pad_id, end_ids=policy.end_ids)
-    return decoder.extend(decoder.empty_cache(), ROWS, [0, 0])
+    return decoder.extend(decoder.empty_cache(), rows, [0] * len(rows))
 
 
 def copy_of(policy, lora, dtype):
@@ -60,6 +62,22 @@ def test_a_copy_computes_the_same_bits_and_follows(small_policy, lora, dtype):
     copy.update()
     assert torch.equal(logits(copy.model, policy), logits(policy.model, policy))
     assert not torch.equal(logits(copy.model, policy), before)
+
+
+@pytest.mark.parametrize("lora", [NONE, RANK_2], ids=["full", "lora"])
+def test_a_copy_of_weights_that_lie_as_in_a_file_rounds_as_they_do(small_policy, lora):
+    """A product of matrices rounds by where they begin: MKL's, on many kinds of CPU."""
+    policy = prepared(lying_as_in_a_file(small_policy(hidden_size=64)), lora, "float32")
+    copy = copy_of(policy, lora, "float32")
+    places = {name: place_of(weight) for name, weight in ServedPolicy(policy, lora).weights()}
+    assert set(places.values()) == {56}
+    assert {name: place_of(weight) for name, weight in copy._base.items()} == places
+    rows = [[4 + (n * i + i) % 12 for i in range(20)] for n in range(8)]
+    for _ in range(2):
+        of_policy, of_copy = (logits(model, policy, rows) for model in (policy.model, copy.model))
+        assert torch.equal(of_copy, of_policy)
+        step(policy)
+        copy.update()
 
 
 def test_learned_positions_and_a_tied_head_with_biases(small_policy):

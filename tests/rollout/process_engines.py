@@ -58,5 +58,7 @@ def refusing(model):
 
 
 def digest(tensor):
+    """Return what tells tensors apart, and where in a line of 64 bytes one begins."""
     data = tensor.contiguous().view(torch.uint8).numpy().tobytes()
-    return [str(tensor.dtype), list(tensor.shape), hashlib.sha256(data).hexdigest()]
+    place = tensor.data_ptr() % 64
+    return [str(tensor.dtype), list(tensor.shape), place, hashlib.sha256(data).hexdigest()]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from rltune.rollout.engine import Batching, Completion
 from rltune.types import StopReason
 
@@ -29,6 +31,8 @@ class Rounding:
         self.adapters[seat] = Path(folder, "adapter").read_text()
 
     def serve(self, seat):
+        if self._under_way:
+            raise ValueError(f"requests of {self.served} are still under way")
         self.served = self.adapters[seat]
         self._forget()
 
@@ -84,6 +88,28 @@ class Continuous(Rounding):
     batching = Batching.CONTINUOUS
 
 
+class Counting(Rounding):
+    """The same, which counts its calls."""
+
+    calls = 0
+
+    def submit(self, requests, params):
+        self.calls += 1
+        super().submit(requests, params)
+
+    def advance(self):
+        self.calls += 1
+        return super().advance()
+
+
+class Weighing(Rounding):
+    """The same, which takes over the base weights at its start."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.weights = dict(model.weights())
+
+
 class Adapter:
     """Stands for a trial's policy: its adapter is a word."""
 
@@ -92,6 +118,9 @@ class Adapter:
 
     def __init__(self, word):
         self.word = word
+
+    def weights(self):
+        yield "base", torch.ones(3)
 
     def write_adapter(self, folder):
         Path(folder, "adapter").write_text(self.word)

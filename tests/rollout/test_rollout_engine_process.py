@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from engine_makers import END, NoModel, process_engine, scripted_engine
+from engine_makers import END, NoModel, lying_as_in_a_file, process_engine, scripted_engine
 from patience import HANG_S, wait_until
 from process_engines import STUCK, Reader, Stuck, digest, refusing
 
@@ -34,7 +34,7 @@ def is_gone(pid):
 
 
 def adapted(small_policy):
-    policy = small_policy()
+    policy = lying_as_in_a_file(small_policy())
     add_adapter(policy.model, LORA, seed=0)
     return policy
 
@@ -59,9 +59,10 @@ def digests(served, dtype):
     return {name: digest(tensor.to(dtype)) for name, tensor in served.weights()}
 
 
-def test_weights_arrive_bit_by_bit(reader, policy):
+def test_weights_arrive_bit_by_bit_and_lie_as_the_trials_do(reader, policy):
     want = digests(ServedPolicy(policy, LORA), torch.float32)
     assert len(want) > 20
+    assert {place for _, _, place, _ in want.values()} == {56}
     assert reader.generate([], PARAMS) == want
 
 

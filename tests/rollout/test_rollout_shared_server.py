@@ -1,15 +1,19 @@
 """Trials that share an engine: to each it is as if the engine were its own, whatever others do."""
 
 import threading
+import time
 from functools import partial
+from multiprocessing.connection import Client
 
 import pytest
 import torch
 from patience import wait_until
-from shared_engines import Adapter, Alone, Continuous, Rounding
+from shared_engines import Adapter, Alone, Continuous, Counting, Rounding, Weighing
 from shared_host import server_here
 
+from rltune.rollout.distant_engine import ASK
 from rltune.rollout.engine import Request, SamplingParams
+from rltune.rollout.shared import server
 from rltune.rollout.shared.client import SharedEngine
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=8, max_context=200)
@@ -112,6 +116,72 @@ def test_where_nothing_repeats_to_the_last_bit_only_what_is_under_way_is_sampled
     assert said != want
 
 
+def drop_refused(engine, other):
+    with pytest.raises(ValueError, match="it is too long"):
+        engine.submit(requests(4), "too long")
+
+
+def drop_abandoned(engine, other):
+    engine.submit(requests(4), PARAMS)
+    engine.abandon()
+    results(play(other, 1))
+
+
+def drop_abandoned_meanwhile(engine, other):
+    engine.submit(requests(4), PARAMS)
+    results(play(other, 1))
+    engine.abandon()
+
+
+def drop_generated(engine, other):
+    assert len(engine.generate(requests(4), PARAMS)) == 4
+    results(play(other, 1))
+
+
+@pytest.mark.parametrize(
+    "drop", [drop_refused, drop_abandoned, drop_abandoned_meanwhile, drop_generated]
+)
+def test_there_what_is_over_is_not_sampled_again(hosted, drop):
+    host = hosted()
+    engine, other = (host.client(word, make=Continuous) for word in ("red", "blue"))
+    drop(engine, other)
+    (said,) = results(play(engine, 2))  # an answer of another conversation would be an error
+    assert sorted(n for n, _ in said) == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_new_conversation_beside_those_under_way_forgets_none_of_them(hosted):
+    def joined(engine):
+        asked, said = requests(5), []
+        engine.submit(asked[:3], PARAMS)
+        yield
+        engine.advance()
+        yield
+        engine.submit(asked[3:], PARAMS)  # they go on with nothing
+        for _ in range(20):
+            yield
+            said += engine.advance()
+        return said
+
+    host = hosted()
+    said = results(joined(host.client("red")), play(host.client("blue"), 3))[0]
+    assert said == results(joined(Alone(Adapter("red"))))[0]
+    assert sorted(n for n, _ in said) == [0, 1, 2, 3, 4]
+
+
+def test_only_the_calls_since_the_episodes_began_are_made_again(hosted):
+    """A trial that never syncs would else repeat ever more."""
+    host = hosted()
+    first, second = (host.client(word, make=Counting) for word in ("red", "blue"))
+    results(play(first, 2))
+    player = play(first, 2, first=1)
+    for _ in range(3):  # a submit, and two of advance
+        next(player)
+    results(play(second, 1))
+    before = host.engine.calls
+    next(player)
+    assert host.engine.calls - before == 3 + 1
+
+
 def test_a_trial_keeps_its_turn_until_it_releases_the_engine(hosted):
     """Its calls are made once: a second trial's wait, and are made once, too."""
     host = hosted(idle_s=1e9)
@@ -163,9 +233,9 @@ def test_a_dead_trial_leaves_its_place_and_its_requests(hosted):
     first.submit(requests(4), PARAMS)
     first.advance()
     first.end()  # the socket is closed, as when its process dies
-    assert results(play(second, 3)) == [alone("blue", 3)]
     wait_until(lambda: list(host.engine.adapters.values()) == ["blue"])
     assert host.engine._under_way == {}
+    assert results(play(second, 3)) == [alone("blue", 3)]
 
 
 def test_the_call_of_a_trial_that_dies_while_it_waits_is_not_made(hosted):
@@ -216,6 +286,30 @@ def test_a_first_trial_that_cannot_start_the_engine_leaves_that_to_the_next(host
         SharedEngine(Rounding, Dead(), dtype=torch.float32, address=host.address)
     assert host_made
     assert results(play(host.client("blue"), 2)) == [alone("blue", 2)]
+
+
+def test_one_that_does_not_hand_over_the_base_gives_way_to_the_next(hosted, monkeypatch):
+    monkeypatch.setattr(server, "_PATIENCE_S", 0.1)
+    host = hosted()
+    with Client(str(host.address)) as silent:
+        silent.send(("start", (Weighing, (3,), 1)))
+        assert silent.recv()[0] == ASK
+        second = host.client("blue", make=Weighing)
+        assert host.engine.weights["base"].tolist() == [1.0, 1.0, 1.0]
+        assert results(play(second, 2)) == [alone("blue", 2)]
+
+
+def test_the_first_one_has_as_long_as_it_takes_for_its_adapter(hosted, monkeypatch):
+    monkeypatch.setattr(server, "_PATIENCE_S", 0.1)
+
+    class Slow(Adapter):
+        def write_adapter(self, folder):
+            time.sleep(0.3)
+            super().write_adapter(folder)
+
+    host = hosted()
+    engine = SharedEngine(Weighing, Slow("red"), dtype=torch.float32, address=host.address)
+    assert results(play(engine, 2)) == [alone("red", 2)]
 
 
 def test_closing_twice_and_coming_back(hosted):

@@ -65,7 +65,7 @@ def test_its_end_fails_its_trials_by_name_and_they_measure_what_each_would_alone
     assert sandbox.record_problems(most_ends=1) == []
     assert json.loads(sandbox.run.audit.read_text())["verdict"] == "passed"
 
-    text = sandbox.sweep.read_text().replace("shared_by_sweep", "own")
+    text = sandbox.sweep.read_text().replace("shared_by_sweep", "shared")
     for which, trial in enumerate(sandbox.trials):
         folder = tmp_path / str(which)
         folder.mkdir()
