@@ -168,6 +168,7 @@ class ScriptedServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits for an acknowledgement, 40 ms
     server: ScriptedServer
 
     def do_GET(self) -> None:

@@ -56,6 +56,7 @@ class TinkerServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits for an acknowledgement, 40 ms
 
     def __init__(self, service: Service, *args: Any) -> None:
         self._service = service
