@@ -11,6 +11,7 @@ _MAX_EXPONENT = 300
 _UNIT = re.compile(r"(?:[^\W\d_]+|[€£¥°])?\.?")
 _PLAIN = str.maketrans({"\u2212": "-", "\u2013": "-", "\u2012": "-", "\ufe63": "-", "\uff0d": "-",
                         "\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2044": "/"})  # fmt: skip
+_DIGIT = re.compile(r"[0-9]")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)"
 _NUMBER = re.compile(
     # A minus is a sign only where nothing stands before it: in 3-4 it is none.
@@ -23,7 +24,7 @@ _NUMBER = re.compile(
 
 def find_number(text: str) -> str | None:
     """Return the last number of a text, as it is written; None where there is none."""
-    found = _NUMBER.findall(text.translate(_PLAIN))
+    found = _numbers(text)
     return found[-1] if found else None
 
 
@@ -48,8 +49,14 @@ def read_number(text: str) -> Fraction | None:
     Read are: a sign (the unicode minus too), thousands (`1,234`), a decimal point, an exponent,
     a fraction (`3/4`), a percentage (`50%` is 1/2), a dollar sign, and units that hold no digit.
     """
-    found = _NUMBER.findall(text.translate(_PLAIN))
+    found = _numbers(text)
     return _value(found[0]) if len(found) == 1 else None
+
+
+def _numbers(text: str) -> list[str]:
+    plain = text.translate(_PLAIN)
+    has_digit = _DIGIT.search(plain)  # much cheaper, in a long response without a number
+    return _NUMBER.findall(plain) if has_digit else []
 
 
 def _value(text: str) -> Fraction | None:
