@@ -7,6 +7,7 @@ by seed. Tests are of the last gate of the sweep's metric alone, which nothing c
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rltune.analysis.ends import End, pairs_of
 from rltune.analysis.power import closing_power
@@ -223,8 +224,13 @@ def estimate_of(
     value = iqm(values) if estimator == "iqm" else estimate.mean
     interval = estimate.interval
     if method == "bootstrap":
-        interval = bootstrap_interval([values], _STATISTICS[estimator], confidence=CONFIDENCE)
+        interval = _bootstrap(tuple(values), estimator)
     return value, interval.clipped() if interval is not None and is_rate else interval
+
+
+@lru_cache(maxsize=4096)  # of one sweep, tables, page and figures ask for the same intervals
+def _bootstrap(values: tuple[float, ...], estimator: str) -> Interval | None:
+    return bootstrap_interval([values], _STATISTICS[estimator], confidence=CONFIDENCE)
 
 
 def _against(
