@@ -5,7 +5,7 @@ import time
 HANG_S = 900.0  # only a process that hangs takes as long
 
 
-def wait_until(condition, *, every_s=0.05):
+def wait_until(condition, *, every_s=0.01):
     """Return what a condition gives, as soon as it holds."""
     deadline = time.monotonic() + HANG_S
     while not (value := condition()):

@@ -129,7 +129,13 @@ def test_a_figure_is_data_and_every_point_names_its_trial(sweep):
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
-@pytest.mark.parametrize(("kind", "head"), HEADS.items(), ids=HEADS)
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [
+        pytest.param(kind, head, id=kind, marks=() if kind == "png" else pytest.mark.slow)
+        for kind, head in HEADS.items()
+    ],
+)
 def test_a_figure_is_drawn(sweep, kind, head):
     drawn = rltune.draw(sweep.figure("heatmap"), kind)
     assert drawn.startswith(head)

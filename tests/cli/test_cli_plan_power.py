@@ -67,6 +67,7 @@ def test_looks_stand_in_every_plan_of_seeds_until_decided(rltune, tmp_path):
     assert "looks" not in json.loads(rltune("plan", SHORT, "--json").out)
 
 
+@pytest.mark.slow
 def test_looks_with_a_pilot(rltune, tmp_path):
     finished_sweep(tmp_path)
     flags = ("--until", "decided", "--max-seeds", "5", "--effect", "0.3", "--power")

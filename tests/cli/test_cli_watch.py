@@ -19,7 +19,7 @@ from rltune.cli import inspect
 from rltune.store.lock import take_driver_lock
 
 ROOT = Path(__file__).parents[2]
-MAIN = "from rltune.cli import main; main()"
+MAIN = "from rltune.cli import inspect, main; inspect._WATCH_S = 0.05; main()"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][;m]")
 
 
@@ -96,9 +96,8 @@ def test_a_failure_is_shown_at_once_and_ctrl_c_ends_quietly(tmp_path):
     assert "driven by process" in shown.text  # the last state stays on the screen
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_signals_give_the_terminal_back_too(tmp_path, number):
     writer = mixed_sweep(tmp_path)
     with (

@@ -24,8 +24,9 @@ def _texts(path: Path) -> Iterator[str]:
         for node in nodes
         if isinstance(node, _WITH_DOCSTRING) and isinstance(node.body[0], ast.Expr)
     }
+    left_out = parts | docs
     for node in nodes:
-        if id(node) in parts | docs:
+        if id(node) in left_out:
             continue
         if isinstance(node, ast.JoinedStr):
             yield "".join(_part(part) for part in node.values)

@@ -130,7 +130,9 @@ class SlipsLessOften(Slippery):
     luck = 0.5
 
 
-@pytest.mark.parametrize("make_env", [SlipsMoreOften, SlipsLessOften])
+@pytest.mark.parametrize(
+    "make_env", [SlipsMoreOften, pytest.param(SlipsLessOften, marks=pytest.mark.slow)]
+)
 def test_claimed_luck_must_agree_with_the_episodes(make_env):
     with pytest.raises(ContractError, match=r"_success_probability agrees with .* are due$"):
         check_env(make_env, seeds=range(64))

@@ -107,7 +107,7 @@ def test_no_word_is_there_for_nothing(world, questions):
 def test_candidates_hold_the_answer_once(questions):
     kinds = Counter()
     for number, question in enumerate(questions):
-        if number < 1000:
+        if number < 400:
             assert sum(exact_match(one, question.answers) for one in question.candidates) == 1
         assert len(set(question.candidates)) == len(question.candidates)
         kinds[question.kind, len(question.candidates)] += 1

@@ -11,23 +11,43 @@ from rltune.types import RowStatus
 METRIC = ("heldout/success_rate", "max")
 TEXT = 'tab\t newline\n return\r quote" backslash\\ é ' + "x" * 300
 
-WRITER = """
-import sys
+WRITE = """
+import os, sys
 from pathlib import Path
 from rltune.lineage.table import LineageStore
 from rltune.lineage.row import LineageRow
 from rltune.types import RowStatus
-path, writer, n, text = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+path, who, n, text = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+
+def write(writer):
+    store = LineageStore(path, "heldout/success_rate", "max")
+    parent = ""
+    for i in range(n):
+        parent = store.append(LineageRow(
+            exp_id=f"{writer}-{i}", status=RowStatus.KEEP, parent_exp=parent, hypothesis=text,
+            metric_name="heldout/success_rate", metric_mode="max", core_metric=i / 7, seed=i,
+        )).exp_id
+        print(parent, flush=True)
+
+"""
+WRITER = f"""{WRITE}
 print("ready", flush=True)
 sys.stdin.readline()
-store = LineageStore(path, "heldout/success_rate", "max")
-parent = ""
-for i in range(n):
-    parent = store.append(LineageRow(
-        exp_id=f"{writer}-{i}", status=RowStatus.KEEP, parent_exp=parent, hypothesis=text,
-        metric_name="heldout/success_rate", metric_mode="max", core_metric=i / 7, seed=i,
-    )).exp_id
-    print(parent, flush=True)
+write(who)
+"""
+WRITERS = f"""{WRITE}
+gate, end = os.pipe()
+children = []
+for i in range(int(who)):
+    if child := os.fork():
+        children.append(child)
+        continue
+    os.close(end)
+    os.read(gate, 1)  # until it is closed
+    write(f"w{{i}}")
+    sys.exit()
+os.close(end)  # all begin at the same moment, on a table that does not exist yet
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
@@ -53,20 +73,17 @@ def test_sixteen_processes_lose_and_damage_nothing(tmp_path):
     """A.3: a header race there. 16 x 500 rows: `python benchmarks/lineage.py`."""
     path = tmp_path / "results.tsv"
     writers = [f"w{i}" for i in range(16)]
-    processes = [start(path, writer, 50) for writer in writers]
-    go(processes)
-    for process in processes:
-        process.communicate()
-        assert process.returncode == 0
+    command = [sys.executable, "-c", WRITERS, str(path), "16", "25", TEXT]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     rows, problems = LineageStore(path, *METRIC).read()
     assert problems == ()
-    assert len(path.read_bytes().splitlines()) == 1 + 16 * 50  # one header, one line a record
+    assert len(path.read_bytes().splitlines()) == 1 + 16 * 25  # one header, one line a record
     by_writer = {
         writer: [row for row in rows if row.exp_id.startswith(f"{writer}-")] for writer in writers
     }
     for writer, mine in by_writer.items():
-        assert [row.exp_id for row in mine] == [f"{writer}-{i}" for i in range(50)]
-        assert [row.core_metric for row in mine] == [i / 7 for i in range(50)]
+        assert [row.exp_id for row in mine] == [f"{writer}-{i}" for i in range(25)]
+        assert [row.core_metric for row in mine] == [i / 7 for i in range(25)]
         assert {row.hypothesis for row in mine} == {TEXT}
     assert not path.with_name("results.tsv.torn").exists()
 

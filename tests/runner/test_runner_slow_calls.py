@@ -99,7 +99,7 @@ plain = score
 def score(attempt):
     hang()
 
-score.time_limit_s = 0.2
+score.time_limit_s = 0.1
 """
 
 
@@ -111,7 +111,7 @@ def test_a_score_that_hangs_while_tasks_are_frozen_is_refused_with_its_line(
     with pytest.raises(InputError) as caught:
         freeze_all(RunDir(tmp_path / "run").create(), expand(loaded), base=tmp_path)
     said = str(caught.value)
-    assert "verifier score: it did not return within 0.2 s (" in said
+    assert "verifier score: it did not return within 0.1 s (" in said
     assert f"{tmp_path}/hangs_score/my_reward.py:" in said
     assert said.startswith("env custom: its tasks cannot be frozen: ")
 
@@ -177,7 +177,7 @@ sys.exit(run(["sweep", "own.yaml", "--runs-dir", "runs"]))
 
 @pytest.mark.slow
 def test_the_first_signal_ends_a_driver_that_freezes_tasks(settle, tmp_path):
-    settle("hangs_driver", reward=REWARD.replace("0.2", "1e6"))
+    settle("hangs_driver", reward=REWARD.replace("0.1", "1e6"))
     environment = {**os.environ, "HANGS": str(tmp_path / "hangs"), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM],

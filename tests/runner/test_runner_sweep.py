@@ -65,7 +65,7 @@ def test_the_folder_is_whole_before_anything_starts(small, tmp_path):
     assert set(Ledger(run.ledger).read().trials) == {spec.trial_id for spec in expand(small)}
 
 
-def test_a_second_driver_is_refused_and_changes_nothing(small, tmp_path):
+def test_a_second_driver_is_refused_and_changes_nothing(small, tmp_path, impatient):
     run = prepare(request_of(small, tmp_path))
     before = run.ledger.read_bytes()
     with (

@@ -69,7 +69,7 @@ def test_scalars(text, value):
         ),
         (b"a: 1\n---\nb: 2\n", "f.yaml:2: is not YAML: but found another document."),
         (b"? [a]\n: 1\n", "f.yaml:1: A key must be one value, not a list or mapping."),
-        (b"a: " + b"[" * 1200, "f.yaml: The sweep file is nested too deeply."),
+        (b"a: " + b"[\n" * 1200, "f.yaml: The sweep file is nested too deeply."),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_problem(tmp_path, monkeypatch, content, message):

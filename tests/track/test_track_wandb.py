@@ -174,7 +174,7 @@ def test_an_offline_run_holds_what_was_logged(tmp_path, no_credentials):
     ]
 
 
-@pytest.mark.parametrize("has_key", [False, True])
+@pytest.mark.parametrize("has_key", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_online_without_a_server_writes_offline_runs_and_says_so_once(
     tmp_path, no_credentials, monkeypatch, has_key
 ):

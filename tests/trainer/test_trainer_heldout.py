@@ -91,7 +91,10 @@ def test_an_episode_with_a_fault_does_not_count(small_policy, make_config):
     assert math.isnan(start_kl(state, [broken], config))
 
 
-@pytest.mark.parametrize("kl", [{}, {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05}])
+KL = {"loss__use_kl_loss": True, "loss__kl_loss_coef": 0.05}
+
+
+@pytest.mark.parametrize("kl", [{}, pytest.param(KL, marks=pytest.mark.slow)])
 def test_measuring_the_kl_changes_no_other_number(make_trial, kl):
     plain = make_trial("plain", **kl)
     measured = make_trial("measured", gate__start_kl=True, **kl)

@@ -35,6 +35,7 @@ KINDS = {
         "optim__mini_batch_size": 2,
     },
     "grpo-lora": {"policy__lora__rank": 2, **KL},
+    "grpo-dropout": {"policy__lora__rank": 2, "policy__lora__dropout": 0.2, "optim__epochs": 2},
     "gae-own-lora": {"advantage": {"kind": "gae"}, "policy__lora__rank": 2, **KL},
     "gae-own-dropout": {
         "advantage": {"kind": "gae"},
@@ -50,7 +51,8 @@ KINDS = {
         **KL,
     },
 }
-SLOW = {"gae-own", "gae-policy", "grpo-lora", "gae-own-lora"}  # others have what they have
+# Others have what they have.
+SLOW = {"gae-own", "gae-policy", "grpo-lora", "gae-own-lora", "gae-own-dropout"}
 STEPS = {
     "budget__steps": 6,
     "checkpoint__every": 2,
