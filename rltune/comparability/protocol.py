@@ -53,7 +53,8 @@ def link_findings(above: LoadedSweep, sweep: LoadedSweep, *, holds_best: bool) -
     if names == ["none", "none"]:
         protocol = "without a protocol"
     message = f"{link}, {protocol}, and differs from it in {_named(differences, most=_MOST)}."
-    remedy = "Give both one value, or both one protocol that frees the key with a reason."
+    remedy = "Give both one value, or both one protocol that frees the key with a reason; or "
+    remedy += "accept S9, with the reason, for the later sweep in the study file."
     yield warning("S9", message, remedy)
 
 

@@ -55,12 +55,13 @@ def base_of(provenance: Mapping[str, Any], *, otherwise: Path) -> Path:
 
     Args:
         provenance: provenance.json.
-        otherwise: Taken where none is recorded, or where that folder is gone: a project that was
-            moved is found in the folder that the command is called in.
+        otherwise: Taken where none is recorded or what is recorded is no text, or where that folder
+            is gone: a project that was moved is found in the folder that the command is called in.
 
     """
     recorded = provenance.get("base")
-    return Path(recorded) if recorded and Path(recorded).is_dir() else otherwise
+    folder = Path(recorded) if isinstance(recorded, str) and recorded else None
+    return folder if folder is not None and folder.is_dir() else otherwise
 
 
 @contextmanager

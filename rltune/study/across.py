@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rltune.comparability.findings import Finding, Severity
+from rltune.comparability.findings import Finding, Severity, accept
 from rltune.comparability.protocol import disagreements, link_findings
 from rltune.errors import Problem, SpecError
 from rltune.spec.load import LoadedSweep
@@ -27,14 +27,16 @@ def findings_across(study: Study, found: Sequence[Standing]) -> tuple[Finding, .
 
     Sweeps of one protocol agree on every key that it does not free (an error else). Of others, each
     is set beside the sweep whose best it holds, else beside the first: they share a lineage, and
-    all that neither moves should be equal in both (a warning else).
+    all that neither moves should be equal in both (a warning else, which its place in the study
+    file may accept with a reason).
     """
     own = {one.sweep.name: _named(study, one) for one in found}
     links: list[Finding] = []
     for one in found[1:]:
         source = one.sweep.source
         above = own[source or found[0].sweep.name]
-        links += link_findings(above, own[one.sweep.name], holds_best=bool(source))
+        differing = link_findings(above, own[one.sweep.name], holds_best=bool(source))
+        links += accept(tuple(differing), one.sweep.accept)
     return (*disagreements(list(own.values())), *links)
 
 

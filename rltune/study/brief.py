@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rltune.analysis.verdict_words import Verdict
 from rltune.judge.prompt import Message, shorten
 from rltune.lineage.table import LineageStore
 from rltune.report.lineage_files import lineage_report_of
@@ -18,7 +19,7 @@ from rltune.spec.identity import flatten, is_excluded
 from rltune.spec.keys import choices_of
 from rltune.spec.schema.sweep import is_scalar
 from rltune.study.fence import Ground
-from rltune.study.promotion import promotion_of, verdicts_of_run
+from rltune.study.promotion import best_kept, verdicts_of_run
 from rltune.study.proposal import FIXED
 from rltune.study.records import Base, base_of
 from rltune.study.state import Standing, used
@@ -63,13 +64,16 @@ def brief_of(ground: Ground, refused: Sequence[Mapping[str, Any]] = ()) -> dict[
         refused: Records of the proposals that were refused for this place; the last one is shown.
 
     """
-    study, base = ground.study, base_of(list(ground.sources.values())[-1])
+    study, source, found = ground.study, list(ground.sources.values())[-1], ground.found[-_SWEEPS:]
+    verdicts = {one.sweep.name: verdicts_of_run(one.run) for one in found if one.is_finished}
+    known = verdicts.get(source.sweep.name)
+    base = base_of(source, verdicts_of_run(source.run) if known is None else known)
     metric = base.source.loaded.spec.metric
     return {
         "study": {"name": study.spec.name, "question": shorten(study.spec.question, _TEXT)},
         "metric": {"name": metric.name, "better": metric.mode},
         "seeds": len(base.source.loaded.seeds),
-        "sweeps": [_sweep(one) for one in ground.found[-_SWEEPS:]],
+        "sweeps": [_sweep(one, verdicts.get(one.sweep.name)) for one in found],
         "source": base.source.sweep.name,
         "knobs": dict(_knobs(base)),
         "left": _left(ground),
@@ -92,25 +96,24 @@ def messages_of(brief: Mapping[str, Any]) -> list[Message]:
     ]
 
 
-def _sweep(one: Standing) -> dict[str, Any]:
-    """Return what a sweep asks, and what it showed so far."""
+def _sweep(one: Standing, verdicts: Sequence[Verdict] | None) -> dict[str, Any]:
+    """Return what a sweep asks, and what it showed; its verdicts are None until it is finished."""
     shown: dict[str, Any] = {
         "name": one.sweep.name,
         "question": shorten(one.loaded.spec.question, _TEXT),
         "axis": one.loaded.spec.axis.key,
         "control": one.loaded.control.label,
-        "finished": one.is_finished,
+        "finished": verdicts is not None,
     }
-    if not one.is_finished:
+    if verdicts is None:
         return shown
-    verdicts = {found.condition: found for found in verdicts_of_run(one.run)}
     shown["conditions"] = {
-        name: {"verdict": found.sentence, "difference": found.difference.mean}
+        found.condition: {"verdict": found.sentence, "difference": found.difference.mean}
         if found.difference.n
         else {"verdict": found.sentence}
-        for name, found in verdicts.items()
+        for found in verdicts
     }
-    return shown | {"best kept": promotion_of(one.run, one.loaded, {}).condition}
+    return shown | {"best kept": best_kept(verdicts, one.loaded)}
 
 
 def _knobs(base: Base) -> Iterator[tuple[str, Any]]:

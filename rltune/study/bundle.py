@@ -7,7 +7,7 @@ did: standing.json and the page are what comes out.
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,12 +156,21 @@ def standing_of(study: Study, runs: Path, work: Path) -> dict[str, Any]:
     """
     whole, records = with_proposals(study, runs), read_proposals(study, runs)
     found = standings(whole, runs, work=work)
-    told: dict[str, Any] = to_json(study_json(whole, found, used(found), records))
+    told: dict[str, Any] = to_json(study_json(_by_names(whole), found, used(found), records))
     del told["proposals"]  # its own file has them whole
     for one, entry in zip(found, told["sweeps"], strict=True):
         is_begun = one.is_settled and one.run.plan.is_file()
         entry |= {"file": Path(one.sweep.file).name, "run": one.run.path.name if is_begun else None}
     return told | {"outcomes": _outcomes(records), "other_runs": list(_others(study, runs, found))}
+
+
+def _by_names(study: Study) -> Study:
+    """Return a study whose messages call its sweep files by their names, wherever they are."""
+    originals = {
+        name: replace(loaded, path=Path(loaded.path.name))
+        for name, loaded in study.originals.items()
+    }
+    return replace(study, originals=originals)
 
 
 def _outcomes(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from rltune.spec.load import LoadedSweep
 from rltune.spec.problems import show
 from rltune.store.service_usage import ServiceUsage, money
 from rltune.study.load import Study
+from rltune.study.promotion import verdicts_of_run
 from rltune.study.proposal import WHERE, Proposal, read_proposal
 from rltune.study.queue import Limits, Used
 from rltune.study.records import Base, base_of, with_sweep, write_proposed
@@ -65,7 +66,8 @@ def review(answer: str, name: str, ground: Ground) -> StudySweep:
 
     """
     proposal = read_proposal(answer)
-    base = base_of(_source(proposal, ground))
+    source = _source(proposal, ground)
+    base = base_of(source, verdicts_of_run(source.run))
     own = ground.study.folder(ground.runs_dir).path
     entry = write_proposed(ground.study, own, name, proposal, base)
     longer = with_sweep(ground.study, entry)

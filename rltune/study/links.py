@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rltune.analysis.tables import TrialRow
 from rltune.errors import Problem, SpecError
 from rltune.judge.budget import usage_in
 from rltune.lineage.across import parent_row
@@ -18,7 +19,7 @@ from rltune.store.files import read_json, to_json
 from rltune.store.jsonl import read_jsonl
 from rltune.store.rundir import RunDir
 from rltune.study.load import Study
-from rltune.study.promotion import promotion_of, rows_of_run
+from rltune.study.promotion import promotion_of, rows_of_run, verdicts_of_run
 from rltune.study.proposal import read_proposal
 from rltune.study.records import (
     ACCEPTED,
@@ -67,24 +68,30 @@ def promotions(evidence: Evidence) -> Iterator[str]:
             yield f"{DECISIONS}: {name}: {source.run.path.name}, which decides, is missing"
             continue
         inherited = source.promotion.keys if source.promotion is not None else {}
-        seeds = decision.get("seeds", ())
-        again = to_json(asdict(promotion_of(source.run, source.loaded, inherited, seeds)))
+        seeds, rows, run = decision.get("seeds", ()), rows_of_run(source.run), source.run.path.name
+        seen = [row for row in rows if not seeds or row.seed in seeds]
+        again = to_json(asdict(promotion_of(run, seen, source.loaded, inherited)))
         for key, value in again.items():
             if key in decision and decision[key] != value:
                 yield f"{DECISIONS}: {name}, {key}: {show(decision[key])}, recomputed {show(value)}"
-        yield from _left_out(name, seeds, source.run, one.run)
+        yield from _left_out(name, seeds, rows, one.run)
 
 
-def _left_out(name: str, seeds: Sequence[int], source: RunDir, run: RunDir) -> Iterator[str]:
-    """Yield the seeds that had ended before a sweep began, and were not looked at for it."""
+def _left_out(
+    name: str, seeds: Sequence[int], source: Sequence[TrialRow], run: RunDir
+) -> Iterator[str]:
+    """Yield the seeds that had ended before a sweep began, and were not looked at for it.
+
+    `source` has the trials of the sweep that decides, and `run` is the folder of the next one.
+    """
     starts = [row.started for row in rows_of_run(run) if row.started] if run.plan.is_file() else []
     if not seeds or not starts:
         return
-    for row in rows_of_run(source):
+    for row in source:
         if row.seed not in seeds and "" < row.ended < min(starts):
             yield (
                 f"{DECISIONS}: {name}, seeds: {show(list(seeds))} leaves out {row.seed}, which "
-                f"ended in {source.path.name} before {name} began"
+                f"ended in {row.run} before {name} began"
             )
 
 
@@ -208,7 +215,8 @@ def _as_answered(
         return
     if record.get("question") != proposal.question:
         yield f"{where}: question: {record.get('question')!r}, its answer has {proposal.question!r}"
-    write_proposed(evidence.study, work, name, proposal, base_of(source))
+    base = base_of(source, verdicts_of_run(source.run))
+    write_proposed(evidence.study, work, name, proposal, base)
     again = _yaml(work / proposed_sweep(name))
     there = evidence.own.path / proposed_sweep(name)
     yield from _unequal(proposed_sweep(name), _yaml(there) if there.is_file() else None, again)

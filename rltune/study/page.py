@@ -29,6 +29,8 @@ def study_page(standing: Mapping[str, Any], findings: Mapping[str, Finding], *, 
     ]
     for one in standing["sweeps"]:
         lines += _sweep(one, findings)
+    if standing["findings"]:
+        lines += ["## One beside the other", bullets(map(_across, standing["findings"]))]
     if standing["other_runs"]:
         lines += ["## Other runs of its lineage", bullets(_others(standing, findings))]
     lines += ["## Budget used", _used(standing)]
@@ -77,6 +79,13 @@ def _sweep(one: Mapping[str, Any], findings: Mapping[str, Finding]) -> Iterator[
     yield stamps(finding)
     yield bullets(answers(finding))
     yield f"[Its finding]({_link(str(one['run']))}), run {code(str(one['run']))}."
+
+
+def _across(item: Mapping[str, Any]) -> str:
+    """Return what S9 found in two sweeps, with the reason for which it was accepted."""
+    reason = item["accepted_reason"]
+    accepted = f" Accepted: {plain(str(reason))}" if reason else ""
+    return f"{item['code']} {item['severity']}: {plain(item['message'])}{accepted}"
 
 
 def _link(run: str) -> str:

@@ -5,7 +5,7 @@ paired seeds, and which counts every condition of the sweep (Holm).
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,26 +53,30 @@ class Promotion:
 
 
 def promotion_of(
-    run: RunDir, loaded: LoadedSweep, inherited: Mapping[str, Any], seeds: Collection[int] = ()
+    run: str, rows: Sequence[TrialRow], loaded: LoadedSweep, inherited: Mapping[str, Any]
 ) -> Promotion:
     """Return what a finished sweep hands on: its best condition that beats the control, if any.
 
     Args:
-        run: Its run folder; nothing of it is left to run.
+        run: Name of its run folder; nothing of it is left to run.
+        rows: Of its trials, those that are looked at.
         loaded: The sweep as it ran.
         inherited: What was promoted into it: that is handed on, too.
-        seeds: Seeds to look at; all that it has where none is given.
 
     """
-    rows = [row for row in rows_of_run(run) if not seeds or row.seed in seeds]
     looked_at = tuple(sorted({row.seed for row in rows}))
     chosen = best_claim(verdicts_of(rows), loaded.spec.metric.mode)
     if chosen is None:
         why = "no condition is shown to be better"
-        control = loaded.control.label
-        return Promotion(run.path.name, control, True, why, dict(inherited), looked_at)
+        return Promotion(run, loaded.control.label, True, why, dict(inherited), looked_at)
     keys = {**inherited, **_keys_of(loaded, chosen.condition)}
-    return Promotion(run.path.name, chosen.condition, False, chosen.sentence, keys, looked_at)
+    return Promotion(run, chosen.condition, False, chosen.sentence, keys, looked_at)
+
+
+def best_kept(verdicts: Sequence[Verdict], loaded: LoadedSweep) -> str:
+    """Return the condition that a finished sweep hands on; its control where none is better."""
+    chosen = best_claim(verdicts, loaded.spec.metric.mode)
+    return loaded.control.label if chosen is None else chosen.condition
 
 
 def best_claim(verdicts: Sequence[Verdict], mode: str) -> Verdict | None:

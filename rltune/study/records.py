@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rltune.analysis.verdict_words import Verdict
 from rltune.errors import Problem, SpecError, StoreError
 from rltune.judge.budget import Usage, usage_in
 from rltune.spec.identity import flatten
@@ -19,7 +20,7 @@ from rltune.store.jsonl import append_jsonl, read_complete
 from rltune.store.rundir import RunDir
 from rltune.study.files import write_sweep
 from rltune.study.load import Study, load_as_asked
-from rltune.study.promotion import promotion_of, put
+from rltune.study.promotion import best_kept, put
 from rltune.study.proposal import Proposal
 from rltune.study.schema import StudySweep
 from rltune.study.state import Standing
@@ -45,9 +46,9 @@ class Base:
     config: Mapping[str, Any]  # of its best kept condition
 
 
-def base_of(source: Standing) -> Base:
-    """Return what a finished sweep hands on: its best condition, or its control."""
-    label = promotion_of(source.run, source.loaded, {}).condition
+def base_of(source: Standing, verdicts: Sequence[Verdict]) -> Base:
+    """Return what a finished sweep hands on by its verdicts: its best condition, or its control."""
+    label = best_kept(verdicts, source.loaded)
     return Base(source, next(x.config for x in source.loaded.conditions if x.label == label))
 
 

@@ -9,7 +9,7 @@ from rltune.runner.budget import seconds_of
 from rltune.spec.errors import Violation, refuse
 from rltune.spec.schema.attribution import JudgeConfig
 from rltune.spec.schema.base import ImportPath, PositiveInt, Section, tuple_from_list
-from rltune.spec.schema.sweep import Name, Text
+from rltune.spec.schema.sweep import Name, Reason, Text
 
 _PROMOTION = re.compile(r"best kept of ([a-z0-9][a-z0-9_-]{0,39})")
 
@@ -26,6 +26,13 @@ def _require_duration(text: str) -> str:
             ]
         )
     return text
+
+
+def _refuse_other_rules(accept: dict[str, str]) -> dict[str, str]:
+    action = "Only S9 can; what a sweep itself warns of is accepted in its own file."
+    others = [rule for rule in accept if rule != "S9"]
+    refuse([Violation(rule, f"{rule!r} cannot be accepted here.", action) for rule in others])
+    return accept
 
 
 class StudyBudget(Section):
@@ -64,6 +71,11 @@ class StudySweep(Section):
         "",
         description="`best kept of NAME`: the condition that sweep NAME shows to be better than "
         "its control becomes part of what is held here. Empty: the file as it is.",
+    )
+    accept: Annotated[dict[str, Reason], AfterValidator(_refuse_other_rules)] = Field(
+        default_factory=dict,
+        description="S9 -> the written reason for accepting that it differs from the sweep whose "
+        "best it holds, else from the first one, in more than both move.",
     )
 
     @property

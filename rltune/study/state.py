@@ -24,7 +24,7 @@ from rltune.store.rundir import RunDir, trial_status
 from rltune.store.service_usage import ServiceUsage
 from rltune.study.files import write_sweep
 from rltune.study.load import Study, load_as_asked
-from rltune.study.promotion import Promotion, promoted_data, promotion_of
+from rltune.study.promotion import Promotion, promoted_data, promotion_of, rows_of_run
 from rltune.study.queue import Used
 from rltune.study.schema import StudySweep
 from rltune.types import TrialStatus
@@ -111,7 +111,8 @@ def _decided(path: Path, sweep: StudySweep, source: Standing, *, is_kept: bool) 
     if sweep.name in known and known[sweep.name].run == source.run.path.name:
         return known[sweep.name]
     inherited = source.promotion.keys if source.promotion is not None else {}
-    decision = promotion_of(source.run, source.loaded, inherited)
+    run = source.run
+    decision = promotion_of(run.path.name, rows_of_run(run), source.loaded, inherited)
     if is_kept:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(path, {**known, sweep.name: decision})

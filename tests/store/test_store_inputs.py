@@ -4,6 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
+import pytest
 from cases import each
 
 from rltune.store.inputs import (
@@ -89,6 +90,12 @@ def test_a_trial_s_folder_is_the_recorded_one_while_it_exists(tmp_path):
     assert base_of({"base": str(tmp_path)}, otherwise=here) == tmp_path
     assert base_of({"base": str(tmp_path / "moved")}, otherwise=here) == here
     assert base_of({}, otherwise=here) == here
+
+
+@pytest.mark.parametrize("base", [7, ["/tmp"], {"path": "/tmp"}, None, "", True, "\0"])
+def test_a_base_that_is_no_text_counts_as_none(tmp_path, base):
+    """As a provenance that is torn does."""
+    assert base_of({"base": base}, otherwise=tmp_path) == tmp_path
 
 
 def test_work_in_a_folder_ends_where_it_began(tmp_path):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rltune.errors import SpecError
 from rltune.study.across import Repeated, findings_across, repeated
 from rltune.study.load import load_study
 from rltune.study.state import standings
@@ -39,10 +40,41 @@ def test_what_a_promotion_leaps_over_is_named(project):
     assert text == (
         f"S9 warning: {root}/sweeps/entropy.yaml holds what {root}/sweeps/kl.yaml shows to be "
         "better, under another protocol (figure3 and none), and differs from it in budget.steps "
-        "(20 and 40). Give both one value, or both one protocol that frees the key with a reason."
+        "(20 and 40). Give both one value, or both one protocol that frees the key with a reason; "
+        "or accept S9, with the reason, for the later sweep in the study file."
     )
     project.finish()
     assert found_by(project) == [text]  # under the names that a person knows
+
+
+ACCEPTED = "    control: best kept of kl\n    accept: {S9: a short run is its pilot}\n"
+
+
+def test_a_leap_is_accepted_with_a_reason_and_an_error_is_not(project, rltune):
+    edit(project, "entropy", "budget.steps: 20", "budget.steps: 40")
+    project.write("    control: best kept of kl\n", ACCEPTED)
+    (text,) = found_by(project)
+    assert text.endswith("in the study file. Accepted: a short run is its pilot")
+    _, out, _ = rltune("check", "studies/nights.yaml")
+    assert "accepted: a short run is its pilot" in out
+    in_protocol(project)
+    (text,) = found_by(project)
+    assert text.startswith("S9 error: ")
+    assert "pilot" not in text
+
+
+@pytest.mark.parametrize(
+    ("accept", "message"),
+    [
+        ("{S8: why}", "'S8' cannot be accepted here. Only S9 can; what a sweep itself warns of is"),
+        ("{S9: ' '}", "' ' is blank. Write a reason, for the reader of the figure."),
+    ],
+)
+def test_what_a_study_cannot_accept_is_refused(project, accept, message):
+    project.write("    control: best kept of kl\n", f"    accept: {accept}\n")
+    with pytest.raises(SpecError) as raised:
+        load_study(project.study)
+    assert message in str(raised.value)
 
 
 def test_sweeps_that_only_share_the_lineage_are_ranked_in_it(project):

@@ -22,6 +22,11 @@ from rltune.study.verify import verify_study
 
 assert drawn_once  # used by all tests here, too
 
+LEAP = """\
+    control: best kept of kl
+    set: [optim.grad_clip=0.5]
+    accept: {S9: clipping is no part of the question}
+"""
 HELPS = {"entropy_coeff=0.0": (3, 4, 3), "entropy_coeff=0.01": (8, 9, 8)}
 
 
@@ -50,6 +55,7 @@ def add_rows(writer, own):
 def project(tmp_path_factory):
     """A study whose two sweeps have ended: kl promotes 0.1, and on top of it entropy helps."""
     project = Project(tmp_path_factory.mktemp("study"))
+    project.write("    control: best kept of kl\n", LEAP)
     own = load_study(project.study).folder(project.runs)
     project.finish()
     own.path.mkdir(parents=True)
@@ -106,6 +112,11 @@ def test_the_page_says_what_each_sweep_shows_and_what_was_promoted(built, projec
     assert "- `loss.kl_loss_coef`: `0.0` becomes `0.1`" in text
     assert "- `entropy_coeff=0.01` ends **above the control**: +0.500" in text
     assert "48,000 tokens" in text
+    assert (
+        "- S9 warning: entropy.yaml holds what kl.yaml shows to be better, under another protocol "
+        "(figure3 and none), and differs from it in optim.grad_clip (1.0 and 0.5). Accepted: "
+        "clipping is no part of the question"
+    ) in text
     assert "Not finished" not in text
     assert "rltune verify nights.zip --rerun 1" in text
 
