@@ -29,7 +29,7 @@ def test_a_finding_holds(folder):
 
 @each("folder", FINDINGS, ids=[folder.name for folder in FINDINGS])
 def test_a_finding_is_small(folder):
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 250_000
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 300_000
 
 
 def test_no_folder_of_findings_is_left_out():

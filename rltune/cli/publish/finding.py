@@ -28,7 +28,7 @@ from rltune.runner.provenance import code_state, versions
 from rltune.store.run_folder import read_folder
 from rltune.store.rundir import RunDir
 
-MOST_BYTES = 250_000
+MOST_BYTES = 300_000
 """Size of a finding that belongs into a repository."""
 
 

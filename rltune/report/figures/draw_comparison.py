@@ -89,5 +89,5 @@ def _draw_axis(sheet: Sheet, axes: "Axes", data: Comparisons) -> None:
     axes.spines["left"].set_visible(False)
     better = ", less is better" if data.is_less_better else ""
     name = f"difference in {data.label} to {data.control}, last gate{better}"
-    axes.set_xlabel(sheet.wrap(name, width=WIDTH - 0.2))
+    axes.set_xlabel(sheet.wrap(name, width=WIDTH - 0.3))  # fonts differ from viewer to viewer
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
