@@ -199,6 +199,14 @@ def test_a_trial_keeps_its_turn_until_it_releases_the_engine(hosted):
     assert said == [alone("blue", 2)]
 
 
+def test_one_that_nobody_interrupts_samples_with_its_new_adapter_after_a_sync(hosted):
+    engine = hosted(idle_s=1e9).client("red")
+    assert results(play(engine, 2)) == [alone("red", 2)]
+    engine._model.word = "green"
+    engine.sync()
+    assert results(play(engine, 2)) == [alone("green", 2)]
+
+
 def test_a_sync_of_one_leaves_the_episodes_of_another_alone(hosted):
     host = hosted(idle_s=1e9)
     first, second = host.client("red"), host.client("blue")
