@@ -1,5 +1,6 @@
 """What the process of an engine needs from its parent. Imports no torch."""
 
+import getpass
 import os
 import tempfile
 from pathlib import Path
@@ -24,7 +25,25 @@ def engine_environment(folder: Path, *, gpu: str, threads: int) -> dict[str, str
     )
 
 
+def link_kernels(folder: Path) -> None:
+    """Have what torch keeps in an engine's temporary folder kept with its compiled kernels.
+
+    It precompiles C++ headers there, whatever TORCHINDUCTOR_CACHE_DIR says.
+    """
+    kernels = Path(_kernel_folder())
+    kernels.mkdir(parents=True, exist_ok=True)
+    (folder / _torchs_name()).symlink_to(kernels.absolute())
+
+
 def _kernel_folder() -> str:
     """Return where torch keeps compiled kernels: some seconds of each start, if not shared."""
-    default = Path(tempfile.gettempdir(), f"torchinductor_{os.getuid()}")
+    default = Path(tempfile.gettempdir(), _torchs_name())
     return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(default)
+
+
+def _torchs_name() -> str:
+    """Return what torch calls a folder of its own in the temporary folder."""
+    try:
+        return f"torchinductor_{getpass.getuser()}"
+    except (KeyError, OSError):  # a user without a name
+        return f"torchinductor_uid_{os.getuid()}"

@@ -14,7 +14,7 @@ import torch
 from rltune.errors import EngineDiedError
 from rltune.interpreter import module_command
 from rltune.rollout.distant_engine import LAST_WORDS, DistantEngine, EngineMaker
-from rltune.rollout.engine_environment import engine_environment
+from rltune.rollout.engine_environment import engine_environment, link_kernels
 from rltune.rollout.vllm_start import ServableModel
 from rltune.scratch import Scratch, make_scratch
 
@@ -102,6 +102,7 @@ class ProcessEngine(DistantEngine):
 
     def _start(self) -> None:
         self._scratch = make_scratch("engine")
+        link_kernels(self.folder)
         ours, theirs = socket.socketpair()
         with theirs, (self.folder / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(

@@ -13,6 +13,7 @@ import torch
 from engine_makers import END, NoModel, lying_as_in_a_file, process_engine, scripted_engine
 from patience import HANG_S, wait_until
 from process_engines import STUCK, Reader, Stuck, digest, refusing
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from rltune.errors import EngineDiedError, InputError
 from rltune.policy.lora import add_adapter
@@ -101,7 +102,10 @@ def test_the_engine_has_the_threads_of_the_trial_and_no_gpu(reader):
 def test_compiled_kernels_are_kept_for_the_next_engine(reader, monkeypatch):
     """vLLM compiles a small function in seconds; the folder of the process ends with it."""
     seen = reader.generate([], "environment")
-    assert not seen["TORCHINDUCTOR_CACHE_DIR"].startswith(seen["TMPDIR"])
+    kept = seen["TORCHINDUCTOR_CACHE_DIR"]
+    assert not kept.startswith(seen["TMPDIR"])
+    headers = Path(seen["TMPDIR"], Path(default_cache_dir()).name)  # torch asks no variable for it
+    assert headers.resolve() == Path(kept).resolve()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere")
     environment = engine_environment(Path("/folder"), gpu="", threads=1)
     assert environment["TORCHINDUCTOR_CACHE_DIR"] == "/somewhere"

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rltune.interpreter import module_command
-from rltune.rollout.engine_environment import engine_environment
+from rltune.rollout.engine_environment import engine_environment, link_kernels
 from rltune.spec.identity import canonical_json
 
 SERVER = "rltune.rollout.shared.server"
@@ -70,6 +70,7 @@ class EngineHost:
         self._gpu, self._threads, self._variables = gpu, threads, dict(variables)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir()
+        link_kernels(folder)
         self.address = folder / SOCKET
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.address))
