@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from rltune.report.bundle import chart_check
+from rltune.report.bundle.archive import LIST, files_of
 from rltune.report.finding import figures
 from rltune.report.manifest import Code
 from rltune.store.files import read_json, sha256_file, write_json_atomic
@@ -39,6 +40,14 @@ def replace_in(name, old, new):
         (folder / name).write_text(text.replace(old, new))
 
     return doctor
+
+
+def seal_bundle(root):
+    """Let a laid-out bundle list the files that it holds, as they are now."""
+    names = [path.relative_to(root).as_posix() for path in files_of(root)]
+    listed = read_json(root / LIST)
+    listed["outputs"] = {name: sha256_file(root / name) for name in names if name != LIST}
+    write_json_atomic(root / LIST, listed)
 
 
 def seal_again(manifest):

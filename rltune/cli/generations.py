@@ -103,22 +103,13 @@ def _played(
     if no_custom_code:
         refuse_paths(path for one in found.chain for path in _custom_code(one.trial))
 
-    from rltune.trainer.final_test import read_manifest
-    from rltune.trainer.models.fresh import (
-        fresh_tasks,
-        known_contents,
-        play_generation,
-    )
+    from rltune.trainer.models.fresh import fresh_tasks, play_generation
     from rltune.trainer.tasks import env_maker
 
-    base = base_of_trial(youngest.trial)
+    split_seed = split_seed_of(youngest.name)
     with _at(youngest.trial):
-        make_env = env_maker(config.env, config.reward, base)
-        manifests = [
-            read_manifest(one.trial.path.parents[1], _manifest_of(one.trial)) for one in found.chain
-        ]
-        split_seed = split_seed_of(youngest.name)
-        known = known_contents(manifests)
+        make_env = env_maker(config.env, config.reward, base_of_trial(youngest.trial))
+        known = _known(found)
         tasks = fresh_tasks(make_env, n, split_seed=split_seed, known=known)
     steps: list[tuple[str, Generation, int | None]] = [(START, found.chain[0], None)]
     steps += [(one.name, one, one.step) for one in found.chain]
@@ -140,6 +131,15 @@ def _played(
         "tasks": [task.task_id for task in tasks],
         "generations": rows,
     }
+
+
+def _known(found: Generations) -> set[str]:
+    """Return the content hashes of all tasks of the generations."""
+    from rltune.trainer.final_test import read_manifest
+    from rltune.trainer.models.fresh import known_contents
+
+    trials = [one.trial for one in found.chain]
+    return known_contents(read_manifest(one.path.parents[1], _manifest_of(one)) for one in trials)
 
 
 def _job(trial: TrialDir) -> "TestJob":

@@ -19,6 +19,9 @@ _TO_ESCAPE = re.compile(r"[\\\t\n\r]")
 _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 _UNESCAPES = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
 
+RERUN, CHILD = "rerun", "child"
+"""`job_name` of rows that are no trial of the sweep; a launch of a sweep has a number."""
+
 LATER = {"later": True}
 """Metadata of a column that tables begun before it do not have: they read as its default.
 
@@ -65,6 +68,11 @@ class LineageRow:
     best_step: int | None = None
     ig_mean: float | None = None  # mean information gain per turn
     wandb_id: str = ""
+
+    @property
+    def is_of_sweep(self) -> bool:
+        """Whether it is of a trial of the sweep, not of a rerun or a child."""
+        return self.job_name not in (RERUN, CHILD)
 
 
 COLUMNS = tuple(field.name for field in fields(LineageRow))

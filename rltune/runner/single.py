@@ -15,7 +15,7 @@ from rltune.errors import Problem, StoreError
 from rltune.lineage.noise import outcomes_of_run, with_noise
 from rltune.lineage.query import ELIGIBLE
 from rltune.lineage.record import RowContext, exp_id_of, row_for
-from rltune.lineage.row import LineageRow
+from rltune.lineage.row import CHILD, RERUN, LineageRow
 from rltune.lineage.table import LineageStore
 from rltune.runner.folder import manifest_for
 from rltune.runner.interrupts import stop_on_signal
@@ -35,8 +35,6 @@ from rltune.store.rundir import RunDir, TrialDir
 from rltune.track.make import wandb_id
 from rltune.trainer.models.references import make_references
 from rltune.types import RowStatus, TrialSpec, TrialStatus
-
-RERUN, CHILD = "rerun", "child"  # names of the launches of both, where a sweep's have a number
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,26 +94,34 @@ def propose(ground: Ground) -> Iterator[Proposed]:
         brief = brief_of(ground, refused)
         answer = _ask(proposer, brief, ground)
         entry, outcome, problems = _reviewed(answer, name, ground)
-        record = {
-            "name": name,
-            "try": attempt,
-            "time": utc_now(),
-            "proposer": proposer.name,
-            "prompt_sha256": _digest(brief),
-            "answer": without_secrets(answer.text),
-            "calls": answer.usage.calls,
-            "tokens": answer.usage.tokens,
-            "outcome": outcome,
-            "problems": list(problems),
-        }
+        proposed = Proposed(name, attempt, outcome, problems)
+        record = _record(proposed, proposer, brief, answer)
         if entry is not None:
             record |= {"source": entry.source, "question": entry.question}
         append_proposal(study, ground.runs_dir, record)
-        yield Proposed(name, attempt, outcome, problems)
+        yield proposed
         if entry is not None:
             return
         if outcome == REFUSED:
             refused.append(record)
+
+
+def _record(
+    one: Proposed, proposer: Proposer, brief: Mapping[str, Any], answer: Answer
+) -> dict[str, Any]:
+    """Return the record of a proposal but for what it is in the study."""
+    return {
+        "name": one.name,
+        "try": one.attempt,
+        "time": utc_now(),
+        "proposer": proposer.name,
+        "prompt_sha256": _digest(brief),
+        "answer": without_secrets(answer.text),
+        "calls": answer.usage.calls,
+        "tokens": answer.usage.tokens,
+        "outcome": one.outcome,
+        "problems": list(one.problems),
+    }
 
 
 def _reviewed(

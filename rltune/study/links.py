@@ -33,7 +33,6 @@ from rltune.study.records import (
 )
 from rltune.study.state import DECISIONS, Standing
 
-_OTHERS = ("rerun", "child")  # launches of rows that are no trial of the sweep
 _MADE_BY_COPYING = ("exp_id", "parent_exp", "baseline_exp", "notes")
 
 
@@ -139,7 +138,7 @@ def parents(evidence: Evidence) -> Iterator[str]:
         if one.promotion is None or not one.promotion.row:
             continue
         for row in _rows(one.run):
-            if row.condition != one.loaded.control.label or row.job_name in _OTHERS:
+            if row.condition != one.loaded.control.label or not row.is_of_sweep:
                 continue
             expected = parent_row(runs, one.promotion.row, row.seed or 0)
             if row.parent_exp != expected:

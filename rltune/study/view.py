@@ -12,7 +12,7 @@ from rltune.store.service_usage import money
 from rltune.study.across import Repeated, findings_across, repeated
 from rltune.study.load import Study
 from rltune.study.predictions import predictions_of
-from rltune.study.queue import Used
+from rltune.study.queue import Limits, Used
 from rltune.study.state import Standing
 
 _WHY = 160  # characters of a reason
@@ -26,14 +26,6 @@ def study_view(study: Study, found: Sequence[Standing], total: Used) -> Renderab
         name = one.run.path.name if one.is_settled else f"waits for {one.sweep.source}"
         needs = ", ".join(one.sweep.needs) or "-"
         table.add_row(one.sweep.name, name, needs, str(len(one.statuses)), str(finished))
-    limits = study.limits
-    time_of = f" of {duration(limits.seconds)}" if limits.seconds is not None else ""
-    tokens_of = f" of {limits.tokens:,}" if limits.tokens is not None else ""
-    spent = f"Used: {duration(total.seconds)}{time_of}, {total.tokens:,}{tokens_of} tokens"
-    if total.paid or limits.amount is not None:
-        most = limits.amount
-        money_of = f" of {money({limits.currency: most})}" if most is not None else ""
-        spent += f", {money(total.paid) or 0}{money_of}"
     promoted = [item for one in found for item in promoted_view(one, with_name=True)]
     across = [
         *(verbatim(repeated_text(one)) for one in repeated(found)),
@@ -46,8 +38,20 @@ def study_view(study: Study, found: Sequence[Standing], total: Used) -> Renderab
         line(),
         *promoted,
         *across,
-        line(spent),
+        line(_spent(study.limits, total)),
     )
+
+
+def _spent(limits: Limits, total: Used) -> str:
+    """Return what a study has used of its limits."""
+    time_of = f" of {duration(limits.seconds)}" if limits.seconds is not None else ""
+    tokens_of = f" of {limits.tokens:,}" if limits.tokens is not None else ""
+    spent = f"Used: {duration(total.seconds)}{time_of}, {total.tokens:,}{tokens_of} tokens"
+    if total.paid or limits.amount is not None:
+        most = limits.amount
+        money_of = f" of {money({limits.currency: most})}" if most is not None else ""
+        spent += f", {money(total.paid) or 0}{money_of}"
+    return spent
 
 
 def repeated_text(one: Repeated) -> str:

@@ -9,6 +9,8 @@ from rltune.errors import StoreError
 from rltune.lineage.generations import generations
 from rltune.lineage.share import share
 from rltune.lineage.table import LineageStore
+from rltune.store.files import write_json_atomic
+from rltune.store.rundir import RunDir
 
 GATES = [gate(0, [0, 0]), gate(2, [1, 0])]
 
@@ -108,3 +110,24 @@ def test_a_shared_table_leads_to_the_runs(tmp_path):
         assert told(found) == [("a-1/root", 2, False), ("b-2/next", 2, True)]
     with pytest.raises(StoreError, match="--runs-dir where the table is not beside the runs"):
         generations(path, "b-2/next", tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("model", "step"), [("a-1/root", 2), ("a-1/root@latest", 3), ("/their/runs/a-1/root@1", 1)]
+)
+def test_in_a_bundle_steps_come_from_results_and_runs_from_their_names(tmp_path, model, step):
+    """No checkpoint is there, and the run is in another folder than the one that names it."""
+    add_generation(tmp_path / "before", "a-1", "root", GATES)
+    trial = RunDir(tmp_path / "before" / "a-1").trial("root")
+    shutil.rmtree(trial.checkpoints)
+    write_json_atomic(trial.done, {"best_step": 2, "final_step": 3})
+    table = add_generation(tmp_path / "run", "b-2", "next", GATES, model=f"trial:{model}")
+    places = (tmp_path / "run", tmp_path / "before")
+    found = generations(table, "next", tmp_path, bundled=places)
+    assert told(found) == [("a-1/root", step, False), ("b-2/next", 2, True)]
+    trial.done.unlink()
+    found = generations(table, "next", tmp_path, bundled=places)
+    assert len(found.chain) == (2 if step == 1 else 1)
+    shutil.rmtree(tmp_path / "before")
+    found = generations(table, "next", tmp_path, bundled=places)
+    assert found.missing == f"policy.model: 'trial:{model}' names a run that is not here."

@@ -6,7 +6,15 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
+from publishing import (
+    CODE,
+    drawn_once,
+    problems_in,
+    replace_in,
+    seal_again,
+    seal_bundle,
+    sources_at,
+)
 from run_folders import CONTROL, CRASH, PROVENANCE, SWEEP, TREATED, FolderWriter
 from test_report_finding import add_rows
 
@@ -266,13 +274,7 @@ DOCTORED = [  # (what was done, what is found)
 def test_a_doctored_bundle_is_caught_even_with_digests_that_agree(root, doctor, found):
     doctor(root)
     seal_again(root / "finding" / "manifest.json")
-    listed = read_json(root / "bundle.json")
-    listed["outputs"] = {
-        path.relative_to(root).as_posix(): sha256_file(path)
-        for path in root.rglob("*")
-        if path.is_file() and path.name != "bundle.json"
-    }
-    write_json_atomic(root / "bundle.json", listed)
+    seal_bundle(root)
     assert [text for text in problems_of(root) if found in text], problems_of(root)
 
 

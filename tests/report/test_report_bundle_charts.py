@@ -9,7 +9,8 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
+from generation_chains import add_generation, gate
+from publishing import CODE, drawn_once, problems_in, replace_in, seal_bundle, sources_at
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter
 from test_report_finding import add_rows
 
@@ -18,16 +19,20 @@ from rltune.analysis.generations import generation_table
 from rltune.errors import StoreError
 from rltune.lineage.generations import generations
 from rltune.report.bundle.archive import files_of
+from rltune.report.bundle.charts import rests_on
 from rltune.report.bundle.run import build, verify_bundle
 from rltune.report.generations import write_generations
 from rltune.store.digest import metrics_digest
 from rltune.store.files import read_json, write_json_atomic
+from rltune.store.origin import Origin, write_origin
 from rltune.store.run_folder import read_folder
+from rltune.store.rundir import RunDir
 from rltune_envs.arithmetic.env import ArithmeticEnv
 from rltune_envs.splits import build_manifest
 
 assert drawn_once  # used by all tests here, too
 
+RECORDS = ("spec.json", "heldout.jsonl", "DONE")
 FRESH_TASKS = ["fresh-1", "fresh-2", "fresh-3", "fresh-4"]
 
 
@@ -208,18 +213,10 @@ APART = [  # (what was done, what is found); none touches what another one shows
 ]
 
 
-def reseal(root):
-    listed = read_json(root / "bundle.json")
-    names = [path.relative_to(root).as_posix() for path in files_of(root)]
-    listed["outputs"] = dict.fromkeys((name for name in names if name != "bundle.json"), "")
-    write_json_atomic(root / "bundle.json", listed)
-    seal_again(root / "bundle.json")
-
-
 def test_each_doctoring_is_caught_even_with_digests_that_agree(root):
     for doctor, _ in APART:
         doctor(root)
-    reseal(root)
+    seal_bundle(root)
     problems = problems_of(root)
     missed = [found for _, found in APART if not any(found in text for text in problems)]
     assert missed == [], problems
@@ -291,7 +288,7 @@ def solved(trial, step, n):
 )
 def test_a_doctored_chart_is_caught(root, doctor, found):
     doctor(root)
-    reseal(root)
+    seal_bundle(root)
     assert [text for text in problems_of(root) if found in text], problems_of(root)
 
 
@@ -307,3 +304,21 @@ def test_a_chart_of_generations_that_are_gone_is_one_clear_error(writer, tmp_pat
     run = replace(writer.run, path=copy / "runs" / writer.run.path.name)
     with pytest.raises(StoreError, match="of other generations than are found now"):
         build(read_folder(run), tmp_path / "bundle", CODE, place="paper.zip")
+
+
+def test_a_child_comes_along_with_what_it_was_made_from(tmp_path):
+    add_generation(tmp_path, "a-1", "root", [gate(2, [1, 0])])
+    table = add_generation(tmp_path, "a-1", "grown", [gate(0, [1, 0]), gate(2, [1, 1])])
+    run = RunDir(tmp_path / "a-1")
+    child = run.child("grown")
+    child.path.parent.mkdir()
+    run.trial("grown").path.rename(child.path)
+    write_origin(child, Origin(kind="child", parent="root", folder="trials/root", step=2))
+    found = generations(table, "grown", tmp_path, bundled=[tmp_path])
+    assert [one.name for one in found.chain] == ["a-1/root", "a-1/grown"]
+    there = {target for _, target in rests_on(found, lambda run: tmp_path / "there" / run.name)}
+    names = {path.relative_to(tmp_path / "there/a-1").as_posix() for path in there}
+    assert names == {
+        *("sweep.yaml", "results.tsv", "children/grown/origin.json"),
+        *(f"{one}/{file}" for one in ("trials/root", "children/grown") for file in RECORDS),
+    }

@@ -3,7 +3,15 @@
 import shutil
 
 import pytest
-from publishing import CODE, drawn_once, problems_in, replace_in, seal_again, sources_at
+from publishing import (
+    CODE,
+    drawn_once,
+    problems_in,
+    replace_in,
+    seal_again,
+    seal_bundle,
+    sources_at,
+)
 from study_project import Project, replace_loaded
 
 from rltune.errors import InputError, StoreError
@@ -246,11 +254,7 @@ def seal_all(root):
     """Make every list of digests agree."""
     for manifest in (root / "findings").glob("*/manifest.json"):
         seal_again(manifest)
-    listed = read_json(root / "bundle.json")
-    names = [path.relative_to(root).as_posix() for path in files_of(root)]
-    listed["outputs"] = dict.fromkeys((name for name in names if name != "bundle.json"), "")
-    write_json_atomic(root / "bundle.json", listed)
-    seal_again(root / "bundle.json")
+    seal_bundle(root)
 
 
 HELD = ("kl_loss_coef: 0.1", "kl_loss_coef: 0.2")

@@ -60,6 +60,7 @@ def _check(name: str, root: Path, run: RunDir, exp_id: str) -> Check:
         f"{shown(folder, root)}/{x}" for x in _chart(folder, generation_table(found, record))
     ]
     unseen = [f"older generations: {found.missing}"] if found.missing else []
+    unseen += [] if has_matplotlib() else ["matplotlib is not installed: its title alone"]
     for one in found.chain:
         problems += (f"{shown(one.trial.path, root)}: {text}" for text in _generation(one))
     if record is not None:

@@ -19,7 +19,8 @@ from rltune.report.finding.verify import UNREADABLE, Check, row_differences
 from rltune.report.manifest import Code
 from rltune.spec.identity import config_hash
 from rltune.store.run_folder import read_folder
-from rltune.store.rundir import RunDir
+from rltune.store.rundir import RunDir, TrialDir
+from rltune.types import TrialSpec
 
 _KEY_COLUMNS = ("trial_id", "condition", "seed", "step")
 
@@ -60,12 +61,16 @@ def _differences(run: RunDir, finding: Finding, records: str, place: str) -> Ite
     if again.recorded != finding.recorded:
         yield f"{place}/{TRIALS} is not what the records give"
     for spec in folder.specs:
-        trial = run.trial(spec.trial_id)
-        found = checkpoint_problems(trial, spec)
+        found = _of_trial(run.trial(spec.trial_id), spec)
         yield from (f"{records}: {spec.trial_id}: {text}" for text in found)
-        config = yaml.safe_load(trial.config.read_bytes()) if trial.config.is_file() else None
-        if config is not None and config_hash(config) != spec.config_hash:
-            yield f"{records}: {spec.trial_id}: config.yaml is not the config of the trial"
+
+
+def _of_trial(trial: TrialDir, spec: TrialSpec) -> Iterator[str]:
+    """Yield where a checkpoint or the config of a trial is not that of its records."""
+    yield from checkpoint_problems(trial, spec)
+    config = yaml.safe_load(trial.config.read_bytes()) if trial.config.is_file() else None
+    if config is not None and config_hash(config) != spec.config_hash:
+        yield "config.yaml is not the config of the trial"
 
 
 def _agrees(known: object, again: object) -> bool:

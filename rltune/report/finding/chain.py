@@ -14,52 +14,61 @@ from rltune.spec.expand import expand
 from rltune.spec.identity import config_hash
 from rltune.spec.load import load_sweep
 from rltune.store.files import dumps
-from rltune.types import TrialStatus
+from rltune.types import TrialSpec, TrialStatus
 
-_OTHERS = ("rerun", "child")  # launches of rows that are no trial of the sweep
 _ROUNDING = 1e-9
 
 
 def sweep_to_trials(folder: Path, finding: Finding) -> tuple[list[str], str]:
     """Return where the trials are not those of the sweep file, and why that could not be seen."""
-    asked = finding.manifest["asked"]
-    grid = {(row.condition, row.seed) for row in finding.trials}
-    due = {condition: _due_seeds(finding, condition) for condition in finding.conditions}
-    why = "the looks needed it" if asked.get("until") else "other conditions have this seed"
-    problems = [
-        f"trials.csv: {condition}, seed {seed} is missing; {why}"
-        for condition, seeds in due.items()
-        for seed in seeds
-        if (condition, seed) not in grid
-    ]
+    problems = list(_missing_seeds(finding))
     try:
-        loaded = load_sweep(
-            folder / "sweep.yaml",
-            profile=str(asked["profile"]) or None,
-            overrides=[str(text) for text in asked["overrides"]],
-            seeds=[int(seed) for seed in asked["seeds"]] or None,
-        )
+        specs = _specs_of(folder / "sweep.yaml", finding.manifest["asked"])
     except SpecError as error:
         return problems, f"the sweep file cannot be resolved here: {str(error).splitlines()[0]}"
-    specs = expand(loaded)
-    problems += [
-        f"trials.csv: {spec.condition}, seed {spec.seed} of sweep.yaml is missing"
-        for spec in specs
-        if (spec.condition, spec.seed) not in grid
-        and (not asked.get("until") or spec.seed in _due_seeds(finding, spec.condition))
-    ]
+    problems += _not_of_file(specs, finding)
     known = {(spec.condition, spec.seed): spec.trial_id for spec in specs}
-    asked_for = {label for label, _ in known}
-    problems += [
-        f"trials.csv: {label} is not a condition of sweep.yaml"
-        for label in finding.conditions
-        if label not in asked_for
-    ]
     others = sum(
         known.get((row.condition, row.seed), row.trial_id) != row.trial_id for row in finding.trials
     )
     unseen = f"this rltune resolves {others} of their configs otherwise" if others else ""
     return list(dict.fromkeys(problems)), unseen
+
+
+def _missing_seeds(finding: Finding) -> Iterator[str]:
+    """Yield the seeds that a condition lacks, as far as the trials tell."""
+    is_until = finding.manifest["asked"].get("until")
+    why = "the looks needed it" if is_until else "other conditions have this seed"
+    for condition, rows in finding.conditions.items():
+        there = {row.seed for row in rows}
+        for seed in _due_seeds(finding, condition):
+            if seed not in there:
+                yield f"trials.csv: {condition}, seed {seed} is missing; {why}"
+
+
+def _specs_of(file: Path, asked: Mapping[str, Any]) -> Sequence[TrialSpec]:
+    """Return the trials of a sweep file as the run was asked for it."""
+    loaded = load_sweep(
+        file,
+        profile=str(asked["profile"]) or None,
+        overrides=[str(text) for text in asked["overrides"]],
+        seeds=[int(seed) for seed in asked["seeds"]] or None,
+    )
+    return expand(loaded)
+
+
+def _not_of_file(specs: Sequence[TrialSpec], finding: Finding) -> Iterator[str]:
+    """Yield the trials of a sweep file that are missing, and conditions that it does not have."""
+    grid = {(row.condition, row.seed) for row in finding.trials}
+    is_until = finding.manifest["asked"].get("until")
+    for spec in specs:
+        is_due = not is_until or spec.seed in _due_seeds(finding, spec.condition)
+        if is_due and (spec.condition, spec.seed) not in grid:
+            yield f"trials.csv: {spec.condition}, seed {spec.seed} of sweep.yaml is missing"
+    asked_for = {spec.condition for spec in specs}
+    for label in finding.conditions:
+        if label not in asked_for:
+            yield f"trials.csv: {label} is not a condition of sweep.yaml"
 
 
 def _due_seeds(finding: Finding, condition: str) -> list[int]:
@@ -195,7 +204,7 @@ def lineage_to_trials(finding: Finding) -> Iterator[str]:
     """Yield where the lineage of the run contradicts its trials."""
     rows: dict[str, LineageRow] = {}
     for row in finding.lineage:
-        if row.job_name not in _OTHERS:
+        if row.is_of_sweep:
             rows[row.trial_id] = row
     told = {one.spec.trial_id: one.spec.expected_delta for one in finding.recorded}
     for trial in finding.trials:
@@ -230,32 +239,48 @@ def _of_lineage(trial: TrialRow, row: LineageRow) -> Iterator[tuple[str, Any, An
 def manifest_to_trials(finding: Finding) -> Iterator[str]:
     """Yield where the manifest contradicts the trials."""
     manifest, trials = finding.manifest, finding.trials
-    about = finding.about
-    finished = sum(TrialStatus(row.status).is_finished for row in trials)
-    counts = {"planned": (about.planned, len(trials)), "finished": (about.finished, finished)}
-    for name, (old, new) in counts.items():
-        if old != new:
-            yield f"manifest.json: trials.{name}: {old}, trials.csv has {new}"
-    audit = manifest["audit"]
-    if bool(audit["errors"]) != (audit["verdict"] == "failed"):
-        yield f"manifest.json: the audit {audit['verdict']} with {len(audit['errors'])} errors"
-    mark = mark_of_counts(
-        is_failed=audit["verdict"] == "failed",
-        is_confounded=bool(audit["confounded"]),
-        is_whole=about.finished >= about.planned,
-    )
-    marks: Mapping[str, str] = {
-        "manifest.json: mark": str(manifest["mark"]),
-        **{f"trials.csv: {row.trial_id}, mark": row.mark for row in trials},
-    }
-    for where, old_mark in marks.items():
-        if old_mark != mark:
-            yield f"{where}: {old_mark!r}, the audit gives {mark!r}"
+    yield from _counts(finding)
+    yield from _marks(finding)
     until = str(manifest["asked"].get("until", ""))
     for plan in {row.seeds_until for row in trials} - {until}:
         yield f"trials.csv: seeds_until: {plan!r}, manifest.json has {until!r}"
     names = {row.sweep for row in trials}
     if names != {manifest["sweep"]}:
         yield f"manifest.json: sweep: {manifest['sweep']}, trials.csv has {', '.join(names)}"
+    mark = _mark(finding)
     if against(mark) and any(row.verdict.startswith(("above", "below")) for row in finding.summary):
         yield f"summary.csv: it ranks conditions although the sweep is {mark}"
+
+
+def _counts(finding: Finding) -> Iterator[str]:
+    """Yield where the manifest counts other trials, or its audit contradicts itself."""
+    about, audit = finding.about, finding.manifest["audit"]
+    finished = sum(TrialStatus(row.status).is_finished for row in finding.trials)
+    for name, old, new in (
+        ("planned", about.planned, len(finding.trials)),
+        ("finished", about.finished, finished),
+    ):
+        if old != new:
+            yield f"manifest.json: trials.{name}: {old}, trials.csv has {new}"
+    if bool(audit["errors"]) != (audit["verdict"] == "failed"):
+        yield f"manifest.json: the audit {audit['verdict']} with {len(audit['errors'])} errors"
+
+
+def _mark(finding: Finding) -> str:
+    """Return the mark that the audit gives to all that is made from the trials."""
+    audit, about = finding.manifest["audit"], finding.about
+    return mark_of_counts(
+        is_failed=audit["verdict"] == "failed",
+        is_confounded=bool(audit["confounded"]),
+        is_whole=about.finished >= about.planned,
+    )
+
+
+def _marks(finding: Finding) -> Iterator[str]:
+    """Yield where the manifest or a trial has another mark than the audit gives."""
+    mark = _mark(finding)
+    marks = {"manifest.json: mark": str(finding.manifest["mark"])}
+    marks |= {f"trials.csv: {row.trial_id}, mark": row.mark for row in finding.trials}
+    for where, old in marks.items():
+        if old != mark:
+            yield f"{where}: {old!r}, the audit gives {mark!r}"

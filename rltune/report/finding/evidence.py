@@ -47,22 +47,19 @@ def budget(finding: Finding) -> str:
     rows.append(
         ["largest over smallest", *(spread_text(q.spread) or DASH for q in data.quantities)]
     )
+    headers = ["mean of a trial", *(one.label for one in data.quantities)]
+    warnings = filter(_is_budget, finding.manifest["audit"]["warnings"])
+    found = bullets(_finding(item, finding) for item in warnings)
+    parts = (table(headers, rows, numeric=range(1, len(headers))), _in_total(finding), found)
+    return "\n\n".join(filter(None, parts))
+
+
+def _in_total(finding: Finding) -> str:
     wall = sum(row.wall_s or 0.0 for row in finding.trials)
     tokens = sum(row.tokens or 0.0 for row in finding.trials)
-    headers = ["mean of a trial", *(one.label for one in data.quantities)]
-    total = (
+    return (
         f"All {plural(len(finding.trials), 'trial')} together took {seconds(wall)} and sampled "
         f"{quantity(tokens)} tokens in training."
-    )
-    found = [
-        _finding(item, finding)
-        for item in finding.manifest["audit"]["warnings"]
-        if _is_budget(item)
-    ]
-    return "\n\n".join(
-        part
-        for part in (table(headers, rows, numeric=range(1, len(headers))), total, bullets(found))
-        if part
     )
 
 
