@@ -55,9 +55,9 @@ def bundle(
 ) -> None:
     """Write records, tables, figures and page of a sweep as one zip, for `rltune verify`.
 
-    Of a study: those of every sweep that has begun, with what was promoted and proposed. The same
-    runs give the same bytes. Episodes, logs and names of machines stay out, and a file that holds a
-    secret is refused.
+    Of a study: those of every sweep that has begun, with what was promoted and proposed. Charts of
+    generations come along with the trials that they rest on. The same runs give the same bytes.
+    Episodes, logs and names of machines stay out, and a file that holds a secret is refused.
 
     Example:
       rltune bundle runs/kl-55b4c751 --out paper.zip

@@ -64,8 +64,9 @@ def verify(
 ) -> None:
     """Recompute every number, verdict and figure of a finding from its tables, and compare.
 
-    Of a bundle, the audit and the tables are made again from the records first; of that of a study,
-    also what was promoted from sweep to sweep, what was proposed, and what it used.
+    Of a bundle, the audit, the tables and charts of generations are made again from the records
+    first; of that of a study, also what was promoted from sweep to sweep, what was proposed, and
+    what it used.
 
     With --rerun or --trial it also trains trials again and compares them bit for bit. On another
     machine or other software the bits may differ; then the result at the last gate has to agree
