@@ -1,6 +1,7 @@
 """`rltune report --finding` and `rltune verify`, as their user types them."""
 
 import json
+import shutil
 
 import pytest
 from publishing import drawn_once, seal_again
@@ -156,6 +157,11 @@ def test_a_bundle_is_written_and_holds_elsewhere(rltune, tmp_path):
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith("paper.zip holds.\n")
     assert "as listed in bundle.json" in result.out
+    shutil.unpack_archive("paper.zip", "paper")  # to read its page
+    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "paper").rglob("*")}
+    result = rltune("verify", "paper")
+    assert (result.code, result.out.splitlines()[-1]) == (0, "paper holds.")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "paper").rglob("*")} == there
     result = rltune("bundle", str(writer.run.path), "--out", "paper")
     assert result.code == 2
     assert "--out paper: is not the name of a zip. Give NAME.zip." in result.err

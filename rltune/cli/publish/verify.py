@@ -19,7 +19,7 @@ from rltune.cli.console import emit_json, show, warn
 from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
 from rltune.errors import InputError, Problem
 from rltune.gate import difference_interval
-from rltune.report.bundle.archive import kind_of, unpack
+from rltune.report.bundle.archive import LIST, kind_of, unpack
 from rltune.report.bundle.run import verify_bundle
 from rltune.report.finding import verify as links
 from rltune.report.finding.records import Finding, Recorded
@@ -41,7 +41,9 @@ from rltune.types import TrialStatus
 _Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="FINDING", help="Folder of a finding, or a bundle (.zip).", show_default=False
+        metavar="FINDING",
+        help="Folder of a finding, or a bundle (.zip, or unpacked).",
+        show_default=False,
     ),
 ]
 
@@ -98,15 +100,21 @@ def verify(
 
 def _verified(folder: Path) -> tuple[Sequence[Finding], list[Check]]:
     """Return the findings that could be read, and what was verified."""
-    if not folder.is_file():
-        finding, checks = links.verify(folder, sources_at=source_digest_at)
-        return [finding] if finding is not None else [], checks
-    with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
-        root = unpack(folder, Path(place))
-        if kind_of(root) == OF_STUDY:
-            findings, checks = verify_study(root, sources_at=source_digest_at)
-            return list(findings.values()), checks
-        finding, checks = verify_bundle(root, sources_at=source_digest_at)
+    if folder.is_file():
+        with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
+            return _of_bundle(unpack(folder, Path(place)))
+    if (folder / LIST).is_file():
+        return _of_bundle(folder)
+    finding, checks = links.verify(folder, sources_at=source_digest_at)
+    return [finding] if finding is not None else [], checks
+
+
+def _of_bundle(root: Path) -> tuple[Sequence[Finding], list[Check]]:
+    """Return the findings of an unpacked bundle that could be read, and what was verified."""
+    if kind_of(root) == OF_STUDY:
+        findings, checks = verify_study(root, sources_at=source_digest_at)
+        return list(findings.values()), checks
+    finding, checks = verify_bundle(root, sources_at=source_digest_at)
     return [finding] if finding is not None else [], checks
 
 
