@@ -176,7 +176,8 @@ def test_light_commands_import_neither_torch_nor_ray(tmp_path):
     assert said == [f"HEAVY {command} {code} []" for command, code in LIGHT.items()], done.stderr
 
 
-@pytest.mark.parametrize("flags", ["", pytest.param(" --json", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["", " --json"])
 def test_head_is_silent(tmp_path, flags):
     write_sweep(tmp_path)
     command = f"{sys.executable} -c 'from rltune.cli import main; main()' check sweeps/kl.yaml"

@@ -71,6 +71,7 @@ def test_it_serves_the_closed_world(tmp_path):
     assert err == "Serving 300 passages of the closed world 5. Stop with Ctrl-C.\n"
 
 
+@pytest.mark.slow
 def test_it_serves_the_passages_of_questions_once_each(tmp_path):
     context = [["Ulm", ["A town."]], ["Bonn", ["A city."]]]
     rows = [

@@ -49,7 +49,7 @@ def replay(level: Level, solution: tuple[int, ...]) -> bool:
 
 def test_both_searches_agree():
     n_solved = 0
-    for seed in range(200):
+    for seed in range(120):
         level = random_room(seed)
         by_pushes, by_steps = shortest_by_pushes(level), shortest_by_steps(level)
         assert (by_pushes is None) == (by_steps is None), seed
@@ -61,7 +61,7 @@ def test_both_searches_agree():
             assert shortest_by_pushes(level, max_moves=bound) == by_pushes
             assert bound == 0 or shortest_by_pushes(level, max_moves=bound - 1) is None
             n_solved += 1
-    assert 50 < n_solved < 180
+    assert 30 < n_solved < 110
 
 
 def published() -> list[dict[str, str]]:

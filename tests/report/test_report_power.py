@@ -51,7 +51,7 @@ def first_form(folder):
     write_finding(replace(finding, manifest=manifest), folder)
 
 
-def test_terminal_page_and_finding_say_the_same(writer):
+def test_terminal_page_and_finding_say_the_same(writer, undrawn):
     run = read_folder(writer.run)
     read = read_records(run)
     assert close_sweep(run, read.records, audit_folder(run, read)).power == LINE
@@ -61,7 +61,7 @@ def test_terminal_page_and_finding_say_the_same(writer):
     assert parts[parts.index(LINE) - 1].startswith("- `kl_loss_coef=0.1` ends **not separable")
 
 
-def test_where_every_condition_is_decided_none_says_it(tmp_path):
+def test_where_every_condition_is_decided_none_says_it(tmp_path, undrawn):
     run = read_folder(finished_sweep(tmp_path).run)
     assert "Not separable" not in html.page(gather(run))
     assert "Not separable" not in page(collect(run, CODE, name="kl"))

@@ -76,9 +76,9 @@ def test_a_probe_that_is_killed_says_its_code(write, probe_is, tmp_path):
 
 def test_a_probe_that_never_ends_is_ended(write, probe_is, tmp_path, monkeypatch):
     probe_is("import threading; threading.Event().wait()")
-    monkeypatch.setattr(proof, "HANGS_AFTER_S", 0.5)
+    monkeypatch.setattr(proof, "HANGS_AFTER_S", 0.1)
     (error,) = prove(write(BEFORE), tmp_path).errors
-    assert "it did not end within 0.5 s." in error.message
+    assert "it did not end within 0.1 s." in error.message
 
 
 def test_no_process_starts_where_keys_tell_all(probe_is, tmp_path):

@@ -210,7 +210,7 @@ def test_all_that_adapts_did(whole, name):
     assert [row["adca/asked_count"] for row in rows] == [8, 8, 8, 0]
 
 
-@pytest.mark.parametrize("on_drop", ["drop", "mask"])
+@pytest.mark.parametrize("on_drop", [pytest.param("drop", marks=pytest.mark.slow), "mask"])
 def test_steps_that_keep_nothing_leave_kl_and_sepa_alone(tmp_path, on_drop):
     """The spread of their rewards, which is why they kept nothing, is seen all the same."""
     constant = {"terms": [{"score": "credit_cases:nothing"}], "threshold": 1.0}

@@ -144,6 +144,7 @@ def test_global_random_state_is_the_users_alone(run):
     assert metrics_digest(seeding.folder.metrics) == metrics_digest(plain.folder.metrics)
 
 
+@pytest.mark.slow
 def test_no_metric_depends_on_how_many_environments_play_at_a_time(run):
     def step(self, response):
         if self._seed == 3 and self._turn:
