@@ -1,6 +1,6 @@
 """`rltune lineage generations`: a model over its generations, as a chart and a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +79,9 @@ def show_generations(
         raise InputError(Problem("--again", what, action="Add --fresh N."))
     record = read_fresh(folder / FRESH, found, again=again)
     if fresh is not None and (record is None or again):
-        record = _played(found, fresh, record, no_custom_code=no_custom_code)
+        record = _played(found, fresh, no_custom_code=no_custom_code)
+        before = read_fresh(folder / FRESH, found, again=True)  # another one may have played, too
+        record["looks"] = (before["looks"] if before else 0) + 1
         folder.mkdir(parents=True, exist_ok=True)
         write_json_atomic(folder / FRESH, record)
     elif fresh is not None and record is not None and len(record["tasks"]) != fresh:
@@ -94,10 +96,8 @@ def show_generations(
         typer.echo("\n".join(f"wrote {short_path(path)}" for path in written))
 
 
-def _played(
-    found: Generations, n: int, before: Mapping[str, Any] | None, *, no_custom_code: bool
-) -> dict[str, Any]:
-    """Return what every generation did on fresh tasks."""
+def _played(found: Generations, n: int, *, no_custom_code: bool) -> dict[str, Any]:
+    """Return what every generation did on fresh tasks: the record but for its looks."""
     youngest = found.chain[-1]
     config = prepare_for(youngest.trial)  # before torch is imported
     if no_custom_code:
@@ -124,7 +124,6 @@ def _played(
     return {
         "format": FORMAT,
         "youngest": youngest.name,
-        "looks": (before["looks"] if before else 0) + 1,
         "time": utc_now(),
         "split_seed": split_seed,
         "excluded": len(known),

@@ -54,6 +54,21 @@ def test_a_record_of_the_same_generations_is_shown(rltune, tmp_path):
     assert [row["fresh"]["value"] for row in data["rows"]] == [0.5] * 3
 
 
+def test_a_look_that_another_command_takes_meanwhile_counts(rltune, tmp_path, monkeypatch):
+    add_two(tmp_path / "runs")
+    path = tmp_path / "runs/b-2/generations/next/fresh.json"
+    record = record_of("b-2/next", ("start", 0), ("a-1/root", 2), ("b-2/next", 2))
+
+    def play(found, n, *, no_custom_code):
+        path.parent.mkdir(parents=True)
+        path.write_text(record)
+        return json.loads(record)
+
+    monkeypatch.setattr("rltune.cli.generations._played", play)
+    rltune("lineage", "generations", "runs/b-2", "--fresh", "2")
+    assert json.loads(path.read_text())["looks"] == 2
+
+
 def test_again_without_a_number_is_refused(rltune, tmp_path):
     add_two(tmp_path / "runs")
     refused = rltune("lineage", "generations", "runs/b-2", "--again")
