@@ -21,13 +21,14 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=8, max_context=200)
 ASKED = [Request(n, [4 + (n * i + i) % 12 for i in range(5 + 20 * n)], n) for n in range(6)]
 
 
-@pytest.fixture(params=["full", "lora"])
-def served(request, small_policy, vllm_engine_of):
-    """Return a policy, and vLLM over it whose every layer two processes share."""
-    policy = small_policy(hidden_size=64)
-    lora = LoraConfig(rank=4) if request.param == "lora" else None
-    if lora:
-        add_adapter(policy.model, lora, seed=0)
+@pytest.fixture
+def served(small_policy, vllm_engine_of):
+    """Return a policy with adapters, and vLLM over it whose every layer two processes share.
+
+    All weights go over in test_contract_vllm_sweep.py.
+    """
+    policy, lora = small_policy(hidden_size=64), LoraConfig(rank=4)
+    add_adapter(policy.model, lora, seed=0)
     return policy, vllm_engine_of(policy, lora=lora, is_own_process=True, tensor_parallel=2)
 
 
