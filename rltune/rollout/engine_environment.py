@@ -3,6 +3,7 @@
 import getpass
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from rltune.interpreter import module_environment
@@ -28,11 +29,13 @@ def engine_environment(folder: Path, *, gpu: str, threads: int) -> dict[str, str
 def link_kernels(folder: Path) -> None:
     """Have what torch keeps in an engine's temporary folder kept with its compiled kernels.
 
-    It precompiles C++ headers there, whatever TORCHINDUCTOR_CACHE_DIR says.
+    It precompiles C++ headers there, whatever TORCHINDUCTOR_CACHE_DIR says. Where that folder
+    cannot be made, each engine compiles its own.
     """
     kernels = Path(_kernel_folder())
-    kernels.mkdir(parents=True, exist_ok=True)
-    (folder / _torchs_name()).symlink_to(kernels.absolute())
+    with suppress(OSError):
+        kernels.mkdir(parents=True, exist_ok=True)
+        (folder / _torchs_name()).symlink_to(kernels.absolute())
 
 
 def _kernel_folder() -> str:

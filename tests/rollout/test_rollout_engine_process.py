@@ -19,7 +19,7 @@ from rltune.errors import EngineDiedError, InputError
 from rltune.policy.lora import add_adapter
 from rltune.policy.serve import ServedPolicy
 from rltune.rollout.engine import Request, SamplingParams
-from rltune.rollout.engine_environment import engine_environment
+from rltune.rollout.engine_environment import engine_environment, link_kernels
 from rltune.spec.schema.trial import LoraConfig
 
 ASKED = [Request(n, [4, 5 + n], n) for n in range(4)]
@@ -109,6 +109,14 @@ def test_compiled_kernels_are_kept_for_the_next_engine(reader, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere")
     environment = engine_environment(Path("/folder"), gpu="", threads=1)
     assert environment["TORCHINDUCTOR_CACHE_DIR"] == "/somewhere"
+
+
+def test_an_engine_starts_where_no_kernels_can_be_kept(tmp_path, monkeypatch):
+    taken = tmp_path / "file"
+    taken.touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(taken / "kernels"))
+    link_kernels(tmp_path)
+    assert list(tmp_path.iterdir()) == [taken]
 
 
 def test_errors_come_back_and_the_engine_goes_on(reader):
