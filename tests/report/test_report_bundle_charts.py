@@ -5,6 +5,7 @@ of that on. `next` is bundled; of `kl` its two trials are.
 """
 
 import hashlib
+import json
 import shutil
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from test_report_finding import add_rows
 
 from rltune.analysis.fresh import split_seed_of
 from rltune.analysis.generations import generation_table
+from rltune.cli import entry
 from rltune.errors import StoreError
 from rltune.lineage.generations import generations
 from rltune.report.bundle.archive import files_of
@@ -172,6 +174,7 @@ def edit(place, name, change):
 
 
 CHART = "run/*/generations/*"
+OWN = f"run/*/trials/{TREATED}-s0-*"
 BEFORE = f"before/*/trials/{TREATED}-s0-*"
 APART = [  # (what was done, what is found); none touches what another one shows
     (
@@ -290,6 +293,19 @@ def test_a_doctored_chart_is_caught(root, doctor, found):
     doctor(root)
     seal_bundle(root)
     assert [text for text in problems_of(root) if found in text], problems_of(root)
+
+
+def test_an_unpacked_bundle_is_verified_by_a_relative_path(root, monkeypatch, capsys):
+    monkeypatch.chdir(root.parent)
+    assert entry.run(("verify", root.name)) == 0
+    edit(OWN, "DONE", lambda d: d.update(heldout_metric=0.8))(root)
+    capsys.readouterr()
+    assert entry.run(("verify", root.name, "--json")) == 1
+    told = [
+        text for one in json.loads(capsys.readouterr().out)["checks"] for text in one["problems"]
+    ]
+    (problem,) = [text for text in told if "core_metric: 0.9, its result has 0.8" in text]
+    assert problem.startswith("run/next-")
 
 
 def test_a_fresh_task_that_a_generation_trained_on_is_named(root):

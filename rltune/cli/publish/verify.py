@@ -102,9 +102,9 @@ def _verified(folder: Path) -> tuple[Sequence[Finding], list[Check]]:
     """Return the findings that could be read, and what was verified."""
     if folder.is_file():
         with tempfile.TemporaryDirectory(prefix="rltune-verify-") as place:
-            return _of_bundle(unpack(folder, Path(place)))
+            return _of_bundle(unpack(folder, Path(place).resolve()))
     if (folder / LIST).is_file():
-        return _of_bundle(folder)
+        return _of_bundle(folder.resolve())
     finding, checks = links.verify(folder, sources_at=source_digest_at)
     return [finding] if finding is not None else [], checks
 
