@@ -22,9 +22,7 @@ from rltune.runner.recorder import RESULTS, open_recorder
 from rltune.runner.trial import TrialPayload, run_trial
 from rltune.spec.expand import expand
 from rltune.store.provenance import read_provenance
-from rltune.store.rundir import RunDir
-from rltune.study.load import load_study
-from rltune.study.state import standings
+from rltune.store.rundir import RunDir, TrialDir
 
 STUDY = """
 name: three
@@ -40,6 +38,8 @@ AXES = {
     "rate": "axis: {key: optim.lr, values: [1.0e-3, 1.0e-2], control: 1.0e-3}\n",
 }
 HELD = "  loss.kl_loss_coef: 0.0\n  loss.use_kl_loss: false\n"
+TREATED = "kl/kl_loss_coef=0.01"  # no control: rows that come before its control's have no parent
+POLL_S = 0.05
 SECOND = re.compile(r"\.a\d+$")  # of the id of a later attempt's row
 
 
@@ -115,14 +115,31 @@ def lineage(runs: Path) -> list[tuple]:
     )
 
 
-def running(study: Path, runs: Path, name: str):
-    """Return a trial of a sweep that has measured something and not ended; None without one."""
-    one = next(x for x in standings(load_study(study), runs) if x.sweep.name == name)
-    for trial in one.run.trial_dirs() if one.is_settled and one.run.path.is_dir() else ():
+def running(runs: Path, name: str) -> TrialDir | None:
+    """Return a trial that has measured something and not ended; None without one.
+
+    `name` is how its folder begins: sweep, and where it matters the condition.
+    """
+    sweep, _, condition = name.partition("/")
+    for folder in runs.glob(f"{sweep}-*/trials/{condition}*"):
+        trial = TrialDir(folder)
         has_measured = trial.metrics.is_file() and trial.metrics.stat().st_size
-        if has_measured and not trial.done.exists() and "pid" in read_provenance(trial):
+        has_ended = trial.done.exists() or trial.failed.exists()
+        if has_measured and not has_ended and psutil.pid_exists(pid_of(trial)):
             return trial
     return None
+
+
+def pid_of(trial: TrialDir) -> int:
+    """Return the process that runs a trial, as it has recorded; none has the number -1."""
+    return int(read_provenance(trial).get("pid", -1))
+
+
+def died(trial: TrialDir) -> bool:
+    """Tell whether the driver has recorded that a trial died."""
+    table = RunDir(trial.path.parents[1]).results
+    rows = LineageStore.open(table).read().rows if table.is_file() else ()
+    return any(row.trial_id == trial.trial_id and row.status not in RESULTS for row in rows)
 
 
 def kill_all(process: subprocess.Popen) -> None:
@@ -150,13 +167,15 @@ def test_it_ends_with_the_lineage_of_one_that_was_left_alone(tmp_path, monkeypat
     runs = tmp_path / "killed"
     process = start(study, runs)
     try:
-        trial = wait_while_it_runs(process, lambda: running(study, runs, "kl"))
-        os.kill(read_provenance(trial)["pid"], signal.SIGKILL)  # a trial
+        trial = wait_while_it_runs(process, lambda: running(runs, TREATED), every_s=POLL_S)
+        os.kill(pid_of(trial), signal.SIGKILL)  # a trial; the driver goes on, and tries it again
+        wait_while_it_runs(process, lambda: died(trial), every_s=POLL_S)
+        wait_while_it_runs(process, lambda: running(runs, TREATED), every_s=POLL_S)
         process.kill()  # the driver alone
         process.wait()
         process = start(study, runs)
-        wait_while_it_runs(process, lambda: running(study, runs, "entropy"))
-        kill_all(process)  # the machine
+        wait_while_it_runs(process, lambda: running(runs, "entropy"), every_s=POLL_S)
+        kill_all(process)  # the machine: every process at once
         process = start(study, runs)
         assert process.wait(HANG_S) == 0, (tmp_path / "log.txt").read_text()
     finally:
