@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cases import CASES
+from fault_cases import CASES
 from finding import Finding, Skipped
 from sandbox import Sandbox
 
