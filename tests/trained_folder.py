@@ -39,6 +39,7 @@ def trained_folder(folder, *, which, **changes):
         train_tasks=8,
         values="[0.0, 0.01]",
         seeds="[0, 1]",
+        turns=2,
         **changes,
     )
     return train_one(folder, text, which=which)
@@ -80,6 +81,7 @@ def adapted(folder, dtype):
         train_tasks=8,
         values="[0.0, 0.01]",
         seeds="[0, 1]",
+        turns=2,
     )
     run, _ = train_one(
         folder, text.replace("  rollout.groups: 2", ADAPTED.format(dtype=dtype)), which=0

@@ -58,6 +58,7 @@ def write_sweep(small_policy: Path, tmp_path_factory: pytest.TempPathFactory) ->
             steps=steps,
             gate_every=gate_every,
             checkpoint_every=checkpoint_every,
+            turns=2,
         )
         path.write_text(text, encoding="utf-8")
         return path

@@ -43,6 +43,7 @@ def text_of(policy, *, adapted=False, init=""):
         train_tasks=8,
         values="[0.0, 0.01]",
         seeds="[0, 1]",
+        turns=2,
     )
     held = LORA + (f"\n  policy.lora.init: {init}" if init else "")
     return text.replace("  rollout.groups: 2", held) if adapted else text
