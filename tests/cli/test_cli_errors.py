@@ -74,14 +74,13 @@ def test_refused_input_is_one_whole_line(rltune, arguments, line):
 
 def test_every_problem_has_its_line(rltune, tmp_path):
     write_sweep(tmp_path)
-    result = rltune(
-        "plan", "sweeps/kl.yaml", "--profile", "lap", "--set", "budget.steps=3", "--set", "x=1"
-    )
+    given = ("--set", "loss.entropy_coeff=3", "--set", "x=1")
+    result = rltune("plan", "sweeps/kl.yaml", "--profile", "lap", *given)
     assert result.code == 2
     assert result.err.splitlines() == [
         "error: --profile: 'lap' is not a profile of this sweep. Choose one of laptop. "
         "Did you mean 'laptop'?",
-        "error: --set budget.steps=3: 'budget.steps' is held by this sweep. "
+        "error: --set loss.entropy_coeff=3: 'loss.entropy_coeff' is held by this sweep. "
         "Edit the sweep file instead.",
         "error: --set x=1: 'x' is not a config key.",
     ]

@@ -19,6 +19,8 @@ def sweep_of(tmp_path, alpha):
     """Write the shipped sweep with the judge llm, over the fusion at one alpha."""
     text = SHIPPED.read_text(encoding="utf-8")
     assert AXIS in text
+    before, _, after = text.partition("  expect:")  # of the values of alpha
+    text = before + "\nseeds:" + after.partition("\nseeds:")[2]
     held = f"judge: llm\n  attribution.alpha: {alpha}"
     (tmp_path / "sweeps").mkdir()
     (tmp_path / "configs").symlink_to(SHIPPED.parents[1] / "configs")
