@@ -352,6 +352,7 @@ def test_without_matplotlib_the_tables_and_the_data_stand(rltune, all_kinds, exp
     assert names(exported) == PLAIN | DATA
 
 
+@pytest.mark.slow
 def test_values_that_are_not_finite_leave_the_rest_drawn(rltune, kinds, tmp_path):
     some = ("dynamics", "learning_curves")
     kinds("svg", of=some)

@@ -267,6 +267,7 @@ def test_a_sweeps_policy_plays_as_in_the_sweep(typed):
     assert typed("", *sweep, "--temperature", "1").out == result.out  # the sweep's own
 
 
+@pytest.mark.slow
 def test_a_sweeps_own_temperature_and_limits_hold(typed, tmp_path):
     def played(held, *arguments):
         text = small_sweep(policy="tiny").replace("\nhold:\n", f"\nhold:\n  rollout.{held}\n", 1)

@@ -114,6 +114,7 @@ def test_other_signals_give_the_terminal_back_too(tmp_path, number):
     assert "driven by process" in shown.text
 
 
+@pytest.mark.slow
 def test_a_watch_ends_with_its_terminal(tmp_path):
     writer = mixed_sweep(tmp_path)
     with (
@@ -217,6 +218,7 @@ def test_watch_and_json_exclude_each_other(rltune, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_what_an_encoding_lacks_is_shown_by_its_code(tmp_path):
     """A reason may quote anything; it must not end the command that prints it."""
     writer = finished_sweep(tmp_path)

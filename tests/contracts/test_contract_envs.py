@@ -109,6 +109,7 @@ def test_every_environment_of_rltune_knows_its_distance_and_its_gold_response(na
         assert env.gold_response().golds
 
 
+@pytest.mark.slow
 def test_the_interpreters_hash_seed_changes_nothing():
     # cases.md A1: levels that followed from a salted hash differed between processes.
     here = {name: _digest_of_transcripts(case) for name, case in CASES.items()}

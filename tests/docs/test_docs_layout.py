@@ -33,6 +33,7 @@ def test_each_room_has_a_sentence_and_stands_in_a_layer():
     assert [room.name for room in (*rooms, *inner) if room.sentence[-1:] not in (".", "?")] == []
 
 
+@pytest.mark.slow
 def test_every_import_between_rooms_points_downwards():
     assert len(imports.edges()) > 50
     assert [ends for ends in imports.edges() if ROWS[ends[0]] >= ROWS[ends[1]]] == []

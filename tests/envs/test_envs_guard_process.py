@@ -119,6 +119,7 @@ def test_a_call_that_forks_answers_once():
     assert [ask("forks"), ask("double", 1), ask("double", 2)] == [True, 2, 4]
 
 
+@pytest.mark.slow
 def test_what_a_call_started_ends_with_it(tmp_path):
     file = tmp_path / "pid"
     with pytest.raises(HungCodeError):

@@ -108,7 +108,7 @@ FAULTS = [
     ("503", "http_503"),
     ("drop", "connection"),
     ("garbage", "no_completion"),
-    ("hang", "timeout"),
+    pytest.param("hang", "timeout", marks=pytest.mark.slow),
     pytest.param("drip", "timeout", marks=pytest.mark.slow),
 ]
 
@@ -259,6 +259,7 @@ def test_the_service_may_ask_for_a_longer_wait_up_to_a_limit(ask):
     assert second - first >= 0.3
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_for_all(ask, serve):
     """One is known already, one hangs, one is not sent."""
     known = ask()

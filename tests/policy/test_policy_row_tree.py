@@ -19,7 +19,7 @@ from rltune.spec.schema.trial import LoraConfig
 from rltune.trainer.ranks.scoring import score_actions
 
 KINDS = ["llama", "mistral", "qwen3", "gemma3", "mixtral", "opt", "gpt2"]
-IN_FLOAT64 = ["llama", "qwen3", "opt", "gpt2"]
+IN_FLOAT64 = ["llama", "qwen3", pytest.param("opt", marks=pytest.mark.slow), "gpt2"]
 
 
 def critic_of(model, backbone):

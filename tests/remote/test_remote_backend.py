@@ -160,6 +160,7 @@ def test_a_step_of_the_service_is_the_step_of_torch(state_of, played, sections):
         assert theirs[name] == pytest.approx(ours[name], rel=1e-3, abs=1e-5), name
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(state_of, played, tmp_path):
     remote, config = state_of("tinker", optim={"epochs": 1})
     one_step(remote, config, played)

@@ -250,6 +250,7 @@ def test_no_two_conditions_look_the_same():
     assert len({(look.marker, look.dash) for look in looks.values()}) == len(NINE)  # in grey, too
 
 
+@pytest.mark.slow
 def test_a_dollar_is_a_dollar_and_a_missing_character_no_warning():
     title = "cost $5 and a_$^{ 强化学习"
     files = draw_kinds(sweep(title=title)["heatmap"], ("svg", "pdf"))

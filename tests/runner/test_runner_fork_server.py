@@ -133,6 +133,7 @@ def test_a_server_that_still_imports_is_ended(tmp_path, monkeypatch):
     assert worker.wait() != 0  # killed once it had asked, refused when it had not
 
 
+@pytest.mark.slow
 def test_all_die_with_a_driver_that_is_killed(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from rltune.runner.fork_server import *; "
@@ -243,6 +244,7 @@ def test_a_job_can_run_in_a_new_interpreter(tmp_path):
     assert json.loads((tmp_path / "state").read_text())["left"] == [None, False]
 
 
+@pytest.mark.slow
 def test_what_was_imported_and_has_changed_since_is_imported_anew(tmp_path, monkeypatch):
     # Another version of a package on disk; the path of the server alone knows the old one.
     package = tmp_path / "ray-0.0.1.dist-info"

@@ -114,6 +114,7 @@ def test_the_worked_example_runs_end_to_end(bytes_policy, tmp_path):
         assert set(row["auxiliary"]) == {"score"}
 
 
+@pytest.mark.slow
 def test_an_env_with_too_few_tasks_starts_nothing(small_policy, tmp_path, refusal):
     sweep = settle(tmp_path / "work", small_policy)
     text = sweep.read_text(encoding="utf-8")

@@ -339,6 +339,7 @@ def test_a_bundle_without_a_study_file_is_caught(root):
     assert "runs holds 0 folders of a study, not one" in problems
 
 
+@pytest.mark.slow
 def test_seeds_that_a_decision_left_out_are_named(project, tmp_path):
     """A decision that looked at some seeds only, although others had ended before."""
     copy = shutil.copytree(project.root, tmp_path / "project")

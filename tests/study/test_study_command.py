@@ -148,6 +148,7 @@ def test_options_that_a_study_sets_are_refused(project, rltune, command):
     assert err.startswith("error: --seeds: a")
 
 
+@pytest.mark.slow
 def test_a_study_keeps_its_files_and_is_bundled_from_its_folder(project, rltune, launched):
     project.finish()
     assert rltune("study", "studies/nights.yaml")[0] == 1
