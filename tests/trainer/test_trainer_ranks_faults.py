@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rank_cases import fall
 from small_config import config_of
+from torch.distributed import distributed_c10d
 
 from rltune.errors import RankDiedError
 from rltune.policy.load import policy_of
@@ -71,6 +72,8 @@ def test_a_rank_that_cannot_start_says_why(tmp_path):
 
 def test_a_rank_that_falls_before_it_has_met_the_others_is_named(tmp_path, monkeypatch):
     """torch would wait ten minutes for it, and cannot be interrupted."""
+    # Ranks meet under the number of groups that their process has made; this one is left alone.
+    monkeypatch.setattr(distributed_c10d, "_group_count", 0)
     meet = launch.join
 
     def join_late(setup):
@@ -107,6 +110,7 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from small_config import config_of
+from torch.distributed import distributed_c10d
 from rltune.trainer.ranks.launch import ranks_for
 with ranks_for(config_of(resources__ranks=2), trial=Path("trial"), base=Path.cwd()) as group:
     others = group._others.ranks
