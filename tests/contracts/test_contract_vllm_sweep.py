@@ -40,10 +40,6 @@ def test_grpo_with_adapters_is_the_same_in_the_trials_process_and_in_one_of_its_
     assert own == shared
 
 
-def test_ppo_with_all_weights(tmp_path):
-    require_agreement(metrics_of(tmp_path / "shared", of_kl(HOLD, "tis")))
-
-
 def test_two_ranks_train_with_ppo_and_grpo_and_two_processes_sample(tmp_path):
     """Each weight goes from two shards into two parts of a layer; the reference is sharded, too."""
     require_agreement(metrics_of(tmp_path / "split", of_estimators(SPLIT, "tis")))
