@@ -1,11 +1,13 @@
 """What the tests of findings and bundles share: who makes them, and how one is doctored."""
 
+import shutil
 from functools import cache
 
 import pytest
 
 from rltune.report.bundle import chart_check
 from rltune.report.bundle.archive import LIST, files_of
+from rltune.report.bundle.run import verify_bundle
 from rltune.report.finding import figures
 from rltune.report.manifest import Code
 from rltune.store.files import read_json, sha256_file, write_json_atomic
@@ -22,6 +24,17 @@ def problems_in(verified):
     """Return what the checks of a finding or bundle found, of what its verify returns."""
     _, checks = verified
     return [text for check in checks for text in check.problems]
+
+
+def problems_of(root):
+    """Return what is found against a laid-out bundle of a run."""
+    return problems_in(verify_bundle(root, sources_at=sources_at))
+
+
+@pytest.fixture(name="root")
+def copied(built, tmp_path):
+    """Return a copy of the bundle that a module has built, which may be doctored."""
+    return shutil.copytree(built, tmp_path / "bundle")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -27,8 +27,6 @@ ESTIMATORS = """  loss.use_kl_loss: true
 axis: {key: advantage.kind, values: [gae, grpo], control: gae}
 """
 STATED = 1e-4  # as in docs/engines.md, float32
-
-
 CLOCKS = ("timing_s/", "perf/")
 
 

@@ -11,7 +11,15 @@ from dataclasses import replace
 
 import pytest
 from generation_chains import add_generation, gate
-from publishing import CODE, drawn_once, problems_in, replace_in, seal_bundle, sources_at
+from publishing import (
+    CODE,
+    copied,
+    drawn_once,
+    problems_of,
+    replace_in,
+    seal_bundle,
+    sources_at,
+)
 from run_folders import CONTROL, SWEEP, TREATED, FolderWriter
 from test_report_finding import add_rows
 
@@ -33,6 +41,7 @@ from rltune_envs.arithmetic.env import ArithmeticEnv
 from rltune_envs.splits import build_manifest
 
 assert drawn_once  # used by all tests here, too
+assert copied  # as `root`
 
 RECORDS = ("spec.json", "heldout.jsonl", "DONE")
 FRESH_TASKS = ["fresh-1", "fresh-2", "fresh-3", "fresh-4"]
@@ -122,15 +131,6 @@ def built(writer, tmp_path_factory):
     root = tmp_path_factory.mktemp("built")
     build(read_folder(writer.run), root, CODE, place="paper.zip")
     return root
-
-
-@pytest.fixture
-def root(built, tmp_path):
-    return shutil.copytree(built, tmp_path / "bundle")
-
-
-def problems_of(root):
-    return problems_in(verify_bundle(root, sources_at=sources_at))
 
 
 def chart_of(root):

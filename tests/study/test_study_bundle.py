@@ -5,6 +5,7 @@ import shutil
 import pytest
 from publishing import (
     CODE,
+    copied,
     drawn_once,
     problems_in,
     replace_in,
@@ -29,6 +30,7 @@ from rltune.study.state import standings
 from rltune.study.verify import verify_study
 
 assert drawn_once  # used by all tests here, too
+assert copied  # as `root`
 
 LEAP = """\
     control: best kept of kl
@@ -90,11 +92,6 @@ def built(project, tmp_path_factory):
     root = tmp_path_factory.mktemp("built") / "bundle"
     laid_out(project, root)
     return root
-
-
-@pytest.fixture
-def root(built, tmp_path):
-    return shutil.copytree(built, tmp_path / "bundle")
 
 
 def problems_of(root):

@@ -4,7 +4,6 @@ What it shows is made again from the gates of every generation and from the reco
 Beside that, each generation must be the trial that its result and its lineage tell of.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +19,7 @@ from rltune.report.bundle.charts import charted, places_in
 from rltune.report.bundle.fresh_check import fresh_problems, fresh_unseen
 from rltune.report.figures.data_generations import generations_data
 from rltune.report.figures.draw import draw, has_matplotlib
+from rltune.report.finding.chain import is_same_mean
 from rltune.report.finding.shown import other_drawing, other_title
 from rltune.report.finding.verify import UNREADABLE, Check, leaf_differences, line_differences
 from rltune.report.generations import CHART, CHARTS, CSV, DATA, generation_csv
@@ -30,8 +30,6 @@ from rltune.store.jsonl import read_metrics
 from rltune.store.origin import read_origin
 from rltune.store.rundir import RunDir
 from rltune.types import TrialResult
-
-_ROUNDING = 1e-9
 
 
 def chart_checks(root: Path, run: RunDir) -> Iterator[Check]:
@@ -123,7 +121,7 @@ def _gates(one: Generation, result: TrialResult) -> Iterator[str]:
         values = [value for value in outcomes.values if value is not None] if outcomes else []
         if not values or not isinstance(told.get(step), int | float):
             continue
-        if not math.isclose(fmean(values), told[step], abs_tol=_ROUNDING):
+        if not is_same_mean(told[step], fmean(values)):
             yield (
                 f"heldout.jsonl: step {step}, {name}: {fmean(values):.4g}, metrics.jsonl has "
                 f"{told[step]:.4g}"

@@ -136,16 +136,16 @@ def gates_to_trials(finding: Finding) -> Iterator[str]:
         if row.final_step is not None and TrialStatus(row.status).is_finished:
             for name, new in _ends(gates, row).items():
                 old = getattr(row, name)
-                if old != new and not _is_rounded(old, new):
+                if old != new and not is_same_mean(old, new):
                     yield f"trials.csv: {row.trial_id}, {name}: {old}, its gates give {new}"
     for trial_id in own:
         yield f"gates.csv: {trial_id} is not a trial of trials.csv"
 
 
-def _is_rounded(old: Any, new: Any) -> bool:
-    """Tell whether two means differ by rounding alone: a trial adds its tasks in another order."""
-    is_mean = isinstance(old, float) and isinstance(new, float)
-    return is_mean and math.isclose(old, new, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+def is_same_mean(old: Any, new: Any) -> bool:
+    """Tell whether two numbers are one mean: a trial adds its tasks in another order."""
+    are_numbers = isinstance(old, int | float) and isinstance(new, int | float)
+    return are_numbers and math.isclose(old, new, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
 
 
 def _ends(gates: Sequence[GateRow], row: TrialRow) -> dict[str, Any]:
