@@ -5,11 +5,12 @@ that a table of a hundred thousand rows answers in a fraction of a second.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rltune.errors import Problem, StoreError
+from rltune.lineage.parents import control_of, lacks_control, with_parent, with_parents
 from rltune.lineage.query import ELIGIBLE, Best, best
 from rltune.lineage.row import (
     COLUMNS,
@@ -21,9 +22,12 @@ from rltune.lineage.row import (
     escape,
 )
 from rltune.store.files import read_json
+from rltune.types import RowStatus
 
 _PARENT = COLUMNS.index("parent_exp")
 _STATUS = COLUMNS.index("status")
+_SWEEP = COLUMNS.index("sweep")
+_SEED = COLUMNS.index("seed")
 _METRIC = COLUMNS.index("core_metric")
 _NAME = COLUMNS.index("metric_name")
 _MODE = COLUMNS.index("metric_mode")
@@ -79,9 +83,8 @@ class LazyTable(Mapping[str, LineageRow]):
 
     def __getitem__(self, exp_id: str) -> LineageRow:
         """Return the row."""
-        row = decode_row(self._lines[exp_id].decode())
-        _require_metric(row, self._metric)
-        return row
+        row = self._written(self._lines[exp_id])
+        return with_parent(row, self._control_of(row)) if lacks_control(row) else row
 
     def __contains__(self, exp_id: object) -> bool:
         """Whether a line begins with this id."""
@@ -105,6 +108,15 @@ class LazyTable(Mapping[str, LineageRow]):
         mode, reached = self._metric.mode, scores(self._lines, self._metric)
         top = (max if mode == "max" else min)(reached.values(), default=None)
         return best([self[exp_id] for exp_id, value in reached.items() if value == top], mode)
+
+    def _written(self, line: bytes) -> LineageRow:
+        row = decode_row(line.decode())
+        _require_metric(row, self._metric)
+        return row
+
+    def _control_of(self, row: LineageRow) -> LineageRow | None:
+        lines = _baselines(self._lines.values(), sweep=row.sweep, seed=row.seed)
+        return control_of(row, map(self._written, lines))
 
 
 def read_table(path: Path) -> bytes:
@@ -156,7 +168,19 @@ def header_problem(body: bytes, path: Path) -> Problem | None:
 
 
 def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
-    """Read the rows of a table, of today or an earlier day; None takes rows of any metric."""
+    """Read the rows of a table, of today or an earlier day, each with its parent.
+
+    A metric of None takes rows of any.
+    """
+    read = read_written(body, path, metric)
+    return read._replace(rows=with_parents(read.rows))
+
+
+def read_written(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
+    """Read a table as `read_body` does, its rows as they were written.
+
+    Those that are older than the row of their control name no parent.
+    """
     body = with_all_columns(body)
     if not body:
         return ReadResult((), ())
@@ -232,6 +256,16 @@ def _float(cell: bytes) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _baselines(lines: Iterable[bytes], *, sweep: str, seed: int | None) -> Iterator[bytes]:
+    """Yield the lines of finished controls of a sweep and seed; no row is decoded."""
+    wanted = (RowStatus.BASELINE.encode(), escape(sweep).encode(), str(seed).encode())
+    for line in lines:
+        cells = line.split(b"\t")
+        is_whole = len(cells) == len(COLUMNS)
+        if is_whole and (cells[_STATUS], cells[_SWEEP], cells[_SEED]) == wanted:
+            yield line
 
 
 def parents(body: bytes) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rltune.lineage.parents import control_of, with_parent
 from rltune.lineage.query import ELIGIBLE, Decision, decide_status
 from rltune.lineage.row import LineageRow
 from rltune.store.failure import TrialFailure
@@ -66,11 +67,11 @@ def row_for(
     A finished control is a `baseline`; any other finished trial is kept or discarded
     against the best row so far, unless it is disqualified.
     """
-    return LineageRow(
+    row = LineageRow(
         exp_id=exp_id_of(spec.trial_id, context.attempt),
         timestamp=context.timestamp,
         specialist=context.specialist,
-        parent_exp=("" if spec.is_control else _control_row(spec, rows)) or context.grown_from,
+        parent_exp=context.grown_from,
         domain=domain_of(spec),
         hypothesis=f"{spec.condition}, seed {spec.seed}"
         + (f": {context.hypothesis}" if context.hypothesis else ""),
@@ -89,6 +90,7 @@ def row_for(
         wandb_id=context.wandb_id,
         **_outcome_cells(spec, outcome, rows, context),
     )
+    return with_parent(row, control_of(row, rows))
 
 
 def _outcome_cells(
@@ -140,15 +142,6 @@ def _status(
     if context.disqualified:
         return RowStatus.DISQUALIFIED
     return RowStatus.BASELINE if spec.is_control else decision.status
-
-
-def _control_row(spec: TrialSpec, rows: Sequence[LineageRow]) -> str:
-    controls = (
-        row.exp_id
-        for row in rows
-        if row.status is RowStatus.BASELINE and row.sweep == spec.sweep and row.seed == spec.seed
-    )
-    return next(controls, "")
 
 
 def domain_of(spec: TrialSpec) -> str:

@@ -28,6 +28,7 @@ from rltune.lineage.read import (
     read_body,
     read_metric,
     read_table,
+    read_written,
     with_all_columns,
 )
 from rltune.lineage.row import (
@@ -105,6 +106,10 @@ class LineageStore:
     def read(self) -> ReadResult:
         """Read every whole row; report every other line. A missing table is empty."""
         return self._read(self._body())
+
+    def read_written(self) -> ReadResult:
+        """Read as `read` does; a row that is older than the row of its control has no parent."""
+        return read_written(self._body(), self.path, self.metric)
 
     def best(self) -> Best:
         """Return the best row; fast however long the table is.

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rltune.spec.plan import plan_json
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
-from rltune.store.rundir import RunDir, trial_status
+from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.trainer.inputs import task_inputs
 from rltune.trainer.tasks import require_tasks
 from rltune.types import TrialSpec
@@ -169,6 +170,20 @@ def planned_ids(run: RunDir) -> dict[str, str]:
     plan = read_json(run.plan) if run.plan.exists() else {}
     trials = plan.get("trials", []) if isinstance(plan, dict) else []
     return {str(trial["config_hash"]): str(trial["trial_id"]) for trial in trials}
+
+
+def as_begun(run: RunDir, specs: Sequence[TrialSpec]) -> tuple[TrialSpec, ...]:
+    """Return the trials, those that have begun with the prediction that they began with.
+
+    One that was edited since may know what came. It counts for the trials that are still to begin.
+    """
+    return tuple(_as_begun(run.trial(spec.trial_id), spec) for spec in specs)
+
+
+def _as_begun(trial: TrialDir, spec: TrialSpec) -> TrialSpec:
+    with suppress(StoreError):  # it has not begun, or its record is torn
+        return replace(spec, expected_delta=trial.read_spec().expected_delta)
+    return spec
 
 
 def write_folder(

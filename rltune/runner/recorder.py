@@ -92,10 +92,11 @@ class Recorder:
         self.share()
 
     def expect(self, attempts: Iterable[tuple[TrialSpec, int]]) -> None:
-        """Note the attempts of this launch: the rows of a seed wait for that of its control.
+        """Note the attempts of this launch: results of a seed wait for the row of its control.
 
-        A row names the control's as its parent, and must not depend on which of them ends first.
-        What waits is in the trials' files: should the driver die, `reconcile_all` writes it.
+        Which of them is the best at record time must not depend on which ends first. What waits is
+        in the trials' files: should the driver die, `reconcile_all` writes it. A failure does not
+        wait: the next attempt of its trial would clear its marker away.
         """
         self._awaited.update(
             {
@@ -108,7 +109,7 @@ class Recorder:
     def reconcile(self, specs: Iterable[TrialSpec]) -> None:
         """Record what the files of these trials say and ledger and lineage do not say yet.
 
-        Rows that wait for a control are left for later.
+        Results that wait for a control are left for later.
         """
         entries = self.ledger.read().trials
         for spec in sorted(specs, key=lambda spec: not spec.is_control):
@@ -126,7 +127,7 @@ class Recorder:
         What a dead driver did not copy the next one does.
         """
         if self.shared is not None:
-            share(self.lineage.read().rows, self.shared, self.run.path.name)
+            share(self.lineage.read_written().rows, self.shared, self.run.path.name)
 
     def mark_failed(
         self, spec: TrialSpec, *, attempt: int, reason: str, is_preempted: bool
@@ -208,7 +209,10 @@ class Recorder:
         A trial has one row with a result: whose marker was lost ends again, with the same numbers.
         """
         name = exp_id_of(spec.trial_id, attempt)
-        if name in self._recorded or spec.trial_id in self._finished or self._must_wait(spec):
+        is_result = isinstance(outcome, TrialResult)
+        if name in self._recorded or spec.trial_id in self._finished:
+            return
+        if is_result and self._must_wait(spec):
             return
         trial = self.run.trial(spec.trial_id)
         context = RowContext(
@@ -231,7 +235,7 @@ class Recorder:
             lambda rows: with_noise(row_for(spec, outcome, rows, context), rows, outcomes_of)
         )
         self._recorded.add(name)
-        if isinstance(outcome, TrialResult):
+        if is_result:
             self._finished.add(spec.trial_id)
 
     def _parent(self, trial: TrialDir, spec: TrialSpec) -> str:

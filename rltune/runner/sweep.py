@@ -18,7 +18,7 @@ from rltune.runner.environment import (
     require_concurrency,
     require_startable,
 )
-from rltune.runner.folder import FrozenTasks, freeze_all, next_launch, write_folder
+from rltune.runner.folder import FrozenTasks, as_begun, freeze_all, next_launch, write_folder
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import LaunchSession, OnTick
 from rltune.runner.proof import require_comparable, require_proven
@@ -165,7 +165,7 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     """
     request, run, base = command.request, command.run, command.base
     due = due_trials(run, request.loaded)
-    specs = due.specs
+    specs = as_begun(run, due.specs)
     todo = [spec for spec in specs if spec.trial_id in due.wanted - ran.begun]
     todo = [spec for spec in todo if not _status(run, spec).is_finished]
     if todo:  # of a later block, too: all trials before it may have been finished

@@ -124,7 +124,13 @@ SPEC = TrialSpec(
     config_hash="ff" * 32,
     expected_delta="-0.05 success",
 )
-CONTROL = replace(SPEC, trial_id="kl=0-s1-0000000000", is_control=True, axis_value=0.0)
+CONTROL = replace(
+    SPEC,
+    trial_id="kl=0-s1-0000000000",
+    condition="loss.kl_loss_coef=0.0",
+    is_control=True,
+    axis_value=0.0,
+)
 RESULT = TrialResult(
     trial_id=SPEC.trial_id,
     status=TrialStatus.DONE,

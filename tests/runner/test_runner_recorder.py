@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import StoreError
+from rltune.lineage.calibration import calibrate
 from rltune.runner.recorder import Recorder, open_recorder
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
@@ -186,6 +187,58 @@ def test_what_waited_is_written_without_its_control(run, specs, how):
     else:
         recorder_of(run, "launch-0002").reconcile_all(specs)
     assert parents(run) == {other.trial_id: ""}
+
+
+def fail(run: RunDir, spec: TrialSpec, *, attempt: int = 1, kind=RowStatus.CRASH) -> None:
+    begin(run, spec, attempt=attempt)
+    trial = run.trial(spec.trial_id)
+    trial.clear_failed()
+    trial.write_failed(TrialFailure(kind, "because", "", 4, attempt))
+
+
+def test_a_control_that_finishes_in_a_later_launch_is_the_parent_and_nothing_is_rewritten(
+    run, specs
+):
+    control, other = specs[0], replace(specs[1], expected_delta="-0.25")
+    first = recorder_of(run)
+    first.expect([(control, 1), (other, 1)])
+    finish(run, other, heldout_metric=0.25)
+    fail(run, control)
+    first.close([control, other])
+    assert parents(run) == {control.trial_id: "", other.trial_id: ""}
+    before = run.results.read_bytes()
+    second = recorder_of(run, "launch-0002")
+    second.reconcile_all([control, other])
+    second.expect([(control, 2)])
+    begin(run, control, attempt=2)
+    run.trial(control.trial_id).write_done(result_of(control, 0.5))
+    second.close([control, other])
+    again = f"{control.trial_id}.a2"
+    assert parents(run) == {control.trial_id: "", other.trial_id: again, again: ""}
+    assert run.results.read_bytes().startswith(before)  # a row is written once
+    found = calibrate(second.lineage.read().rows, lambda row: None)
+    assert [(one.observed, one.has_right_sign) for one in found.predictions] == [(-0.25, True)]
+
+
+def test_two_machines_that_go_leave_a_row_of_each_attempt(run, specs):
+    """The control's next attempt is awaited while the other trial's begins, too."""
+    control, other = specs[:2]
+    recorder = recorder_of(run)
+    recorder.expect([(control, 1), (other, 1)])
+    for spec in (control, other):
+        fail(run, spec, kind=RowStatus.PREEMPTED)
+    recorder.expect([(control, 2), (other, 2)])
+    recorder.reconcile(specs)
+    for spec in (other, control):
+        begin(run, spec, attempt=2)
+        run.trial(spec.trial_id).clear_failed()
+        run.trial(spec.trial_id).write_done(result_of(spec))
+    recorder.close(specs)
+    attempts = [
+        name for spec in (control, other) for name in (spec.trial_id, f"{spec.trial_id}.a2")
+    ]
+    assert sorted(parents(run)) == sorted(attempts)
+    assert parents(run)[f"{other.trial_id}.a2"] == f"{control.trial_id}.a2"
 
 
 def test_an_early_stop_is_pruned_and_done(run, specs):

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 from rltune.errors import ConfoundedError, ResourceError, StoreError
+from rltune.lineage.table import LineageStore
 from rltune.runner.environment import (
     REFUSED,
     apply_ray_environment,
     make_ray_folder,
     require_resources,
 )
-from rltune.runner.folder import freeze_all, next_launch
+from rltune.runner.folder import as_begun, freeze_all, next_launch
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.sweep import SweepRequest, run_sweep
 from rltune.runner.trial import run_trial
 from rltune.spec.expand import expand
-from rltune.spec.load import load_sweep
+from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.store.failure import TrialFailure
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.ledger import Ledger
@@ -81,6 +82,28 @@ def test_an_edited_task_manifest_is_refused(small, tmp_path):
     run.tasks().write_text(run.tasks().read_text().replace('"n_duplicates": ', '"n_duplicates": 1'))
     with pytest.raises(StoreError, match=r"tasks\.json: the task manifest does not match"):
         run_sweep(request_of(small, tmp_path), on_start=nothing, on_tick=nothing)
+
+
+def test_a_prediction_that_is_edited_counts_for_trials_that_have_not_begun(small, tmp_path):
+    """Somebody saw what came, and wrote it down as expected before the row was written."""
+
+    def expecting(text: str) -> LoadedSweep:
+        control, *others = small.conditions
+        return replace(
+            small, conditions=(control, *(replace(c, expected_delta=text) for c in others))
+        )
+
+    run = prepare(request_of(expecting("-0.05"), tmp_path))
+    _, began, waits, *_ = expand(expecting("-0.05"))
+    trial = run.trial(began.trial_id).create()
+    trial.write_spec(began)
+    trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
+    edited = expand(expecting("+0.4"))
+    told = {spec.trial_id: spec.expected_delta for spec in as_begun(run, edited)}
+    assert (told[began.trial_id], told[waits.trial_id]) == ("-0.05", "+0.4")
+    prepare(request_of(expecting("+0.4"), tmp_path))
+    (row,) = LineageStore.open(run.results).read().rows
+    assert (row.exp_id, row.expected_delta) == (began.trial_id, "-0.05")
 
 
 def test_tasks_of_another_plan_are_refused(small, tmp_path):
