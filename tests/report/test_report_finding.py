@@ -145,7 +145,7 @@ def test_a_held_out_measure_is_that_of_the_last_gate(published, metrics, words):
     [
         ("-0.2 success", "right | yes"),
         ("+0.1 success", "wrong | no"),
-        ("0.00 success", "no effect predicted | no"),  # the interval does not hold zero
+        ("0.00 success", "zero predicted | no"),  # the interval does not hold zero
     ],
 )
 def test_a_prediction_stands_beside_its_outcome(tmp_path, told, cells):

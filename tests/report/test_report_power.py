@@ -82,7 +82,7 @@ def test_a_finding_of_the_first_form_holds_until_it_is_drawn_again(folder):
     assert LINE in page(replace(again, manifest={**again.manifest, "page": 2}))
 
 
-@pytest.mark.parametrize("form", [0, 3, "2", None])
+@pytest.mark.parametrize("form", [0, 4, "2", None])
 def test_another_form_is_of_another_rltune(folder, form):
     manifest = read_json(folder / "manifest.json")
     write_json_atomic(folder / "manifest.json", manifest | {"page": form})

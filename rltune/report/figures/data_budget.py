@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from rltune.analysis.tables import TrialRow
-from rltune.report.figures.notes import head_of, n_text
+from rltune.report.figures.notes import head_of, n_text, updates_of
 from rltune.report.figures.records import Budget, LeftOut, Quantity, Use
 from rltune.report.figures.source import Tables
 
@@ -49,10 +49,8 @@ def _quantity(trials: Sequence[TrialRow], column: str, label: str, unit: str) ->
 
 
 def _consumed(row: TrialRow, column: str) -> float | None:
-    """Return a number of a trial; without a count of policy updates, its optimiser steps."""
-    value: float | None = getattr(row, column)
-    is_uncounted = column == "policy_updates" and value is None
-    return row.optimizer_steps if is_uncounted else value
+    value: float | None = updates_of(row) if column == "policy_updates" else getattr(row, column)
+    return value
 
 
 def _spread(means: Sequence[float]) -> float | None:

@@ -101,7 +101,11 @@ def _comparisons(
     )
     return Comparisons(
         head=head_of(
-            tables, COMPARISON, notes=notes, caption=_caption(rows, how, counts), alt=f"{alt}."
+            tables,
+            COMPARISON,
+            notes=notes,
+            caption=_caption(rows, how, counts, tables.about.form),
+            alt=f"{alt}.",
         ),
         metric=control.metric,
         label=label,
@@ -114,13 +118,15 @@ def _comparisons(
     )
 
 
-def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int]) -> str:
+def _caption(rows: Sequence[Comparison], how: Estimation, counts: Sequence[int], form: int) -> str:
     caption = "Points: seeds, each paired with its control."
     if max(counts, default=0) > 1:
         filled = ", filled where separable," if any(is_claim(r.verdict) for r in rows) else ""
         caption += f" Diamond: {estimate_text(how.estimator)}{filled} over {n_text(counts)}"
         is_drawn = any(row.low is not None for row in rows)
         kind = interval_text(how.method, how.level)
+        if len(rows) > 1 and form >= 3:
+            kind = f"unadjusted {kind}"
         if any(row.looks for row in rows):
             kind = f"{how.level:.0%} interval, adjusted for all looks and conditions"
         caption += f", with its {kind}." if is_drawn else "."

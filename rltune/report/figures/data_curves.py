@@ -81,8 +81,14 @@ def _panel(
     is_rate = is_rate_metric(metric)
     tasks = min(row.heldout_tasks for row in tables.trials)
     resolution = resolution_of(metric, tasks=tasks)
+    levels = _own_levels(tables.trials) if metric == SUCCESS and tables.about.form >= 3 else {}
     series = tuple(
-        Series(condition, means_of(own, how, resolution=resolution, is_rate=is_rate), tuple(own))
+        Series(
+            condition,
+            means_of(own, how, resolution=resolution, is_rate=is_rate),
+            tuple(own),
+            tuple(levels.get(condition, ())),
+        )
         for condition, own in lines.items()
     )
     references = tuple(_references(tables, metric, lines))
@@ -113,6 +119,22 @@ def _floor(trials: Sequence[TrialRow]) -> Iterable[Reference]:
         yield Reference(FLOOR, value)
     elif value is not None and low is not None and high is not None:
         yield Reference(f"{FLOOR}, measured", value, Interval(low, high))
+
+
+def _own_levels(trials: Sequence[TrialRow]) -> dict[str, list[Reference]]:
+    """Return condition -> its floor and ceiling, each where every condition has one of its own."""
+    groups: dict[str, list[TrialRow]] = {}
+    for row in trials:
+        groups.setdefault(row.condition, []).append(row)
+    levels: dict[str, list[Reference]] = {}
+    for name, column in ((FLOOR, "floor"), (CEILING, "ceiling")):
+        own = {label: _shared(group, column) for label, group in groups.items()}
+        if _shared(trials, column) is not None or None in own.values():
+            continue
+        for label, value in own.items():
+            if value is not None:
+                levels.setdefault(label, []).append(Reference(name, value))
+    return levels
 
 
 def only(values: Iterable[float]) -> float | None:
@@ -161,7 +183,7 @@ def _curves(tables: Tables, name: str, panels: Sequence[Panel], how: Estimation)
         tables,
         name,
         notes=notes,
-        caption=_caption(how, counts, means) + _ends_text(panels),
+        caption=_caption(how, counts, means) + _ends_text(panels) + _levels_text(panels),
         alt=" ".join(_panel_alt(panel) for panel in panels),
     )
     return Curves(head, how.estimator, how.method, how.level, tuple(panels))
@@ -182,10 +204,18 @@ def _ends_text(panels: Sequence[Panel]) -> str:
     return " Cross: failed or diverged." if any(line.status in BAD_ENDS for line in lines) else ""
 
 
+def _levels_text(panels: Sequence[Panel]) -> str:
+    """Return what a dashed line in the colour of a condition is, where there is one."""
+    found = [level.name for panel in panels for one in panel.series for level in one.levels]
+    names = " and ".join(dict.fromkeys(found))
+    return f" Dashed, in a condition's colour: its own {names}." if names else ""
+
+
 def _panel_alt(panel: Panel) -> str:
     """Return a panel in words: where each condition ends."""
     ends = [f"{one.condition} {_end(one.means[-1])}" for one in panel.series]
     levels = [one.text for one in panel.references]
+    levels += [f"{one.text} ({s.condition})" for s in panel.series for one in s.levels]
     if not ends:
         return f"No values of {panel.label}."
     words = f"Line chart of {panel.label} over training steps, ending at {'; '.join(ends)}."

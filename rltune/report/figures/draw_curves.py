@@ -51,6 +51,7 @@ def _draw_together(sheet: Sheet, data: Curves) -> None:
             for one in panel.series:
                 look = looks[one.condition]
                 _draw_series(sheet, axes, one, look, shift=_shift(one, data, look, looks))
+                _draw_levels(axes, one, look)
             low, high = _limits(panel, panel.series)
             axes.set_ylim(low, high)
             _draw_references(axes, panel.references, low, high, is_named=True)
@@ -116,6 +117,7 @@ def _draw_cell(
             axes.plot(steps, values, color="0.55", linestyle="-", linewidth=1.3, zorder=1)
         if one.condition == condition.label:
             _draw_series(sheet, axes, one, looks[one.condition])
+            _draw_levels(axes, one, looks[one.condition])
     low, high = _limits(panel, panel.series)
     axes.set_ylim(low, high)
     _draw_references(axes, panel.references, low, high, is_named=False)
@@ -237,12 +239,19 @@ def _limits(panel: Panel, series: Sequence[Series]) -> tuple[float, float]:
     grow = max(0.0, least - (high - low)) / 2
     low, high = low - grow, high + grow
     span = high - low
-    for one in sorted(panel.references, key=lambda r: max(low - r.value, r.value - high)):
+    levels = (*panel.references, *(level for one in series for level in one.levels))
+    for one in sorted(levels, key=lambda r: max(low - r.value, r.value - high)):
         wide = (min(low, one.value), max(high, one.value))
         if span / (wide[1] - wide[0]) >= _LEAST_SHARE:
             low, high = wide
     pad = 0.07 * (high - low)
     return low - pad, high + pad
+
+
+def _draw_levels(axes: "Axes", one: Series, look: Look) -> None:
+    """Draw the levels that are the condition's own, in its colour."""
+    for level in one.levels:
+        axes.axhline(level.value, color=look.colour, linewidth=0.8, linestyle=_LEVEL_DASH, zorder=0)
 
 
 def _draw_references(

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 from rltune.analysis.rates import RETRIEVAL, SUCCESS
 from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.gate import set_metric
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
-from rltune.report.figures.source import About, Tables
-from rltune.report.render import plural
+from rltune.report.figures.source import FORM, About, Tables
+from rltune.report.render import plural, quantity
 from rltune.types import TrialStatus
 
 MOST = 3  # of the audit's warnings, and of the trials that ended badly, on one figure
@@ -106,21 +107,49 @@ def bad_end_notes(trials: Sequence[TrialRow]) -> list[str]:
 
 def warning_notes(about: About, trials: Sequence[TrialRow] = ()) -> list[str]:
     """Return the audit's warnings in short, of many the first ones; then hidden axes, all."""
-    rest = len(about.warnings) - MOST
-    notes = [in_short(text, trials) for text in about.warnings]
+    notes = [updates_note(trials)] if about.has_other_updates else []
+    notes += [in_short(text, trials, form=about.form) for text in about.warnings]
+    rest = len(notes) - MOST
     if rest > 0:
         more = f"{plural(rest, 'more warning')} of the audit: see manifest.json."
         notes = [*notes[:MOST], more]
     return [*notes, *about.open_warnings]
 
 
+def updates_note(trials: Sequence[TrialRow]) -> str:
+    """Return A3 in one sentence: between which conditions the policy updates of a trial lie.
+
+    A mean is over the finished trials of a condition.
+    """
+    own: dict[str, list[float]] = {}
+    for row in trials:
+        if row.final is not None and (count := updates_of(row)) is not None:
+            own.setdefault(row.condition, []).append(count)
+    means = sorted((fmean(counts), label) for label, counts in own.items())
+    if len(means) < 2:
+        return "A3 warning: policy updates differ by condition."
+    low, high = (f"{quantity(mean)} ({label})" for mean, label in (means[0], means[-1]))
+    return f"A3 warning: policy updates lie between {low} and {high}."
+
+
+def updates_of(row: TrialRow) -> float | None:
+    """Return the policy updates of a trial; without a count of these, its optimiser steps."""
+    return row.optimizer_steps if row.policy_updates is None else row.policy_updates
+
+
+_CLAUSE = re.compile(r"[A-Z]\d+ warning: .+?(?=: | \()")
 _DIGEST = re.compile(r"'?\b([0-9a-f]{12})[0-9a-f]{28,52}\b'?")
 
 
-def in_short(warning: str, trials: Sequence[TrialRow]) -> str:
-    """Return a warning by `by_condition`, cut."""
+def in_short(warning: str, trials: Sequence[TrialRow], *, form: int = FORM) -> str:
+    """Return a warning by `by_condition`; of a long one its first clause, or as many words."""
     text = by_condition(warning, trials)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3].rpartition(' ')[0]} ..."
+    if len(text) <= LONGEST:
+        return text
+    clause = _CLAUSE.match(text) if form >= 3 else None
+    if clause and len(clause[0]) < LONGEST:
+        return f"{clause[0]}."
+    return f"{text[: LONGEST - 3].rpartition(' ')[0]} ..."
 
 
 def by_condition(warning: str, trials: Sequence[TrialRow]) -> str:

@@ -64,15 +64,6 @@ class SeedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One condition in one panel: the label of the condition, its estimates, its seeds."""
-
-    condition: str
-    means: tuple[Mean, ...]
-    seeds: tuple[SeedLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Reference:
     """A level to compare with: its name, its value, and its interval where it was measured."""
 
@@ -87,6 +78,16 @@ class Reference:
         if self.interval is None:
             return numbers
         return f"{numbers} [{self.interval.low:.3g}, {self.interval.high:.3g}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One condition in one panel: the label of the condition, its estimates, its seeds."""
+
+    condition: str
+    means: tuple[Mean, ...]
+    seeds: tuple[SeedLine, ...]
+    levels: tuple[Reference, ...] = ()  # its own, where conditions differ in them
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,15 @@ READ = ("trials", "history", "summary")
 
 ESTIMATORS = (MEAN, IQM)
 AGAIN = "Export the run folder again."
+
+FORM = 3
+"""Form of the words of figures and pages; a finding keeps the one that it was drawn in.
+
+1: pages do not say what seeds that separated nothing could show. 2: figures name each condition
+with other policy updates by itself, cut warnings at a word, and draw no level that conditions do
+not share; pages do not say that intervals are unadjusted, nor that a sign is not separable.
+"""
+_UPDATES = ("A3", "A3.ends")  # codes of warnings that one sentence says for all conditions
 R = TypeVar("R", bound=Row)
 
 
@@ -29,12 +38,14 @@ class About:
     verdict: str  # of the audit
     failed_rules: tuple[str, ...]  # rules in which the audit found an error
     confounded: str  # why it ran although more than the axis differs; empty when only that does
-    warnings: tuple[str, ...]  # of the audit, each with its rule
+    warnings: tuple[str, ...]  # of the audit, each with its rule, but for those of updates
     # hidden second axes that the sweep neither remedied nor accepted
     open_warnings: tuple[str, ...]
     planned: int  # trials of the sweep
     finished: int  # those with a result
     estimator: str  # over seeds, in the figures: `mean` or `iqm`
+    has_other_updates: bool = False  # A3: some condition made more or fewer policy updates
+    form: int = FORM  # of the words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +58,30 @@ class Tables:
     summary: tuple[SummaryRow, ...]  # estimates, differences and tests over seeds
 
 
-def about_of(manifest: Mapping[str, Any]) -> About:
-    """Return what a manifest says of its sweep.
+def about_of(manifest: Mapping[str, Any], *, form: int = FORM) -> About:
+    """Return what a manifest says of its sweep, for figures of a form.
 
     Raises:
         KeyError: It is the manifest of another version.
 
     """
     audit = manifest["audit"]
+    found = [
+        (str(one.get("code") or one["rule"]), f"{one['rule']} warning: {one['message']}")
+        for one in audit["warnings"]
+    ]
     return About(
         title=str(manifest["title"] or manifest["sweep"]),
         verdict=str(audit["verdict"]),
         failed_rules=tuple(sorted({str(item["rule"]) for item in audit["errors"]})),
         confounded=str(audit["confounded"] or ""),
-        warnings=tuple(f"{i['rule']} warning: {i['message']}" for i in audit["warnings"]),
+        warnings=tuple(text for code, text in found if form < 3 or code not in _UPDATES),
         open_warnings=tuple(map(str, manifest["open_warnings"])),
         planned=int(manifest["trials"]["planned"]),
         finished=int(manifest["trials"]["finished"]),
         estimator=str(manifest["statistics"]["estimator"]),
+        has_other_updates=form >= 3 and any(code in _UPDATES for code, _ in found),
+        form=form,
     )
 
 
@@ -75,11 +92,16 @@ def about_folder(folder: SweepFolder, audit: Audit, *, estimator: str = MEAN) ->
         verdict=audit.verdict.value,
         failed_rules=tuple(sorted({item.rule for item in audit.report.errors})),
         confounded=audit.confounded,
-        warnings=tuple(f"{i.rule} warning: {i.message}" for i in audit.report.warnings),
+        warnings=tuple(
+            f"{i.rule} warning: {i.message}"
+            for i in audit.report.warnings
+            if i.code not in _UPDATES
+        ),
         open_warnings=open_warnings(folder.run),
         planned=audit.trials,
         finished=audit.finished,
         estimator=estimator,
+        has_other_updates=any(i.code in _UPDATES for i in audit.report.warnings),
     )
 
 

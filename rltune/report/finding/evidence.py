@@ -88,8 +88,13 @@ def evidence(finding: Finding) -> str:
         *(f"{code(one['trial_id'])} is in no mean: {plain(one['why'])}" for one in _lost(finding)),
         *(f"unreadable: {plain(line)}" for line in finding.manifest["unreadable"]),
     ]
+    if finding.page_form >= 3 and any(map(_is_budget, audit["warnings"])):
+        found.insert(0, "A3 warns of the budget: see above.")
+    verdict = _VERDICTS[AuditVerdict(audit["verdict"])]
+    if finding.page_form >= 3 and found and audit["verdict"] == AuditVerdict.PASSED:
+        verdict = "The audit passed, with warnings: the configs differ in the axis alone."
     rest = bullets(found) if found else "Nothing was found against it."
-    return f"{_VERDICTS[AuditVerdict(audit['verdict'])]} {done}\n\n{rest}"
+    return f"{verdict} {done}\n\n{rest}"
 
 
 def _lost(finding: Finding) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.analysis.tables import GateRow, HistoryRow, MeasureRow, PairRow, SummaryRow, TrialRow
 from rltune.lineage.row import LineageRow
-from rltune.report.figures.source import About, Tables, about_of
+from rltune.report.figures.source import FORM, About, Tables, about_of
 from rltune.spec.identity import flatten
 from rltune.spec.paths import key_path
 from rltune.types import TrialSpec
@@ -14,9 +14,9 @@ from rltune.types import TrialSpec
 FORMAT = "rltune-finding-1"
 """Stands in manifest.json; another one is another version's."""
 
-PAGE_FORM = 2
-"""Stands in manifest.json as `page`. Pages of form 1, which have no such key, do not say what seeds
-that separated nothing could show; they stay as they are until they are drawn again."""
+PAGE_FORM = FORM
+"""Stands in manifest.json as `page`; form 1 has no such key. Pages and figures of an earlier form
+stay as they are until they are drawn again."""
 
 PRIVATE = frozenset({"host", "node", "pid", "base", "argv"})
 """Keys of provenance.json that name a machine or its folders, and that no comparison needs."""
@@ -62,7 +62,7 @@ class Finding:
     @property
     def about(self) -> About:
         """What the figures say of the sweep."""
-        return about_of(self.manifest)
+        return about_of(self.manifest, form=self.page_form)
 
     @property
     def metric(self) -> str:

@@ -48,6 +48,11 @@ def compared(finding: Finding) -> str:
         "Means over seeds with their 95 % t intervals. A difference is taken seed by seed; p is of "
         "the paired t test, and Holm adjusts it over all conditions of the sweep but the control."
     )
+    if finding.page_form >= 3 and len(rows) > 2 and not finding.trials[0].seeds_until:
+        text += (
+            " Each interval is of one comparison alone: it can exclude zero where the verdict, "
+            "which is adjusted, separates nothing."
+        )
     return f"{table(headers, rows, numeric=range(1, 6))}\n\n{text}"
 
 
@@ -168,9 +173,12 @@ def _together(one: Verdict) -> str:
 def _alone_text(finding: Finding) -> str:
     if not finding.pairs:
         return "Each seed minus the control's same seed, at the last gate."
+    tasks = "the same held-out tasks"
+    if finding.page_form >= 3 and len({row.tasks_sha256 for row in finding.trials}) > 1:
+        tasks = "the held-out tasks of the same numbers (their records differ: see the evidence)"
     bold = sum(mcnemar_p(row.only_condition, row.only_control) < LEVEL for row in finding.pairs)
     return (
-        "Each seed minus the control's same seed, on the same held-out tasks, with the p of the "
+        f"Each seed minus the control's same seed, on {tasks}, with the p of the "
         "exact McNemar test over those tasks: what a study of this one seed would report. It tells "
         "two trained policies apart, not two settings; another seed is another policy. In bold: "
         f"p < {LEVEL}, unadjusted, {bold} of {plural(len(finding.pairs), 'pair')}."
@@ -243,20 +251,22 @@ def predicted(finding: Finding) -> str:
     rows = []
     for one in verdicts_of(finding.trials):
         if text := told.get(one.condition):
-            rows.append(_prediction(one, text))
+            rows.append(_prediction(one, text, form=finding.page_form))
     headers = ["condition", "predicted", "measured", "sign", "inside the interval"]
     text = (
         "Predictions stand in the sweep file (`axis.expect`), which the run froze before its first "
         "trial. The interval is that of the measured difference."
     )
+    if finding.page_form >= 3:
+        text += " A sign is open where the verdict claims no difference."
     return f"{table(headers, rows, numeric=(2,))}\n\n{text}"
 
 
-def _prediction(one: Verdict, text: str) -> list[str]:
+def _prediction(one: Verdict, text: str, *, form: int) -> list[str]:
     expected, difference = parse_delta(text), one.difference
     sign = inside = DASH
     if expected is not None and difference.n:
-        sign = _sign(expected, difference.mean)
+        sign = _sign(expected, one, form=form)
     if expected is not None and difference.interval is not None:
         inside = "yes" if difference.interval.low <= expected <= difference.interval.high else "no"
     ends = difference.interval or (None, None)
@@ -266,8 +276,10 @@ def _prediction(one: Verdict, text: str) -> list[str]:
     return [code(one.condition), plain(text), measured_text, sign, inside]
 
 
-def _sign(expected: float, observed: float) -> str:
-    """Return whether the sign was right; zero has none, its interval alone tells."""
+def _sign(expected: float, one: Verdict, *, form: int) -> str:
+    """Return whether the sign was right, which no verdict but a claim tells; zero has none."""
     if expected == 0.0:
-        return "no effect predicted"
-    return "right" if expected * observed > 0.0 else "wrong"
+        return "no effect predicted" if form < 3 else "zero predicted"
+    if form >= 3 and not one.is_claim:
+        return "open"
+    return "right" if expected * one.difference.mean > 0.0 else "wrong"
