@@ -1,5 +1,6 @@
 """Output of commands: a rich console, plain text off a terminal, or JSON."""
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -10,12 +11,18 @@ from rich.console import Console, RenderableType
 from rltune.report.markdown import visible
 from rltune.store.files import dumps
 
+STDOUT = "standard output"
+"""What messages call it."""
+
 
 class QuietConsole(Console):
     """A console without trailing blanks that falls silent when its reader is gone.
 
-    A sweep must not end with the `head` that it was piped into.
+    A sweep must not end with the `head` that it was piped into, nor when the disk of its log is
+    full. What is printed only to be read may say so: `is_needed`.
     """
+
+    is_needed = False  # whether an error that loses what is printed is raised
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; long paths stay whole, and off a terminal no blanks fill lines up."""
@@ -31,8 +38,15 @@ class QuietConsole(Console):
                 self.file.flush()
         except BrokenPipeError:
             self.on_broken_pipe()
-        except OSError:  # the terminal is gone
+        except OSError as error:
             self.quiet = True
+            if error.errno == errno.EIO:  # the terminal is gone
+                return
+            discard_stdout()
+            error.filename = STDOUT
+            if self.is_needed:
+                raise
+            warn(f"warning: {STDOUT}: {error.strerror}. Nothing more is printed there.")
 
     def on_broken_pipe(self) -> None:
         """Go on without printing."""
@@ -47,7 +61,7 @@ def discard_stdout() -> None:
     os.close(null)
 
 
-def make_console() -> Console:
+def make_console() -> QuietConsole:
     """Return the console of standard output; without colours under NO_COLOR."""
     return QuietConsole(
         markup=False,
@@ -63,13 +77,28 @@ def is_live(console: Console) -> bool:
 
 
 def show(item: RenderableType) -> None:
-    """Print a drawing."""
-    make_console().print(item)
+    """Print a drawing.
+
+    Raises:
+        OSError: There is no room for it.
+
+    """
+    console = make_console()
+    console.is_needed = True
+    console.print(item)
 
 
 def emit_json(data: Any) -> None:
-    """Print JSON, and nothing else."""
-    sys.stdout.write(dumps(data, indent=2) + "\n")
+    """Print JSON, and nothing else; raises OSError where there is no room for it."""
+    try:
+        sys.stdout.write(dumps(data, indent=2) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_stdout()
+        error.filename = STDOUT
+        raise
 
 
 def answer(data: Any, view: RenderableType, *, as_json: bool) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rltune.cli.app import command
-from rltune.cli.console import discard_stdout, warn
+from rltune.cli.console import STDOUT, discard_stdout, warn
 from rltune.errors import RltuneError
-from rltune.report.markdown import visible
+from rltune.report.markdown import cut
 from rltune.runner.slow_calls import SlowCalls, last_words
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
@@ -24,11 +24,17 @@ from rltune_envs.guard import supervised
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 3
 _TYPER_INTERRUPT = 130  # what newer typers return for KeyboardInterrupt; older ones raise Abort
-_SYSTEM = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+_SYSTEM = frozenset(  # the system refuses what was asked for: no permission, no room, no folder
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+    | {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE}
+)
+
+_LONGEST = 5000  # characters of a message: it may quote a whole file
 
 
 def main() -> None:
     """Run the command line and exit."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -41,7 +47,24 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # `rltune status | head` has read enough
         discard_stdout()
         return OK
+    except OSError as error:  # what was printed last does not fit on the disk
+        discard_stdout()
+        return _say(f"{STDOUT}: {error.strerror or error}.", FAILED)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that were closed: else the next file opened would take their place.
+
+    A job without a terminal may have none of them; what is printed goes nowhere then.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _show_unencodable() -> None:
@@ -71,7 +94,7 @@ def _explain(error: Exception) -> int:
     """Report any other exception: a usage error, an error of the system, or a bug."""
     message = getattr(error, "format_message", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(error, file=sys.stderr)
+        warn(str(error))
         return REFUSED
     if callable(message):  # every usage error has it; the class is private to typer
         usage = getattr(getattr(error, "ctx", None), "command_path", "rltune")
@@ -89,8 +112,8 @@ def _explain(error: Exception) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    for one in text.splitlines() or [""]:
-        print(f"error: {visible(masked(one))}", file=sys.stderr)
+    for one in text.rstrip("\n").split("\n"):  # a value may hold other signs that end a line
+        warn(f"error: {cut(masked(one), _LONGEST)}")
     return code
 
 

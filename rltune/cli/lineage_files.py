@@ -155,6 +155,9 @@ def _foreign(
     file: Path, dialect: ImportFormat, into: Path, metric: str | None, mode: str | None
 ) -> tuple[Metric, ForeignTable]:
     """Return what a foreign table measures, and what it holds."""
+    if mode not in (None, "max", "min"):
+        what = f"{mode!r} is not a direction."
+        raise InputError(Problem("--mode", what, "Choose max or min."))
     if dialect is ImportFormat.AUTORESEARCH:
         metric = metric or autoresearch_columns(file)[1]
         mode = mode or (VAL_BPB.mode if metric == VAL_BPB.name else None)
@@ -169,7 +172,7 @@ def _metric(into: Path, metric: str | None, mode: str | None) -> Metric:
     if into.exists():
         theirs = read_metric(into)
         return Metric(metric or theirs.name, mode or theirs.mode)
-    if metric is not None and mode in ("max", "min"):
+    if metric is not None and mode is not None:
         return Metric(metric, mode)
     missing = "--mode max or --mode min" if metric else "--metric NAME and --mode max or min"
     what = "the other table does not say which way is better, and this one does not exist yet."

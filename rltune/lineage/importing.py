@@ -11,6 +11,7 @@ from rltune.lineage.row import COLUMNS, LineageRow, resolve_alias, row_problems
 from rltune.lineage.table import LineageStore
 
 _SKIPPED = "The record is skipped."
+_MOST_NAMED = 300  # characters of a first line that is no header
 
 
 @dataclass(slots=True)
@@ -44,17 +45,22 @@ def read_text(path: Path) -> str:
     """Read a foreign table; bytes that are not UTF-8 become replacement characters.
 
     Raises:
-        StoreError: It is missing.
+        StoreError: It is missing or empty.
 
     """
     if not path.is_file():
-        raise StoreError(Problem(str(path), "there is no such file."))
-    return path.read_bytes().decode("utf-8-sig", errors="replace")
+        what = "is a folder." if path.is_dir() else "there is no such file."
+        raise StoreError(Problem(str(path), what, action="Give the table of another tool."))
+    content = path.read_bytes()
+    if not content.strip():
+        raise StoreError(Problem(str(path), "is empty.", action="Give the table of another tool."))
+    return content.decode("utf-8-sig", errors="replace")
 
 
 def wrong_header(path: Path, columns: Sequence[str], *, tool: str, expected: str) -> StoreError:
     """Return the error of a file whose first line is not the header of a tool's table."""
-    what = f"this is not {tool} table; its columns are {', '.join(columns[:20])}."
+    named = ", ".join(columns)[:_MOST_NAMED]
+    what = f"this is not {tool} table; its columns are {named}."
     return StoreError(
         Problem(f"{path}:1", what, f"Expected {expected}.", "Choose another --format.")
     )

@@ -33,6 +33,7 @@ _NAME = COLUMNS.index("metric_name")
 _MODE = COLUMNS.index("metric_mode")
 _HEADER_LINE = HEADER.encode()
 _SKIPPED = "The row is skipped."
+_MOST_NAMED = 100  # characters of a column that is none of a header
 
 
 def meta_path(path: Path) -> Path:
@@ -157,13 +158,13 @@ def header_problem(body: bytes, path: Path) -> Problem | None:
         return Problem(f"{path}:1", what, action=action)
     pairs = zip(given, COLUMNS, strict=False)
     where = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(given), len(COLUMNS)))
-    shown = repr(given[where]) if where < len(given) else "missing"
+    shown = repr(given[where][:_MOST_NAMED]) if where < len(given) else "missing"
     expected = repr(COLUMNS[where]) if where < len(COLUMNS) else "the end"
     return Problem(
         f"{path}:1",
         f"this is not an rltune lineage table: column {where + 1} is {shown}, expected {expected}.",
-        action="Repair a damaged header with `rltune lineage repair`; import a fieldkit table with "
-        "`rltune lineage import`.",
+        action="`rltune lineage repair` mends a damaged header over whole rows; `rltune lineage "
+        "import` takes tables of other tools.",
     )
 
 

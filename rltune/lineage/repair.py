@@ -91,7 +91,7 @@ def _plan(path: Path) -> _Plan:
     has_header = problem is None
     if problem is not None:
         first = body.partition(b"\n")[0]
-        is_headless = _is_row(first)
+        is_headless = not body or _is_row(first)
         if not is_headless and not any(map(_is_row, body.split(b"\n")[1:])):
             raise StoreError(problem)
         if not is_headless:  # a torn or foreign first line, rows after it

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from run_folders import write_sweep
 
 import rltune.cli.entry as entry
 from rltune.cli.app import COMMANDS, LINEAGE
+from rltune.errors import InputError
 from rltune.spec.load import load_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -126,13 +128,39 @@ def test_interrupt_is_exit_code_3(rltune, monkeypatch):
     assert (result.code, result.err) == (3, "error: interrupted; the same command goes on.\n")
 
 
-def test_a_file_that_may_not_be_read_is_no_bug(rltune, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG])
+def test_what_the_system_refuses_is_no_bug(rltune, monkeypatch, number):
     def refused(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "sweeps/kl.yaml")
+        raise OSError(number, os.strerror(number), "sweeps/kl.yaml")
 
     monkeypatch.setattr("rltune.cli.check.load_sweep", refused)
     result = rltune("check", "sweeps/kl.yaml")
-    assert (result.code, result.err) == (1, "error: sweeps/kl.yaml: Permission denied.\n")
+    assert (result.code, result.err) == (1, f"error: sweeps/kl.yaml: {os.strerror(number)}.\n")
+
+
+def test_a_message_is_one_line_and_of_a_length_whatever_it_quotes(rltune, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise InputError(["x: 'a\x0bb\u2028c' is no y.", "z" * 6000])
+
+    monkeypatch.setattr("rltune.cli.check.load_sweep", refused)
+    first, second = rltune("check", "sweeps/kl.yaml").err.splitlines()
+    assert first == "error: x: 'aU+000BbU+2028c' is no y."
+    assert second == f"error: {'z' * 5000}… (5000 of 6000 characters)"
+
+
+@pytest.mark.parametrize(("given", "code"), [("--version", 0), ("chekc", 2)])
+def test_a_job_without_standard_streams_runs(tmp_path, given, code):
+    """A daemon may start it so; the next file that is opened must not become its output."""
+    python = f"{sys.executable} -c 'from rltune.cli import main; main()' {given}"
+    done = subprocess.run(
+        ["bash", "-c", f"({python} <&- >&- 2>&-); echo code $?"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"code {code}\n", "")
 
 
 def in_process(code: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:

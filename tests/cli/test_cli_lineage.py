@@ -201,8 +201,28 @@ def test_import_of_its_kin_asks_which_way_is_better(rltune, tmp_path):
     refused = rltune(*command)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith("Give --mode max or --mode min.\n")
+    wrong = rltune(*command, "--mode", "up")
+    assert wrong.err == "error: --mode: 'up' is not a direction. Choose max or min.\n"
     assert rltune(*command, "--mode", "max").code == 0
     assert rltune("lineage", "best", "n.tsv").out == "Best: aaaaaaa with val_acc 0.700.\n"
+
+
+@pytest.mark.parametrize("dialect", ["autoresearch", "fieldkit"])
+def test_import_of_what_is_no_table_names_it_on_one_line(rltune, tmp_path, dialect):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "binary").write_bytes(b"\x80\x0b" * 5000)
+    given = ("--format", dialect, "--into", "x.tsv", "--metric", "m", "--mode", "max")
+    said = {
+        name: rltune("lineage", "import", name, *given).err.splitlines()
+        for name in ("folder", "empty", "binary")
+    }
+    action = "Give the table of another tool."
+    assert said["folder"] == [f"error: folder: is a folder. {action}"]
+    assert said["empty"] == [f"error: empty: is empty. {action}"]
+    (line,) = said["binary"]
+    assert "its columns are" in line
+    assert len(line) < 2000
 
 
 def test_repair_says_first_and_mends_then(rltune, table):

@@ -135,7 +135,7 @@ def test_a_table_with_a_damaged_header_has_no_best_and_does_not_say_there_is_non
     store.path.write_bytes(b"x" + store.path.read_bytes())
     for ask in (store.best, lambda: store.chain("a")):
         with pytest.raises(
-            StoreError, match="Repair a damaged header with `rltune lineage repair`"
+            StoreError, match="`rltune lineage repair` mends a damaged header over whole rows"
         ):
             ask()
 

@@ -110,6 +110,14 @@ def test_rows_of_two_metrics_without_a_sidecar_are_not_guessed(path):
             call(path)
 
 
+def test_an_empty_table_gets_its_header(path):
+    path.write_bytes(b"")
+    assert find_damage(path).notes == ("the header is missing; it is added",)
+    repair(path)
+    assert (path.read_text(), ids(path)) == (f"{HEADER}\n", [])
+    assert find_damage(path).is_clean
+
+
 def test_what_is_no_lineage_table_is_not_touched(path):
     for content in ("foo\tbar\n1\t2\n", "\t".join(FIELDKIT_COLUMNS) + "\n", "x"):
         path.write_text(content)

@@ -1,5 +1,6 @@
 """The zip of a bundle: its files in order with their digests, and no secret in any of them."""
 
+import errno
 import re
 import shutil
 import zipfile
@@ -9,7 +10,7 @@ from pathlib import Path
 from rltune.errors import InputError, Problem, StoreError
 from rltune.report.finding.verify import Check
 from rltune.report.render import plural
-from rltune.store.files import read_json, sha256_file, write_json_atomic
+from rltune.store.files import read_json, replacing, sha256_file, write_json_atomic
 from rltune.store.secret import masked, secrets_in
 
 LIST = "bundle.json"
@@ -79,18 +80,18 @@ def write_zip(root: Path, out: Path) -> None:
         InputError: It cannot be written.
 
     """
-    part = out.with_name(f".{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file:
+        with (
+            replacing(out) as part,
+            zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as file,
+        ):
             for path in files_of(root):
                 info = zipfile.ZipInfo(shown(path, root), _DATE)
                 info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 with path.open("rb") as source, file.open(info, "w", force_zip64=True) as target:
                     shutil.copyfileobj(source, target)
-        part.replace(out)
     except OSError as error:
-        part.unlink(missing_ok=True)
         what = f"cannot be written: {error.strerror or error}."
         raise InputError(Problem(f"--out {out}", what, action="Give another file.")) from error
 
@@ -115,8 +116,12 @@ def unpack(bundle: Path, root: Path) -> Path:
                 raise StoreError(Problem(str(bundle), "unpacks to more than 20 GB."))
             file.extractall(root)
     except _NO_ZIP as error:
-        what = f"cannot be unpacked: {error}."
-        raise StoreError(Problem(str(bundle), what, action="Ask for it again.")) from error
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what = f"there is no room to unpack it in {root.parent}."
+            action = "Free some, or let TMPDIR name a folder on another disk."
+        else:
+            what, action = f"cannot be unpacked: {error}.", "Ask for it again."
+        raise StoreError(Problem(str(bundle), what, action=action)) from error
     return root
 
 
