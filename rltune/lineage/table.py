@@ -222,7 +222,10 @@ class LineageStore:
         write_json_atomic(meta_path(self.path), {"format": FORMAT} | self._named)
 
     def _write(self, fd: int, body: bytes, rows: Iterable[LineageRow]) -> tuple[LineageRow, ...]:
-        parent_of = dict(parents(body))
+        rows, parent_of = tuple(rows), dict(parents(body))
+        if again := parent_of.keys() & {row.exp_id for row in rows}:
+            for name in again - {row.exp_id for row in self._read(body).rows}:
+                del parent_of[name]  # its line is damaged, so its row may be written again
         checked = []
         for row in rows:
             checked.append(self._checked(row, parent_of))

@@ -197,9 +197,11 @@ class Recorder:
         by = entry.last.launch if entry.is_open else "an earlier launch"
         reason = f"lost: the driver of {by} died before this attempt ended"
         failure = TrialFailure(RowStatus.PREEMPTED, reason, "", steps_done(trial), attempt)
-        self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
-        if trial.path.is_dir():
+        if (
+            trial.path.is_dir()
+        ):  # first: from it the next driver writes the row, should this one die
             trial.write_failed(failure)
+        self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
 
     def _record(
         self, spec: TrialSpec, outcome: TrialResult | TrialFailure, *, attempt: int, launch: str

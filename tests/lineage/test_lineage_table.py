@@ -40,6 +40,21 @@ def test_rows_come_back_in_order_and_the_file_is_plain(store):
     ]
 
 
+def test_a_row_whose_line_is_damaged_may_be_written_again_and_a_whole_one_may_not(store):
+    for name in ("a", "b"):
+        store.append(row(name, core_metric=0.5))
+    store.path.write_bytes(store.path.read_bytes().replace(b"\t0.5\t", b"\tx.5\t", 1))
+    store.append(row("a", core_metric=0.75))
+    rows, problems = store.read()
+    assert [(one.exp_id, one.core_metric) for one in rows] == [("b", 0.5), ("a", 0.75)]
+    assert len(problems) == 1
+    for name in ("a", "b"):
+        with pytest.raises(StoreError, match="a row with this id exists"):
+            store.append(row(name))
+    with pytest.raises(StoreError, match="a row with this id exists"):
+        store.append_many([row("c"), row("c")])
+
+
 def test_looking_at_a_table_that_does_not_exist_makes_no_file(store):
     assert store.read() == ((), ())
     assert list(store.path.parent.iterdir()) == []

@@ -8,6 +8,7 @@ import pytest
 
 from rltune.errors import StoreError
 from rltune.lineage.calibration import calibrate
+from rltune.lineage.table import LineageStore
 from rltune.runner.recorder import Recorder, open_recorder
 from rltune.spec.expand import expand
 from rltune.store.failure import TrialFailure
@@ -414,6 +415,37 @@ def test_the_next_driver_records_what_a_killed_one_left(run, specs):
             (unseen.trial_id, "preempted"),
         ]
     )
+
+
+def test_a_driver_that_dies_between_marker_and_row_of_a_lost_attempt_loses_neither(
+    run, specs, monkeypatch
+):
+    begin(run, specs[0])
+    recorder_of(run).reconcile(specs)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineageStore, "record", die)
+        with pytest.raises(KeyboardInterrupt):
+            recorder_of(run, "launch-0002").reconcile_all(specs)
+    assert trial_status(run.trial(specs[0].trial_id)) is TrialStatus.INTERRUPTED
+    recorder_of(run, "launch-0003").reconcile_all(specs)
+    assert rows(run) == [(specs[0].trial_id, "preempted")]
+
+
+def test_a_damaged_row_stops_no_sweep_and_is_written_again(run, specs):
+    control, other = specs[:2]
+    for spec in (control, other):
+        finish(run, spec)
+    recorder_of(run).reconcile_all(specs)
+    before = run.results.read_bytes()
+    damaged = before.replace(b"\tbaseline\t", b"\tbase\xffine\t", 1)
+    run.results.write_bytes(damaged)
+    recorder_of(run, "launch-0002").reconcile_all(specs)
+    assert parents(run) == {other.trial_id: control.trial_id, control.trial_id: ""}
+    assert run.results.read_bytes().startswith(damaged)
 
 
 def test_a_dead_drivers_worker_may_still_finish(run, specs):
