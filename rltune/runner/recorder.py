@@ -94,9 +94,8 @@ class Recorder:
     def expect(self, attempts: Iterable[tuple[TrialSpec, int]]) -> None:
         """Note the attempts of this launch: results of a seed wait for the row of its control.
 
-        Which of them is the best at record time must not depend on which ends first. What waits is
-        in the trials' files: should the driver die, `reconcile_all` writes it. A failure does not
-        wait: the next attempt of its trial would clear its marker away.
+        The best at record time must not depend on who ends first. Should the driver die,
+        `reconcile_all` writes them. A failure does not wait: the next attempt clears its marker.
         """
         self._awaited.update(
             {
@@ -197,9 +196,7 @@ class Recorder:
         by = entry.last.launch if entry.is_open else "an earlier launch"
         reason = f"lost: the driver of {by} died before this attempt ended"
         failure = TrialFailure(RowStatus.PREEMPTED, reason, "", steps_done(trial), attempt)
-        if (
-            trial.path.is_dir()
-        ):  # first: from it the next driver writes the row, should this one die
+        if trial.path.is_dir():  # first: the next driver writes the row from it
             trial.write_failed(failure)
         self._record(spec, failure, attempt=attempt, launch=entry.last.launch)
 
@@ -212,9 +209,8 @@ class Recorder:
         """
         name = exp_id_of(spec.trial_id, attempt)
         is_result = isinstance(outcome, TrialResult)
-        if name in self._recorded or spec.trial_id in self._finished:
-            return
-        if is_result and self._must_wait(spec):
+        must_wait = is_result and self._must_wait(spec)
+        if name in self._recorded or spec.trial_id in self._finished or must_wait:
             return
         trial = self.run.trial(spec.trial_id)
         context = RowContext(
