@@ -27,6 +27,7 @@ from rltune.study.load import Study, load_study
 from rltune.study.queue import Used, beyond, due
 from rltune.study.records import ACCEPTED, read_proposals, with_proposals
 from rltune.study.state import Standing, rows_of, standings, used
+from rltune.study.unrecorded import record_finished
 from rltune.study.view import promoted_view, proposals_view, study_json, study_view
 from rltune.trainer.preflight.prices import require_countable
 
@@ -94,6 +95,7 @@ def run_study(study: Study, runs_dir: Path, *, max_trials: int | None, no_custom
     with looking_in_runs(runs_dir), take_driver_lock(own.lock, argv=tuple(sys.argv)):
         asked, study = study, with_proposals(study, runs_dir)
         found = standings(study, runs_dir)
+        record_finished(found, own, argv=sys.argv)
         console.print(study_view(study, found, used(found)))
         require_agreement(study, found)
         keep_files(asked, own.path)

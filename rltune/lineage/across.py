@@ -43,13 +43,13 @@ def chain_across(store: LineageStore, exp_id: str) -> Chain:
     return chain
 
 
-def parent_row(runs_dir: Path, parent: str, seed: int) -> str:
+def parent_row(runs_dir: Path, parent: str, seed: int | None) -> str:
     """Return the row that a sweep's `parent` means for a seed, as `RUN/EXP_ID`.
 
     Args:
         runs_dir: Folder of the run folders.
         parent: `RUN/EXP_ID`, or `RUN/CONDITION`: the row of this seed, else the condition's first.
-        seed: Of the trial.
+        seed: Of the trial; None: the condition's first row, whatever its seed.
 
     Returns:
         `parent` itself where the row is not there (yet): the chain then names it as missing.
@@ -61,7 +61,7 @@ def parent_row(runs_dir: Path, parent: str, seed: int) -> str:
     if any(row.exp_id == name for row in rows):
         return parent
     kept = [row for row in rows if row.condition == name and row.status in COMPARED]
-    same = [row for row in kept if row.seed == seed]
+    same = [row for row in kept if row.seed == seed and seed is not None]
     return shared_id(run, (same or kept)[0].exp_id) if kept else parent
 
 

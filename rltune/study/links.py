@@ -140,8 +140,11 @@ def parents(evidence: Evidence) -> Iterator[str]:
         for row in _rows(one.run):
             if row.condition != one.loaded.control.label or not row.is_of_sweep:
                 continue
-            expected = parent_row(runs, one.promotion.row, row.seed or 0)
-            if row.parent_exp != expected:
+            expected = parent_row(runs, one.promotion.row, row.seed)
+            known = {expected}
+            if row.seed not in one.promotion.seeds:  # its source may have got the seed since
+                known.add(parent_row(runs, one.promotion.row, None))
+            if row.parent_exp not in known:
                 yield (
                     f"{one.run.path.name}/results.tsv: {row.exp_id}, parent_exp: "
                     f"{row.parent_exp or 'nothing'}, promoted was {expected}"

@@ -23,8 +23,10 @@ from rltune.lineage.table import LineageStore
 from rltune.report.bundle.archive import files_of, write_zip
 from rltune.store.files import read_json, write_json_atomic
 from rltune.store.lock import take_driver_lock
+from rltune.store.rundir import RunDir
 from rltune.study.bundle import build_study
 from rltune.study.kept import keep_files, load_kept
+from rltune.study.links import Evidence, parents
 from rltune.study.load import load_study
 from rltune.study.state import standings
 from rltune.study.verify import verify_study
@@ -352,6 +354,22 @@ def test_seeds_that_a_decision_left_out_are_named(project, tmp_path):
     assert problems_of(root) == []
     edit_json("study.json", lambda d: d["entropy"].update(seeds=[0, 1]))(root)
     assert any("seeds: [0, 1] leaves out 2, which ended in kl-" in x for x in problems_of(root))
+
+
+def test_a_seed_that_the_source_got_after_the_decision_contradicts_no_parent(root, tmp_path):
+    """When the control of seed 2 was recorded, the promoted condition had seeds 0 and 1 alone."""
+    rows = LineageStore.open(run_of(root, "kl") / "results.tsv").read().rows
+    first, _, last = (row.exp_id for row in rows if row.condition == "kl_loss_coef=0.1")
+    replace_in("results.tsv", f"/{last}\t", f"/{first}\t")(run_of(root, "entropy"))
+    own = RunDir(own_of(root))
+    study = load_kept(own.path)
+
+    def contradictions() -> list[str]:
+        return list(parents(Evidence(study, own, standings(study, root / "runs", work=tmp_path))))
+
+    assert len(contradictions()) == 1
+    edit_json("study.json", lambda d: d["entropy"].update(seeds=[0, 1]))(root)
+    assert contradictions() == []
 
 
 def test_what_was_kept_is_the_study_as_it_was_asked(project):

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rltune.lineage.table import LineageStore
+from rltune.types import RowStatus
+
 
 @pytest.fixture
 def launched(monkeypatch):
@@ -118,6 +121,22 @@ def test_trials_that_do_not_fit_the_budget_are_no_failures(project, rltune, monk
     assert code == 0
     assert out.endswith("No trial fits into what is left of the budget: kl.\n")
     assert "did not finish" not in out
+
+
+def test_what_a_killed_driver_left_out_is_recorded_before_the_next_sweep(project, rltune, launched):
+    """It died after the last trial of kl had ended, and nothing of kl is left to launch."""
+    project.finish()
+    rltune("study", "studies/nights.yaml")
+    own = LineageStore.open(project.kl.run.results).read().rows
+    shared = project.runs / "study-nights" / "results.tsv"
+    assert {row.trial_id for row in own} == {spec.trial_id for spec in project.kl.specs}
+    assert all(row.parent_exp or row.status is RowStatus.BASELINE for row in own)
+    shared.unlink()  # it died between the two tables
+    before = project.kl.run.results.read_bytes()
+    rltune("study", "studies/nights.yaml")
+    names = [row.exp_id for row in LineageStore.open(shared).read().rows]
+    assert names == [f"{project.kl.run.path.name}/{row.exp_id}" for row in own]
+    assert project.kl.run.results.read_bytes() == before
 
 
 def test_a_finished_study_says_so(project, rltune, launched):
