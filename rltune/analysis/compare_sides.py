@@ -80,7 +80,11 @@ def _why_not(a: Side, b: Side) -> Problem | None:
     where = f"{a.label} and {b.label}"
     ids = [{record.spec.trial_id for record in side.records} for side in (a, b)]
     if a.run == b.run and ids[0] & ids[1]:
-        return Problem(where, "a trial cannot be compared with itself.", action="Name two trials.")
+        if a.is_trial or b.is_trial:
+            what, action = "a trial cannot be compared with itself.", "Name two trials."
+        else:
+            what, action = "a condition cannot be compared with itself.", "Name two conditions."
+        return Problem(where, what, action=action)
     if (a.metric, a.mode) != (b.metric, b.mode):
         what = f"the metrics differ: {a.metric} ({a.mode}) and {b.metric} ({b.mode})."
         return Problem(where, what, action="Compare trials of sweeps with the same metric.")

@@ -1,6 +1,7 @@
 """Look up the trial, or the side of a comparison, that a user names."""
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,21 @@ def find_trial(given: str, folder: Path | None, runs_dir: Path) -> TrialDir:
     """
     if _is_trial_folder(given):
         return TrialDir(Path(given).resolve())
+    newest, matches = _found(given, folder, runs_dir)
+    if len(matches) != 1:
+        raise StoreError(_not_one(given, newest, matches))
+    run, spec = matches[0]
+    return _dir_of(run, spec)
+
+
+def _found(given: str, folder: Path | None, runs_dir: Path) -> tuple[RunDir, list["Match"]]:
+    """Return the run folder to look in, and the trials that a text names there, else anywhere."""
     newest = find_run(folder, runs_dir)
     matches = _matches(newest, given)
     if not matches and folder is None and given:
         others = (RunDir(path) for path in run_folders(runs_dir) if path != newest.path)
         matches = [match for run in others for match in _matches(run, given)]
-    if len(matches) != 1:
-        raise StoreError(_not_one(given, newest, matches))
-    run, spec = matches[0]
-    return _dir_of(run, spec)
+    return newest, matches
 
 
 def run_of(trial: TrialDir) -> RunDir | None:
@@ -121,7 +128,23 @@ def find_side(given: Any, folder: Path | None, runs_dir: Path) -> tuple[Side, tu
         meant = of_condition(sweep.specs, given)
         if meant:
             return _condition_side(sweep, meant[0].condition)
+        if sweep.specs and not _found(str(given), folder, runs_dir)[1]:
+            raise StoreError(_no_side(str(given), sweep))
     return _trial_side(find_trial(str(given), folder, runs_dir))
+
+
+def _no_side(given: str, sweep: SweepFolder) -> Problem:
+    """Return that a text names neither a condition nor a trial, and what it may name."""
+    labels = list(dict.fromkeys(spec.condition for spec in sweep.specs))
+    first = f"{labels[0]}@{sweep.specs[0].seed}"
+    allowed = f"Choose one of {', '.join(labels)}, or a trial of one, such as {first}."
+    place = given.rpartition(":")[0]
+    if "/" in place:
+        allowed = f"{place} is no folder. {allowed}"
+    names = [*labels, *(label.partition("=")[2] for label in labels)]
+    near = get_close_matches(given, names, n=1) if given[:1].isalpha() else []  # a number is exact
+    hint = f"Did you mean {near[0]!r}?" if near else ""
+    return Problem(str(sweep.run.path), f"{given!r} is not a trial here.", allowed, hint)
 
 
 def _is_trial_folder(given: Any) -> bool:

@@ -11,7 +11,7 @@ from rltune.analysis.fresh import FORMAT, FRESH, read_fresh, split_seed_of
 from rltune.analysis.generations import START, generation_table
 from rltune.cli.console import emit_json, show, warn
 from rltune.cli.lineage import Row, Source, best_id, table_path
-from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir
+from rltune.cli.options import RUNS, Json, NoCustomCode, RunsDir, why_not_writable
 from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.generations import Generation, Generations, generations
 from rltune.lineage.table import LineageStore
@@ -51,7 +51,7 @@ def show_generations(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Target folder (default: RUN/generations/EXP_ID)."
+            "--out", metavar="DIR", help="Folder of the chart (default: RUN/generations/EXP_ID)."
         ),
     ] = None,
     runs_dir: RunsDir = RUNS,
@@ -73,20 +73,22 @@ def show_generations(
     found = generations(table, of or best_id(LineageStore.open(table)), runs_dir)
     youngest = found.chain[-1]
     run = youngest.trial.path.parents[1]
-    folder = out or run / CHARTS / youngest.row.exp_id
+    own = run / CHARTS / youngest.row.exp_id
+    folder = out or own
     if again and fresh is None:
         what = "fresh tasks are played again, and only --fresh says how many."
         raise InputError(Problem("--again", what, action="Add --fresh N."))
-    record = read_fresh(folder / FRESH, found, again=again)
+    _require_writable(folder, *([own] if fresh is not None else []))
+    record = read_fresh(own / FRESH, found, again=again)
     if fresh is not None and (record is None or again):
         record = _played(found, fresh, no_custom_code=no_custom_code)
-        before = read_fresh(folder / FRESH, found, again=True)  # another one may have played, too
+        before = read_fresh(own / FRESH, found, again=True)  # another one may have played, too
         record["looks"] = (before["looks"] if before else 0) + 1
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(folder / FRESH, record)
+        own.mkdir(parents=True, exist_ok=True)  # wherever the chart goes: each look is counted
+        write_json_atomic(own / FRESH, record)
     elif fresh is not None and record is not None and len(record["tasks"]) != fresh:
         what = f"{len(record['tasks'])} fresh tasks were played, not {fresh}."
-        raise StoreError(Problem(str(folder), what, action="Add --again: each time is counted."))
+        raise StoreError(Problem(str(own), what, action="Add --again: each time is counted."))
     made = generation_table(found, record)
     written = write_generations(folder, made)
     if as_json:
@@ -94,6 +96,19 @@ def show_generations(
     else:
         show(generations_view(made))
         typer.echo("\n".join(f"wrote {short_path(path)}" for path in written))
+
+
+def _require_writable(*folders: Path) -> None:
+    """Refuse folders that cannot be written, before fresh tasks are played that nothing counts.
+
+    Raises:
+        InputError: One cannot.
+
+    """
+    for folder in folders:
+        if why := why_not_writable(folder):
+            action = "Let it be written, or give another --out."
+            raise InputError(Problem(str(folder), f"{why}.", action=action))
 
 
 def _played(found: Generations, n: int, *, no_custom_code: bool) -> dict[str, Any]:

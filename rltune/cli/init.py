@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from rltune.cli.options import NoCustomCode
 from rltune.errors import InputError, Problem
+from rltune.spec.custom_code import refuse_paths
 from rltune.spec.schema.sweep import sweep_json_schema
 from rltune.spec.sources import PACKAGE
 from rltune.store.files import dumps, write_text_atomic
@@ -61,6 +63,7 @@ def init(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+    no_custom_code: NoCustomCode = False,
 ) -> None:
     """Copy the starter sweeps and configs to DIR, or write a sweep over a file of problems.
 
@@ -73,6 +76,8 @@ def init(
     if task is not None:
         from rltune.cli.init_task import Asked, write_task
 
+        if no_custom_code and verifier and ":" in verifier:
+            refuse_paths([("--verifier", verifier)])
         name = target if target != Path(".") else Path(_slug(task.stem))
         write_task(Asked(name, task, model, question, answer, verifier, force))
         return

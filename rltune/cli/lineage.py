@@ -20,13 +20,14 @@ from rltune.report.render_lineage import (
     lineage_view,
     rows_view,
 )
-from rltune.store.run_folder import find_run
+from rltune.store.run_folder import find_run, is_run_folder
+from rltune.store.rundir import RunDir
 
 Source = Annotated[
     Path | None,
     typer.Argument(
         metavar="[DIR|FILE]",
-        help="Run folder or results.tsv (default: the newest run folder).",
+        help="Folder of a run or a study, or a results.tsv (default: the newest run folder).",
         show_default=False,
     ),
 ]
@@ -47,6 +48,8 @@ def table_path(source: Path | None, runs_dir: Path) -> Path:
     """
     if source is not None and (source.is_file() or source.suffix == ".tsv"):
         path, what, action = source, "there is no such file.", ""
+    elif source is not None and not is_run_folder(source) and RunDir(source).results.is_file():
+        return RunDir(source).results  # of a study
     else:
         path = find_run(source, runs_dir).results
         what = "no trial has ended yet, so there is no lineage."

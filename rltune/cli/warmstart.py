@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rltune.cli.options import NoCustomCode, Overrides, Profile
+from rltune.cli.options import NoCustomCode, Overrides, Profile, why_not_writable
 from rltune.errors import InputError, Problem
 from rltune.spec.load import load_sweep
 from rltune.spec.schema.trial import TrialConfig
@@ -95,7 +95,9 @@ def _problems(
     for option, value in unread:
         if value is not None:
             yield Problem(option, "is for a sweep file.", action="Leave it out, or name the file.")
-    if out.is_dir() and any(out.iterdir()) and not force:
+    if why := why_not_writable(out):  # else it is found out when all is trained
+        yield Problem(f"--out {out}", f"{why}.", action="Give another one.")
+    elif out.is_dir() and any(out.iterdir()) and not force:
         action = "Give another one, or --force to write into it."
         yield Problem(f"--out {out}", "the folder has files in it.", action=action)
 

@@ -107,6 +107,9 @@ def load_sweep(
     file = read_yaml(Path(path), kind="sweep file")
     if isinstance(file, Problem):
         raise SpecError(file)
+    if "sweeps" in file.data and "axis" not in file.data:
+        what = "is a study file, which lists sweep files."
+        raise SpecError(Problem(str(path), what, action=f"Run it: rltune study {path}."))
     problems: list[Problem] = []
     here = file.locate
     spec: SweepSpec | None = validate(SweepSpec, file.data, here, problems)

@@ -210,6 +210,8 @@ def _wrong_choice(
 
 
 def _hint(kind: str, value: object) -> str:
+    if value is None:
+        return "Write a value, or leave the key out."
     if kind == "bool_type" and str(value) in _YAML_WORDS:
         return "Write true or false, without quotes."
     return "Put it in quotes." if kind == "string_type" else ""

@@ -193,9 +193,9 @@ ERRORS = [
     (lambda s: load_sweep("nowhere"), "nowhere: there is no such folder. Run folders are "),
     (
         lambda s: s.compare("0.1", "0.3"),
-        "'0.3' is not a trial here. Choose one of kl_loss_coef=0.0@0",
+        "'0.3' is not a trial here. Choose one of kl_loss_coef=0.0, kl_loss_coef=0.1, or a trial",
     ),
-    (lambda s: s.compare("0.1", "0.1"), "a trial cannot be compared with itself. Name two trials."),
+    (lambda s: s.compare("0.1", "0.1"), "a condition cannot be compared with itself. Name two "),
     (lambda s: s.history("loss"), "no trial logged 'loss'. Logged are budget/critic_updates, "),
     (lambda s: s.bands("loss", "kl"), "no trial logged 'loss', 'kl'. Logged are budget/"),
     (lambda s: s.figure("pie"), "figure: 'pie' is not a known figure. Choose one of learning_"),

@@ -150,6 +150,67 @@ def test_a_key_in_a_config_is_refused_and_not_repeated(rltune, tmp_path, monkeyp
     assert not any(tmp_path.rglob("plan.json"))
 
 
+def test_code_of_ones_own_can_be_refused_where_a_model_plays_it(rltune, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    refused = rltune("chat", "model", "--env", "os:abort", "--no-custom-code")
+    assert refused.code == 2
+    assert "error: os:abort: env.factory: 'os:abort' is custom code" in refused.err
+
+
+def test_code_of_ones_own_can_be_refused_where_it_scores_problems(rltune, tmp_path, monkeypatch):
+    (tmp_path / "p.jsonl").write_text('{"question": "1?", "answer": "1"}\n')
+    monkeypatch.setenv("RLTUNE_NO_CUSTOM_CODE", "1")
+    refused = rltune("init", "mine", "--task", "p.jsonl", "--verifier", "os:abort")
+    assert refused.code == 2
+    assert "error: --verifier: 'os:abort' is custom code" in refused.err
+
+
+@pytest.mark.parametrize("card", ["[1]", '{"play": 1, "prompt": 2}', '{"play": {}}'])
+def test_a_damaged_card_of_a_model_is_named(rltune, tmp_path, card):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "rltune.json").write_text(card)
+    refused = rltune("chat", "model")
+    assert refused.code == 2
+    assert refused.err.startswith("error: model/rltune.json: is no card that rltune wrote (")
+
+
+def test_a_model_is_of_no_run(rltune, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    refused = rltune("chat", "model", "runs/kl-1")
+    assert (refused.code, "error: runs/kl-1: model is the folder of a model" in refused.err) == (
+        2,
+        True,
+    )
+
+
+def test_a_warm_start_that_could_not_be_saved_is_not_trained(rltune, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/below"):
+        refused = rltune("warmstart", "sokoban", "--out", out)
+        assert refused.code == 2
+        assert f"error: --out {out}: {tmp_path}/file is a file. Give another one." in refused.err
+
+
+def test_a_bundle_that_could_not_be_saved_is_not_made(rltune, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = rltune("bundle", "--out", "file/x.zip")
+    assert refused.err == (
+        f"error: --out file/x.zip: {tmp_path}/file is a file. Give another file.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "sweep"])
+def test_a_study_in_place_of_a_sweep_is_told_apart(rltune, tmp_path, command):
+    (tmp_path / "s.yaml").write_text("name: s\nquestion: q\nsweeps: [{name: a, file: a.yaml}]\n")
+    refused = rltune(command, "s.yaml")
+    said = "s.yaml: is a study file, which lists sweep files. Run it: rltune study s.yaml."
+    assert refused.code == 2
+    assert (said in refused.err) is (command != "check")  # which takes a study, too
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "sweep"])
 def test_code_of_ones_own_is_listed_and_can_be_refused(rltune, command):
     file = str(ROOT / "examples" / "my_advantage.yaml")

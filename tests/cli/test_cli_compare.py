@@ -75,7 +75,17 @@ def test_a_folder_named_like_a_value_is_no_trial(rltune, run, tmp_path, monkeypa
 def test_what_is_another_value_is_named(rltune, run, name):
     result = rltune("compare", name, "0.0")
     assert (result.code, result.out) == (2, "")
-    assert " is not a trial here. Choose one of kl_loss_coef=0.0@0," in result.err
+    said = "Choose one of kl_loss_coef=0.0, kl_loss_coef=0.1, or a trial of one, such as"
+    assert result.err.endswith(f" is not a trial here. {said} kl_loss_coef=0.0@0.\n")
+
+
+def test_a_misspelt_condition_is_suggested_and_a_missing_folder_named(rltune, run):
+    near = rltune("compare", "kl_loss_coeff=0.1", "0.0")
+    assert near.err.endswith("Did you mean 'kl_loss_coef=0.1'?\n")
+    lost = rltune("compare", "runs/gone:0.1", "0.0")
+    assert "'runs/gone:0.1' is not a trial here. runs/gone is no folder. Choose one" in lost.err
+    same = rltune("compare", "0.1", "0.1")
+    assert "a condition cannot be compared with itself. Name two conditions." in same.err
 
 
 def test_two_folders(rltune, run, tmp_path):
@@ -94,7 +104,7 @@ def test_it_leaves_the_folder_as_it_was(rltune, run):
 def test_what_is_nothing_here_is_named(rltune, run):
     result = rltune("compare", "0.7", "0.0")
     assert result.code == 2
-    assert "'0.7' is not a trial here. Choose one of kl_loss_coef=0.0@0," in result.err
+    assert "'0.7' is not a trial here. Choose one of kl_loss_coef=0.0, " in result.err
 
 
 def test_a_repetition_is_refused(rltune, run):

@@ -10,6 +10,8 @@ from small_sweep import save_policy, small_sweep
 from trained_folder import train_one
 
 from rltune.cli import entry
+from rltune.lineage.share import share
+from rltune.lineage.table import LineageStore
 from rltune.runner.recorder import open_recorder
 from rltune.store.rundir import RunDir
 
@@ -67,6 +69,42 @@ def test_a_look_that_another_command_takes_meanwhile_counts(rltune, tmp_path, mo
     monkeypatch.setattr("rltune.cli.generations._played", play)
     rltune("lineage", "generations", "runs/b-2", "--fresh", "2")
     assert json.loads(path.read_text())["looks"] == 2
+
+
+def test_looks_are_counted_wherever_the_chart_goes(rltune, tmp_path, monkeypatch):
+    add_two(tmp_path / "runs")
+    record = record_of("b-2/next", ("start", 0), ("a-1/root", 2), ("b-2/next", 2))
+    played = []
+    monkeypatch.setattr(
+        "rltune.cli.generations._played",
+        lambda found, n, **_: played.append(n) or json.loads(record),
+    )
+    for out, options in (("one", ()), ("two", ()), ("three", ("--again",))):
+        given = ("lineage", "generations", "runs/b-2", "--fresh", "2", "--out", out, *options)
+        assert rltune(*given).code == 0
+        assert (tmp_path / out / "generations.json").is_file()
+    own = tmp_path / "runs/b-2/generations/next"
+    assert (json.loads((own / "fresh.json").read_text())["looks"], played) == (2, [2, 2])
+
+
+def test_what_cannot_be_written_is_refused_before_it_is_played(rltune, tmp_path):
+    add_two(tmp_path / "runs")
+    (tmp_path / "file").write_text("")
+    refused = rltune("lineage", "generations", "runs/b-2", "--fresh", "2", "--out", "file")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"error: file: {tmp_path}/file is a file. Let it be written, or give another --out.\n"
+    )
+
+
+def test_the_folder_of_a_study_has_a_table(rltune, tmp_path):
+    add_two(tmp_path / "runs")
+    study = tmp_path / "runs/study-nights"
+    study.mkdir()
+    rows = LineageStore.open(tmp_path / "runs/b-2/results.tsv").read().rows
+    share(rows, LineageStore(study / "results.tsv", "heldout/success_rate", "max"), "b-2")
+    result = rltune("lineage", "generations", str(study), "--json")
+    assert [row["name"] for row in json.loads(result.out)["rows"]][-1] == "b-2/next"
 
 
 def test_again_without_a_number_is_refused(rltune, tmp_path):

@@ -96,7 +96,17 @@ def chat(
         if checkpoint != "best":
             what = f"{trial} is the folder of one model."
             raise InputError(Problem("--checkpoint", what, action="Leave it out."))
-        asked = FolderAsked(Path(trial), env=env, base=base, temperature=temperature, alone=alone)
+        if folder is not None:
+            what = f"{trial} is the folder of a model, which is of no run."
+            raise InputError(Problem(str(folder), what, action="Leave it out."))
+        asked = FolderAsked(
+            Path(trial),
+            env=env,
+            base=base,
+            temperature=temperature,
+            alone=alone,
+            no_custom_code=no_custom_code,
+        )
         chat_folder(asked, range(seed or 0, (seed or 0) + tasks), as_json=as_json)
         return
     _refuse_folder_options(env, base)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from rltune.errors import InputError, Problem
+from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.keys import did_you_mean
 from rltune.spec.load import load_sweep
 from rltune.spec.problems import problems_from
@@ -129,6 +130,13 @@ def _validated(section: Mapping[str, Any]) -> Env:
     except ValidationError as error:
         problems = problems_from(error, model, lambda path: ".".join(("env", *map(str, path))))
         raise InputError(list(problems)) from error
+
+
+def refuse_chosen(given: str, chosen: Chosen) -> None:
+    """Refuse custom code in what is played; `given` is how it was named."""
+    reward = chosen.reward.model_dump() if chosen.reward else None
+    paths = import_paths({"env": chosen.env.model_dump(), "reward": reward})
+    refuse_paths((f"{given}: {key}", path) for key, path in paths)
 
 
 def config_of(chosen: Chosen, model: str) -> TrialConfig:

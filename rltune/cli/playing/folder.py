@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from rltune.cli.console import emit_json
-from rltune.cli.playing.choose import KINDS, choose, config_of
+from rltune.cli.playing.choose import KINDS, choose, config_of, refuse_chosen
 from rltune.cli.playing.policy import PolicyPlayer
 from rltune.cli.playing.sides import Contestant, play_sides, summary
 from rltune.errors import InputError, Problem
@@ -35,6 +35,7 @@ class FolderAsked:
     base: str | None  # what it was trained from
     temperature: float | None  # of the sampling; None: the gate's, else 1
     alone: bool  # whether the base is left out
+    no_custom_code: bool = False  # whether an environment of the user's own is refused
 
 
 def is_model_folder(given: str) -> bool:
@@ -51,6 +52,8 @@ def chat_folder(asked: FolderAsked, seeds: Sequence[int], *, as_json: bool) -> N
 
     """
     card = read_json(asked.folder / CARD) if (asked.folder / CARD).is_file() else {}
+    if not isinstance(card, dict):
+        raise InputError(_no_card(asked.folder, "it is no mapping"))
     config = _config(asked, card)
     with naming_custom_env(config.env):
         players = list(_players(asked, card, config))
@@ -64,18 +67,38 @@ def chat_folder(asked: FolderAsked, seeds: Sequence[int], *, as_json: bool) -> N
 def _config(asked: FolderAsked, card: Mapping[str, Any]) -> TrialConfig:
     """Return a config whose policy is not yet named: environment, limits, template, dtype."""
     if asked.env is not None:
-        return config_of(
-            choose(asked.env, prompt=None, overrides=[], defaults={}), str(asked.folder)
-        )
+        chosen = choose(asked.env, prompt=None, overrides=[], defaults={})
+        if asked.no_custom_code:
+            refuse_chosen(asked.env, chosen)
+        return config_of(chosen, str(asked.folder))
     if "play" not in card:
         what = f"{asked.folder} does not say which environment it plays."
         allowed = f"Give one of {', '.join(KINDS)}, or what else rltune play takes."
         raise InputError(Problem("--env", what, allowed))
+    try:
+        sections = _sections(asked.folder, card)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(_no_card(asked.folder, repr(error))) from error
+    try:
+        return TrialConfig.model_validate(sections)
+    except ValidationError as error:
+        where = f"{asked.folder / CARD}: play."
+        problems = problems_from(error, TrialConfig, lambda path: where + ".".join(map(str, path)))
+        raise InputError(list(problems)) from error
+
+
+def _no_card(folder: Path, why: str) -> Problem:
+    what = f"is no card that rltune wrote ({why})."
+    return Problem(str(folder / CARD), what, action="Restore or remove it.")
+
+
+def _sections(folder: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of a config that a card names."""
     play, prompt = card["play"], card["prompt"]
     for key, path in import_paths(play):  # a folder may come from anyone
-        what = f"{asked.folder / CARD}: {key} names the code {path!r}, which is not run."
+        what = f"{folder / CARD}: {key} names the code {path!r}, which is not run."
         raise InputError(Problem("--env", what, action="Give a sweep file of yours that names it."))
-    sections = {
+    return {
         "env": play["env"],
         "reward": play["reward"],
         "rollout": {
@@ -83,18 +106,12 @@ def _config(asked: FolderAsked, card: Mapping[str, Any]) -> TrialConfig:
             "max_context": prompt["max_context"],
         },
         "policy": {
-            "model": str(asked.folder),
+            "model": str(folder),
             "template": prompt["template"],
             "dtype": card["dtype"],
         },
         "gate": {"temperature": play["temperature"]},
     }
-    try:
-        return TrialConfig.model_validate(sections)
-    except ValidationError as error:
-        where = f"{asked.folder / CARD}: play."
-        problems = problems_from(error, TrialConfig, lambda path: where + ".".join(map(str, path)))
-        raise InputError(list(problems)) from error
 
 
 def _players(

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rltune.cli.options import NoCustomCode
-from rltune.cli.playing.choose import Chosen, choose, config_of
+from rltune.cli.playing.choose import Chosen, choose, config_of, refuse_chosen
 from rltune.cli.playing.policy import PolicyPlayer
 from rltune.cli.playing.turns import Person, Player, Solver, closing, play_by_turns
 from rltune.errors import InputError, Problem
-from rltune.spec.custom_code import import_paths, refuse_paths
 from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.trial_reference import is_reference
 from rltune.spec.warmstart_data import TAUGHT_ENVS
@@ -91,7 +90,7 @@ def play(
     taught = TAUGHT_ENVS.get(env, {}) if policy == "tiny" else {}
     chosen = choose(env, prompt=prompt, overrides=overrides or [], defaults=taught)
     if no_custom_code:
-        _refuse_custom_code(env, chosen)
+        refuse_chosen(env, chosen)
     try:
         with naming_custom_env(chosen.env):
             _play_all(
@@ -104,12 +103,6 @@ def play(
             )
     except EnvError as error:
         raise _refused(error) from error
-
-
-def _refuse_custom_code(given: str, chosen: Chosen) -> None:
-    reward = chosen.reward.model_dump() if chosen.reward else None
-    paths = import_paths({"env": chosen.env.model_dump(), "reward": reward})
-    refuse_paths((f"{given}: {key}", path) for key, path in paths)
 
 
 def _made(chosen: Chosen) -> TextEnv:

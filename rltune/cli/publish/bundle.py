@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from rltune.cli.console import emit_json, show
-from rltune.cli.options import RUNS, Json, RunsDir
+from rltune.cli.options import RUNS, Json, RunsDir, why_not_writable
 from rltune.cli.publish.finding import read_note, this_code
 from rltune.errors import InputError, Problem
 from rltune.report.bundle.archive import write_zip
@@ -67,6 +67,8 @@ def bundle(
     """
     if out.suffix != ".zip" or out.is_dir():
         raise InputError(Problem(f"--out {out}", "is not the name of a zip.", "Give NAME.zip."))
+    if why := why_not_writable(out.parent):
+        raise InputError(Problem(f"--out {out}", f"{why}.", action="Give another file."))
     study, runs_dir = _study(what, runs_dir)
     with tempfile.TemporaryDirectory(prefix="rltune-bundle-") as place:
         root = Path(place)
