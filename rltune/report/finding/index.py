@@ -1,7 +1,11 @@
 """One table over all findings of a folder."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from rltune.analysis.table_summary import verdicts_of
+from rltune.analysis.verdict_words import LEVEL, Verdict
+from rltune.maths.significance import holm
 from rltune.report.finding.files import PAGE, is_finding, read_finding
 from rltune.report.finding.page import answer_in_short
 from rltune.report.finding.records import Finding
@@ -15,12 +19,29 @@ def folders_of(folder: Path) -> list[Path]:
 
 
 def findings_table(folder: Path) -> str:
-    """Return the table, its links relative to the folder."""
+    """Return the table, its links relative to the folder, and what all of it claims together."""
     findings = [read_finding(path) for path in folders_of(folder)]
     if not findings:
         return "No finding is published yet."
     headers = ["finding", "question", "against its control", "seeds", "audit"]
-    return table(headers, map(_row, findings), numeric=(3,))
+    verdicts = [one for finding in findings for one in verdicts_of(finding.trials)]
+    return f"{table(headers, map(_row, findings), numeric=(3,))}\n\n{all_together(verdicts)}"
+
+
+def all_together(verdicts: Iterable[Verdict]) -> str:
+    """Return how many comparisons claim a difference, and how many would if all were one family.
+
+    Only comparisons of a fixed number of seeds count: p of looks is adjusted in another way.
+    """
+    ranked = [one for one in verdicts if one.is_ranked and one.p is not None and not one.looks]
+    together = holm([one.p for one in ranked if one.p is not None])
+    return (
+        f"Of {plural(len(ranked), 'comparison')} with a control, "
+        f"{sum(one.is_claim for one in ranked)} claim a difference, each adjusted over the "
+        f"conditions of its own sweep. Adjusted over all {len(ranked)} at once (Holm), "
+        f"{sum(p < LEVEL for p in together)} would. Findings on one task share its seeds, its "
+        "frozen tasks and the weights at the start: they do not replicate each other."
+    )
 
 
 def _row(finding: Finding) -> list[str]:
