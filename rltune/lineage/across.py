@@ -60,7 +60,8 @@ def parent_row(runs_dir: Path, parent: str, seed: int | None) -> str:
     rows = LineageStore.open(table).read().rows if table.is_file() else ()
     if any(row.exp_id == name for row in rows):
         return parent
-    kept = [row for row in rows if row.condition == name and row.status in COMPARED]
+    ended = [row for row in rows if row.condition == name and row.status in COMPARED]
+    kept = [row for row in ended if row.is_of_sweep]
     same = [row for row in kept if row.seed == seed and seed is not None]
     return shared_id(run, (same or kept)[0].exp_id) if kept else parent
 

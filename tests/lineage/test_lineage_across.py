@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from rltune.lineage.across import chain_across
-from rltune.lineage.row import LineageRow
+from rltune.lineage.across import chain_across, parent_row
+from rltune.lineage.row import CHILD, RERUN, LineageRow
 from rltune.lineage.share import row_of_trial, share
 from rltune.lineage.table import LineageStore
 from rltune.types import RowStatus
@@ -48,6 +48,20 @@ def test_a_parent_that_was_not_kept_is_left_out_and_named(tmp_path):
     chain = chain_across(store, "control")
     assert ids(chain.rows) == ["a-1/root", "control"]
     assert ids(chain.skipped) == ["a-1/worse"]
+
+
+def test_a_child_or_a_repetition_is_not_the_row_of_a_condition(tmp_path):
+    """They bear its label, and their config may differ from it in any other key."""
+    rows = [
+        of("child", condition="kl=0.1", seed=1, job_name=CHILD),
+        of("again", condition="kl=0.1", seed=0, job_name=RERUN, status=RowStatus.DISCARD),
+        of("own", condition="kl=0.1", seed=0, job_name="launch-0001"),
+    ]
+    table(tmp_path, "a-1", *rows)
+    assert parent_row(tmp_path, "a-1/kl=0.1", 0) == "a-1/own"
+    assert parent_row(tmp_path, "a-1/kl=0.1", 1) == "a-1/own"
+    assert parent_row(tmp_path, "a-1/kl=0.1", None) == "a-1/own"
+    assert parent_row(tmp_path, "a-1/child", 1) == "a-1/child"
 
 
 @pytest.mark.parametrize("parent", ["gone-9/x", "a-1/nobody"])
