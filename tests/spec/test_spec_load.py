@@ -196,6 +196,10 @@ SWEEP_FILE_CASES = {
         ("title: A toy sweep", "title: 3"),
         ["toy.yaml:2: title: 3 is not text. Put it in quotes."],
     ),
+    "title without a value": (
+        ("title: A toy sweep", "title:"),
+        ["toy.yaml:2: title: null is not text. Write a value, or leave the key out."],
+    ),
     "interpolation": (
         ("loss.entropy_coeff: 0.0", "loss.entropy_coeff: ${optim.lrr}"),
         ["toy.yaml:7: hold.loss.entropy_coeff: cannot be resolved: "

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from rltune.cli.init_task.problems import Problems, problems_of
 from rltune.errors import InputError, Problem
+from rltune.spec.problems import problems_from
 from rltune.spec.schema.env_verified import VerifiedConfig
 from rltune.trainer.tasks import env_maker
 from rltune_envs.base import TextEnv
@@ -43,7 +46,11 @@ def generated_problems(source: str) -> Problems:
         "template": _TEMPLATE,
         "verifier": {"kind": "reasoning_gym"},
     }
-    env = env_maker(VerifiedConfig.model_validate(section))()
+    try:
+        config = VerifiedConfig.model_validate(section)
+    except ValidationError as error:
+        raise InputError(list(problems_from(error, VerifiedConfig, lambda _: "--task"))) from error
+    env = env_maker(config)()
     return problems_of(section, env, _drawn(env))
 
 

@@ -102,7 +102,8 @@ def read_problems(file: Path, guess: Guess) -> Problems:
     for part, own in seeds.items():
         if not own:
             action = "Give more; from 100 to train on they count as enough (S8.few_rows)."
-            what = f"{plural(guess.n_rows, 'row')} leave none for {part}."
+            verb = "leaves" if guess.n_rows == 1 else "leave"
+            what = f"{plural(guess.n_rows, 'row')} {verb} none for {part}."
             raise InputError(Problem(str(file), what, action=action))
     return problems_of(section, env, seeds)
 
