@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -117,15 +120,29 @@ def verbatim(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ignore")
 
 
-def indent(item: RenderableType, columns: int = 2) -> Padding:
-    """Return an item moved to the right."""
-    return Padding(item, (0, 0, 0, columns), expand=False)
+@dataclass(frozen=True, slots=True)
+class _Indented:
+    """A drawing further right. Unlike rich's Padding it cuts no line that is too long."""
+
+    item: RenderableType
+    columns: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield each line of the drawing after its blanks."""
+        inner = options.update(width=max(1, options.max_width - self.columns))
+        for drawn in Segment.split_lines(console.render(self.item, inner)):
+            yield from (Segment(" " * self.columns), *drawn, Segment.line())
+
+
+def indent(item: RenderableType, columns: int = 2) -> RenderableType:
+    """Return a drawing further right."""
+    return _Indented(item, columns)
 
 
 def grid(
     headers: Sequence[str], *, right: Iterable[int] = (), whole: Iterable[int] = (), gap: int = 2
 ) -> Table:
-    """Return a table without boxes.
+    """Return a table without boxes, whose lines may be longer than a narrow terminal.
 
     Args:
         headers: One a column.
@@ -134,12 +151,40 @@ def grid(
         gap: Blanks between columns.
 
     """
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    table = _Grid(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     numeric, unbroken = set(right), set(whole)
     for i, header in enumerate(headers):
         justify = "right" if i in numeric else "left"
         table.add_column(header, justify=justify, overflow="fold", no_wrap=i in unbroken)  # type: ignore[arg-type]
+    table.leave_room(headers)
     return table
+
+
+class _Grid(Table):
+    """A table that breaks no number, and no word into letters: a digit a line cannot be read."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row whose words have room."""
+        super().add_row(*cells, **options)
+        self.leave_room(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table; where the terminal has no room for its words, wider than that."""
+        needed = sum((one.min_width or 0) + self.padding[1] for one in self.columns)
+        wide = options.update_width(max(options.max_width, needed))
+        yield from super().__rich_console__(console, wide)
+
+    def leave_room(self, cells: Sequence[RenderableType | None]) -> None:
+        """Make columns as wide as the longest word of cells; of text a dozen letters suffice."""
+        for column, cell in zip(self.columns, cells, strict=False):
+            words = cell.split() if isinstance(cell, str) else ()
+            longest = max(map(cell_len, words), default=0)
+            is_whole = column.justify == "right" or column.no_wrap
+            wanted = longest if is_whole else min(longest, _SHORT_WORD)
+            column.min_width = max(column.min_width or 0, wanted)
+
+
+_SHORT_WORD = 12
 
 
 MOST_COLUMNS = 3
