@@ -20,7 +20,7 @@ from rltune.report.finding.collect import collect
 from rltune.report.finding.files import write_finding
 from rltune.report.finding.records import Finding
 from rltune.report.manifest import Code
-from rltune.store.files import read_json, to_json, write_json_atomic, write_text_atomic
+from rltune.store.files import to_json, write_json_atomic, write_text_atomic
 from rltune.store.lock import read_driver
 from rltune.store.run_folder import read_folder
 from rltune.store.rundir import RunDir
@@ -35,7 +35,7 @@ from rltune.study.records import (
     read_proposals,
     with_proposals,
 )
-from rltune.study.state import DECISIONS, Standing, standings, used
+from rltune.study.state import DECISIONS, Standing, read_decisions, standings, used
 from rltune.study.view import study_json
 
 KIND = "rltune-study-bundle-1"
@@ -138,9 +138,9 @@ def _begun(study: Study, runs_dir: Path) -> list[str]:
 
 def named_runs(own: RunDir) -> list[str]:
     """Return the run folders that a study's decisions and its shared lineage name."""
-    decisions = read_json(own.path / DECISIONS) if (own.path / DECISIONS).is_file() else {}
+    decisions = read_decisions(own.path / DECISIONS)
     rows = LineageStore.open(own.results).read().rows if own.results.is_file() else ()
-    names = [str(one["run"]) for one in decisions.values()]
+    names = [str(one.run) for one in decisions.values()]
     names += [row.exp_id.rpartition("/")[0] for row in rows]
     return list(dict.fromkeys(filter(None, names)))
 

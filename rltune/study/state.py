@@ -107,7 +107,7 @@ def _standing(
 
 def _decided(path: Path, sweep: StudySweep, source: Standing, *, is_kept: bool) -> Promotion:
     """Return what is promoted into a sweep, as a file of decisions has it, or decided now."""
-    known = _read_decisions(path)
+    known = read_decisions(path)
     if sweep.name in known and known[sweep.name].run == source.run.path.name:
         return known[sweep.name]
     inherited = source.promotion.keys if source.promotion is not None else {}
@@ -119,7 +119,7 @@ def _decided(path: Path, sweep: StudySweep, source: Standing, *, is_kept: bool) 
     return decision
 
 
-def _read_decisions(path: Path) -> dict[str, Promotion]:
+def read_decisions(path: Path) -> dict[str, Promotion]:
     """Return name of a sweep -> what was promoted into it; raises StoreError."""
     known = read_json(path) if path.exists() else {}
     try:

@@ -185,6 +185,16 @@ def test_a_study_keeps_its_files_and_is_bundled_from_its_folder(project, rltune,
     assert out.endswith("nights.zip holds.\n")
 
 
+@pytest.mark.parametrize("text", ["[]", '{"entropy": 1}', '{"entropy": {"run": "x"}}'])
+def test_a_bundle_names_decisions_that_cannot_be_read(project, rltune, text):
+    record = project.runs / "study-nights" / "study.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(text)
+    code, out, err = rltune("bundle", "studies/nights.yaml", "--out", "nights.zip")
+    assert (code, out) == (2, "")
+    assert "study.json: is no record of promotions. Restore it from a copy" in err
+
+
 def test_a_study_file_is_bundled_and_the_data_says_where_it_stands(project, rltune):
     project.finish()
     code, out, _ = rltune("bundle", "studies/nights.yaml", "--out", "nights.zip", "--json")
