@@ -41,7 +41,10 @@ def find_trial(given: str, folder: Path | None, runs_dir: Path) -> TrialDir:
     """
     if _is_trial_folder(given):
         return TrialDir(Path(given).resolve())
-    newest, matches = _found(given, folder, runs_dir)
+    return _only_one(given, *_found(given, folder, runs_dir))
+
+
+def _only_one(given: str, newest: RunDir, matches: list["Match"]) -> TrialDir:
     if len(matches) != 1:
         raise StoreError(_not_one(given, newest, matches))
     run, spec = matches[0]
@@ -123,14 +126,16 @@ def find_side(given: Any, folder: Path | None, runs_dir: Path) -> tuple[Side, tu
     place, _, name = given.rpartition(":") if isinstance(given, str) else ("", "", given)
     if place and Path(place).is_dir():
         folder, given = Path(place), name
-    if not _is_trial_folder(given):
-        sweep = read_folder(find_run(folder, runs_dir))
-        meant = of_condition(sweep.specs, given)
-        if meant:
-            return _condition_side(sweep, meant[0].condition)
-        if sweep.specs and not _found(str(given), folder, runs_dir)[1]:
-            raise StoreError(_no_side(str(given), sweep))
-    return _trial_side(find_trial(str(given), folder, runs_dir))
+    if _is_trial_folder(given):
+        return _trial_side(find_trial(given, folder, runs_dir))
+    sweep = read_folder(find_run(folder, runs_dir))
+    meant = of_condition(sweep.specs, given)
+    if meant:
+        return _condition_side(sweep, meant[0].condition)
+    newest, matches = _found(str(given), folder, runs_dir)
+    if sweep.specs and not matches:
+        raise StoreError(_no_side(str(given), sweep))
+    return _trial_side(_only_one(str(given), newest, matches))
 
 
 def _no_side(given: str, sweep: SweepFolder) -> Problem:

@@ -20,6 +20,7 @@ from rltune.cli.options import (
 )
 from rltune.cli.sweep_end import refresh_lineage_report
 from rltune.errors import InputError, Problem, StoreError
+from rltune.lineage.record import disqualified_by
 from rltune.report.render import plural, short_path
 from rltune.runner.child import Child, run_child
 from rltune.runner.machine import socket_folder
@@ -143,12 +144,11 @@ def _read_source(trial: TrialDir) -> Source:
         what = f"is a repetition of {origin.parent}."
         raise StoreError(Problem(str(trial.path), what, action="Give the original."))
     sweep = read_folder(run)
-    reason = confounded_reason(run)
     return open_source(
         run,
         trial,
         metric=Metric.model_validate({"name": sweep.metric_name, "mode": sweep.metric_mode}),
-        disqualified=f"confounded, run anyway: {reason}" if reason else "",
+        disqualified=disqualified_by(confounded_reason(run)),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from rltune.lineage.query import COMPARED, ELIGIBLE, Chain
 from rltune.lineage.row import LineageRow, is_foreign
 from rltune.lineage.share import shared_id
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import LineageStore, rows_in
 
 
 def chain_across(store: LineageStore, exp_id: str) -> Chain:
@@ -57,7 +57,7 @@ def parent_row(runs_dir: Path, parent: str, seed: int | None) -> str:
     """
     run, _, name = parent.partition("/")
     table = runs_dir / run / "results.tsv"
-    rows = LineageStore.open(table).read().rows if table.is_file() else ()
+    rows = rows_in(table)
     if any(row.exp_id == name for row in rows):
         return parent
     ended = [row for row in rows if row.condition == name and row.status in COMPARED]

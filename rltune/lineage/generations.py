@@ -13,7 +13,7 @@ from rltune.errors import InputError, Problem, StoreError
 from rltune.lineage.query import find_id
 from rltune.lineage.row import LineageRow, is_foreign, resolve_alias
 from rltune.lineage.share import shared_id
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import LineageStore, rows_in
 from rltune.spec.trial_reference import (
     Checkpoint,
     checkpoint_of,
@@ -166,8 +166,7 @@ def _generation(run: Path, row: LineageRow) -> Generation | None:
 
 
 def _rows(run: Path) -> Sequence[LineageRow]:
-    table = RunDir(run).results
-    return LineageStore.open(table).read().rows if table.is_file() else ()
+    return rows_in(RunDir(run).results)
 
 
 def _by_id(rows: Sequence[LineageRow]) -> dict[str, LineageRow]:

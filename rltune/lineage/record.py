@@ -144,6 +144,11 @@ def _status(
     return RowStatus.BASELINE if spec.is_control else decision.status
 
 
+def disqualified_by(confounded: str) -> str:
+    """Return why no trial of a sweep may count that ran although its proof failed; else nothing."""
+    return f"confounded, run anyway: {confounded}" if confounded else ""
+
+
 def domain_of(spec: TrialSpec) -> str:
     """Return the kind of env of a trial."""
     env = spec.config.get("env")

@@ -7,7 +7,7 @@ from pathlib import Path
 from rltune.errors import Problem, StoreError
 from rltune.lineage.importing import linked
 from rltune.lineage.row import LineageRow, is_foreign
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import LineageStore, rows_in
 
 
 def shared_id(run_name: str, exp_id: str) -> str:
@@ -23,8 +23,7 @@ def row_of_trial(table: Path, trial_id: str) -> str:
         trial_id: Also the id of its first row, where the table does not have it yet.
 
     """
-    rows = LineageStore.open(table).read().rows if table.is_file() else ()
-    names = [row.exp_id for row in rows if row.trial_id == trial_id]
+    names = [row.exp_id for row in rows_in(table) if row.trial_id == trial_id]
     return shared_id(table.resolve().parent.name, names[-1] if names else trial_id)
 
 

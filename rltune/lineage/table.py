@@ -312,3 +312,8 @@ def _mended(fd: int, path: Path) -> bytes:
     elif problem := header_problem(body, path):
         raise StoreError(problem)
     return body
+
+
+def rows_in(table: Path) -> tuple[LineageRow, ...]:
+    """Return the rows of a table, none of one that is missing; raises StoreError."""
+    return LineageStore.open(table).read().rows if table.is_file() else ()

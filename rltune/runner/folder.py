@@ -1,4 +1,4 @@
-"""Write the run folder of a sweep before its first trial: question, proof, plan, tasks."""
+"""The run folder of a sweep: question, proof, plan, tasks; and the recorder of its launches."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,12 @@ from typing import Any
 
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import InputError, Problem, StoreError
+from rltune.lineage.record import Proposal, disqualified_by, domain_of
+from rltune.runner.recorder import Recorder, open_recorder
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.load import HASH_IN_NAME, LoadedSweep
 from rltune.spec.plan import plan_json
+from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
@@ -184,6 +187,41 @@ def _as_begun(trial: TrialDir, spec: TrialSpec) -> TrialSpec:
     with suppress(StoreError):  # it has not begun, or its record is torn
         return replace(spec, expected_delta=trial.read_spec().expected_delta)
     return spec
+
+
+def sweep_recorder(
+    run: RunDir,
+    sweep: SweepSpec,
+    specs: Sequence[TrialSpec],
+    *,
+    commit: str,
+    confounded: str,
+    shared: Path | None,
+) -> Recorder:
+    """Return the recorder of a run folder for the next launch of its sweep.
+
+    Args:
+        run: The run folder.
+        sweep: The sweep.
+        specs: Its trials.
+        commit: Code of the driver.
+        confounded: Why it runs although its proof failed; empty when the proof holds.
+        shared: Table beyond this sweep that gets a copy of every row.
+
+    Raises:
+        StoreError: See `open_recorder`.
+
+    """
+    return open_recorder(
+        run,
+        launch=next_launch(run),
+        metric=(sweep.metric.name, sweep.metric.mode),
+        commit=commit,
+        disqualified=disqualified_by(confounded),
+        shared=shared,
+        domains=[domain_of(spec) for spec in specs],
+        proposal=Proposal(sweep.hypothesis, sweep.specialist, sweep.parent),
+    )
 
 
 def write_folder(

@@ -11,19 +11,25 @@ from pathlib import Path
 from rltune.analysis.seed_blocks import Due, due_trials, require_same_looks, take_looks
 from rltune.comparability.findings import ComparabilityReport
 from rltune.errors import ResourceError
-from rltune.lineage.record import Proposal, domain_of
 from rltune.runner.budget import Deadline, Declined, read_declined, startable
 from rltune.runner.environment import (
     remove_ray_folders,
     require_concurrency,
     require_startable,
 )
-from rltune.runner.folder import FrozenTasks, as_begun, freeze_all, next_launch, write_folder
+from rltune.runner.folder import (
+    FrozenTasks,
+    as_begun,
+    freeze_all,
+    next_launch,
+    sweep_recorder,
+    write_folder,
+)
 from rltune.runner.inputs import require_same_inputs
 from rltune.runner.launch_session import LaunchSession, OnTick
 from rltune.runner.proof import require_comparable, require_proven
 from rltune.runner.provenance import DriverProvenance, driver_provenance
-from rltune.runner.recorder import Recorder, open_recorder
+from rltune.runner.recorder import Recorder
 from rltune.runner.spend import SpendLimit, overspent
 from rltune.runner.trial import TrialPayload
 from rltune.scratch import remove_abandoned
@@ -171,7 +177,14 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     if todo:  # of a later block, too: all trials before it may have been finished
         require_startable(request.ray_address)
     write_folder(run, request.loaded, command.report, specs, command.tasks, allowed=command.allowed)
-    recorder = _open(run, request, command.driver, command.allowed, specs)
+    recorder = sweep_recorder(
+        run,
+        request.loaded.spec,
+        specs,
+        commit=command.driver.code.label,
+        confounded=command.allowed or "",
+        shared=request.lineage.absolute() if request.lineage else None,
+    )
     recorder.reconcile_all(specs)
     ran.launch = recorder.launch
     remove_ray_folders(run.tune)
@@ -189,27 +202,6 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     if todo:
         _run_all(command, recorder, todo, ran)
     return due
-
-
-def _open(
-    run: RunDir,
-    request: SweepRequest,
-    driver: DriverProvenance,
-    allowed: str | None,
-    specs: Sequence[TrialSpec],
-) -> Recorder:
-    sweep = request.loaded.spec
-    metric = sweep.metric
-    return open_recorder(
-        run,
-        launch=next_launch(run),
-        metric=(metric.name, metric.mode),
-        commit=driver.code.label,
-        disqualified=f"confounded, run anyway: {allowed}" if allowed else "",
-        shared=request.lineage.absolute() if request.lineage else None,
-        domains=[domain_of(spec) for spec in specs],
-        proposal=Proposal(sweep.hypothesis, sweep.specialist, sweep.parent),
-    )
 
 
 def _status(run: RunDir, spec: TrialSpec) -> TrialStatus:

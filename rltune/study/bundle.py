@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rltune.errors import InputError, Problem, StoreError
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import rows_in
 from rltune.report.bundle.archive import seal
 from rltune.report.bundle.charts import add_charts
 from rltune.report.bundle.contents import copy_run
@@ -139,9 +139,8 @@ def _begun(study: Study, runs_dir: Path) -> list[str]:
 def named_runs(own: RunDir) -> list[str]:
     """Return the run folders that a study's decisions and its shared lineage name."""
     decisions = read_decisions(own.path / DECISIONS)
-    rows = LineageStore.open(own.results).read().rows if own.results.is_file() else ()
     names = [str(one.run) for one in decisions.values()]
-    names += [row.exp_id.rpartition("/")[0] for row in rows]
+    names += [row.exp_id.rpartition("/")[0] for row in rows_in(own.results)]
     return list(dict.fromkeys(filter(None, names)))
 
 

@@ -9,9 +9,8 @@ from rltune.analysis.tables import TrialRow
 from rltune.errors import Problem, SpecError
 from rltune.judge.budget import usage_in
 from rltune.lineage.across import parent_row
-from rltune.lineage.row import LineageRow
 from rltune.lineage.share import copy_of
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import rows_in
 from rltune.report.render import plural
 from rltune.spec.problems import show
 from rltune.spec.yamlfile import read_yaml
@@ -137,7 +136,7 @@ def parents(evidence: Evidence) -> Iterator[str]:
     for one in evidence.begun:
         if one.promotion is None or not one.promotion.row:
             continue
-        for row in _rows(one.run):
+        for row in rows_in(one.run.results):
             if row.condition != one.loaded.control.label or not row.is_of_sweep:
                 continue
             expected = parent_row(runs, one.promotion.row, row.seed)
@@ -153,9 +152,9 @@ def parents(evidence: Evidence) -> Iterator[str]:
 
 def shared_rows(evidence: Evidence) -> Iterator[str]:
     """Yield where a row of the study's lineage is not that of its run."""
-    for row in _rows(evidence.own):
+    for row in rows_in(evidence.own.results):
         run, _, name = row.exp_id.rpartition("/")
-        own = {one.exp_id: one for one in _rows(RunDir(evidence.own.path.parent / run))}
+        own = {one.exp_id: one for one in rows_in(RunDir(evidence.own.path.parent / run).results)}
         if name not in own:
             yield f"results.tsv: {row.exp_id} is no row of runs/{run}/results.tsv"
             continue
@@ -163,10 +162,6 @@ def shared_rows(evidence: Evidence) -> Iterator[str]:
             there = getattr(row, key)
             if key not in _MADE_BY_COPYING and str(there) != str(value):
                 yield f"results.tsv: {row.exp_id}, {key}: {there}, its run has {value}"
-
-
-def _rows(run: RunDir) -> Sequence[LineageRow]:
-    return LineageStore.open(run.results).read().rows if run.results.is_file() else ()
 
 
 def proposal_records(own: RunDir) -> Iterator[str]:

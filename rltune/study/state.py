@@ -5,7 +5,7 @@ under it even if its source gets more seeds later.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from rltune.analysis.seed_blocks import Due, due_trials
 from rltune.errors import Problem, SpecError, StoreError
 from rltune.lineage.row import LineageRow
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import rows_in
 from rltune.runner.spend import usage_of_run
 from rltune.spec.identity import diff_configs
 from rltune.spec.load import LoadedSweep
@@ -152,12 +152,7 @@ def used(found: Sequence[Standing]) -> Used:
 
 def rows_of(found: Sequence[Standing]) -> tuple[LineageRow, ...]:
     """Return the lineage rows of every sweep of a study, each from its own table."""
-    return tuple(row for one in found for row in _rows(one.run))
-
-
-def _rows(run: RunDir) -> Iterator[LineageRow]:
-    if run.results.is_file():
-        yield from LineageStore.open(run.results).read().rows
+    return tuple(row for one in found for row in rows_in(one.run.results))
 
 
 def _tokens(run: RunDir) -> int:

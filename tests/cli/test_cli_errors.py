@@ -148,24 +148,10 @@ def test_a_message_is_one_line_and_of_a_length_whatever_it_quotes(rltune, monkey
     assert second == f"error: {'z' * 5000}… (5000 of 6000 characters)"
 
 
-@pytest.mark.parametrize(("given", "code"), [("--version", 0), ("chekc", 2)])
-def test_a_job_without_standard_streams_runs(tmp_path, given, code):
-    """A daemon may start it so; the next file that is opened must not become its output."""
-    python = f"{sys.executable} -c 'from rltune.cli import main; main()' {given}"
-    done = subprocess.run(
-        ["bash", "-c", f"({python} <&- >&- 2>&-); echo code $?"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == (f"code {code}\n", "")
-
-
-def in_process(code: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+def started(*command: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Return what came of a process in a folder, with this code."""
     return subprocess.run(
-        [sys.executable, "-c", code],
+        command,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
         input=given,
@@ -173,6 +159,14 @@ def in_process(code: str, folder: Path, given: str = "") -> subprocess.Completed
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("given", "code"), [("--version", 0), ("chekc", 2)])
+def test_a_job_without_standard_streams_runs(tmp_path, given, code):
+    """A daemon may start it so; the next file that is opened must not become its output."""
+    python = f"{sys.executable} -c 'from rltune.cli import main; main()' {given}"
+    done = started("bash", "-c", f"({python} <&- >&- 2>&-); echo code $?", folder=tmp_path)
+    assert (done.stdout, done.stderr) == (f"code {code}\n", "")
 
 
 MODULES = """
@@ -198,7 +192,7 @@ LIGHT = {  # and its exit code
 
 def test_light_commands_import_neither_torch_nor_ray(tmp_path):
     write_sweep(tmp_path)
-    done = in_process(MODULES, tmp_path, given="\n".join(LIGHT))
+    done = started(sys.executable, "-c", MODULES, folder=tmp_path, given="\n".join(LIGHT))
     said = [line for line in done.stdout.splitlines() if line.startswith("HEAVY")]
     assert said == [f"HEAVY {command} {code} []" for command, code in LIGHT.items()], done.stderr
 
@@ -208,14 +202,8 @@ def test_light_commands_import_neither_torch_nor_ray(tmp_path):
 def test_head_is_silent(tmp_path, flags):
     write_sweep(tmp_path)
     command = f"{sys.executable} -c 'from rltune.cli import main; main()' check sweeps/kl.yaml"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"({command}{flags}; echo code $? >&2) | head -n 1"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = f"({command}{flags}; echo code $? >&2) | head -n 1"
+    done = started("bash", "-o", "pipefail", "-c", script, folder=tmp_path)
     assert done.stderr == "code 0\n"
     assert len(done.stdout.splitlines()) == 1
 
@@ -228,14 +216,7 @@ def test_printing_goes_on_silently_when_the_reader_is_gone(tmp_path):
         "console.print('read'); poll.poll(); [console.print('not read') for _ in range(3)];"
         "print('went on', file=sys.stderr)"
     )
-    done = subprocess.run(
-        ["bash", "-c", f'{sys.executable} -c "{code}" | head -n 1'],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'envs'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = started("bash", "-c", f'{sys.executable} -c "{code}" | head -n 1', folder=tmp_path)
     assert done.stderr == "went on\n"
 
 
@@ -252,7 +233,7 @@ for variable in ("NO_COLOR", "CI"):
 @pytest.mark.slow
 def test_no_escape_codes_off_a_terminal_or_without_colour(tmp_path):
     write_sweep(tmp_path)
-    done = in_process(COLOURS, tmp_path)
+    done = started(sys.executable, "-c", COLOURS, folder=tmp_path)
     assert "\x1b" not in done.stdout
     assert done.stdout.count("Comparable") == 2
 

@@ -38,9 +38,8 @@ AXES = {
     "rate": "axis: {key: optim.lr, values: [1.0e-3, 1.0e-2], control: 1.0e-3}\n",
 }
 HELD = "  loss.kl_loss_coef: 0.0\n  loss.use_kl_loss: false\n"
-TREATED = (
-    "kl/kl_loss_coef=0.01"  # no control: what ends before its control is compared with nothing
-)
+# No control: what ends before its control is compared with nothing.
+TREATED = "kl/kl_loss_coef=0.01"
 POLL_S = 0.05
 SECOND = re.compile(r"\.a\d+$")  # of the id of a later attempt's row
 

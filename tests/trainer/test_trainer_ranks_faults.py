@@ -110,7 +110,6 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from small_config import config_of
-from torch.distributed import distributed_c10d
 from rltune.trainer.ranks.launch import ranks_for
 with ranks_for(config_of(resources__ranks=2), trial=Path("trial"), base=Path.cwd()) as group:
     others = group._others.ranks

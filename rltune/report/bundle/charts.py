@@ -11,7 +11,7 @@ from rltune.analysis.fresh import FRESH, read_fresh
 from rltune.analysis.generations import generation_table
 from rltune.errors import InputError, Problem
 from rltune.lineage.generations import Generations, generations
-from rltune.lineage.table import LineageStore
+from rltune.lineage.table import rows_in
 from rltune.report.bundle.contents import copy_record, named_records, records_of_trial, task_files
 from rltune.report.finding.verify import UNREADABLE
 from rltune.report.generations import CHART, CHARTS, CSV, DATA, write_generations
@@ -65,9 +65,7 @@ def _write(run: RunDir, exp_id: str, places: Sequence[Path]) -> None:
 
 def charted(run: Path) -> list[str]:
     """Return the rows of a run folder whose generations were charted."""
-    table = RunDir(run).results
-    rows = LineageStore.open(table).read().rows if table.is_file() else ()
-    names = dict.fromkeys(row.exp_id for row in rows)
+    names = dict.fromkeys(row.exp_id for row in rows_in(RunDir(run).results))
     return [name for name in names if (run / CHARTS / name).is_dir()]
 
 

@@ -31,7 +31,7 @@ from rltune.report.figures.notes import (
     seed_notes,
 )
 from rltune.report.figures.records import Curves, LeftOut, Mean, Panel, Reference, SeedLine, Series
-from rltune.report.figures.source import Tables
+from rltune.report.figures.source import Tables, trials_by_condition
 
 CURVES, DYNAMICS = "learning_curves", "dynamics"
 CHANCE = "collapse/retrieval_chance"
@@ -123,9 +123,7 @@ def _floor(trials: Sequence[TrialRow]) -> Iterable[Reference]:
 
 def _own_levels(trials: Sequence[TrialRow]) -> dict[str, list[Reference]]:
     """Return condition -> its floor and ceiling, each where every condition has one of its own."""
-    groups: dict[str, list[TrialRow]] = {}
-    for row in trials:
-        groups.setdefault(row.condition, []).append(row)
+    groups = trials_by_condition(trials)
     levels: dict[str, list[Reference]] = {}
     for name, column in ((FLOOR, "floor"), (CEILING, "ceiling")):
         own = {label: _shared(group, column) for label, group in groups.items()}

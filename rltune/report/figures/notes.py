@@ -9,7 +9,7 @@ from rltune.analysis.tables import TrialRow
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM
 from rltune.gate import set_metric
 from rltune.report.figures.records import BOOTSTRAP, IQM, Condition, Head, Mean
-from rltune.report.figures.source import FORM, About, Tables
+from rltune.report.figures.source import FORM, About, Tables, trials_by_condition
 from rltune.report.render import plural, quantity
 from rltune.types import TrialStatus
 
@@ -41,9 +41,6 @@ def label_of(metric: str) -> str:
 
 def conditions_of(trials: Sequence[TrialRow]) -> tuple[Condition, ...]:
     """Return the conditions of the sweep in the order of the plan."""
-    groups: dict[str, list[TrialRow]] = {}
-    for row in trials:
-        groups.setdefault(row.condition, []).append(row)
     return tuple(
         Condition(
             label,
@@ -52,7 +49,7 @@ def conditions_of(trials: Sequence[TrialRow]) -> tuple[Condition, ...]:
             len(group),
             sum(row.final is not None for row in group),
         )
-        for label, group in groups.items()
+        for label, group in trials_by_condition(trials).items()
     )
 
 

@@ -58,6 +58,14 @@ class Tables:
     summary: tuple[SummaryRow, ...]  # estimates, differences and tests over seeds
 
 
+def trials_by_condition(trials: Iterable[TrialRow]) -> dict[str, list[TrialRow]]:
+    """Return label of a condition -> its trials, in the order of the plan."""
+    groups: dict[str, list[TrialRow]] = {}
+    for row in trials:
+        groups.setdefault(row.condition, []).append(row)
+    return groups
+
+
 def about_of(manifest: Mapping[str, Any], *, form: int = FORM) -> About:
     """Return what a manifest says of its sweep, for figures of a form.
 
@@ -70,38 +78,48 @@ def about_of(manifest: Mapping[str, Any], *, form: int = FORM) -> About:
         (str(one.get("code") or one["rule"]), f"{one['rule']} warning: {one['message']}")
         for one in audit["warnings"]
     ]
+    warnings, has_other_updates = _without_updates(found)
     return About(
         title=str(manifest["title"] or manifest["sweep"]),
         verdict=str(audit["verdict"]),
         failed_rules=tuple(sorted({str(item["rule"]) for item in audit["errors"]})),
         confounded=str(audit["confounded"] or ""),
-        warnings=tuple(text for code, text in found if form < 3 or code not in _UPDATES),
+        warnings=warnings if form >= 3 else tuple(text for _, text in found),
         open_warnings=tuple(map(str, manifest["open_warnings"])),
         planned=int(manifest["trials"]["planned"]),
         finished=int(manifest["trials"]["finished"]),
         estimator=str(manifest["statistics"]["estimator"]),
-        has_other_updates=form >= 3 and any(code in _UPDATES for code, _ in found),
+        has_other_updates=has_other_updates and form >= 3,
         form=form,
     )
 
 
+def _without_updates(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], bool]:
+    """Return the texts of an audit's warnings (code, text), and whether any is of updates.
+
+    Those are left out: one sentence says them for all conditions.
+    """
+    pairs = list(found)
+    texts = tuple(text for code, text in pairs if code not in _UPDATES)
+    return texts, len(texts) < len(pairs)
+
+
 def about_folder(folder: SweepFolder, audit: Audit, *, estimator: str = MEAN) -> About:
     """Return the same of a run folder, as the manifest of its export will say it."""
+    warnings, has_other_updates = _without_updates(
+        (i.code, f"{i.rule} warning: {i.message}") for i in audit.report.warnings
+    )
     return About(
         title=folder.title or folder.name,
         verdict=audit.verdict.value,
         failed_rules=tuple(sorted({item.rule for item in audit.report.errors})),
         confounded=audit.confounded,
-        warnings=tuple(
-            f"{i.rule} warning: {i.message}"
-            for i in audit.report.warnings
-            if i.code not in _UPDATES
-        ),
+        warnings=warnings,
         open_warnings=open_warnings(folder.run),
         planned=audit.trials,
         finished=audit.finished,
         estimator=estimator,
-        has_other_updates=any(i.code in _UPDATES for i in audit.report.warnings),
+        has_other_updates=has_other_updates,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rltune.analysis.tables import GateRow, HistoryRow, MeasureRow, PairRow, SummaryRow, TrialRow
 from rltune.lineage.row import LineageRow
-from rltune.report.figures.source import FORM, About, Tables, about_of
+from rltune.report.figures.source import FORM, About, Tables, about_of, trials_by_condition
 from rltune.spec.identity import flatten
 from rltune.spec.paths import key_path
 from rltune.types import TrialSpec
@@ -77,10 +77,7 @@ class Finding:
     @property
     def conditions(self) -> dict[str, list[TrialRow]]:
         """Label of a condition -> its trials, in the order of the plan."""
-        groups: dict[str, list[TrialRow]] = {}
-        for row in self.trials:
-            groups.setdefault(row.condition, []).append(row)
-        return groups
+        return trials_by_condition(self.trials)
 
     @property
     def control(self) -> str:
