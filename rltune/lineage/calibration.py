@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -10,11 +10,14 @@ from rltune.lineage.noise import OutcomesOf, difference_interval
 from rltune.lineage.query import COMPARED
 from rltune.lineage.row import LineageRow, resolve_alias
 from rltune.maths.interval import Interval
+from rltune.types import TrialSpec
 
 _NUMBER = re.compile(r"[+\-\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _LESS = re.compile(r"\b(?:minus|less|lower|worse|down|drop|fall|decreas|reduc)", re.IGNORECASE)
 _UNCLEAR = ("<", ">", "<=", ">=", "\u2264", "\u2265", "\u00b1", "+/", "-", "\u2212")
 """Before a number: a bound, a band, or a sign that stands apart."""
+_EDITED = " // "
+"""Between the predictions of a condition whose seeds began with different ones."""
 _POINTS = re.compile(r"\s*(?:pp\b|percentage points?\b)")
 
 
@@ -62,14 +65,28 @@ class Calibration:
     within: int  # how many of those predicted a number inside it
 
 
+def told_by_condition(specs: Iterable[TrialSpec]) -> dict[str, str]:
+    """Return condition -> its prediction, for those that have one.
+
+    Seeds that began before and after an edit have different ones: all are named, and none is judged.
+    """
+    told: dict[str, list[str]] = {}
+    for spec in specs:
+        texts = told.setdefault(spec.condition, [])
+        if spec.expected_delta and spec.expected_delta not in texts:
+            texts.append(spec.expected_delta)
+    return {condition: _EDITED.join(texts) for condition, texts in told.items() if texts}
+
+
 def parse_delta(text: str) -> float | None:
     """Return the one number of a prediction; None when there is not exactly one clear one.
 
     `-0.05 success` is -0.05, `+5 pp` is 0.05. Not clear are a per cent (it may be
-    relative), a bound (`<0.02`), and an unsigned number beside a word of less (`0.05 lower`).
+    relative), a bound (`<0.02`), an unsigned number beside a word of less (`0.05 lower`), and what
+    `told_by_condition` has joined.
     """
     numbers = list(_NUMBER.finditer(text))
-    if len(numbers) != 1:
+    if len(numbers) != 1 or _EDITED in text:
         return None
     before, rest = text[: numbers[0].start()].rstrip(), text[numbers[0].end() :]
     is_signed = not numbers[0][0][0].isdigit() and numbers[0][0][0] != "."

@@ -189,6 +189,21 @@ def _as_begun(trial: TrialDir, spec: TrialSpec) -> TrialSpec:
     return spec
 
 
+def edited_predictions(run: RunDir, specs: Sequence[TrialSpec]) -> list[str]:
+    """Return a line on each prediction that was edited after trials began with another one."""
+    seeds: dict[tuple[str, str, str], list[str]] = {}
+    for begun, spec in zip(as_begun(run, specs), specs, strict=True):
+        if begun.expected_delta != spec.expected_delta:
+            key = (spec.condition, begun.expected_delta, spec.expected_delta)
+            seeds.setdefault(key, []).append(str(spec.seed))
+    return [
+        f"{condition}: what is expected was edited to {new or 'nothing'!r} after trials began; "
+        f"seed{'s' * (len(some) > 1)} {', '.join(some)} keep{'s' * (len(some) == 1)} "
+        f"{old or 'nothing'!r}"
+        for (condition, old, new), some in seeds.items()
+    ]
+
+
 def sweep_recorder(
     run: RunDir,
     sweep: SweepSpec,

@@ -20,6 +20,7 @@ from rltune.runner.environment import (
 from rltune.runner.folder import (
     FrozenTasks,
     as_begun,
+    edited_predictions,
     freeze_all,
     next_launch,
     sweep_recorder,
@@ -101,7 +102,8 @@ def run_sweep(
         request: What to run.
         on_start: Called once the folder is written, before Ray starts.
         on_tick: Called about every `tick_s` while trials run, and once after the last.
-        say: Called with a line for each trial whose machine went.
+        say: Called with a line for each trial whose machine went, and for each prediction that was
+            edited too late.
         tick_s: Seconds between two looks at the trials.
 
     Raises:
@@ -135,6 +137,8 @@ def run_sweep(
         command = _Command(
             request, run, base, report, allowed, tasks, driver, on_start, on_tick, say, tick_s
         )
+        for line in edited_predictions(run, due_trials(run, request.loaded).specs):
+            say(line)
         ran = _Ran(declined=[])
         due = _run_block(command, ran)
         while not ran.was_stopped and take_looks(run, request.loaded, launch=ran.launch, say=say):

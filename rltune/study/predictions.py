@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rltune.lineage.calibration import Calibration, Prediction, parse_delta, summed_up
+from rltune.lineage.calibration import (
+    Calibration,
+    Prediction,
+    parse_delta,
+    summed_up,
+    told_by_condition,
+)
+from rltune.runner.folder import as_begun
 from rltune.study.promotion import verdicts_of_run
 from rltune.study.records import accepted
 from rltune.study.state import Standing
@@ -23,12 +30,12 @@ def predictions_of(found: Sequence[Standing], records: Sequence[Mapping[str, Any
         if one.sweep.name not in names:
             continue
         known = {x.condition: x for x in verdicts_of_run(one.run)} if one.run.plan.exists() else {}
-        for condition in one.loaded.conditions:
-            verdict, text = known.get(condition.label), condition.expected_delta
-            if text and (verdict is None or not verdict.difference.n):
+        for condition, text in told_by_condition(as_begun(one.run, one.due.specs)).items():
+            verdict = known.get(condition)
+            if verdict is None or not verdict.difference.n:
                 waiting += 1
-            elif text and verdict is not None:
-                name = f"{one.sweep.name}: {condition.label}"
+            else:
+                name = f"{one.sweep.name}: {condition}"
                 difference = verdict.difference
                 made.append(
                     Prediction(name, text, parse_delta(text), difference.mean, difference.interval)

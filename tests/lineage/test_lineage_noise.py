@@ -1,7 +1,7 @@
 import pytest
 from cases import each
 
-from rltune.lineage.calibration import calibrate, calibration_lines, parse_delta
+from rltune.lineage.calibration import calibrate, calibration_lines, parse_delta, told_by_condition
 from rltune.lineage.noise import (
     Outcomes,
     difference_interval,
@@ -16,7 +16,7 @@ from rltune.lineage.noise import (
 from rltune.lineage.row import LineageRow
 from rltune.store.jsonl import append_jsonl
 from rltune.store.rundir import RunDir
-from rltune.types import RowStatus
+from rltune.types import RowStatus, TrialSpec
 
 SUCCESS = "heldout/success_rate"
 KEEP, BASELINE, DISCARD = RowStatus.KEEP, RowStatus.BASELINE, RowStatus.DISCARD
@@ -138,6 +138,24 @@ PREDICTIONS = [
 @each(("text", "value"), PREDICTIONS)
 def test_a_prediction_is_exactly_one_number(text, value):
     assert parse_delta(text) == value
+
+
+def test_predictions_of_seeds_that_differ_are_all_named_and_none_is_judged():
+    def spec(condition, seed, text):
+        return TrialSpec("t", "s", "k", condition, 1, False, seed, {}, "h", text)
+
+    told = told_by_condition(
+        [
+            spec("control", 0, ""),
+            spec("a", 0, "-0.05"),
+            spec("a", 1, "-0.05"),
+            spec("b", 0, "worse"),
+            spec("b", 1, "+0.4"),
+            spec("b", 2, ""),
+        ]
+    )
+    assert told == {"a": "-0.05", "b": "worse // +0.4"}
+    assert [parse_delta(text) for text in told.values()] == [-0.05, None]
 
 
 def test_calibration_by_hand():

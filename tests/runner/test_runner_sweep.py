@@ -16,7 +16,7 @@ from rltune.runner.environment import (
     make_ray_folder,
     require_resources,
 )
-from rltune.runner.folder import as_begun, freeze_all, next_launch
+from rltune.runner.folder import as_begun, edited_predictions, freeze_all, next_launch
 from rltune.runner.interrupts import stop_on_signal
 from rltune.runner.sweep import SweepRequest, run_sweep
 from rltune.runner.trial import run_trial
@@ -101,6 +101,12 @@ def test_a_prediction_that_is_edited_counts_for_trials_that_have_not_begun(small
     edited = expand(expecting("+0.4"))
     told = {spec.trial_id: spec.expected_delta for spec in as_begun(run, edited)}
     assert (told[began.trial_id], told[waits.trial_id]) == ("-0.05", "+0.4")
+    (line,) = edited_predictions(run, edited)
+    assert line == (
+        f"{began.condition}: what is expected was edited to '+0.4' after trials began; "
+        f"seed {began.seed} keeps '-0.05'"
+    )
+    assert not edited_predictions(run, expand(expecting("-0.05"))[:2])
     prepare(request_of(expecting("+0.4"), tmp_path))
     (row,) = LineageStore.open(run.results).read().rows
     assert (row.exp_id, row.expected_delta) == (began.trial_id, "-0.05")

@@ -145,6 +145,16 @@ def test_the_predictions_are_compared_with_what_came(search, mine):
     assert (refused["outcome"], accepted["outcome"]) == ("refused", "accepted")
 
 
+def test_a_prediction_that_was_edited_after_its_trials_began_does_not_count(search, mine):
+    mine(GOOD, more=", sweeps: 1")
+    search.call()
+    file = search.runs / "study-search/proposed/proposed-1/sweeps/proposed-1.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("+0.05", "+0.567"))
+    assert file.read_text() != text
+    assert "mean absolute error: 0.517 over 1" in search.call("--dry-run")[1]  # as it was
+
+
 def test_a_proposal_that_cannot_be_read_any_more_stops_the_study(search, mine):
     """Were it skipped, its name would be given to another sweep."""
     mine("no yaml", GOOD, CLIP, more=", sweeps: 2")

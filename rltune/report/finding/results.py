@@ -8,7 +8,7 @@ from rltune.analysis.stats import Estimate, as_rate, mean_over_seeds, paired_dif
 from rltune.analysis.table_summary import verdicts_of
 from rltune.analysis.tables import PairRow, SummaryRow, TrialRow
 from rltune.analysis.verdict_words import LEVEL, Verdict, p_text
-from rltune.lineage.calibration import parse_delta
+from rltune.lineage.calibration import parse_delta, told_by_condition
 from rltune.maths.significance import mcnemar_p
 from rltune.report.figures.notes import label_of
 from rltune.report.finding.records import Finding
@@ -241,11 +241,7 @@ def _estimate(one: Estimate, *, is_signed: bool = False) -> str:
 
 def predicted(finding: Finding) -> str:
     """Return each prediction of the sweep file beside what was measured."""
-    told = {
-        one.spec.condition: one.spec.expected_delta
-        for one in finding.recorded
-        if one.spec.expected_delta
-    }
+    told = told_by_condition(one.spec for one in finding.recorded)
     if not told:
         return "The sweep file predicts nothing."
     rows = []
