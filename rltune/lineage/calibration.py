@@ -68,7 +68,7 @@ class Calibration:
 def told_by_condition(specs: Iterable[TrialSpec]) -> dict[str, str]:
     """Return condition -> its prediction, for those that have one.
 
-    Seeds that began before and after an edit have different ones: all are named, and none is judged.
+    Seeds that began before and after an edit have different ones: all are named, none is judged.
     """
     told: dict[str, list[str]] = {}
     for spec in specs:

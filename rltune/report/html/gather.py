@@ -22,6 +22,7 @@ from rltune.store.files import read_json
 from rltune.store.run_folder import (
     RecordsRead,
     SweepFolder,
+    read_proof,
     read_records,
 )
 
@@ -83,7 +84,7 @@ def gather(folder: SweepFolder) -> Evidence:
     return Evidence(
         folder=folder,
         sweep={} if isinstance(sweep, Problem) else sweep.data,
-        proof=_object(folder.run.comparability),
+        proof=read_proof(folder.run),
         plan={key: value for key, value in plan.items() if key != "trials"},
         read=read,
         audit=audit,
