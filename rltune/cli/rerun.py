@@ -29,10 +29,9 @@ from rltune.runner.rerun import Rerun, RerunVerdict, rerun_trial, verdict_json
 from rltune.runner.single import Source, open_source
 from rltune.runner.software import Change
 from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.derive import recorded_config
 from rltune.spec.schema.sweep import Metric
-from rltune.spec.schema.trial import TrialConfig
 from rltune.store.compare import Comparison
-from rltune.store.files import dumps
 from rltune.store.inputs import base_of
 from rltune.store.origin import read_origin
 from rltune.store.run_folder import confounded_reason, read_folder
@@ -125,7 +124,7 @@ def _open(trial: str, folder: Path | None, runs_dir: Path, *, no_custom_code: bo
         paths = import_paths(source.recorded)
         refuse_paths((f"{source.trial.config}: {key}", path) for key, path in paths)
     socket_folder()  # refuses before anything is written
-    set_environment(TrialConfig.model_validate_json(dumps(source.recorded)))
+    set_environment(recorded_config(source.recorded, source=str(source.trial.config)))
     return source
 
 

@@ -4,10 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rltune.errors import Problem, SpecError
-from rltune.spec.identity import SLUG_LENGTH, config_hash, flatten, safe_slug, trial_id, value_text
+from rltune.spec.identity import (
+    SLUG_LENGTH,
+    canonical_json,
+    config_hash,
+    flatten,
+    safe_slug,
+    trial_id,
+    value_text,
+)
 from rltune.spec.overrides import override_layers
 from rltune.spec.paths import key_path
 from rltune.spec.resolve import Layer, merge_layers, resolve_config
+from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.unread import without_unread
 from rltune.types import TrialSpec
 
@@ -38,6 +47,17 @@ def derive_config(
     if problems or config is None:
         raise SpecError(list(dict.fromkeys(problems)))
     return config
+
+
+def recorded_config(recorded: Mapping[str, Any], *, source: str) -> TrialConfig:
+    """Return a recorded config as it runs now.
+
+    Raises:
+        SpecError: This version of rltune does not know a key or a value of it.
+
+    """
+    config = derive_config(recorded, source=source, overrides=(), seed=None)
+    return TrialConfig.model_validate_json(canonical_json(config))
 
 
 def derive_spec(

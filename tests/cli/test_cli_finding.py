@@ -148,6 +148,16 @@ def test_a_trial_that_is_not_there_is_refused(rltune, published):
     assert "--trial: '0.3@0' is no trial of this finding." in result.err
 
 
+def test_a_trial_of_a_later_version_is_refused_with_the_key_that_is_not_known(rltune, published):
+    trials = published / "trials.json"
+    content = read_json(trials)
+    content["shared"]["config"]["loss.later_key"] = 1
+    write_json_atomic(trials, content)
+    result = rltune("verify", "findings/kl", "--trial", "0.1@0")
+    assert result.code == 2
+    assert "trials.json: loss.later_key: 'later_key' is not a key of loss." in result.err
+
+
 def test_a_bundle_is_written_and_holds_elsewhere(rltune, tmp_path):
     writer = finished_sweep(tmp_path)
     result = rltune("bundle", str(writer.run.path), "--out", "paper.zip")

@@ -30,9 +30,8 @@ from rltune.runner.process import set_environment
 from rltune.runner.provenance import source_digest_at
 from rltune.runner.repeat import Published, Repeated, repeat
 from rltune.spec.custom_code import import_paths, refuse_paths
+from rltune.spec.derive import recorded_config
 from rltune.spec.schema.sweep import Metric
-from rltune.spec.schema.trial import TrialConfig
-from rltune.store.files import dumps
 from rltune.store.rundir import RunDir
 from rltune.study.bundle import KIND as OF_STUDY
 from rltune.study.verify import verify_study
@@ -168,7 +167,7 @@ def _again(finding: Finding, one: Recorded, runs_dir: Path, *, no_custom_code: b
         paths = import_paths(spec.config)
         refuse_paths((f"trials.json: {key}", path) for key, path in paths)
     socket_folder()  # refuses before anything is written
-    set_environment(TrialConfig.model_validate_json(dumps(spec.config)))
+    set_environment(recorded_config(spec.config, source="trials.json"))
     runs_dir.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"verify-{finding.name}-", dir=runs_dir))
     warn(f"Running {spec.trial_id} again in {short_path(place)}")
