@@ -33,7 +33,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="Hardware and scale profile: laptop, gpu, paper, smollm2 or a2tgpo.",
+        help="Hardware and scale profile, one that the sweep allows, such as laptop or gpu.",
     ),
 ]
 Seeds = Annotated[

@@ -188,7 +188,7 @@ def _prepare(
 
 def not_comparable(parent: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """Return why a child's metric cannot be compared with its run's; empty when it can."""
-    moved = diff_configs(parent, config).keys() - {"gate.every"}
+    moved = diff_configs(parent, config).keys() - {"gate.every", "gate.start_kl"}
     if any(key.partition(".")[0] in ("env", "reward", "gate") for key in moved):
         return "evaluated differently from its parent: env, reward or gate differ"
     return ""

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -208,9 +209,20 @@ def test_paper_fits_a_known_gpu(planned):
     assert f"{plan.specs[0].trial_id} 0.0 false -" in text
 
 
+def test_the_page_about_gpus_has_the_memory_of_its_profiles(planned):
+    page = (PAPER.parents[1] / "docs" / "gpu.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(gpu|paper)` \|(.*)$", page, re.MULTILINE)
+    told = [(p, *pair) for p, row in rows for pair in re.findall(r"([^;]*)\((\d+) GB\)", row)]
+    assert len(told) == 4
+    for profile, text, amount in told:
+        sets = re.findall(r"--set ([^\s`]+)", text)
+        fullest = max(cost.memory.fullest for cost in planned(profile, *sets).costs)
+        assert round(fullest / 1e9) == int(amount), text
+
+
 def test_what_the_profiles_say_of_gpus_holds(planned):
     adapters = planned("paper", "policy.lora.rank=64", "policy.lora.alpha=64")
-    assert "H100" in [gpu.name for gpu in adapters.costs[1].gpus]  # 80 GB
+    assert "A100 40GB" in [gpu.name for gpu in adapters.costs[1].gpus]
     for plan in (
         planned("gpu"),
         planned("gpu", "rollout.engine=torch", "policy.lora.rank=64"),

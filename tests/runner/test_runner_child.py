@@ -24,7 +24,7 @@ def test_a_parent_from_before_a_key_was_evaluated_as_its_child(config):
     ("section", "key", "value", "is_other"),
     [
         ("gate", "tasks", 7, True),
-        ("gate", "start_kl", True, True),
+        ("gate", "start_kl", True, False),  # it measures besides
         ("gate", "every", 7, False),
         ("env", "format_penalty", -0.7, True),
         ("optim", "lr", 0.7, False),
