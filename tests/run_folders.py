@@ -6,11 +6,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rltune.comparability.check import check_sweep
 from rltune.spec.expand import expand
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.plan import plan_json
 from rltune.store.failure import TrialFailure
-from rltune.store.files import write_json_atomic, write_text_atomic
+from rltune.store.files import to_json, write_json_atomic, write_text_atomic
 from rltune.store.jsonl import append_jsonl_many
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
@@ -103,6 +104,8 @@ class FolderWriter:
         self.specs = expand(self.loaded)
         self.run = RunDir(self.root / "runs" / self.loaded.run_name).create()
         write_text_atomic(self.run.sweep, self.loaded.text)
+        proof = {**to_json(check_sweep(self.loaded)), "allow_confounded": None}
+        write_json_atomic(self.run.comparability, proof)
         write_json_atomic(self.run.plan, plan_json(self.loaded, self.specs, tasks=None))
         write_json_atomic(self.run.tasks(), TASKS)
 

@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rltune.analysis.gate_audit import gate_findings
+from rltune.analysis.history_audit import history_findings
 from rltune.analysis.look_audit import look_findings
 from rltune.analysis.memory_use import MemoryUse, memory_uses
+from rltune.analysis.plan_audit import plan_findings
 from rltune.comparability.audit import AuditReport, audit_trials
 from rltune.comparability.records import TrialRecord
 from rltune.errors import Problem
 from rltune.store.digest import rows_digest
 from rltune.store.files import to_json, utc_now, write_json_atomic
 from rltune.store.lock import read_driver
-from rltune.store.run_folder import RecordsRead, SweepFolder, confounded_reason
+from rltune.store.proof import confounded_reason
+from rltune.store.run_folder import RecordsRead, SweepFolder
 
 
 class AuditVerdict(StrEnum):
@@ -30,7 +34,7 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        report: The findings of A1 to A7.
+        report: The findings of A1 to A8.
         trials: Trials of the sweep.
         started: Those with any record.
         finished: Those with a result.
@@ -92,10 +96,15 @@ def audit_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
 def judge_folder(folder: SweepFolder, read: RecordsRead) -> Audit:
     """Judge the trials of a run folder."""
     is_driven = read_driver(folder.run.lock) is not None
-    looked = look_findings(folder, read.records)
+    of_folder = (
+        *gate_findings(folder.metric_name, read.records),
+        *look_findings(folder, read.records),
+        *plan_findings(folder, read.records),
+        *history_findings(folder, read.records),
+    )
     return Audit(
         audit_trials(
-            read.records, is_driven=is_driven, altered=_altered(read.records), looked=looked
+            read.records, is_driven=is_driven, altered=_altered(read.records), of_folder=of_folder
         ),
         trials=len(folder.specs),
         started=sum(record.has_started for record in read.records),

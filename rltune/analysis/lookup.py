@@ -11,17 +11,16 @@ from rltune.analysis.named import of_condition, of_seed
 from rltune.comparability.records import TrialRecord
 from rltune.errors import Problem, StoreError
 from rltune.store.origin import read_origin
+from rltune.store.proof import open_warnings, same_runs
 from rltune.store.run_folder import (
     RecordsRead,
     SweepFolder,
     find_run,
     is_run_folder,
-    open_warnings,
     read_folder,
     read_record,
     read_records,
     run_folders,
-    same_runs,
 )
 from rltune.store.rundir import RunDir, TrialDir
 from rltune.types import TrialSpec

@@ -25,7 +25,8 @@ from rltune.comparability.scored import scored_line
 from rltune.gate import wilson_interval
 from rltune.lineage.noise import scores_of
 from rltune.maths.interval import Interval
-from rltune.store.run_folder import SweepFolder, manifest_of, open_warnings, same_runs
+from rltune.store.proof import open_warnings, same_runs
+from rltune.store.run_folder import SweepFolder, manifest_of
 from rltune.store.service_usage import ServiceUsage, known_usage, money
 
 

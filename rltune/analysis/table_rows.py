@@ -20,7 +20,8 @@ from rltune.lineage.record import finite
 from rltune.spec.schema.run import reserved_gpus
 from rltune.store.files import dumps
 from rltune.store.lock import read_driver
-from rltune.store.run_folder import SweepFolder, manifest_of, same_runs
+from rltune.store.proof import same_runs
+from rltune.store.run_folder import SweepFolder, manifest_of
 from rltune.store.rundir import RunDir, trial_status
 from rltune.track.make import wandb_id
 from rltune.types import TrialStatus

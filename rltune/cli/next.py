@@ -26,7 +26,8 @@ from rltune.runner.sweep import SweepRequest
 from rltune.spec.load import LoadedSweep, load_sweep
 from rltune.spec.trial_reference import looking_in_runs
 from rltune.store.files import read_json
-from rltune.store.run_folder import confounded_reason, find_run, planned_looks
+from rltune.store.proof import confounded_reason
+from rltune.store.run_folder import find_run, planned_looks
 from rltune.study.load import is_study, load_study
 
 

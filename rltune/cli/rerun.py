@@ -34,7 +34,8 @@ from rltune.spec.schema.sweep import Metric
 from rltune.store.compare import Comparison
 from rltune.store.inputs import base_of
 from rltune.store.origin import read_origin
-from rltune.store.run_folder import confounded_reason, read_folder
+from rltune.store.proof import confounded_reason, unproved
+from rltune.store.run_folder import read_folder
 from rltune.store.rundir import TrialDir
 from rltune.types import TrialStatus
 
@@ -147,7 +148,7 @@ def _read_source(trial: TrialDir) -> Source:
         run,
         trial,
         metric=Metric.model_validate({"name": sweep.metric_name, "mode": sweep.metric_mode}),
-        disqualified=disqualified_by(confounded_reason(run)),
+        disqualified=disqualified_by(confounded_reason(run)) or unproved(run),
     )
 
 

@@ -1,1 +1,1 @@
-"""S1 to S9 before a run, A1 to A7 after it: the proof that only the axis moved."""
+"""S1 to S9 before a run, A1 to A8 after it: the proof that only the axis moved."""

@@ -1,4 +1,4 @@
-"""A1 to A7: checks of what ran, from the records of the trials. Pure functions."""
+"""A1 to A8: checks of what ran, from the records of the trials. Pure functions."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -36,9 +36,9 @@ def audit_trials(
     *,
     is_driven: bool,
     altered: Collection[str] = (),
-    looked: Sequence[Finding] = (),
+    of_folder: Sequence[Finding] = (),
 ) -> AuditReport:
-    """Return what A1 to A7 find in the trials of one sweep.
+    """Return what A1 to A8 find in the trials of one sweep.
 
     Trials that have not started prove nothing and break nothing: A4 names them. Nor does one that
     died before it measured anything have a provenance to compare.
@@ -47,7 +47,7 @@ def audit_trials(
         records: Its trials.
         is_driven: Whether a driver lives; without one, a trial that has no marker will get none.
         altered: Ids of the trials whose metrics are not those that their result was made from.
-        looked: What was found in the looks of seeds until decided.
+        of_folder: What was found in the other files of their folder: A5 and A8, and A4 of looks.
 
     """
     started = [record for record in records if record.has_started]
@@ -64,7 +64,7 @@ def audit_trials(
         *same_staleness(started),
         *same_runs(started),
         *_altered_metrics(altered),
-        *looked,
+        *of_folder,
     )
     errors, warnings = split(findings)
     return AuditReport(not errors, errors, warnings, spent)

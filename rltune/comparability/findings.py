@@ -34,6 +34,7 @@ RULES = {
     "A5": "evaluated on the same frozen held-out tasks at the same steps",
     "A6": "learned from rollouts of one age, which is what rollout.ahead asks for",
     "A7": "no two conditions were one run to the end",
+    "A8": "what ran was proved and planned before; no trial was removed, repeated or added later",
 }
 """Rule -> what holds when it finds nothing."""
 

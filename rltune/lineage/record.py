@@ -19,6 +19,17 @@ _RESULT_STATUS = {  # of results that are not compared with the best
     TrialStatus.FAILED: RowStatus.CRASH,
 }
 
+RESULTS = frozenset(
+    {
+        *(RowStatus.KEEP, RowStatus.DISCARD, RowStatus.BASELINE),
+        *(RowStatus.PRUNED, RowStatus.DISQUALIFIED),
+    }
+)
+"""Rows of trials that ended with a result."""
+
+BestGate = tuple[float | None, int | None]
+"""Metric and step of the gate that a trial chose; None for a metric that is not finite."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -147,6 +158,13 @@ def _status(
 def disqualified_by(confounded: str) -> str:
     """Return why no trial of a sweep may count that ran although its proof failed; else nothing."""
     return f"confounded, run anyway: {confounded}" if confounded else ""
+
+
+def best_gate(outcome: TrialResult | TrialFailure) -> BestGate | None:
+    """Return metric and step of the best gate of a result; None of a failure."""
+    if isinstance(outcome, TrialFailure):
+        return None
+    return finite(outcome.heldout_metric), outcome.best_step
 
 
 def domain_of(spec: TrialSpec) -> str:

@@ -14,7 +14,8 @@ from rltune.analysis.table_summary import CONFIDENCE
 from rltune.analysis.tables import mark_of
 from rltune.maths.resample import REPS, RNG_SEED
 from rltune.store.files import sha256_file, to_json
-from rltune.store.run_folder import RecordsRead, SweepFolder, open_warnings
+from rltune.store.proof import open_warnings
+from rltune.store.run_folder import RecordsRead, SweepFolder
 from rltune.store.rundir import RunDir
 
 FORMAT = "rltune-export-1"
@@ -34,7 +35,7 @@ class Code:
 def input_files(folder: SweepFolder) -> list[Path]:
     """Return every file that the tables come from, in a fixed order. Children and reruns do not."""
     run = folder.run
-    files = [run.sweep, run.plan, run.comparability, run.results, run.looks]
+    files = [run.sweep, run.plan, run.comparability, run.results, run.looks, run.ledger]
     files += sorted(run.path.glob("tasks*.json"))
     for spec in folder.specs:
         trial = run.trial(spec.trial_id)

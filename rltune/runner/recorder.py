@@ -14,7 +14,15 @@ from pathlib import Path
 from rltune.errors import StoreError
 from rltune.lineage.across import parent_row
 from rltune.lineage.noise import outcomes_of_run, with_noise
-from rltune.lineage.record import Proposal, RowContext, exp_id_of, row_for
+from rltune.lineage.record import (
+    RESULTS,
+    BestGate,
+    Proposal,
+    RowContext,
+    best_gate,
+    exp_id_of,
+    row_for,
+)
 from rltune.lineage.share import require_rankable, share
 from rltune.lineage.table import LineageStore
 from rltune.runner.trial import LOCK_S, steps_done
@@ -29,14 +37,6 @@ from rltune.store.service_usage import known_usage
 from rltune.track.make import wandb_id
 from rltune.trainer.models.references import grown_from
 from rltune.types import RowStatus, TrialResult, TrialSpec, TrialStatus
-
-RESULTS = frozenset(
-    {
-        *(RowStatus.KEEP, RowStatus.DISCARD, RowStatus.BASELINE),
-        *(RowStatus.PRUNED, RowStatus.DISQUALIFIED),
-    }
-)
-"""Rows of trials that ended with a result."""
 
 _END_EVENTS = {
     TrialStatus.FAILED: LedgerEvent.FAILED,
@@ -61,7 +61,7 @@ class Recorder:
     shared: LineageStore | None = None
     proposal: Proposal = field(default_factory=Proposal)
     _recorded: set[str] = field(default_factory=set)
-    _finished: set[str] = field(default_factory=set)  # trials with a result in the table
+    _results: dict[str, BestGate] = field(default_factory=dict)  # trial -> what it has in the table
     _awaited: dict[int, str] = field(default_factory=dict)  # seed -> row of its control
 
     @property
@@ -77,7 +77,7 @@ class Recorder:
         for row in self.lineage.read().rows:
             self._recorded.add(row.exp_id)
             if row.status in RESULTS:
-                self._finished.add(row.trial_id)
+                self._results[row.trial_id] = (row.core_metric, row.best_step)
         asked = {spec.trial_id: spec for spec in specs}
         known = {**self._earlier_specs(besides=asked), **asked}
         for trial in self.ledger.read().open_trials:
@@ -205,12 +205,14 @@ class Recorder:
     ) -> None:
         """Append the lineage row of an attempt unless there is one.
 
-        A trial has one row with a result: whose marker was lost ends again, with the same numbers.
+        A trial whose marker was lost ends again with the same numbers, and has its row. With other
+        numbers it gets another one.
         """
         name = exp_id_of(spec.trial_id, attempt)
-        is_result = isinstance(outcome, TrialResult)
-        must_wait = is_result and self._must_wait(spec)
-        if name in self._recorded or spec.trial_id in self._finished or must_wait:
+        best = best_gate(outcome)
+        must_wait = best is not None and self._must_wait(spec)
+        is_known = spec.trial_id in self._results and best in (None, self._results[spec.trial_id])
+        if name in self._recorded or is_known or must_wait:
             return
         trial = self.run.trial(spec.trial_id)
         context = RowContext(
@@ -233,8 +235,8 @@ class Recorder:
             lambda rows: with_noise(row_for(spec, outcome, rows, context), rows, outcomes_of)
         )
         self._recorded.add(name)
-        if is_result:
-            self._finished.add(spec.trial_id)
+        if best is not None:
+            self._results[spec.trial_id] = best
 
     def _parent(self, trial: TrialDir, spec: TrialSpec) -> str:
         """Return the row of another sweep that a trial departs from; empty without one."""

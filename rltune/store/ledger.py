@@ -104,6 +104,11 @@ class Ledger:
     def _append(self, entries: Iterable[LedgerEntry]) -> None:
         append_jsonl_many(self.path, map(to_json, entries))
 
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Return every line that is an entry, in order."""
+        found = map(_entry, read_jsonl(self.path).rows)
+        return tuple(entry for entry in found if entry is not None)
+
     def read(self) -> LedgerState:
         """Fold the file to one state per trial; report and skip any other line."""
         read = read_jsonl(self.path)

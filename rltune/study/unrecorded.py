@@ -6,12 +6,12 @@ The next launch of a sweep writes them. A study launches no sweep whose trials h
 from collections.abc import Sequence, Set
 from pathlib import Path
 
+from rltune.lineage.record import RESULTS
 from rltune.lineage.share import shared_id
 from rltune.lineage.table import rows_in
 from rltune.runner.folder import as_begun, sweep_recorder
-from rltune.runner.recorder import RESULTS
 from rltune.store.lock import take_driver_lock
-from rltune.store.run_folder import confounded_reason
+from rltune.store.proof import confounded_reason, unproved
 from rltune.store.rundir import RunDir
 from rltune.study.state import Standing
 from rltune.types import RowStatus
@@ -55,6 +55,6 @@ def _record(one: Standing, shared: Path, argv: Sequence[str]) -> None:
             one.loaded.spec,
             specs,
             commit="",  # a trial that finished has recorded its own
-            confounded=confounded_reason(run),
+            confounded=confounded_reason(run) or unproved(run),
             shared=shared,
         ).reconcile_all(specs)

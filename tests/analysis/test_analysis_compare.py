@@ -208,7 +208,7 @@ def test_measures_that_are_no_rates_are_compared_over_tasks(tmp_path):
     sides = [
         replace(with_gate(side, reward=values), metric="heldout/reward_mean")
         for side, values in zip(
-            two_rates(tmp_path, 5, 5, tasks=4), ([4.0, 2.5, 3.0, 2.5], [1.0] * 4), strict=True
+            two_rates(tmp_path, 2, 2, tasks=4), ([4.0, 2.5, 3.0, 2.5], [1.0] * 4), strict=True
         )
     ]
     found = compare_and_say(*sides)

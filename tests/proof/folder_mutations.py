@@ -5,20 +5,40 @@ Every case starts from a clean folder (two conditions, three seeds, 20 steps, ga
 docs/comparability.md is made from this list.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from run_folders import CONTROL, TREATED, FolderWriter
+from folder_doctors import (
+    COUPLED,
+    Doctor,
+    added_seed,
+    all_ended,
+    another_config,
+    asks,
+    both,
+    claims,
+    ended,
+    faulty,
+    gate_row,
+    gradients,
+    heldout,
+    launches,
+    metrics,
+    metrics_of_seed,
+    no_marker,
+    no_proof,
+    one_more_step,
+    one_undigested,
+    planned,
+    provenance,
+    provenance_everywhere,
+    recorded,
+    removed,
+    unrecorded,
+    updates,
+    updates_after,
+)
 
-from rltune.store.files import read_json, write_json_atomic
-from rltune.store.rundir import TrialDir
-from rltune.types import TrialStatus
-
-Doctor = Callable[[FolderWriter], None]
-Row = dict[str, Any]
+from rltune.types import RowStatus, TrialStatus
 
 
 @dataclass(frozen=True)
@@ -48,165 +68,6 @@ class FolderMutation:
         return self.code.partition(".")[0]
 
 
-def trial(writer: FolderWriter, label: str = TREATED, seed: int = 1) -> TrialDir:
-    return writer.run.trial(writer.spec(label, seed).trial_id)
-
-
-def all_trials(writer: FolderWriter) -> list[TrialDir]:
-    return [writer.run.trial(spec.trial_id) for spec in writer.specs]
-
-
-def provenance(**fields: Any) -> Doctor:
-    """One trial recorded something else."""
-    return lambda writer: _edit_json(trial(writer).provenance, fields)
-
-
-def provenance_everywhere(**fields: Any) -> Doctor:
-    def doctor(writer: FolderWriter) -> None:
-        for each in all_trials(writer):
-            _edit_json(each.provenance, fields)
-
-    return doctor
-
-
-def both(first: Doctor, second: Doctor) -> Doctor:
-    """Return the doctor that does two things."""
-
-    def doctor(writer: FolderWriter) -> None:
-        first(writer)
-        second(writer)
-
-    return doctor
-
-
-def metrics(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
-    """Each line of one trial's metrics is updated; None removes it."""
-    return lambda writer: _edit_lines(trial(writer).metrics, change)
-
-
-def metrics_of_seed(seed: int, change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
-    """Each line of both conditions' metrics of one seed is updated."""
-
-    def doctor(writer: FolderWriter) -> None:
-        for label in (CONTROL, TREATED):
-            _edit_lines(trial(writer, label, seed).metrics, change)
-
-    return doctor
-
-
-def heldout(change: Callable[[Row], Mapping[str, Any] | None]) -> Doctor:
-    return lambda writer: _edit_lines(trial(writer).heldout, change)
-
-
-def gradients(*, parted_by: float = 0.0) -> Doctor:
-    """All trials have the same gates and gradients; one, in its last step, another by so much."""
-
-    def doctor(writer: FolderWriter) -> None:
-        for each in all_trials(writer):
-            _edit_lines(each.heldout, lambda row: {"success": [0, 1], "reward": [0.0, 1.0]})
-            _edit_lines(each.metrics, lambda row: {"actor/grad_norm": 0.1} if row["step"] else {})
-        own = {"actor/grad_norm": 0.1 + parted_by}
-        _edit_lines(trial(writer).metrics, gate_row(20, **own))
-
-    return doctor
-
-
-def updates(factor: float, *counters: str) -> Doctor:
-    """One condition counts fewer updates, by default of every kind."""
-    named = counters or ("budget/optimizer_steps", "budget/policy_updates")
-
-    def fewer(row: Row) -> Row:
-        return {key: row[key] * factor for key in named if key in row}
-
-    def doctor(writer: FolderWriter) -> None:
-        for seed in (0, 1, 2):
-            _edit_lines(trial(writer, seed=seed).metrics, fewer)
-
-    return doctor
-
-
-def updates_after(step: int, factor: float) -> Doctor:
-    """One condition makes fewer optimiser steps from some step on."""
-
-    def fewer(row: Row) -> Row:
-        counters = ("budget/optimizer_steps", "budget/policy_updates")
-        own = {key: row[key] for key in counters if key in row and row["step"] > step}
-        return {key: value * factor for key, value in own.items()}
-
-    def doctor(writer: FolderWriter) -> None:
-        for seed in (0, 1, 2):
-            _edit_lines(trial(writer, seed=seed).metrics, fewer)
-
-    return doctor
-
-
-def all_ended(status: TrialStatus, reason: str) -> Doctor:
-    """Every trial of both conditions ends at step 10."""
-
-    def doctor(writer: FolderWriter) -> None:
-        for label in (CONTROL, TREATED):
-            for seed in (0, 1, 2):
-                ended(status, reason, label=label, seed=seed)(writer)
-
-    return doctor
-
-
-def ended(
-    status: TrialStatus, reason: str, *, step: int = 10, label: str = TREATED, seed: int = 1
-) -> Doctor:
-    """One trial ends at an earlier step."""
-
-    def doctor(writer: FolderWriter) -> None:
-        own = trial(writer, label, seed)
-        result = own.read_done()
-        assert result is not None
-        rows = [json.loads(line) for line in own.metrics.read_text("utf-8").splitlines()]
-        final = next(row["heldout/success_rate"] for row in rows if row["step"] == step)
-        changed = replace(result, status=status, reason=reason, final_step=step, best_step=step)
-        own.write_done(replace(changed, final_metric=final))
-        for path in (own.metrics, own.heldout):
-            _edit_lines(path, lambda row: {} if row["step"] <= step else None)
-
-    return doctor
-
-
-def one_more_step(writer: FolderWriter) -> None:
-    own = trial(writer)
-    result = own.read_done()
-    assert result is not None
-    own.write_done(replace(result, final_step=21))
-    _edit_lines(own.metrics, lambda row: {"step": 21} if row["step"] == 20 else {})
-
-
-def claims(writer: FolderWriter, value: float) -> None:
-    own = trial(writer)
-    result = own.read_done()
-    assert result is not None
-    own.write_done(replace(result, final_metric=value))
-
-
-def no_marker(writer: FolderWriter) -> None:
-    trial(writer).done.unlink()
-
-
-def gate_row(step: int, **fields: Any) -> Callable[[Row], Row]:
-    return lambda row: fields if row["step"] == step else {}
-
-
-def _edit_json(path: Path, fields: Mapping[str, Any]) -> None:
-    write_json_atomic(path, {**read_json(path), **fields})
-
-
-def _edit_lines(path: Path, change: Callable[[Row], Mapping[str, Any] | None]) -> None:
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    changed = [
-        {key: value for key, value in {**row, **new}.items() if value is not None}
-        for row in rows
-        if (new := change(row)) is not None
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in changed), encoding="utf-8")
-
-
 def fault(code: str, what: str, doctor: Doctor) -> FolderMutation:
     return FolderMutation(code, what, doctor)
 
@@ -224,7 +85,7 @@ FOLDER_MUTATIONS = (
           provenance(versions={"python": "3.11.0", "torch": "2.7"})),
     fault("A1", "one trial started from other weights", provenance(weights_sha256="x")),
     fault("A1", "one trial did not record its task manifest",
-          lambda writer: _drop(trial(writer).provenance, "manifest_sha256")),
+          unrecorded),
     fault("A1", "an earlier attempt of a trial ran on another device",
           provenance(earlier=[{"attempt": 1, "device": "cuda", "weights_sha256": "w"}])),
     fault("A1", "one trial read another corpus under the same name",
@@ -300,10 +161,15 @@ FOLDER_MUTATIONS = (
           lambda writer: claims(writer, 0.9)),
     near_miss("A5", "one result has the metric of its last gate up to rounding",
               lambda writer: claims(writer, 0.3 + 1e-9)),
-    near_miss("A5", "faults took 2 of the 10 tasks of one gate: named",
-              heldout(gate_row(20, fault=["verifier f: down"] * 2 + [""] * 8)), is_named=True),
+    fault("A5", "the tasks of one gate give another rate than was recorded",
+          heldout(gate_row(10, success=[1] * 10))),
+    fault("A5", "one result claims another metric of its last gate",
+          both(metrics(gate_row(20, **{"heldout/reward_mean": 0.9})),
+               lambda writer: claims(writer, 0.9))),
+    fault("A5", "one marker alone has no digest of its metrics", one_undigested),
+    near_miss("A5", "faults took 2 of the 10 tasks of one gate: named", faulty, is_named=True),
     near_miss("A5", "one trial solved other tasks",
-              heldout(gate_row(10, success=[1] * 10, reward=[1.0] * 10))),
+              heldout(gate_row(10, success=[0] * 5 + [1] * 5))),
     # A6: the age of rollouts.
     fault("A6", "one trial learned from rollouts that were a step old",
           metrics(lambda row: {"rollout/staleness": 1.0})),
@@ -320,9 +186,30 @@ FOLDER_MUTATIONS = (
               both(gradients(), metrics(gate_row(15, **{"rollout/sampled_hash": "other"})))),
     near_miss("A7", "one trial solved another task at its last gate",
               both(gradients(), heldout(gate_row(20, success=[1, 0])))),
+    # A8: proved and planned before; nothing removed, repeated or added.
+    fault("A8", "the proof was deleted", no_proof),
+    fault("A8", "the plan has another config under one trial's name",
+          another_config(loss={"entropy_coeff": 0.1})),
+    fault("A8", "the plan calls a trial of the treated condition the control",
+          planned(is_control=True)),
+    fault("A8", "the coupling of a key that moved was removed from the sweep file",
+          asks(COUPLED, "")),
+    fault("A8", "the rule of the coupled key was turned round",
+          asks("value > 0", "value <= 0")),
+    fault("A8", "the sweep file asks for the lowest reward in place of the highest success",
+          asks("seeds:", "metric: {name: heldout/reward_mean, mode: min}\nseeds:")),
+    fault("A8", "the trials of one seed were removed after their result was recorded",
+          both(recorded(seed=2), removed)),
+    fault("A8.run_again", "one trial has another result than was recorded of it",
+          recorded(metric=0.2)),
+    fault("A8.proved_later", "a row says disqualified, and the proof holds",
+          recorded(RowStatus.DISQUALIFIED)),
+    fault("A8.seeds_added", "a seed was planned when three had ended", added_seed),
+    near_miss("A8", "the trials of one seed were removed before they had a result", removed),
+    near_miss("A8", "one trial has the result that was recorded of it", recorded()),
+    near_miss("A8", "the title of the sweep file was edited", asks("title: KL", "title: A KL")),
+    near_miss("A8", "all seeds were planned at once, and ended in three launches",
+              launches([0], [1], [2], plans_all=True)),
+    near_miss("A8", "seeds were planned when fewer than three had ended",
+              launches([0], [1], [2])),
 )  # fmt: skip
-
-
-def _drop(path: Path, field: str) -> None:
-    content = read_json(path)
-    write_json_atomic(path, {key: value for key, value in content.items() if key != field})

@@ -32,15 +32,17 @@ WARNING = "faults took more than 25% of the held-out tasks, leaving 6 of 10 at s
 def spoil(writer, label, seed, n):
     """Let n of the ten episodes of a trial's last gate have a fault, as the trainer records it."""
     trial = writer.run.trial(writer.spec(label, seed).trial_id)
+    done = trial.read_done()
+    rate = round(10 * done.final_metric) / (10 - n)  # those that it solved had no fault
+    trial.write_done(replace(done, final_metric=rate))
     for path, change in (
-        (trial.heldout, {"fault": ["score f(): down"] * n + [""] * (10 - n)}),
-        (trial.metrics, {"heldout/fault_count": float(n)}),
+        (trial.heldout, {"fault": [""] * (10 - n) + ["score f(): down"] * n}),
+        (trial.metrics, {"heldout/fault_count": float(n), "heldout/success_rate": rate}),
     ):
         rows = [{**row, **(change if row["step"] == 20 else {})} for row in read_jsonl(path).rows]
         path.unlink()
         append_jsonl_many(path, rows)
     if 4 * n > 10:
-        done = trial.read_done()
         trial.write_done(replace(done, final_metric=math.nan, warnings=(WARNING,)))
         write_json_atomic(trial.model_card, {"warnings": [WARNING]})
 
@@ -77,7 +79,7 @@ def test_the_closing_table_names_them_and_leaves_the_lost_one_out(writer):
 
 def test_the_status_shows_them(writer):
     text = drawn(status_view(read_state(read_folder(writer.run))), 120)
-    assert "0.200 8/10" in text
+    assert "0.250 8/10" in text
     assert "6/10" in text
     assert WARNING in " ".join(text.split())
 

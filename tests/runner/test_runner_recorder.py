@@ -321,6 +321,20 @@ def test_a_trial_that_ends_again_has_one_result(run, specs):
     assert events(run, spec.trial_id)[-1] == ("done", 3)
 
 
+def test_another_result_of_a_trial_has_a_row_of_its_own(run, specs):
+    """Its folder was deleted when its result was known, and it was run again."""
+    spec = specs[1]
+    for attempt, metric in ((1, 0.5), (2, 0.75)):
+        recorder = recorder_of(run, launch=f"launch-000{attempt}")
+        recorder.reconcile_all(specs)
+        begin(run, spec, attempt=attempt)
+        result = replace(result_of(spec), heldout_metric=metric)
+        run.trial(spec.trial_id).write_done(result)
+        recorder.reconcile(specs)
+    found = [(row.exp_id, row.core_metric) for row in recorder.lineage.read().rows]
+    assert found == [(spec.trial_id, 0.5), (f"{spec.trial_id}.a2", 0.75)]
+
+
 def test_a_torn_spec_stops_nobody(run, specs):
     for spec in specs[1:3]:
         begin(run, spec)

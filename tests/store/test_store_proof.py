@@ -4,7 +4,7 @@ import pytest
 from cases import each
 
 from rltune.errors import StoreError
-from rltune.store.run_folder import confounded_reason, open_warnings, read_proof
+from rltune.store.proof import confounded_reason, open_warnings, read_proof, unproved
 from rltune.store.rundir import RunDir
 
 FINDING = '"severity": "warning", "message": "a second axis"'
@@ -27,6 +27,12 @@ def test_a_proof_is_read(run):
 
 def test_a_folder_without_a_proof_has_nothing_to_read(run):
     assert (read_proof(run), confounded_reason(run)) == ({}, "")
+
+
+def test_a_folder_without_a_proof_is_unproved(run):
+    assert unproved(run).startswith("comparability.json is missing")
+    run.comparability.write_text('{"ok": true}')
+    assert unproved(run) == ""
 
 
 @each(

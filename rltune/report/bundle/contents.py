@@ -12,7 +12,7 @@ from rltune.store.rundir import RunDir, TrialDir
 
 _OF_RUN = (
     *("sweep.yaml", "plan.json", "comparability.json", "results.tsv", "inputs.json"),
-    "looks.jsonl",
+    *("looks.jsonl", "ledger.jsonl"),
 )
 _OF_TRIAL = (
     *("spec.json", "config.yaml", "provenance.json", "metrics.jsonl", "heldout.jsonl"),

@@ -11,7 +11,8 @@ from rltune.errors import Problem, StoreError
 from rltune.report.figures.records import IQM, MEAN
 from rltune.report.table_files import read_csv, read_parquet
 from rltune.store.files import read_json
-from rltune.store.run_folder import SweepFolder, open_warnings
+from rltune.store.proof import open_warnings
+from rltune.store.run_folder import SweepFolder
 
 READ = ("trials", "history", "summary")
 """The tables that figures come from."""

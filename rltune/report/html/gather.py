@@ -19,12 +19,8 @@ from rltune.report.manifest import digests, input_files
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.spec.yamlfile import read_yaml
 from rltune.store.files import read_json
-from rltune.store.run_folder import (
-    RecordsRead,
-    SweepFolder,
-    read_proof,
-    read_records,
-)
+from rltune.store.proof import read_proof
+from rltune.store.run_folder import RecordsRead, SweepFolder, read_records
 
 TIMINGS = "timing_s/"
 TRAINING = (
