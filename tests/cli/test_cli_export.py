@@ -188,7 +188,7 @@ def test_the_manifest_proves_what_was_read_and_written(rltune, exported):
     assert read == {path: sha256_file(exported / path) for path in read}
     kinds = {path.rsplit("/")[-1] for path in read}
     assert kinds == {
-        *("sweep.yaml", "plan.json", "tasks.json"),
+        *("sweep.yaml", "comparability.json", "plan.json", "tasks.json"),
         *("spec.json", "provenance.json", "metrics.jsonl", "heldout.jsonl", "DONE"),
     }
     wrote = {entry["path"]: entry["sha256"] for entry in manifest["outputs"]}
@@ -330,7 +330,7 @@ def test_it_says_on_the_figure_that_the_audit_failed_and_what_is_a_second_axis(
     rltune, kinds, measured
 ):
     kinds("svg", of=("comparison",))  # report/test_report_figures_draw has the mark on each figure
-    warned = {"rule": "S8", "message": "the filter is a second axis", "accepted_reason": None}
+    warned = {"rule": "S8", "severity": "warning", "message": "the filter is a second axis"}
     write_json_atomic(measured / "comparability.json", {"ok": True, "warnings": [warned]})
     victim = next((measured / "trials").glob("*kl_loss_coef=0.1-s0*")) / "provenance.json"
     victim.write_text(victim.read_text().replace("c0ffee", "other0"))
