@@ -36,10 +36,11 @@ LOADED = ("weights_sha256", "tokenizer_sha256", "prompt_sha256")
 _NOT_IN_OLD_RECORDS = frozenset({"remote", "tokenizer_sha256", "prompt_sha256"})
 _PARTS = {"remote": "remote", "versions": "version of"}  # fields that are mappings
 
-PACKAGES_OF_SOME = ("reasoning-gym", "math-verify", "sympy", "verifiers")
-"""Packages whose versions are recorded where they make or grade the problems of a trial."""
+PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
+"""Packages whose versions every trial records. Others are recorded where they make or grade the
+problems of a trial, or where its custom code imports them."""
 
-_OF_SOME = frozenset(f"version of {name}" for name in PACKAGES_OF_SOME)
+_OF_ALL = frozenset(f"version of {name}" for name in (*PACKAGES, "python", "vllm"))
 
 DEPENDS_ON = {
     "dtype": ("policy.dtype", "policy.model"),
@@ -105,7 +106,7 @@ def _field_findings(group: Sequence[TrialRecord], field: str) -> Iterator[Findin
         yield error("A1", f"{field} was not recorded in {few(absent)}.", _REMEDY)
     present = {r.spec.trial_id: _parts(r.provenance, field) for r in group if field in r.provenance}
     for part in dict.fromkeys(part for parts in present.values() for part in parts):
-        is_of_some = part in _OF_SOME
+        is_of_some = field == "versions" and part not in _OF_ALL
         groups = by_value(
             (trial_id, parts.get(part))
             for trial_id, parts in present.items()

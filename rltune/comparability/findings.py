@@ -81,13 +81,21 @@ def warning(code: str, message: str, remedy: str, *, conditions: tuple[str, ...]
 def accept(findings: Sequence[Finding], reasons: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return findings with the written reason on each accepted warning; errors stay errors.
 
+    A reason for a whole rule was written about one kind of finding. Where there are several it
+    accepts none: those that it was not written about would go unseen.
+
     Args:
         findings: What the rules found.
         reasons: Rule (`S8`) or code (`S8.k1_loss`) -> reason; the code wins.
 
     """
+    kinds: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.severity is Severity.WARNING and finding.code not in reasons:
+            kinds.setdefault(finding.rule, set()).add(finding.code)
+    whole = {rule: text for rule, text in reasons.items() if len(kinds.get(rule, ())) == 1}
     return tuple(
-        replace(finding, accepted_reason=reasons.get(finding.code, reasons.get(finding.rule)))
+        replace(finding, accepted_reason=reasons.get(finding.code, whole.get(finding.rule)))
         if finding.severity is Severity.WARNING
         else finding
         for finding in findings

@@ -21,8 +21,8 @@ from typing import Any
 
 import rltune
 import rltune_envs
-from rltune.comparability.audit_provenance import PACKAGES_OF_SOME
-from rltune.rollout.vllm_setup import vllm_version
+from rltune.comparability.audit_provenance import PACKAGES
+from rltune.rollout.vllm_setup import DISTRIBUTIONS, vllm_version
 from rltune.spec.schema.env import CustomEnvConfig
 from rltune.spec.schema.env_taskset import TASKSET_ENV
 from rltune.spec.schema.env_verified import VerifiedConfig
@@ -30,7 +30,6 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import utc_now
 from rltune.store.secret import masked
 
-PACKAGES = ("rltune", "torch", "transformers", "tokenizers", "peft", "ray", "numpy", "pydantic")
 GENERATES = ("reasoning-gym", "sympy")  # what makes and scores the problems of an env.source
 COMPARES = ("math-verify", "sympy")  # what compares mathematics
 RUNS_TASKSETS = ("verifiers",)  # what reads and grades the tasks of a taskset
@@ -42,6 +41,7 @@ EARLIER = (
     "inputs_changed",
 )
 """Keys that provenance.json keeps of an earlier attempt: the audit compares or names them."""
+_RECORDED_APART = frozenset((*PACKAGES, "python", *DISTRIBUTIONS))
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FOLDERS = tuple(Path(package.__path__[0]).resolve() for package in (rltune, rltune_envs))
 
@@ -139,10 +139,10 @@ def versions(more: Iterable[str] = ()) -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on.
 
     Args:
-        more: Packages that only some results depend on; names of others are ignored.
+        more: Packages that only some results depend on.
 
     """
-    known = dict.fromkeys(name for name in more if name in PACKAGES_OF_SOME)
+    known = dict.fromkeys(name for name in sorted(more) if name not in _RECORDED_APART)
     installed = {name: _version(name) for name in (*PACKAGES, *known)}
     if vllm := vllm_version():
         installed["vllm"] = vllm
@@ -174,6 +174,7 @@ def trial_provenance(
     manifest_sha256: str,
     base: Path,
     inputs: Mapping[str, str],
+    packages: Iterable[str] = (),
     node: str = "",
 ) -> dict[str, Any]:
     """Return the content of provenance.json, collected in the process that trains.
@@ -188,13 +189,14 @@ def trial_provenance(
         manifest_sha256: Digest of the frozen tasks.
         base: Folder to which relative paths refer.
         inputs: File that the trial reads, as `rltune.store.inputs` names it -> its sha256.
+        packages: Installed packages that its custom code imports.
         node: Name and id of the cluster's machine; empty outside Ray.
 
     """
     code = code_of_worker(driver.code)
     return {
         **asdict(code),
-        "versions": versions(graders(config)),
+        "versions": versions((*graders(config), *packages)),
         "host": socket.gethostname(),
         "node": node,
         "pid": os.getpid(),

@@ -36,7 +36,7 @@ from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.store.secret import masked
 from rltune.track.base import Tracker
 from rltune.track.make import make_trackers
-from rltune.trainer.inputs import inputs_of
+from rltune.trainer.inputs import inputs_of, packages_of
 from rltune.trainer.tasks import env_maker, require_same_rows
 from rltune.types import TrialSpec, TrialStatus
 from rltune_envs.errors import CustomCodeError
@@ -198,6 +198,7 @@ def _provenance(
         manifest_sha256=tasks_sha256,
         base=payload.base,
         inputs=inputs_of(config, payload.base),
+        packages=packages_of(config, payload.base),
     )
     record = {**origin, "earlier": earlier_attempts(read_provenance(trial))}
     write_json_atomic(trial.provenance, record)

@@ -17,7 +17,7 @@ from rltune.spec.schema.trial import TrialConfig
 from rltune.spec.trial_reference import ABOUT, is_reference, model_path
 from rltune.store.inputs import digests, files_in
 from rltune.trainer.tasks import add_to_path, files_of
-from rltune.trainer.user_code import module_files
+from rltune.trainer.user_code import installed_imports, module_files
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -65,15 +65,24 @@ def _models(config: TrialConfig, base: Path) -> Iterator[Path]:
             yield folder
 
 
+def packages_of(config: TrialConfig, base: Path) -> set[str]:
+    """Return the names of the installed distributions that the custom code of a config imports."""
+    return installed_imports(_modules(config, base))
+
+
 def _code(config: TrialConfig, base: Path) -> set[Path]:
+    return module_files(_modules(config, base))
+
+
+def _modules(config: TrialConfig, base: Path) -> list[str]:
+    """Return the modules of custom code that a config names, once they can be found."""
     paths = [path for _, path in import_paths(config.model_dump())]
     paths += [text for text in _argument_texts(config) if _IMPORT_PATH.fullmatch(text)]
     if isinstance(config.env, CustomEnvConfig) and config.env.factory == TASKSET_ENV:
         paths.append(taskset_module(str(config.env.arguments.get("id", ""))))
-    if not paths:
-        return set()
-    add_to_path(base)
-    return module_files(path.partition(":")[0] for path in paths)
+    if paths:
+        add_to_path(base)
+    return [path.partition(":")[0] for path in paths]
 
 
 def _argument_texts(config: TrialConfig) -> Iterator[str]:

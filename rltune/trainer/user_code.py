@@ -1,17 +1,21 @@
 """The files of the modules that a person wrote and a config runs, with all that these import.
 
 Read from the text of the modules: nothing is imported, so that an import inside a function counts
-like one at the top. Installed packages and Python's own modules are not followed; their versions
-are recorded elsewhere. A name that is put together while the program runs is not seen.
+like one at the top. Installed packages are not followed, they are named: their versions are
+recorded. Python's own modules are neither. A name that is put together while the program runs is
+not seen.
 """
 
 import ast
+import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from importlib import invalidate_caches
+from importlib import invalidate_caches, metadata
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+
+from rltune.comparability.audit_provenance import PACKAGES
 
 _OURS = ("rltune", "rltune_envs")
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -24,6 +28,23 @@ def module_files(names: Iterable[str]) -> set[Path]:
 
     The packages of `names` (dotted) count wherever they are, installed or not.
     """
+    return _walked(names)[0]
+
+
+def installed_imports(names: Iterable[str]) -> set[str]:
+    """Return the names of the installed distributions that these modules import.
+
+    Those that every trial records are left out: to look all others up takes a moment.
+    """
+    tops = _walked(names)[1] - {*PACKAGES}
+    if not tops:
+        return set()
+    providers = metadata.packages_distributions()
+    return {distribution for top in tops for distribution in providers.get(top, ())}
+
+
+def _walked(names: Iterable[str]) -> tuple[set[Path], set[str]]:
+    """Return the files of modules and what they import, and the packages that are not followed."""
     invalidate_caches()
     asked = list(names)
     named = {name.partition(".")[0] for name in asked}
@@ -42,7 +63,8 @@ def module_files(names: Iterable[str]) -> set[Path]:
         for file in _files(name, folders[top]):
             files.add(file)
             asked += _imports(file, name)
-    return files
+    installed = {top for top, places in folders.items() if not places}
+    return files, installed - sys.stdlib_module_names
 
 
 def _folders(top: str, *, is_named: bool) -> list[Path]:

@@ -179,16 +179,19 @@ def test_a1_a_trial_trained_here_is_not_beside_trials_of_a_service(records):
     ]
 
 
-def test_a1_a_package_that_grades_in_some_trials_has_one_version_there(records):
+@pytest.mark.parametrize("package", ["math-verify", "textworld"])
+def test_a1_a_package_of_some_trials_has_one_version_there(records, package):
+    """What grades problems, and what custom code imports."""
+
     def graded(index, version):
-        versions = {**PROVENANCE["versions"], "math-verify": version}
+        versions = {**PROVENANCE["versions"], package: version}
         return replace(records[index], provenance={**PROVENANCE, "versions": versions})
 
     records[:2] = graded(0, "0.9.0"), graded(1, "0.9.0")
     assert lines(records) == []
     records[1] = graded(1, "0.8.0")
     (found,) = lines(records)
-    assert found.startswith("A1 error: version of math-verify differs: '0.")
+    assert found.startswith(f"A1 error: version of {package} differs: '0.")
 
 
 def test_a1_what_was_not_recorded_proves_nothing(records):

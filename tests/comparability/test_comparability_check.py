@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rltune.comparability.check import check_sweep
-from rltune.comparability.findings import RULES, Severity
+from rltune.comparability.findings import RULES, Severity, accept, warning
 from rltune.comparability.single_axis import check_conditions
 from rltune.spec.schema.sweep import Coupled
 
@@ -287,6 +287,16 @@ def test_s8_k1_as_a_loss(load):
     assert finding.remedy == "Set loss.kl_type: k2, or k3+."
     for remedied in ("k2", "k3+", "k1+"):
         assert check_sweep(load(("kl_type: k2", f"kl_type: {remedied}"))).warnings == ()
+
+
+def test_a_reason_for_s8_accepts_one_kind_and_never_what_it_was_not_written_about():
+    found = [warning("S8.k1_loss", "a.", "b."), warning("S8.tasks", "c.", "d.")]
+    found += [warning("S8.tasks", "e.", "f.")]
+    for reasons, wanted in (
+        ({"S8": "why"}, [None, None, None]),
+        ({"S8": "why", "S8.k1_loss": "shown"}, ["shown", "why", "why"]),
+    ):
+        assert [one.accepted_reason for one in accept(found, reasons)] == wanted
 
 
 @pytest.mark.parametrize("key", ["S8", "S8.k1_loss"])

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rltune.trainer.user_code import module_files
+from rltune.trainer.user_code import installed_imports, module_files
 
 
 @pytest.fixture
@@ -94,3 +94,15 @@ def test_an_installed_package_counts_where_it_is_named_and_no_further():
     names = {path.name for path in module_files(["yaml.tokens"])}
     assert names >= {"__init__.py", "tokens.py"}
     assert all("yaml" in path.parts for path in module_files(["yaml.tokens"]))
+
+
+def test_installed_packages_are_named_as_their_distributions(project):
+    """Python's own modules, what every trial records, and what is not there are left out."""
+    modules = {
+        "q_env.py": "import json, numpy, q_help, q_missing",
+        "q_help.py": "def load():\n    from yaml import tokens\n",
+        "q_plain.py": "import json",
+    }
+    assert project(modules, "q_env") == ["q_env.py", "q_help.py"]
+    assert installed_imports(["q_env"]) == {"PyYAML"}
+    assert installed_imports(["q_plain"]) == set()

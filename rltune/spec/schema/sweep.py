@@ -263,8 +263,8 @@ class SweepSpec(Proposed):
     )
     accept: Annotated[dict[str, Reason], AfterValidator(_refuse_hard_rules)] = Field(
         default_factory=dict,
-        description="S8, or one warning (`S8.k1_loss`, `S6.proportional`) -> the written reason "
-        "for accepting it.",
+        description="One warning (`S8.k1_loss`, `S6.proportional`) -> the written reason for "
+        "accepting it; S8 where only one kind of it is found.",
     )
 
     @model_validator(mode="before")
