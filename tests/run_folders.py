@@ -87,6 +87,11 @@ def write_sweep(folder: Path, text: str = SWEEP) -> Path:
     return folder / "sweeps" / "kl.yaml"
 
 
+def write_proof(run: RunDir, loaded: LoadedSweep) -> None:
+    """Write what the check of the keys finds in a sweep."""
+    write_json_atomic(run.comparability, {**to_json(check_sweep(loaded)), "allow_confounded": None})
+
+
 @dataclass(eq=False)
 class FolderWriter:
     """Writes one run folder, trial by trial."""
@@ -104,8 +109,7 @@ class FolderWriter:
         self.specs = expand(self.loaded)
         self.run = RunDir(self.root / "runs" / self.loaded.run_name).create()
         write_text_atomic(self.run.sweep, self.loaded.text)
-        proof = {**to_json(check_sweep(self.loaded)), "allow_confounded": None}
-        write_json_atomic(self.run.comparability, proof)
+        write_proof(self.run, self.loaded)
         write_json_atomic(self.run.plan, plan_json(self.loaded, self.specs, tasks=None))
         write_json_atomic(self.run.tasks(), TASKS)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from run_folders import SWEEP, TASKS, FolderWriter
+from run_folders import SWEEP, TASKS, FolderWriter, write_proof
 
 from rltune.spec.expand import expand
 from rltune.spec.plan import plan_json
@@ -61,6 +61,7 @@ def replace_loaded(project, loaded):
     writer.loaded, writer.specs = loaded, expand(loaded)
     writer.run = RunDir(project.runs / loaded.run_name).create()
     write_text_atomic(writer.run.sweep, loaded.text)
+    write_proof(writer.run, loaded)
     write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
     write_json_atomic(writer.run.tasks(), TASKS)
     return writer

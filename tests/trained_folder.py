@@ -1,6 +1,7 @@
 """A run folder in which one trial of a small sweep has ended, made in this process without Ray."""
 
 import torch
+from run_folders import write_proof
 from small_sweep import save_policy, small_sweep
 
 from rltune.runner.folder import freeze_all
@@ -53,6 +54,7 @@ def train_one(folder, text, *, which):
     run = RunDir(folder / "small-0").create()
     tasks = freeze_all(run, specs, base=folder)
     run.sweep.write_text(loaded.text, encoding="utf-8")
+    write_proof(run, loaded)
     write_json_atomic(run.plan, {"trials": specs})
     spec = specs[which]
     payload = TrialPayload(

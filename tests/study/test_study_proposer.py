@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 import yaml
 from publishing import CODE, problems_in, sources_at
+from run_folders import write_proof
 from test_study_fence import FREE, GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
@@ -82,6 +83,7 @@ def end_trials(project, loaded):
     writer.loaded, writer.specs = loaded, expand(loaded)
     writer.run = RunDir(project.runs / loaded.run_name).create()
     write_text_atomic(writer.run.sweep, loaded.text)
+    write_proof(writer.run, loaded)
     write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
     write_json_atomic(writer.run.tasks(), json.loads(tasks_of(project)))
     for spec in writer.specs:
