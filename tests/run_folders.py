@@ -105,13 +105,16 @@ class FolderWriter:
     specs: tuple[TrialSpec, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.loaded = load_sweep(write_sweep(self.root, self.text), seeds=self.seeds)
-        self.specs = expand(self.loaded)
-        self.run = RunDir(self.root / "runs" / self.loaded.run_name).create()
-        write_text_atomic(self.run.sweep, self.loaded.text)
-        write_proof(self.run, self.loaded)
-        write_json_atomic(self.run.plan, plan_json(self.loaded, self.specs, tasks=None))
-        write_json_atomic(self.run.tasks(), TASKS)
+        self.plan(load_sweep(write_sweep(self.root, self.text), seeds=self.seeds))
+
+    def plan(self, loaded: LoadedSweep, *, tasks: object = TASKS) -> None:
+        """Write the run folder of a sweep, and go on with its trials."""
+        self.loaded, self.specs = loaded, expand(loaded)
+        self.run = RunDir(self.root / "runs" / loaded.run_name).create()
+        write_text_atomic(self.run.sweep, loaded.text)
+        write_proof(self.run, loaded)
+        write_json_atomic(self.run.plan, plan_json(loaded, self.specs, tasks=None))
+        write_json_atomic(self.run.tasks(), tasks)
 
     def spec(self, label: str, seed: int) -> TrialSpec:
         return next(s for s in self.specs if s.condition == label and s.seed == seed)

@@ -2,12 +2,7 @@
 
 from pathlib import Path
 
-from run_folders import SWEEP, TASKS, FolderWriter, write_proof
-
-from rltune.spec.expand import expand
-from rltune.spec.plan import plan_json
-from rltune.store.files import write_json_atomic, write_text_atomic
-from rltune.store.rundir import RunDir
+from run_folders import SWEEP, FolderWriter
 
 ENTROPY = (
     SWEEP.replace("name: kl\n", "name: entropy\n")
@@ -57,11 +52,5 @@ class Project:
 
 def replace_loaded(project, loaded):
     """Return a writer of the run folder of a sweep that is loaded already."""
-    writer = project.kl
-    writer.loaded, writer.specs = loaded, expand(loaded)
-    writer.run = RunDir(project.runs / loaded.run_name).create()
-    write_text_atomic(writer.run.sweep, loaded.text)
-    write_proof(writer.run, loaded)
-    write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
-    write_json_atomic(writer.run.tasks(), TASKS)
-    return writer
+    project.kl.plan(loaded)
+    return project.kl

@@ -7,11 +7,10 @@ from statistics import fmean
 from rltune.comparability.audit_text import few
 from rltune.comparability.findings import Finding, error
 from rltune.comparability.records import TrialRecord
-from rltune.comparability.scored import scored_in
+from rltune.comparability.scored import is_same_mean, scored_in
 from rltune.lineage.noise import scores_of
 
 _RESTORE = "Restore the files, or delete these trials and run them again."
-_ROUNDING = 1e-9
 
 
 def gate_findings(metric: str, records: Sequence[TrialRecord]) -> Iterator[Finding]:
@@ -34,7 +33,7 @@ def _contradictions(record: TrialRecord, metric: str) -> Iterator[int]:
         if not isinstance(value, int | float) or scored_in(gate).is_lost:
             continue
         known = [score for score in scores_of(gate, metric) or () if score is not None]
-        if known and math.isfinite(value) and not _is_same(fmean(known), value):
+        if known and math.isfinite(value) and not is_same_mean(fmean(known), value):
             yield step
 
 
@@ -44,14 +43,9 @@ def _claims_other(record: TrialRecord, metric: str) -> bool:
         return False
     last = [row.get(metric) for row in record.metrics if row["step"] == record.last_step]
     return any(
-        isinstance(value, int | float) and not _is_same(value, record.result.final_metric)
+        isinstance(value, int | float) and not is_same_mean(value, record.result.final_metric)
         for value in last
     )
-
-
-def _is_same(a: float, b: float) -> bool:
-    """Tell whether two numbers are one mean: a trial adds its tasks in another order."""
-    return math.isclose(a, b, rel_tol=1e-6, abs_tol=_ROUNDING)
 
 
 def _undigested(records: Sequence[TrialRecord]) -> Iterator[Finding]:

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from rltune.comparability.audit_text import few
 from rltune.comparability.findings import SEEDS_FOR_A_CLAIM, Finding, error, warning
 from rltune.comparability.records import TrialRecord
-from rltune.lineage.read import read_body
-from rltune.lineage.record import RESULTS, BestGate, best_gate
+from rltune.lineage.read import read_if_there
+from rltune.lineage.record import FINISHED, BestGate, best_gate, recorded_gate
 from rltune.lineage.row import LineageRow
 from rltune.store.ledger import Ledger, LedgerEvent
 from rltune.store.proof import read_proof
 from rltune.store.run_folder import SweepFolder
 from rltune.store.rundir import RunDir
 from rltune.types import RowStatus, TrialSpec
-
-_ENDED = RESULTS | {RowStatus.DIVERGED}
 
 
 def history_findings(folder: SweepFolder, records: Sequence[TrialRecord]) -> Iterator[Finding]:
@@ -32,11 +30,9 @@ def history_findings(folder: SweepFolder, records: Sequence[TrialRecord]) -> Ite
 
 def _rows(folder: SweepFolder) -> list[LineageRow]:
     """Return the rows of the sweep's own trials that ended with a result, in their order."""
-    table = folder.run.results
-    if not table.is_file():
-        return []
-    rows = read_body(table.read_bytes(), table, None).rows
-    return [row for row in rows if row.is_of_sweep and row.trial_id and row.status in _ENDED]
+    read = read_if_there(folder.run.results)
+    rows = read.rows if read is not None else ()
+    return [row for row in rows if row.is_of_sweep and row.trial_id and row.status in FINISHED]
 
 
 def _removed(rows: Sequence[LineageRow], records: Sequence[TrialRecord]) -> Iterator[Finding]:
@@ -66,8 +62,7 @@ def _run_again(rows: Sequence[LineageRow], records: Sequence[TrialRecord]) -> It
     texts = [
         f"{_named(row)} (recorded {_text(recorded)}, now {_text(found)})"
         for row in rows
-        if (found := now.get(row.trial_id))
-        and found != (recorded := (row.core_metric, row.best_step))
+        if (found := now.get(row.trial_id)) and found != (recorded := recorded_gate(row))
     ]
     if texts:
         message = f"trials have another best gate than one that was recorded of them: {few(texts)}."

@@ -13,9 +13,8 @@ from rltune.spec.identity import HEX_IN_ID, config_hash, is_of_version_1
 from rltune.spec.problems import validate
 from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.yamlfile import read_yaml
-from rltune.store.files import read_json
 from rltune.store.proof import confounded_reason, unproved
-from rltune.store.run_folder import SweepFolder
+from rltune.store.run_folder import SweepFolder, read_plan
 from rltune.store.rundir import RunDir
 from rltune.types import TrialSpec
 
@@ -76,8 +75,7 @@ def _place(spec: TrialSpec) -> tuple[object, ...]:
 
 def _other_question(folder: SweepFolder) -> Iterator[Finding]:
     """Yield that sweep.yaml asks for another metric than the trials were planned for."""
-    plan = read_json(folder.run.plan) if folder.run.plan.is_file() else {}
-    planned = plan.get("metric") if isinstance(plan, dict) else None
+    planned = read_plan(folder.run).get("metric")
     asked = {"name": folder.metric_name, "mode": folder.metric_mode}
     if isinstance(planned, Mapping) and dict(planned) != asked:
         texts = [f"{one.get('name')} ({one.get('mode')})" for one in (asked, planned)]

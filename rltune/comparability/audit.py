@@ -15,7 +15,7 @@ from rltune.comparability.findings import Finding, error, split, warning
 from rltune.comparability.judged import judged_findings
 from rltune.comparability.knobs import moving_task_keys, task_settings
 from rltune.comparability.records import TrialRecord as TrialRecord
-from rltune.comparability.scored import last_scored, scored_in
+from rltune.comparability.scored import is_same_mean, last_scored, scored_in
 from rltune.spec.identity import canonical_json, sha256_hex
 from rltune.types import RowStatus, TrialResult, TrialStatus
 from rltune_envs.faults import FAULT_SHARE
@@ -184,7 +184,7 @@ def _claimed_metrics(records: Sequence[TrialRecord], remedy: str) -> Iterator[Fi
         ]
         if not measured or not math.isfinite(value):
             continue
-        if not any(math.isclose(value, one, rel_tol=1e-6, abs_tol=1e-9) for one in measured):
+        if not any(is_same_mean(value, one) for one in measured):
             message = (
                 f"{record.spec.trial_id} claims {value:g}, which its last gate did not measure."
             )

@@ -1,5 +1,6 @@
 """The held-out tasks that a gate scored, of those it played; the others had a fault."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,11 @@ class Scored(NamedTuple):
     def words(self) -> str:
         """Return `14 of 32`; empty where all were scored."""
         return "" if self.n == self.asked else f"{self.n} of {self.asked}"
+
+
+def is_same_mean(a: float, b: float) -> bool:
+    """Tell whether two numbers are one mean: a trial adds its tasks in another order."""
+    return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
 
 
 def scored_in(gate: Mapping[str, Any]) -> Scored:

@@ -177,6 +177,11 @@ def read_body(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
     return read._replace(rows=with_parents(read.rows))
 
 
+def read_if_there(path: Path) -> ReadResult | None:
+    """Read a table of any metric; None where there is none."""
+    return read_body(path.read_bytes(), path, None) if path.is_file() else None
+
+
 def read_written(body: bytes, path: Path, metric: Metric | None) -> ReadResult:
     """Read a table as `read_body` does, its rows as they were written.
 

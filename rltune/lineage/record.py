@@ -27,6 +27,9 @@ RESULTS = frozenset(
 )
 """Rows of trials that ended with a result."""
 
+FINISHED = RESULTS | {RowStatus.DIVERGED}
+"""Rows of trials that are over: no launch runs them again."""
+
 BestGate = tuple[float | None, int | None]
 """Metric and step of the gate that a trial chose; None for a metric that is not finite."""
 
@@ -165,6 +168,11 @@ def best_gate(outcome: TrialResult | TrialFailure) -> BestGate | None:
     if isinstance(outcome, TrialFailure):
         return None
     return finite(outcome.heldout_metric), outcome.best_step
+
+
+def recorded_gate(row: LineageRow) -> BestGate:
+    """Return what a row has of the best gate of its trial."""
+    return row.core_metric, row.best_step
 
 
 def domain_of(spec: TrialSpec) -> str:

@@ -10,7 +10,7 @@ from rltune.analysis.benchmarks import benchmark_rows
 from rltune.analysis.table_rows import eval_rows, gate_rows, history_rows, task_ids, trial_rows
 from rltune.analysis.table_summary import summary_rows
 from rltune.analysis.tables import ALL_TABLES, BENCHMARKS, HistoryRow, Row, mark_of
-from rltune.lineage.read import read_body
+from rltune.lineage.read import read_if_there
 from rltune.report.figures.records import MEAN
 from rltune.report.figures.source import Tables, about_folder
 from rltune.report.table_files import has_parquet, write_csv, write_parquet
@@ -85,10 +85,8 @@ def _write(name: str, rows: Callable[[], Iterable[Row]], out: Path, *, is_parque
 
 def lineage_ids(run: RunDir) -> dict[str, str]:
     """Return the newest lineage row of each trial: trial id -> exp_id; none without a table."""
-    if not run.results.is_file():
-        return {}
-    rows = read_body(run.results.read_bytes(), run.results, None).rows
-    return {row.trial_id: row.exp_id for row in rows}
+    read = read_if_there(run.results)
+    return {row.trial_id: row.exp_id for row in read.rows} if read is not None else {}
 
 
 def outputs_of(tables: Sequence[Table], others: Iterable[Path]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from rltune.spec.schema.sweep import SweepSpec
 from rltune.spec.schema.trial import TrialConfig
 from rltune.store.files import dumps, read_json, to_json, write_json_atomic, write_text_atomic
 from rltune.store.inputs import changed_since
+from rltune.store.run_folder import read_plan
 from rltune.store.rundir import RunDir, TrialDir, trial_status
 from rltune.trainer.inputs import task_inputs
 from rltune.trainer.tasks import require_tasks
@@ -161,17 +162,13 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _planned_tasks(run: RunDir) -> dict[str, str]:
-    if not run.plan.exists():
-        return {}
-    plan = read_json(run.plan)
-    tasks = plan.get("tasks", {}) if isinstance(plan, dict) else {}
+    tasks = read_plan(run).get("tasks", {})
     return {str(name): str(digest) for name, digest in tasks.items()}
 
 
 def planned_ids(run: RunDir) -> dict[str, str]:
     """Return identity of the config -> trial id, of every trial in the plan; empty without one."""
-    plan = read_json(run.plan) if run.plan.exists() else {}
-    trials = plan.get("trials", []) if isinstance(plan, dict) else []
+    trials = read_plan(run).get("trials", [])
     return {str(trial["config_hash"]): str(trial["trial_id"]) for trial in trials}
 
 
@@ -189,19 +186,28 @@ def _as_begun(trial: TrialDir, spec: TrialSpec) -> TrialSpec:
     return spec
 
 
-def edited_predictions(run: RunDir, specs: Sequence[TrialSpec]) -> list[str]:
-    """Return a line on each prediction that was edited after trials began with another one."""
+def edited_predictions(asked: Sequence[TrialSpec], begun: Sequence[TrialSpec]) -> list[str]:
+    """Return a line on each prediction that was edited after trials began with another one.
+
+    Args:
+        asked: The trials as the sweep file has them now.
+        begun: The same, as `as_begun` returns them.
+
+    """
     seeds: dict[tuple[str, str, str], list[str]] = {}
-    for begun, spec in zip(as_begun(run, specs), specs, strict=True):
-        if begun.expected_delta != spec.expected_delta:
-            key = (spec.condition, begun.expected_delta, spec.expected_delta)
+    for spec, begun_spec in zip(asked, begun, strict=True):
+        if begun_spec.expected_delta != spec.expected_delta:
+            key = (spec.condition, begun_spec.expected_delta, spec.expected_delta)
             seeds.setdefault(key, []).append(str(spec.seed))
     return [
-        f"{condition}: what is expected was edited to {new or 'nothing'!r} after trials began; "
-        f"seed{'s' * (len(some) > 1)} {', '.join(some)} keep{'s' * (len(some) == 1)} "
-        f"{old or 'nothing'!r}"
+        f"{condition}: what is expected was edited to {_told(new)} after trials began; "
+        f"seed{'s' * (len(some) > 1)} {', '.join(some)} keep{'s' * (len(some) == 1)} {_told(old)}"
         for (condition, old, new), some in seeds.items()
     ]
+
+
+def _told(prediction: str) -> str:
+    return repr(prediction) if prediction else "nothing"
 
 
 def sweep_recorder(

@@ -21,6 +21,7 @@ from rltune.lineage.record import (
     RowContext,
     best_gate,
     exp_id_of,
+    recorded_gate,
     row_for,
 )
 from rltune.lineage.share import require_rankable, share
@@ -77,7 +78,7 @@ class Recorder:
         for row in self.lineage.read().rows:
             self._recorded.add(row.exp_id)
             if row.status in RESULTS:
-                self._results[row.trial_id] = (row.core_metric, row.best_step)
+                self._results[row.trial_id] = recorded_gate(row)
         asked = {spec.trial_id: spec for spec in specs}
         known = {**self._earlier_specs(besides=asked), **asked}
         for trial in self.ledger.read().open_trials:

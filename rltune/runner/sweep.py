@@ -137,8 +137,6 @@ def run_sweep(
         command = _Command(
             request, run, base, report, allowed, tasks, driver, on_start, on_tick, say, tick_s
         )
-        for line in edited_predictions(run, due_trials(run, request.loaded).specs):
-            say(line)
         ran = _Ran(declined=[])
         due = _run_block(command, ran)
         while not ran.was_stopped and take_looks(run, request.loaded, launch=ran.launch, say=say):
@@ -176,6 +174,9 @@ def _run_block(command: _Command, ran: "_Ran") -> Due:
     request, run, base = command.request, command.run, command.base
     due = due_trials(run, request.loaded)
     specs = as_begun(run, due.specs)
+    if not ran.launch:  # the first block: no other says it again
+        for line in edited_predictions(due.specs, specs):
+            command.say(line)
     todo = [spec for spec in specs if spec.trial_id in due.wanted - ran.begun]
     todo = [spec for spec in todo if not _status(run, spec).is_finished]
     if todo:  # of a later block, too: all trials before it may have been finished

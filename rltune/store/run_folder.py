@@ -116,6 +116,17 @@ def read_folder(run: RunDir) -> SweepFolder:
     )
 
 
+def read_plan(run: RunDir) -> Mapping[str, Any]:
+    """Return what plan.json holds; nothing where there is none, or no object in it.
+
+    Raises:
+        StoreError: It is not JSON.
+
+    """
+    plan = read_json(run.plan) if run.plan.is_file() else {}
+    return plan if isinstance(plan, dict) else {}
+
+
 def planned_looks(run: RunDir) -> SeedPlan | None:
     """Return the plan of seeds until decided; None for a list of seeds, and without a plan.
 
@@ -123,8 +134,7 @@ def planned_looks(run: RunDir) -> SeedPlan | None:
         StoreError: It cannot be read.
 
     """
-    plan = read_json(run.plan) if run.plan.is_file() else {}
-    until = plan.get("until") if isinstance(plan, dict) else None
+    until = read_plan(run).get("until")
     if until is None:
         return None
     try:

@@ -6,7 +6,7 @@ The next launch of a sweep writes them. A study launches no sweep whose trials h
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from rltune.lineage.record import RESULTS
+from rltune.lineage.record import FINISHED
 from rltune.lineage.share import shared_id
 from rltune.lineage.table import rows_in
 from rltune.runner.folder import as_begun, sweep_recorder
@@ -14,9 +14,6 @@ from rltune.store.lock import take_driver_lock
 from rltune.store.proof import confounded_reason, unproved
 from rltune.store.rundir import RunDir
 from rltune.study.state import Standing
-from rltune.types import RowStatus
-
-_FINISHED = RESULTS | {RowStatus.DIVERGED}
 
 
 def record_finished(found: Sequence[Standing], own: RunDir, *, argv: Sequence[str]) -> None:
@@ -40,7 +37,7 @@ def record_finished(found: Sequence[Standing], own: RunDir, *, argv: Sequence[st
 def _is_recorded(one: Standing, copies: Set[str]) -> bool:
     """Tell whether each finished trial has a row, and each row its copy."""
     rows = rows_in(one.run.results)
-    ended = {row.trial_id for row in rows if row.status in _FINISHED}
+    ended = {row.trial_id for row in rows if row.status in FINISHED}
     finished = {name for name, status in one.statuses.items() if status.is_finished}
     run = one.run.path.name
     return finished <= ended and all(shared_id(run, row.exp_id) in copies for row in rows)

@@ -97,27 +97,12 @@ def gradients(*, parted_by: float = 0.0) -> Doctor:
     return doctor
 
 
-def updates(factor: float, *counters: str) -> Doctor:
-    """One condition counts fewer updates, by default of every kind."""
+def updates(factor: float, *counters: str, after: int = -1) -> Doctor:
+    """One condition counts fewer updates after a step, by default of every kind."""
     named = counters or ("budget/optimizer_steps", "budget/policy_updates")
 
     def fewer(row: Row) -> Row:
-        return {key: row[key] * factor for key in named if key in row}
-
-    def doctor(writer: FolderWriter) -> None:
-        for seed in (0, 1, 2):
-            _edit_lines(trial(writer, seed=seed).metrics, fewer)
-
-    return doctor
-
-
-def updates_after(step: int, factor: float) -> Doctor:
-    """One condition makes fewer optimiser steps from some step on."""
-
-    def fewer(row: Row) -> Row:
-        counters = ("budget/optimizer_steps", "budget/policy_updates")
-        own = {key: row[key] for key in counters if key in row and row["step"] > step}
-        return {key: value * factor for key, value in own.items()}
+        return {key: row[key] * factor for key in named if key in row and row["step"] > after}
 
     def doctor(writer: FolderWriter) -> None:
         for seed in (0, 1, 2):

@@ -35,7 +35,6 @@ from folder_doctors import (
     removed,
     unrecorded,
     updates,
-    updates_after,
 )
 
 from rltune.types import RowStatus, TrialStatus
@@ -128,7 +127,7 @@ FOLDER_MUTATIONS = (
     near_miss("A3", "one condition went through fewer mini-batches, its policy moved as often",
               updates(0.5, "budget/optimizer_steps")),
     fault("A3", "one trial stopped early; after that the others of its condition made fewer steps",
-          both(ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), updates_after(10, 0.6))),
+          both(ended(TrialStatus.STOPPED_EARLY, "no spread of rewards"), updates(0.6, after=10))),
     fault("A3.ends", "one trial stopped early, and made fewer steps than its control by then",
           ended(TrialStatus.STOPPED_EARLY, "no spread of rewards")),
     fault("A3.not_recorded", "one trial did not record its updates at its last step",
@@ -200,6 +199,8 @@ FOLDER_MUTATIONS = (
           asks("seeds:", "metric: {name: heldout/reward_mean, mode: min}\nseeds:")),
     fault("A8", "the trials of one seed were removed after their result was recorded",
           both(recorded(seed=2), removed)),
+    fault("A8", "the trials of one seed were removed after one was recorded as diverged",
+          both(recorded(RowStatus.DIVERGED, seed=2), removed)),
     fault("A8.run_again", "one trial has another result than was recorded of it",
           recorded(metric=0.2)),
     fault("A8.proved_later", "a row says disqualified, and the proof holds",

@@ -48,9 +48,9 @@ def enough(*_: object) -> None:
     raise EnoughError
 
 
-def prepare(request: SweepRequest) -> RunDir:
+def prepare(request: SweepRequest, say=nothing) -> RunDir:
     with pytest.raises(EnoughError):
-        run_sweep(request, on_start=enough, on_tick=nothing)
+        run_sweep(request, on_start=enough, on_tick=nothing, say=say)
     return RunDir(request.runs_dir.resolve() / request.loaded.run_name)
 
 
@@ -99,15 +99,19 @@ def test_a_prediction_that_is_edited_counts_for_trials_that_have_not_begun(small
     trial.write_spec(began)
     trial.write_failed(TrialFailure(RowStatus.CRASH, "because", "", 4, 1))
     edited = expand(expecting("+0.4"))
-    told = {spec.trial_id: spec.expected_delta for spec in as_begun(run, edited)}
+    kept = as_begun(run, edited)
+    told = {spec.trial_id: spec.expected_delta for spec in kept}
     assert (told[began.trial_id], told[waits.trial_id]) == ("-0.05", "+0.4")
-    (line,) = edited_predictions(run, edited)
+    (line,) = edited_predictions(edited, kept)
     assert line == (
         f"{began.condition}: what is expected was edited to '+0.4' after trials began; "
         f"seed {began.seed} keeps '-0.05'"
     )
-    assert not edited_predictions(run, expand(expecting("-0.05"))[:2])
-    prepare(request_of(expecting("+0.4"), tmp_path))
+    same = expand(expecting("-0.05"))[:2]
+    assert not edited_predictions(same, as_begun(run, same))
+    said: list[str] = []
+    prepare(request_of(expecting("+0.4"), tmp_path), said.append)
+    assert said == [line]
     (row,) = LineageStore.open(run.results).read().rows
     assert (row.exp_id, row.expected_delta) == (began.trial_id, "-0.05")
 

@@ -11,18 +11,13 @@ from threading import Thread
 import pytest
 import yaml
 from publishing import CODE, problems_in, sources_at
-from run_folders import write_proof
 from test_study_fence import FREE, GOOD, sweep_text
 
 from rltune.judge.scripted_server import ScriptedServer
 from rltune.runner.proof import prove_by_keys
-from rltune.spec.expand import expand
 from rltune.spec.identity import flatten
-from rltune.spec.plan import plan_json
-from rltune.store.files import write_json_atomic, write_text_atomic
 from rltune.store.jsonl import read_jsonl
 from rltune.store.lock import take_driver_lock
-from rltune.store.rundir import RunDir
 from rltune.study.asking import require_proposer
 from rltune.study.bundle import build_study
 from rltune.study.files import write_sweep
@@ -80,12 +75,7 @@ def search(project, monkeypatch, capsys):
 def end_trials(project, loaded):
     """Write a run folder whose first condition but the control is better, by six of ten tasks."""
     writer = project.kl
-    writer.loaded, writer.specs = loaded, expand(loaded)
-    writer.run = RunDir(project.runs / loaded.run_name).create()
-    write_text_atomic(writer.run.sweep, loaded.text)
-    write_proof(writer.run, loaded)
-    write_json_atomic(writer.run.plan, plan_json(loaded, writer.specs, tasks=None))
-    write_json_atomic(writer.run.tasks(), json.loads(tasks_of(project)))
+    writer.plan(loaded, tasks=json.loads(tasks_of(project)))
     for spec in writer.specs:
         writer.finish(spec, {0: 3, 10: 3, 20: 3 if spec.is_control else 9 - (spec.seed == 1)})
 

@@ -10,7 +10,7 @@ from rltune.analysis.tables import HistoryRow
 from rltune.analysis.trial_states import SweepState
 from rltune.errors import InputError, Problem, StoreError
 from rltune.gate import set_metric
-from rltune.lineage.read import ReadResult, read_body
+from rltune.lineage.read import ReadResult, read_if_there
 from rltune.report.export import tables_of
 from rltune.report.figures.data_curves import CHANCE, TRIO
 from rltune.report.figures.source import Tables
@@ -87,7 +87,7 @@ def gather(folder: SweepFolder) -> Evidence:
         tables=tables_of(folder, read, audit, keep=lambda row: _is_drawn(row, folder.metric_name)),
         state=read_state(folder, now=0.0),
         replays=replays,
-        lineage=_lineage(folder),
+        lineage=read_if_there(folder.run.results),
         inputs=len(inputs),
         inputs_sha256=sha256_hex(canonical_json(inputs)),
     )
@@ -100,11 +100,6 @@ def _object(path: Any) -> Mapping[str, Any]:
     except InputError:
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _lineage(folder: SweepFolder) -> ReadResult | None:
-    results = folder.run.results
-    return read_body(results.read_bytes(), results, None) if results.is_file() else None
 
 
 def _is_drawn(row: HistoryRow, metric: str) -> bool:
